@@ -148,7 +148,7 @@ def parse_yaml(text: str, source: Source) -> Value | None:
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
                 line = event.start_mark.line + 1
-                raise source.fail(line, "", N_("too many lists or keys within each other."))
+                raise source.fail(line, "", N_("lists or keys are nested too deeply."))
         node = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1

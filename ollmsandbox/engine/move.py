@@ -84,7 +84,10 @@ def _check(manager: ProjectManager, project: Project, new: str) -> Project | Non
     paths, old = manager.paths, project.path
     if _has_unfinished_run(paths, old):
         raise ProjectError(
-            N_("A command in {folder} was interrupted, and its changes are not settled yet."),
+            N_(
+                "A command in {folder} was interrupted, and its changes have not been "
+                "recovered yet."
+            ),
             N_("Move the folder back, start OLLM Sandbox, then move it again."),
             folder=old,
         )

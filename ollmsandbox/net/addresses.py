@@ -115,7 +115,7 @@ def refuse_private_name(address: Address) -> None:
             return
     if is_private:
         raise NetError(
-            N_("{host} is this machine or in a private network. Such addresses are not fetched."),
+            N_("{host} is this computer or on a private network. Such addresses are not fetched."),
             host=address.host,
         )
 
@@ -135,8 +135,8 @@ def public_addresses(
         if not allow_private and not is_public(ipaddress.ip_address(number)):
             raise NetError(
                 N_(
-                    "{host} is at {number}: this machine or a private network. Such addresses are "
-                    "not fetched."
+                    "{host} is at {number}, which is this computer or on a private network. "
+                    "Such addresses are not fetched."
                 ),
                 host=address.host,
                 number=number,
@@ -251,6 +251,6 @@ def _has_host(parts: SplitResult) -> bool:
 def _not_a_server(text: str) -> NetError:
     return NetError(
         N_("{text} is not the address of a server."),
-        N_("It looks like http://localhost:11434."),
+        N_("Enter an address such as http://localhost:11434."),
         text=repr(text[:200]),
     )

@@ -34,7 +34,7 @@ class NobodyAsks:
     """Denies everything, for where nobody can be asked."""
 
     async def ask(self, request: PermissionRequest) -> Answer:
-        raise Unanswered(N_("Nobody can be asked."))
+        raise Unanswered(N_("No one is available to answer."))
 
 
 class Provider:

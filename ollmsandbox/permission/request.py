@@ -95,10 +95,10 @@ class PermissionRequest:
     def why_not_remembered(self) -> str:
         """Why "Allow" cannot be saved; "" if it can."""
         if self.is_once_only:
-            return _("You are asked every time.")
+            return _("You will be asked every time.")
         if self.tool == RUN_COMMAND and isinstance(reading := read(self.subject), Unparsable):
             # Translators: {why} is the rest of the sentence, such as "redirects output".
-            text = _("Your answer cannot be saved, because the command {why}.")
+            text = _("This command cannot always be allowed, because it {why}.")
             return text.format(why=_(reading.why))
         return ""
 

@@ -148,10 +148,10 @@ class ProjectManager:
         if not self.may_be_root(project.path, real):
             raise ProjectError(
                 N_(
-                    "{folder} cannot be opened to commands: it holds the project, your home "
-                    "folder, or what belongs to this program."
+                    "Commands cannot be given access to {folder}: it contains the project, "
+                    "your home folder, or files of this program."
                 ),
-                N_("Choose a folder further down."),
+                N_("Choose a subfolder instead."),
                 folder=real,
             )
         with self.store.transaction():
@@ -322,12 +322,12 @@ class ProjectManager:
         if not found:
             raise OllmSandboxError(
                 N_("There is no run {run}."),
-                N_("`ollmsandbox history` shows those there are."),
+                N_("`ollmsandbox history` lists all runs."),
                 run=run_id,
             )
         raise OllmSandboxError(
-            N_("Several runs begin with {run}."),
-            N_("Give more of it: {runs}"),
+            N_("Several run IDs begin with {run}."),
+            N_("Enter more of the ID: {runs}"),
             run=run_id,
             runs=", ".join(run.id for run in found[:5]) + (" ..." if len(found) > 5 else ""),
         )
@@ -354,7 +354,7 @@ def _existing_folder(path: AnyPath) -> str:
         is_there = os.path.lexists(real)
         raise ProjectError(
             N_("{path} is not a folder.") if is_there else N_("{path} does not exist."),
-            N_("Choose a folder that is there."),
+            N_("Choose an existing folder."),
             path=os.fspath(path),
         )
     return real

@@ -37,6 +37,6 @@ class Number:
             Setting.insert(key=self.name, value=text).on_conflict_replace().execute()
 
 
-KEEP_DAYS = Number("keep-runs-days", 30, N_("For so many days a run can be undone."))
-KEEP_MIB = Number("keep-runs-mib", 2048, N_("So many MiB of earlier versions are kept in all."))
+KEEP_DAYS = Number("keep-runs-days", 30, N_("The number of days during which you can undo a run."))
+KEEP_MIB = Number("keep-runs-mib", 2048, N_("The maximum total size of earlier versions, in MiB."))
 ALL = (KEEP_DAYS, KEEP_MIB)

@@ -392,9 +392,10 @@ class Bubble:
         except TimeoutError as error:
             raise SandboxError(
                 N_(
-                    "A process of the command does not end because it waits for a disk or a device."
+                    "A process of the command cannot be ended because it is waiting for a "
+                    "disk or device."
                 ),
-                N_("Its changes are settled at the next start of the program."),
+                N_("Its changes will be recovered the next time you start the program."),
             ) from error
         os.close(self._status.first)
         self._status.first = -1

@@ -278,7 +278,7 @@ class _SandboxedFlow:
         return questions.make_request(
             self._context,
             "agree_root",
-            N_("Let commands of this project change a folder outside it?"),
+            N_("Let this project's commands change a folder outside the project?"),
             root,
             facts=[
                 # Translators: names a line of the card: "Linked from   ~/src/parser"
@@ -288,7 +288,7 @@ class _SandboxedFlow:
                 Fact(
                     # Translators: names a line of the card: "Applies to   This project, until ..."
                     pgettext("permission card", "Applies to"),
-                    _("This project, until you remove the folder again"),
+                    _("This project, until you revoke access to the folder"),
                     is_wording=True,
                 ),
                 # Translators: names a line of the card: "First command   make test"

@@ -121,7 +121,10 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name == TOUR.name:
         raise ProviderError(
             N_("{name} is not a valid name for a connection."),
-            N_("Use up to 64 letters, digits, spaces and - _ . but not the name tour."),
+            N_(
+                "Use up to 64 letters, digits, spaces, hyphens, underscores or periods. The "
+                "name “tour” is reserved."
+            ),
             name=repr(name[:80]),
         )
 

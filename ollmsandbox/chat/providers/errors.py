@@ -67,14 +67,14 @@ def _by_status(
         if model and said and "model" in said.lower():
             return ProviderError(
                 N_("{where} has no model {model}.{says}"),
-                N_("Choose another model, or download it first."),
+                N_("Download the model first, or choose another one."),
                 where=where,
                 model=repr(model),
                 says=says,
             )
         return ProviderError(
             N_("{where} does not support this request.{says}"),
-            N_("Check the address and the kind of server."),
+            N_("Check the address and the server type."),
             where=where,
             says=says,
         )
@@ -133,8 +133,8 @@ def from_message(words: str, url: str, model: str = "") -> ProviderError:
 
 def not_a_model_server(url: str) -> ProviderError:
     return ProviderError(
-        N_("{where} is not a model server of this kind."),
-        N_("Check the address and the kind of server."),
+        N_("{where} is not a model server of this type."),
+        N_("Check the address and the server type."),
         where=server_of(url),
     )
 

@@ -86,8 +86,8 @@ class History:
             return _info(rows[0])
         if rows and beginning:
             raise OllmSandboxError(
-                N_("Several sessions begin with {beginning}."),
-                N_("Give more of the id."),
+                N_("Several session IDs begin with {beginning}."),
+                N_("Enter more of the ID."),
                 beginning=beginning,
             )
         raise _no_session(beginning)
@@ -159,7 +159,7 @@ class History:
 
     def undelete(self, session_id: str) -> None:
         if session_id not in self._deleted:
-            raise OllmSandboxError(N_("The session cannot be brought back any more."))
+            raise OllmSandboxError(N_("The session can no longer be restored."))
         session, messages = self._deleted[session_id]
         with self.manager.store.transaction():
             for row in (session, *messages):

@@ -274,8 +274,8 @@ class Journal:
             kept.rename(self._file)
             return
         raise OllmSandboxError(
-            N_("It cannot be read any more what was being done when the program was killed."),
-            N_("See whether something waits to be applied. What was written down is in {file}."),
+            N_("The record of what the program was doing when it was killed cannot be read."),
+            N_("Check for pending changes. The unreadable record is kept in {file}."),
             file=kept,
         )
 

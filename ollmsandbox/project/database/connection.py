@@ -238,7 +238,7 @@ class Database:
         if version > len(MIGRATIONS):
             raise OllmSandboxError(
                 N_("This program is older than its database ({file})."),
-                N_("Install the newer version of OLLM Sandbox again."),
+                N_("Reinstall the newer version of OLLM Sandbox."),
                 file=self.file,
             )
         if version:
@@ -268,9 +268,9 @@ class Database:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
         text = N_(
-            "The database was damaged and a new one was begun; the old one is {aside}. "
-            "Your files are not affected, but the list of projects and what could be undone "
-            "are gone."
+            "The database was damaged, so a new one was created; the old one is {aside}. "
+            "Your files are not affected, but the list of projects is lost, and you can no "
+            "longer undo earlier changes."
         )
         self.notices.append(Sentence(text, aside=aside))
 
@@ -327,7 +327,7 @@ class Database:
         if code in _BROKEN:
             return OllmSandboxError(
                 N_("The database is damaged ({file})."),
-                N_("Start the program again: it sets the damaged file aside and begins a new one."),
+                N_("Restart the program. It will set the damaged file aside and create a new one."),
                 file=self.file,
             )
         if self.file.is_dir():
@@ -340,7 +340,7 @@ class Database:
         return OllmSandboxError(
             N_("The database cannot be used ({file}): {why}."),
             N_(
-                "See whether the disk is full, and whether you may write to this file and its "
+                "Check that the disk is not full and that you can write to this file and its "
                 "folder."
             ),
             file=self.file,

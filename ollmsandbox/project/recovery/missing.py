@@ -95,21 +95,22 @@ def check(overlay: Overlay, *, whole: bool = False) -> None:
             # Files have changed places: among those of the run are the only ones of before.
             raise GoneError(
                 N_(
-                    "{root} is gone, and a run was cut off while its changes were applied. Its"
-                    " files are kept in {folder}; yours from before may be among them."
+                    "{root} is missing, and a run was interrupted while its changes were "
+                    "being applied. Its files are kept in {folder}, which may also contain "
+                    "your original files."
                 ),
                 N_(
-                    "Put the folder back and run any command in it. If it cannot come back, take"
-                    " from {folder} what you need, and remove it."
+                    "Restore the folder and run any command in it. If you cannot restore it, "
+                    "copy what you need from {folder}, then delete {folder}."
                 ),
                 root=root,
                 folder=overlay.folder,
             )
         raise GoneError(
-            N_("{root} is gone; what the command wrote to it is kept in {folder}."),
+            N_("{root} is missing. What the command wrote to it is kept in {folder}."),
             N_(
-                "Put the folder back and run any command in it. If you do not need it, run"
-                " `ollmsandbox discard {run}`."
+                "Restore the folder and run any command in it. If you do not need the "
+                "changes, run `ollmsandbox discard {run}`."
             ),
             root=root,
             folder=folder,
@@ -130,7 +131,7 @@ def discard(paths: Paths, run_id: str, *, whole: bool = True) -> str:
                 if not whole:
                     raise OllmSandboxError(
                         N_("A run that was not finished can only be discarded as a whole."),
-                        N_("Name no files."),
+                        N_("Do not specify any files."),
                     )
                 overlay.cleanup()
                 forget(paths, f"overlay-{run_id}")
@@ -145,10 +146,10 @@ def check_job(paths: Paths, job: Job) -> None:
     for root in (job.project, *job.sources):
         if is_missing(root):
             raise GoneError(
-                N_("{root} is gone, where something was not finished that you had asked for."),
+                N_("{root} is missing, and an action you requested there was not finished."),
                 N_(
-                    "Put the folder back and run any command in it. If it cannot come back, remove"
-                    " {file}."
+                    "Restore the folder and run any command in it. If you cannot restore it, "
+                    "delete {file}."
                 ),
                 root=root,
                 file=paths.cache / f"{Journal.of_person(paths, job.run_id).name}.json",

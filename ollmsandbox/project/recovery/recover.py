@@ -29,9 +29,9 @@ from .missing import GoneError, Told, check
 
 def _unreadable(folder: str) -> Report:
     text = N_(
-        "It cannot be told which project {folder} belongs to, which holds what a command did."
+        "{folder} contains changes from a command, but it is unknown which project they belong to."
     )
-    what_to_do = N_("Take from it what you need, and remove it.")
+    what_to_do = N_("Copy what you need from it, then delete it.")
     return Report("", errors=(str(OllmSandboxError(text, what_to_do, folder=folder)),))
 
 
@@ -154,7 +154,9 @@ def take_care(paths: Paths) -> Care:
     except OllmSandboxError as error:
         errors.append(str(error))
     try:
-        text = N_("Changes to {project} wait that were on no record. They are listed again.")
+        text = N_(
+            "Pending changes to {project} were missing from the records. They are listed again."
+        )
         notices += [Sentence(text, project=project) for project in adopt(manager, errors)]
     except (OllmSandboxError, OSError) as error:
         errors.append(in_words(error))

@@ -128,7 +128,7 @@ class _Work:
         place = root_of(paths, project, os.path.normpath(path))
         if place is None or not place[1]:
             raise ProjectError(
-                N_("{path} is not in the project."), N_("Name a file in it."), path=path
+                N_("{path} is not in the project."), N_("Specify a file in the project."), path=path
             )
         self._root, self._path = place
 
@@ -218,7 +218,7 @@ class _Work:
             what = N_("{file} is a special file.")
             if present.is_folder or present.is_link:
                 what = N_("{file} is a folder.") if present.is_folder else N_("{file} is a link.")
-            raise OllmSandboxError(what, N_("Name a file."), file=self._full)
+            raise OllmSandboxError(what, N_("Specify a file."), file=self._full)
         if based_on is None:
             return
         if present is None or read_seen(present) != based_on:
@@ -249,8 +249,8 @@ class _Work:
                 continue
             if not found.is_folder:
                 raise OllmSandboxError(
-                    N_("{root}/{path} is no folder."),
-                    N_("Name the file by its real path."),
+                    N_("{root}/{path} is not a folder."),
+                    N_("Use the file's real path."),
                     root=self._root,
                     path=path,
                 )

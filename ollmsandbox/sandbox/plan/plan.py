@@ -234,7 +234,10 @@ def _check_visible(overlay: Overlay, hidden: Sequence[str]) -> None:
     for folder in linked:
         for name in set(hidden).intersection(path_and_parents(folder)):
             raise ProjectError(
-                N_("{folder} is open to commands, but it is in {name}, which is hidden from them."),
+                N_(
+                    "Commands have access to {folder}, but it is in {name}, which is hidden "
+                    "from them."
+                ),
                 N_("Remove it: ollmsandbox roots remove {folder}"),
                 folder=folder,
                 name=name,

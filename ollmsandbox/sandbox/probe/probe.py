@@ -206,7 +206,7 @@ class _Probe:
 
     def run(self) -> Capabilities:
         surroundings = find_surroundings(self._environ)
-        self._note("surroundings", N_("Surroundings"), surroundings != "flatpak", surroundings)
+        self._note("surroundings", N_("Environment"), surroundings != "flatpak", surroundings)
         namespaces: tuple[str, ...] = ()
         overlay = OverlayMethod.NONE
         systemd_run = ""

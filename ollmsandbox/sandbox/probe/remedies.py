@@ -74,7 +74,7 @@ def find_remedy(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
     if key == "time":
         return (
             _("The machine took too long to start a program."),
-            _("Try again when it has less to do."),
+            _("Try again when it is less busy."),
         )
     if key == "systemd":
         return (

@@ -106,13 +106,13 @@ _R = TypeVar("_R")
 class Step(Enum):
     """A step of the installation; the value is a text for the user."""
 
-    WAIT = "Waiting for another installation"
-    LOOK = "Looking for the latest version"
-    FETCH = "Downloading"
-    UNPACK = "Unpacking"
-    PACKAGES = "Installing packages"
-    FINISH = "Finishing"
-    DONE = "Done"
+    WAIT = N_("Waiting for another installation")
+    LOOK = N_("Looking for the latest version")
+    FETCH = N_("Downloading")
+    UNPACK = N_("Unpacking")
+    PACKAGES = N_("Installing packages")
+    FINISH = N_("Finishing")
+    DONE = N_("Done")
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ class Installation:
         for name in needed:
             if not os.path.lexists(built / name):
                 raise RootfsError(
-                    N_("The root file system is incomplete: /{name} is missing."),
+                    N_("The Alpine installation is incomplete: /{name} is missing."),
                     N_("Try again."),
                     name=name,
                 )
@@ -376,8 +376,8 @@ class Installation:
             )
             raise RootfsError(
                 N_(
-                    "Not enough disk space: about {size} MiB are needed in {folder}, and "
-                    "{free} MiB are free."
+                    "Not enough disk space: about {size} MiB is needed in {folder}, but only "
+                    "{free} MiB is free."
                 ),
                 smaller if self._tier.number else N_("Free up some space."),
                 size=self._tier.size >> 20,

@@ -93,7 +93,7 @@ def need_rootfs(paths: Paths, environ: Mapping[str, str]) -> Installed:
     found = find_rootfs(paths, environ)
     if found is None:
         raise RootfsError(
-            N_("The Alpine root file system is not installed."),
+            N_("Alpine is not installed."),
             N_(
                 "Install it with `ollmsandbox rootfs install`, or use this computer's own system "
                 "with `ollmsandbox run --no-rootfs` or `ollmsandbox rootfs use host`."

@@ -30,8 +30,8 @@ NAME = "edit_file"
 
 _LARGEST = 4 << 20
 _MEANING = N_(
-    "This is not sandboxed: the file itself is changed. In the project that is recorded and can be "
-    "undone."
+    "This is not sandboxed: the file is changed directly. Changes in the project are "
+    "recorded, and you can undo them."
 )
 
 # Prints the file, then reads the size of the new content and the content. It puts the new file in
@@ -111,10 +111,12 @@ class EditFile(Tool):
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> EditRequest:
         given = self._parameters.read(arguments)
         if not given.path.strip():
-            raise ToolError(N_("`path` is empty."), N_("Name a file."))
+            raise ToolError(N_("`path` is empty."), N_("Specify a file."))
         if os.path.basename(given.path) in ("", ".", ".."):
             raise ToolError(
-                N_("{file} is a folder."), N_("Name a file in it."), file=escape_line(given.path)
+                N_("{file} is a folder."),
+                N_("Specify a file in the project."),
+                file=escape_line(given.path),
             )
         if given.content and (given.old_text or given.new_text):
             raise ToolError(

@@ -26,7 +26,7 @@ _LINES = 2_000
 _LONGEST_LINE = 2_000
 _MOST_NAMES = 1_000
 
-_MEANING = N_("This is not sandboxed: it is read with all your rights.")
+_MEANING = N_("This is not sandboxed: the file is read with your full permissions.")
 
 _SCRIPT = """\
 if [ -d "$1" ]; then
@@ -86,7 +86,7 @@ class ReadFile(Tool):
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ReadRequest:
         given = self._parameters.read(arguments)
         if not given.path.strip():
-            raise ToolError(N_("`path` is empty."), N_("Name a file."))
+            raise ToolError(N_("`path` is empty."), N_("Specify a file."))
         return ReadRequest(self._context, given, self._context.folder(), call_id)
 
 

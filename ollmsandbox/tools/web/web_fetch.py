@@ -154,11 +154,11 @@ class FetchRequest(RequestBase):
             return
         if not self.context.allow_private:
             refuse_private_name(address)
-        # Translators: names a line of the card: "host   example.org"
-        facts = [Fact(pgettext("permission card", "host"), address.target)]
+        # Translators: names a line of the card: "Host   example.org"
+        facts = [Fact(pgettext("permission card", "Host"), address.target)]
         if came_from:
             # Translators: names a line of the card, the host whose page redirects to this one.
-            facts.append(Fact(pgettext("permission card", "redirected by"), came_from))
+            facts.append(Fact(pgettext("permission card", "Redirected by"), came_from))
         request = questions.make_request(
             self.context,
             NAME,
@@ -168,7 +168,7 @@ class FetchRequest(RequestBase):
             target=address.target,
             network=True,
             facts=facts,
-            sees=[_("Only this page is fetched. The host learns its address.")],
+            sees=[_("Only this page is fetched. The host sees the requested address.")],
             call_id=self.call_id,
         )
         self._verdict = await questions.ask(self.context, watcher, request)

@@ -100,8 +100,8 @@ def _not_sandboxed(meaning: str, why: str, network: str) -> ProjectState:
 
 
 def _asks_section() -> Section:
-    asks = _("In a Flatpak, every command asks before it runs.")
-    return Section(_("Asks each time"), (asks, _("Your answer is for that command only.")))
+    asks = _("In a Flatpak, you will be asked before each command runs.")
+    return Section(_("Asks each time"), (asks, _("Your answer applies to that command only.")))
 
 
 async def _deny(_question: str) -> bool:

@@ -77,7 +77,8 @@ def machine_state(*, can_wrap: bool) -> ProjectState:
         sentence = _("Open a project to see what its commands can read and write.")
         return ProjectState(SandboxState.SANDBOXED, (Section(_("Sandboxed"), (sentence,)),))
     sentence = _(
-        "This computer cannot run a sandbox. Every command asks first, and sees what you see."
+        "This computer cannot run a sandbox. You will be asked before each command, and "
+        "commands can see everything you can."
     )
     return ProjectState(SandboxState.NONE, (Section(_("Not sandboxed"), (sentence,)),))
 

@@ -28,7 +28,7 @@ _ICONS = {
 _MARKS = {
     Flag.LATER: N_("Can run code outside the sandbox"),
     Flag.EXECUTABLE: N_("New executable"),
-    Flag.OUTSIDE: N_("Link that leads out of the project"),
+    Flag.OUTSIDE: N_("Link that points outside the project"),
     Flag.STRIPPED: N_("Setuid bit removed"),
 }
 _STATES = {

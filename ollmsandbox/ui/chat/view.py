@@ -128,7 +128,7 @@ class ChatView(Gtk.Box):
 
     def show_capabilities(self, found: Capabilities) -> None:
         sandboxed = _("Commands run in a sandbox. You can undo what they change.")
-        asking = _("You are asked before each command runs. Its changes cannot be undone.")
+        asking = _("You will be asked before each command runs. You cannot undo its changes.")
         self._empty.set_description(sandboxed if found.can_wrap else asking)
 
     def show(self, session: OpenSession | None) -> None:  # type: ignore[override]

@@ -37,14 +37,16 @@ def duration_text(request: PermissionRequest) -> str:
     """Describe how long each answer lasts."""
     if not request.sandboxed:
         return _(
-            "This command is not sandboxed: it can do anything you can. You are asked every time."
+            "This command is not sandboxed: it can do anything you can. You will be asked "
+            "every time."
         )
     if request.is_once_only:
-        return _("You are asked every time.")
+        return _("You will be asked every time.")
     if request.why_not_remembered:
         return request.why_not_remembered
     return _(
-        "“Allow” is for this time only. The others apply to this exact request in this project."
+        "“Allow” and “Deny” apply to this time only. The other answers apply to this exact "
+        "request in this project."
     )
 
 

@@ -140,7 +140,7 @@ class ConnectionsPage(Adw.PreferencesPage):
             rows.button(
                 _("Connect"),
                 weakly_with(self._connect, connection),
-                _("Connect {}").format(found.name),
+                _("Connect to {}").format(found.name),
             )
         )
         return row

@@ -28,7 +28,7 @@ class LimitsGroup(Adw.PreferencesGroup):
     __gtype_name__ = "OllmLimitsGroup"
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(title=_("Limits"), description=_("0 means the limit of the profile."))
+        super().__init__(title=_("Limits"), description=_("Set to 0 to use the profile's limit."))
         self._settings = settings
         self._of_profile: Limits | None = Limits()
         self._rows: list[tuple[LimitSetting, Adw.ActionRow]] = []

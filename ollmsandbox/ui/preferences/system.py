@@ -37,18 +37,6 @@ def tier_text(tier: Tier) -> str:
     return _("{title}, about {size}").format(title=title, size=GLib.format_size(tier.size))
 
 
-def step_text(step: Step) -> str:
-    return {
-        Step.WAIT: _("Waiting for another installation"),
-        Step.LOOK: _("Looking for the newest version"),
-        Step.FETCH: _("Downloading"),
-        Step.UNPACK: _("Unpacking"),
-        Step.PACKAGES: _("Installing packages"),
-        Step.FINISH: _("Finishing"),
-        Step.DONE: _("Done"),
-    }[step]
-
-
 def status_text(status: Status) -> str:
     if status.installed is None:
         return _("Not installed")
@@ -231,7 +219,7 @@ class SystemPage(Adw.PreferencesPage):
             return False
 
         async def ask() -> None:
-            heading = _("Cancel the Installation?")
+            heading = _("Close and Cancel the Installation?")
             body = _("It continues only while this window is open. Downloaded files are kept.")
             if await confirm(window, heading, body, _("_Close"), cancel=_("_Keep Open")):
                 self._on_cancel()
@@ -258,7 +246,7 @@ class SystemPage(Adw.PreferencesPage):
             self._tasks.start(self.refresh(trouble))
 
     def _show(self, progress: InstallProgress) -> None:
-        text = step_text(progress.step)
+        text = _(progress.step.value)
         if progress.text:
             text = f"{text}: {harmless(progress.text)}"
         self._status.set_subtitle(GLib.markup_escape_text(text))

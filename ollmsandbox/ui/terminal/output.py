@@ -67,7 +67,7 @@ class OutputFile:
         if self.trouble:
             return self.trouble
         if self.left_out:
-            text = _("Only the first {size} MB of the output were saved.")
+            text = _("Only the first {size} MiB of the output was saved.")
             return text.format(size=f"{self.size / (1 << 20):.0f}")
         return ""
 

@@ -65,7 +65,7 @@ async def watch(
 
 
 def cpu_text(percent: float) -> str:
-    return _("CPU {percent} %").format(percent=round(percent))
+    return _("CPU {percent}%").format(percent=round(percent))
 
 
 def amount(size: int) -> str:

@@ -21,7 +21,7 @@ async def may_stop_and_close(window: Gtk.Window, sessions: Sequence[OpenSession]
     if not busy:
         return True
     if any(session.asking() for session in busy):
-        body = _("The agent is waiting for your answer. Closing the window denies it.")
+        body = _("The agent is waiting for your answer. Closing the window denies its request.")
     else:
         body = _("The agent is working. The changes it has made so far are kept.")
     action = _("_Stop and Close")

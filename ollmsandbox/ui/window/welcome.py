@@ -59,9 +59,11 @@ class Welcome(Adw.Bin):
         else:
             # In a Flatpak, there may be an inner sandbox.
             self.verdict.set_label(
-                _("In a Flatpak, every command asks before it runs.")
+                _("In a Flatpak, you will be asked before each command runs.")
                 if found.surroundings == "flatpak"
-                else _("Commands cannot be sandboxed here. Every command asks before it runs.")
+                else _(
+                    "Commands cannot be sandboxed here. You will be asked before each command runs."
+                )
             )
             self.verdict.add_css_class("warning")
         if found.can_wrap:

@@ -249,7 +249,7 @@ def test_a_redirect_to_another_host_asks_again(agent: Agent, site: Site) -> None
     agent.asker.answer = Answer.ALLOW
     assert fetch(agent, site.url("/a")).text.endswith("there")
     facts = {fact.label: fact.value for fact in agent.asked[-1].facts}
-    assert facts["redirected by"] == "site.example"
+    assert facts["Redirected by"] == "site.example"
 
 
 def test_a_redirect_on_the_same_host_does_not_ask(agent: Agent, site: Site) -> None:

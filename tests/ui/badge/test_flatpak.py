@@ -44,14 +44,14 @@ def popover_texts(window: Window) -> list[str]:
 
 def test_an_inner_sandbox_is_mentioned(screen: Screen, person: Person) -> None:
     with window_in_flatpak(person) as window:
-        assert says(window.welcome, "In a Flatpak, every command asks before it runs.")
+        assert says(window.welcome, "In a Flatpak, you will be asked before each command runs.")
         assert "Asks each time" in texts(window.badge)
         window.open_project(str(person.project))
         wait_for_badge(window, "Inner sandbox, no network")
         assert says(window.chat, "Its changes cannot be undone.")
         told = popover_texts(window)
         assert "The project and the playground." in told
-        assert "In a Flatpak, every command asks before it runs." in told
+        assert "In a Flatpak, you will be asked before each command runs." in told
         assert told[told.index("Network") + 1] == CUT_OFF
         assert "Limits" in told
 

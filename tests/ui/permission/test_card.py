@@ -80,7 +80,7 @@ def test_a_one_time_request_has_two_answers(screen: Screen) -> None:
     shown = Shown(screen, with_network())
     spin_until(shown.can_allow)
     assert names(shown.card) == ["Deny", "Allow Once"]
-    assert "You are asked every time." in texts(shown.card)
+    assert "You will be asked every time." in texts(shown.card)
 
 
 def test_a_request_that_can_be_saved_has_five_answers(screen: Screen) -> None:

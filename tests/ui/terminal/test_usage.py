@@ -80,7 +80,7 @@ def test_watching_ends_with_the_process() -> None:
 
 def test_words() -> None:
     assert Sample(120.4, 230_000_000, 4_000_000).text == (
-        "CPU 120 %, memory 230 MB, written 4.0 MB"
+        "CPU 120%, memory 230 MB, written 4.0 MB"
     )
     assert Sample(None, 999, 0).text == "memory 999 B, written 0 B"
     assert [amount(n) for n in (1000, 12_345, 999_999, 5_000_000_000)] == [
@@ -116,7 +116,7 @@ def test_the_graph_draws_and_says_what_it_shows(screen: Screen) -> None:
         graph.add(Sample(float(number), 1_000_000 * number, number))
     draw_frames(graph)
     assert len(graph.cpu.values) == POINTS
-    assert graph.cpu.text == "CPU 69 %"
+    assert graph.cpu.text == "CPU 69%"
     assert graph.memory.text == "Memory 69 MB"
-    assert graph.description == "CPU 69 %, memory 69 MB, written 69 B"
+    assert graph.description == "CPU 69%, memory 69 MB, written 69 B"
     assert graph.get_width() <= 200

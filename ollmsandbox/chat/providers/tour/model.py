@@ -53,9 +53,9 @@ def _hello(_result: _Result) -> Sentence:
     return Sentence(
         N_(
             "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
-            "here.\n\nThis is a small sample project, so nothing can break. First, I look around. "
-            "The command runs in a sandbox and needs no permission: it can read this computer, "
-            "but not your secrets, and it has no network."
+            "here.\n\nThis is a small sample project, so nothing can break. First, I will "
+            "look around. The command runs in a sandbox and needs no permission: it can read "
+            "files on this computer, but not your secrets, and it has no network access."
         )
     )
 
@@ -64,25 +64,25 @@ def _hello_asked(_result: _Result) -> Sentence:
     return Sentence(
         N_(
             "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
-            "here.\n\nThis is a small sample project, so nothing can break. First, I look around. "
-            "No sandbox is available here, so you are asked before each command, and before a file "
-            "is read or changed."
+            "here.\n\nThis is a small sample project, so nothing can break. First, I will "
+            "look around. No sandbox is available here, so you will be asked before each "
+            "command, and before a file is read or changed."
         )
     )
 
 
 def _read_asked(_result: _Result) -> Sentence:
-    return Sentence(N_("A small shop. I read the code and its tests."))
+    return Sentence(N_("A small shop. I will read the code and its tests."))
 
 
 def _read(_result: _Result) -> Sentence:
     return Sentence(
-        N_("A small shop. I read the code and its tests; these two commands run in parallel.")
+        N_("A small shop. I will read the code and its tests; these two commands run in parallel.")
     )
 
 
 def _test(_result: _Result) -> Sentence:
-    return Sentence(N_("Now I run the tests."))
+    return Sentence(N_("Now I will run the tests."))
 
 
 def _fix(result: _Result) -> Sentence:
@@ -90,7 +90,7 @@ def _fix(result: _Result) -> Sentence:
     if "FAILED" in result.text:
         found = N_("One test fails")
     text = N_(
-        "{found}: `total` ignores the quantity of each item. I correct that line in "
+        "{found}: `total` ignores the quantity of each item. I will correct that line in "
         "`basket.py`. You will see the change below, line by line, and can undo it."
     )
     return Sentence(text, found=Sentence(found))
@@ -99,9 +99,9 @@ def _fix(result: _Result) -> Sentence:
 def _test_again(result: _Result) -> Sentence:
     if result.was_denied:
         return Sentence(
-            N_("You denied that, which is fine: the file is unchanged. I run the tests again.")
+            N_("You denied that, which is fine: the file is unchanged. I will run the tests again.")
         )
-    return Sentence(N_("Now I run the tests again."))
+    return Sentence(N_("Now I will run the tests again."))
 
 
 def _try_outside(result: _Result) -> Sentence:
@@ -109,8 +109,8 @@ def _try_outside(result: _Result) -> Sentence:
     # Translators: both stand in "This time {tests}."
     tests = N_("they fail, as before") if failed else N_("all tests pass")
     text = N_(
-        "This time {tests}.\n\nNow something an agent should not do: I try to write a file into "
-        "your home folder, outside the project."
+        "This time {tests}.\n\nNow for something an agent should not do: I will try to write "
+        "a file to your home folder, outside the project."
     )
     return Sentence(text, tests=Sentence(tests))
 
@@ -126,8 +126,8 @@ def _ask_network(result: _Result) -> Sentence:
     else:
         outside = N_("It failed: everything outside the project is read-only. Nothing was written.")
     text = N_(
-        "{outside}\n\nNext I ask for the network, to look up one name. That needs your "
-        "permission, every time. Try Deny or Allow, as you like."
+        "{outside}\n\nNext, I will ask for network access to look up a host name. That needs "
+        "your permission every time. Choose Deny or Allow, as you like."
     )
     return Sentence(text, outside=Sentence(outside))
 
@@ -146,14 +146,14 @@ def _about_network(result: _Result) -> Sentence:
 
 def _delete(result: _Result) -> Sentence:
     text = N_(
-        "{network}\n\nFinally, I delete an old file. Deletions are always listed first, and the "
-        "file is kept so that you can restore it."
+        "{network}\n\nFinally, I will delete an old file. Deletions are always listed first, "
+        "and the file is kept so that you can restore it."
     )
     return Sentence(text, network=_about_network(result))
 
 
 def _delete_asked(result: _Result) -> Sentence:
-    text = N_("{network}\n\nFinally, I delete an old file. Here, that cannot be undone.")
+    text = N_("{network}\n\nFinally, I will delete an old file. Here, you cannot undo that.")
     return Sentence(text, network=_about_network(result))
 
 
