@@ -13,7 +13,7 @@ def main(application_id: str = "", translations: str = "") -> int:
     """Run the window or the command line. The launcher passes its id and its translations."""
     arguments = sys.argv[1:]
     if wants_window(arguments, os.environ):
-        # Modules are loaded now, and stay: see ui/window/gc_pacing.py.
+        # Modules are loaded now, and stay: see ui/window/garbage.py.
         gc.disable()
         from .i18n import set_language
 

@@ -23,7 +23,7 @@ _DEEPEST = 100
 
 
 @dataclass(frozen=True)
-class Source:
+class YamlSource:
     """The class of the errors, and the file they name, if the caller does not name it itself."""
 
     error: type[OllmSandboxError]
@@ -45,7 +45,7 @@ class Source:
 class Value:
     """A part of the file, and the keys that lead to it, as in `limits.time`."""
 
-    source: Source
+    source: YamlSource
     node: yaml.Node
     key: str = ""
 
@@ -137,7 +137,7 @@ class Value:
         return self.fail(N_("unknown key; use one of {names}."), names=", ".join(known))
 
 
-def parse_yaml(text: str, source: Source) -> Value | None:
+def parse_yaml(text: str, source: YamlSource) -> Value | None:
     """Return the file's content, or None if it is empty. Raise the source's error."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -159,7 +159,7 @@ def parse_yaml(text: str, source: Source) -> Value | None:
     return None if found is None or found.is_null else found
 
 
-def read_yaml(source: Source) -> Value | None:
+def read_yaml(source: YamlSource) -> Value | None:
     """Parse the source's file. A missing file raises FileNotFoundError."""
     assert source.file is not None
     try:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from .. import N_
-from ..config.yaml_reader import Source, Value, parse_yaml
+from ..config.yaml_reader import Value, YamlSource, parse_yaml
 from ..errors import OllmSandboxError, Sentence
 from . import rules, shell
 from .request import RUN_COMMAND, Answer
@@ -42,7 +42,7 @@ class RuleEntry:
 
 def parse(text: str) -> tuple[RuleEntry, ...]:
     """Return the rules with their lines, or raise RuleFileError."""
-    root = parse_yaml(text, Source(RuleFileError))
+    root = parse_yaml(text, YamlSource(RuleFileError))
     rules_list = root.mapping((RULES,)).get(RULES) if root else None
     if rules_list is None or rules_list.is_null:
         return ()

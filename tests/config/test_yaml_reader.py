@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ollmsandbox.config.yaml_reader import Source, Value, parse_yaml, read_yaml
+from ollmsandbox.config.yaml_reader import Value, YamlSource, parse_yaml, read_yaml
 from ollmsandbox.errors import OllmSandboxError
 
 pytestmark = pytest.mark.anybody
@@ -18,7 +18,7 @@ class MistakeError(OllmSandboxError):
 
 
 def parsed(text: str) -> Value:
-    found = parse_yaml(text, Source(MistakeError))
+    found = parse_yaml(text, YamlSource(MistakeError))
     assert found is not None
     return found
 
@@ -29,7 +29,7 @@ def value(text: str) -> Value:
 
 @pytest.mark.parametrize("text", ["", "---", "~", "# a comment\n"])
 def test_an_empty_file_has_no_value(text: str) -> None:
-    assert parse_yaml(text, Source(MistakeError)) is None
+    assert parse_yaml(text, YamlSource(MistakeError)) is None
 
 
 @pytest.mark.parametrize("text", ["true", "3.20", "no", "2001-01-01", "0x10"])
@@ -47,7 +47,7 @@ def test_an_error_names_the_file_and_has_the_remedy(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("[")
     with pytest.raises(MistakeError) as caught:
-        read_yaml(Source(MistakeError, file, "Do it again."))
+        read_yaml(YamlSource(MistakeError, file, "Do it again."))
     assert caught.value.message.startswith(f"{file}, line ")
     assert caught.value.remedy == "Do it again."
 
@@ -81,7 +81,7 @@ def test_a_quantity_has_a_unit_or_is_none() -> None:
 @pytest.mark.parametrize("form", ["[", "{a: ", "- ", "? "])
 def test_endless_nesting_is_an_error_and_does_not_crash(form: str) -> None:
     with pytest.raises(MistakeError, match="line 1"):
-        parse_yaml(form * 200_000, Source(MistakeError))
+        parse_yaml(form * 200_000, YamlSource(MistakeError))
 
 
 @pytest.mark.parametrize("text", ["a: \0", "a: \ud800", "&a [*a]: b", "a: *b", "a: b\n---\nc: d"])

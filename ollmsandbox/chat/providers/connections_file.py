@@ -10,7 +10,7 @@ from enum import Enum
 import yaml
 
 from ... import N_
-from ...config.yaml_reader import Source, Value, parse_yaml
+from ...config.yaml_reader import Value, YamlSource, parse_yaml
 from .base import DEFAULT_CONTEXT, ProviderError, Timeouts, ollama_root, openai_root
 from .keys import KeyStorage
 from .tour.model import NAME
@@ -57,7 +57,7 @@ class ConnectionsFileError(ProviderError):
 
 def read(text: str) -> ConnectionList:
     """Return the list of connections. Raise ConnectionsFileError if the file has a mistake."""
-    root = parse_yaml(text, Source(ConnectionsFileError))
+    root = parse_yaml(text, YamlSource(ConnectionsFileError))
     if root is None:
         return ConnectionList()
     entries = root.mapping(("default", "connections"))

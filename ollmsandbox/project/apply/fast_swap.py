@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plain files, many at once. Each changes places with the one it replaces, in one step: what was
 replaced is then in the run's own layer, and so is what was deleted; that is kept as a whole (see
-`kept.py`).
+`kept_versions.py`).
 
 The plain case of an exchange, as most are when there are many: on one file system, a file of one
 name takes the place of another one, or of nothing, or goes. It has as few calls as can be. What is
@@ -9,7 +9,7 @@ not plain goes the long way, which also finishes what was begun here.
 
 Plain files, many at once. Each changes places with the one it replaces, in one step: what was
 replaced is then in the run's own layer, and so is what was deleted; that is kept as a whole (see
-`kept.py`).
+`kept_versions.py`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ... import N_
-from ...config.yaml_reader import Source, Value, read_yaml
+from ...config.yaml_reader import Value, YamlSource, read_yaml
 from ...errors import OllmSandboxError, ProfileError, SandboxError
 from ...files.atomic import write_atomically
 from ..seccomp import find_call
@@ -137,7 +137,7 @@ class _File:
 
     def added_to(self, profile: Profile, default_base: str | None = None) -> Profile:
         """Return the profile with this file's values, on top of the profile that it extends."""
-        root = read_yaml(Source(ProfileError, self._path))
+        root = read_yaml(YamlSource(ProfileError, self._path))
         entries = root.mapping(("extends", *_KEYS)) if root else {}
         base = default_base
         if "extends" in entries:

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from ... import N_
-from ...config.yaml_reader import Source, read_yaml
+from ...config.yaml_reader import YamlSource, read_yaml
 from ...errors import RootfsError
 from ...files.atomic import write_atomically
 
@@ -91,7 +91,7 @@ def setting_names() -> list[str]:
 
 
 def load_rootfs_settings(config: Path) -> RootfsSettings:
-    source = Source(RootfsError, config / FILE, N_("Correct the file or remove it."))
+    source = YamlSource(RootfsError, config / FILE, N_("Correct the file or remove it."))
     try:
         root = read_yaml(source)
     except FileNotFoundError:

@@ -79,9 +79,7 @@ def test_watching_ends_with_the_process() -> None:
 
 
 def test_words() -> None:
-    assert Sample(120.4, 230_000_000, 4_000_000).text == (
-        "CPU 120%, memory 230 MB, written 4.0 MB"
-    )
+    assert Sample(120.4, 230_000_000, 4_000_000).text == ("CPU 120%, memory 230 MB, written 4.0 MB")
     assert Sample(None, 999, 0).text == "memory 999 B, written 0 B"
     assert [amount(n) for n in (1000, 12_345, 999_999, 5_000_000_000)] == [
         "1.0 kB",
