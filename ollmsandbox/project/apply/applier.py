@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes to the project, and back. What was there before is kept, what somebody else changed is
-left alone, and doing it once more after a kill finishes it.
+"""Applies changes to one root of the project, and undoes and redoes them.
 
-Whether what is at a place is still what it was when a change to it was decided.
-
-What a kill left half done, and others came upon before it was finished: a later run may have put
-its own version into the pending layer, and somebody may have changed what was already applied.
-
-Changes to the project, and back. What was there before is kept, what somebody else changed is
-left alone, and doing it once more after a kill finishes it.
+The version from before a change is kept. A file that somebody else changed meanwhile is left alone
+and becomes a conflict. Every step can be repeated, so a job that was interrupted by a kill is
+finished by running it again.
 """
 
 from __future__ import annotations

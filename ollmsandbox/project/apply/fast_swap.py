@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plain files, many at once. Each changes places with the one it replaces, in one step: what was
-replaced is then in the run's own layer, and so is what was deleted; that is kept as a whole (see
-`kept_versions.py`).
+"""The fast path of apply, for regular files on one file system.
 
-The plain case of an exchange, as most are when there are many: on one file system, a file of one
-name takes the place of another one, or of nothing, or goes. It has as few calls as can be. What is
-not plain goes the long way, which also finishes what was begun here.
-
-Plain files, many at once. Each changes places with the one it replaces, in one step: what was
-replaced is then in the run's own layer, and so is what was deleted; that is kept as a whole (see
-`kept_versions.py`).
+`Plain` puts a file of one name in the place of another one, or of nothing, or removes it, with as
+few system calls as possible. `Bulk` does so for very many files: each swaps places with the one it
+replaces, so the run's layer then contains the old versions, which are kept as a whole (see
+kept_versions.py). Everything else, and what was begun here, goes through swap.py.
 """
 
 from __future__ import annotations

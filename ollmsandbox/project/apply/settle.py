@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a run's upper folders to the project: applied or held, and finished after a kill.
+"""Settles a finished run: from its upper folders to applied, held or pending changes.
 
-What a run changed, as it goes into the journal: in order, and with what another run did to the
-same files meanwhile.
-
-From a run's upper folders to the project: applied or held, and finished after a kill.
+`find_changes` and `numbered` list what the run changed, `uncrossed` compares it with what other
+runs did to the same files meanwhile, and `Settling` writes the journal, merges, applies and
+records. An interrupted run is settled by the same steps after a kill.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Repositories deep in a project, whose config may lead git to hooks elsewhere in it. To look for
-them takes a walk, so that is done only where something may be a hook.
+"""Recognises git repositories, and the files that git's configuration makes it run or read.
 
-Where its own config leads git inside a project: to hooks and programs that it runs whatever the
-person asked for, and to more config. The config is read as text; git itself is not run.
-
-Repositories deep in a project, whose config may lead git to hooks elsewhere in it. To look for
-them takes a walk, so that is done only where something may be a hook.
+The configuration is read as text; git itself is not run. Looking for repositories deep in the
+project takes a walk, so that happens only if a change may be a hook.
 """
 
 from __future__ import annotations

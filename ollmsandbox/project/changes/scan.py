@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the upper folder of an overlay to what changed, in one walk that never follows a link.
+"""Lists what a layer changes: one walk over the upper folder, which never follows a link.
 
-Folders that are closed even to their owner, and open while they are looked into. Each is noted
-before that, so that a kill leaves none of them open for ever.
-
-From the upper folder of an overlay to what changed, in one walk that never follows a link.
+Folders that their owner may not read are opened for the walk; a note on disk says which, so that
+their modes are restored after a kill.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The database's file: opened, brought up to date, or set aside when it is broken.
+"""The connection to the database: migrations, transactions, and what to do if it is damaged.
 
-Room that is set aside for a disk that is full to its last byte: without some, the database
-cannot even be read, and nothing can be undone to make room.
-
-The database's file: opened, brought up to date, or set aside when it is broken.
+It keeps a file of reserved space beside it: on a full disk, SQLite could not even read, and nothing
+could be undone to make room.
 """
 
 from __future__ import annotations

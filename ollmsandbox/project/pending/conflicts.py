@@ -1,12 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs at once. What came into the pending layer while a command ran, the command has not seen:
-it stays there, and what the command did to the same files is kept beside it, as a conflict.
-
-What has come into a pending layer while a command ran, which therefore did not see it.
-
-Two runs at once. What came into the pending layer while a command ran, the command has not seen:
-it stays there, and what the command did to the same files is kept beside it, as a conflict.
-"""
+"""Finds conflicts between a run and what other runs added to the pending layer while it ran."""
 
 from __future__ import annotations
 

@@ -1,13 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Out of the pending layer what was discarded, and into it again what waited below. Who finishes
-that after a kill leaves alone what a later run has put there in the meantime.
-
-What is on disk and was hidden by a deletion that waited, and is seen again: then nothing of that
-deletion waits any more, also where another run has it on record.
-
-Out of the pending layer what was discarded, and into it again what waited below. Who finishes
-that after a kill leaves alone what a later run has put there in the meantime.
-"""
+"""Discards pending changes: removes them from the layer, and shows the version below again."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was cut off and cannot be finished, since the folder that it is for is gone: it is kept
-until that is back. If nothing of it had been applied, the person may also discard it.
+"""Unfinished work in a root folder that no longer exists.
 
-What cannot be finished, since its project is gone, is told once. As long as that is so, nobody
-has to look at it again.
-
-What was cut off and cannot be finished, since the folder that it is for is gone: it is kept
-until that is back. If nothing of it had been applied, the person may also discard it.
+Such work is kept until the folder is back. The user is notified once; marks on disk remember that.
 """
 
 from __future__ import annotations

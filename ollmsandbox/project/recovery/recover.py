@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is done at start and once a day: finish what was cut off, and remove what is old.
-
-What programs that were killed have left is finished by the next one.
-
-What is done at start and once a day: finish what was cut off, and remove what is old.
-"""
+"""Finishes what a kill interrupted, at the start of the program, and cleans up once a day."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Of changes that no layer has: whether they are on disk, put there by somebody else.
-
-Which changes of a run are meant by the paths that a person names, and what gives way to them.
-
-Of changes that no layer has: whether they are on disk, put there by somebody else.
-"""
+"""Selects changes of a run by path, and compares them with the disk."""
 
 from __future__ import annotations
 
