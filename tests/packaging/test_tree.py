@@ -107,6 +107,8 @@ def run_from(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_program_starts_from_any_folder_and_only_it_is_heard(tmp_path: Path) -> None:
+    # The first one may set up what has changed since.
+    run_from(TREE, "--version")
     result = run_from(tmp_path, "--version")
     assert result.returncode == 0
     assert ollmsandbox.__version__ in result.stdout

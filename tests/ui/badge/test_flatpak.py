@@ -48,7 +48,7 @@ def test_an_inner_sandbox_is_mentioned(screen: Screen, person: Person) -> None:
         assert "Asks each time" in texts(window.badge)
         window.open_project(str(person.project))
         wait_for_badge(window, "Inner sandbox, no network")
-        assert says(window.chat, "Its changes cannot be undone.")
+        assert says(window.chat, "You cannot undo its changes.")
         told = popover_texts(window)
         assert "The project and the playground." in told
         assert "In a Flatpak, you will be asked before each command runs." in told
