@@ -57,12 +57,13 @@ def rootfs_for(
     return need_rootfs(paths, environ)
 
 
-def finish_interrupted_runs(paths: Paths, *, clean_up: bool) -> Care | None:
+def finish_interrupted_runs(paths: Paths, *, clean_up: bool, always: bool = False) -> Care | None:
     """Finish what a crash or a full disk interrupted; return None if there was nothing to do.
 
-    `clean_up` also removes old versions once a day. The window does that by itself.
+    `clean_up` also removes old versions, at most once a day. `always` also opens the database if
+    no trace of an interruption is found: it may be damaged.
     """
-    if not needs_care(paths):
+    if not always and not needs_care(paths):
         return None
     from ..project.recovery.recover import Care, recover, take_care
 

@@ -56,7 +56,7 @@ def test_all_answers_are_offered_for_a_command_that_was_read() -> None:
 
 def test_the_reason_is_given_why_an_answer_cannot_be_saved() -> None:
     assert command("make | sh", "/p").why_not_remembered == (
-        "Your answer cannot be saved, because the command runs several commands."
+        "This command cannot always be allowed, because it runs several commands."
     )
 
 

@@ -198,7 +198,7 @@ class _open:
         from ...engine.run import finish_interrupted_runs
 
         paths = Paths.from_environ(os.environ)
-        recovered = finish_interrupted_runs(paths, clean_up=True)
+        recovered = finish_interrupted_runs(paths, clean_up=True, always=True)
         self._review = Review(paths)
         self._errors: tuple[str, ...] = ()
         if recovered is not None:

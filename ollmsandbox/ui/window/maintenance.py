@@ -35,7 +35,7 @@ class Maintenance:
 
     async def _maintain(self) -> None:
         paths = self._manager.paths
-        found = await asyncio.to_thread(finish_interrupted_runs, paths, clean_up=True)
+        found = await asyncio.to_thread(finish_interrupted_runs, paths, clean_up=True, always=True)
         await asyncio.to_thread(remove_old, paths.cache / "output")
         # Only whoever opens a damaged database first hears that it was set aside.
         for text in await asyncio.to_thread(self._take_notices):

@@ -148,7 +148,7 @@ def test_the_tour_promises_nothing_if_every_command_asks(person: Person) -> None
     session = Session(sample_tool(), ToolSpec(tool.name, "Runs.", is_sandboxed=tool.is_sandboxed))
     session.play()
     words = session.words()
-    assert "you are asked before each command" in words
+    assert "you will be asked before each command" in words
     assert "That was all." in words
     for promise in ("needs no permission", "side by side", "have it back", "reviewed and undone"):
         assert promise not in words

@@ -245,7 +245,7 @@ def test_a_project_that_is_gone_meanwhile(person: Person) -> None:
     (person.project / "file").write_text("old")
     away = person.home / "away"
     document = run_while(person, "echo new >file", lambda: person.project.rename(away))
-    assert any("is gone" in error or "was removed" in error for error in document["errors"])
+    assert any("is missing" in error or "was removed" in error for error in document["errors"])
     assert (away / "file").read_text() == "old"
     away.rename(person.project)
     assert "interrupted" in person.cli("run", "-c", "true").stderr

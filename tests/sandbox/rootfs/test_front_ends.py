@@ -246,5 +246,5 @@ def test_a_missing_root_file_system_is_reported_and_nothing_runs(agent: Agent) -
     os.rename(found.folder, f"{agent.person.home}/elsewhere")
     outcome = agent.run("echo x >new")
     assert not outcome.ok
-    assert "Alpine root file system is not installed" in outcome.text
+    assert "Alpine is not installed" in outcome.text
     assert not (agent.person.project / "new").exists()
