@@ -28,7 +28,7 @@ from .probe.probe import Capabilities, probe
 from .process import Result, Running, Sinks, Stop
 from .profile.file import DEFAULT_PROFILE, read_profile
 from .profile.profile import Profile
-from .starter.client import shared_starter
+from .starter.client import start_process
 
 if TYPE_CHECKING:
     from .monitor import FileEvent, Monitor
@@ -358,7 +358,7 @@ class Bubble:
                 closing.callback(self._witness.release)
                 handed_over.callback(os.close, self._witness.theirs)
                 given.insert(-1, self._witness.theirs)
-            started = shared_starter().start(order, given)
+            started = start_process(order, given)
             closing.callback(os.close, started.pidfd)
             self._bwrap_pid, self._bwrap = started.pid, started.pidfd
             self._status.listen(ours[2], has_own_pids="pid" in order.namespaces)

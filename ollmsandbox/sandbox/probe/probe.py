@@ -27,7 +27,7 @@ from ..plan import mask_layer
 from ..plan.host import MountPoint, mount_table
 from ..plan.mounts import MaskedFolder, OverlaidFolder, OverlayMethod, OverlayMount
 from ..seccomp import FilterRules, open_filter
-from ..starter.client import StartOrder, shared_starter
+from ..starter.client import StartOrder, start_process
 from .environment import cache_key, file_stamps, find_program, find_surroundings
 from .remedies import find_remedy
 
@@ -332,7 +332,7 @@ class _Probe:
             )
             given = [*[nothing.fileno()] * 3, writer]
             try:
-                started = shared_starter().start(order, given)
+                started = start_process(order, given)
             except OllmSandboxError:
                 return False
             finally:

@@ -34,7 +34,7 @@ from ..process import Result, Running, Sinks
 from ..profile.file import DEFAULT_PROFILE, read_profile
 from ..profile.profile import Limits
 from ..seccomp import FilterRules
-from ..starter.client import shared_starter
+from ..starter.client import start_process
 from .files import RESOLVER
 from .paths import PATH, proxy_variables
 
@@ -154,7 +154,7 @@ class RootfsSandbox:
                 handed_over.callback(os.close, filter_)
                 input_ = nothing if stdin is None else stdin
                 given = [input_, theirs[0], theirs[1], options, filter_, theirs[2]]
-                started = shared_starter().start(order, given)
+                started = start_process(order, given)
                 closing.callback(os.close, started.pidfd)
 
             def kill() -> None:

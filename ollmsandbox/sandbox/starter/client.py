@@ -96,7 +96,10 @@ class Starter:
         try:
             names = " ".join(order.namespaces).encode() or b" "
             with self._asking:
-                self._socket.sendmsg([names], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+                try:
+                    self._socket.sendmsg([names], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+                except (BrokenPipeError, ConnectionResetError) as error:
+                    raise self._lost(_NotSentError) from error
                 text, ancillary, _flags, _address = self._socket.recvmsg(64, room, _CLOEXEC)
         except OSError as error:
             raise self._lost() from error
@@ -113,15 +116,27 @@ class Starter:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
-    def _lost(self) -> SandboxError:
+    def _lost(self, kind: type[SandboxError] = SandboxError) -> SandboxError:
         shared_starter.cache_clear()
-        return SandboxError(N_("The process that starts sandboxes has ended."), N_("Try again."))
+        return kind(N_("The process that starts sandboxes has ended."), N_("Try again."))
+
+
+class _NotSentError(SandboxError):
+    """The starter had ended before it got the order, so nothing of it was done."""
 
 
 @cache
 def shared_starter() -> Starter:
     """Return the program's starter, which takes longer to start than a sandbox does."""
     return Starter()
+
+
+def start_process(order: StartOrder, descriptors: Sequence[int]) -> StartedProcess:
+    """Start a process with the program's starter, or with a new one if that has ended."""
+    try:
+        return shared_starter().start(order, descriptors)
+    except _NotSentError:
+        return shared_starter().start(order, descriptors)
 
 
 # A fork of this process must not use the same socket.
