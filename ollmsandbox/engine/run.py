@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One sandboxed run, from a front end's request to settled changes.
 
-    finish_interrupted_runs(paths, ...)      once, before anything new begins
+    finish_interrupted_runs(paths, ...)      at the start, and before each run of a model
     run = prepare_run(project, paths, ...)   nothing is on disk yet; `run.plan` words the question
     result = await run.execute(command)      the command runs, and its changes are settled
     run.record_exit(result.exit_code)
@@ -60,7 +60,9 @@ def rootfs_for(
 def finish_interrupted_runs(paths: Paths, *, clean_up: bool) -> Care | None:
     """Finish what a crash or a full disk interrupted; return None if there was nothing to do.
 
-    `clean_up` also removes old versions once a day. The window does that by itself.
+    `clean_up` also removes old versions, once a day, and lists pending changes that are missing
+    from the records. Front ends do that when they start (the window also daily), not before each
+    run.
     """
     if not needs_care(paths):
         return None
