@@ -17,7 +17,7 @@ from ...project.apply.journal import Journal
 from ...project.changes.change import Report, State
 from ...project.database.models import Run
 from ...project.database.runs import read_changes
-from ...project.recovery.missing import discard
+from ...project.recovery.missing import discard_interrupted
 from ...project.review.review import Review
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
@@ -143,7 +143,7 @@ def _discard_gone(given: argparse.Namespace) -> str:
 
     Do it first, before finishing interrupted runs would report it once more.
     """
-    return discard(Paths.from_environ(os.environ), given.run, whole=not given.path)
+    return discard_interrupted(Paths.from_environ(os.environ), given.run, whole=not given.path)
 
 
 def _reports(

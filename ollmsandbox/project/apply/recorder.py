@@ -160,7 +160,7 @@ def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
     return tuple(root for root in agreed if os.path.isdir(root) and os.path.realpath(root) == root)
 
 
-def needs_care(paths: Paths) -> bool:
+def needs_recovery(paths: Paths) -> bool:
     """Whether something was cut off, or is on no record, or the daily cleaning is due."""
     if paths.unclaimed.exists():
         return True
@@ -170,9 +170,9 @@ def needs_care(paths: Paths) -> bool:
         return False
     left = [name for name in names if name.startswith(("overlay-", "done-", "journal-"))]
     if left:
-        from ..recovery.missing import is_told
+        from ..recovery.missing import was_notified
 
-        if not all(is_told(paths, name.removesuffix(".json")) for name in left):
+        if not all(was_notified(paths, name.removesuffix(".json")) for name in left):
             return True
     try:
         age = time.time() - (paths.cache / "cleaned").stat().st_mtime

@@ -20,7 +20,7 @@ from ...paths import Paths, real_path
 from ...sandbox.overlay import Overlay, clock_offset, time_at
 from ..changes import outside_edits
 from ..changes.change import MANY, Change, ChangeSet, Mode, Recorded, State, Type, nothing
-from ..changes.outside_edits import Elsewhere
+from ..changes.outside_edits import OutsideEdits
 from ..changes.reasons import Note, Reason
 from ..changes.scan import scan
 from ..database import backups, runs
@@ -40,7 +40,7 @@ from ..pending.conflicts import (
 from ..pending.conflicts import uncrossed as uncrossed_in
 from ..pending.merge import merge
 from ..pending.shadowed import keeper
-from ..recovery.missing import check
+from ..recovery.missing import check_roots
 from . import kept_versions
 from .applier import Applier, device, only_ours, still_own
 from .journal import Job, Journal, Task, Way
@@ -59,7 +59,7 @@ _TICK = runs.APART_NS // 2
 
 
 def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
-    check(overlay)
+    check_roots(overlay)
     found = {}
     for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
         # Folders may still be open that were looked into when somebody was killed.
@@ -74,10 +74,10 @@ def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
 def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
     began = _began(overlay)
     roots = {
-        root: Elsewhere(root, overlay.upper(name), began[root])
+        root: OutsideEdits(root, overlay.upper(name), began[root])
         for name, root in overlay.overlay_map.items()
     }
-    return outside_edits.numbered(changes, roots, began)
+    return outside_edits.number_changes(changes, roots, began)
 
 
 def uncrossed(

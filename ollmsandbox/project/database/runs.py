@@ -13,7 +13,7 @@ from ..changes.change import ASIDE, Change, Flag, Kind, Recorded, State, Type
 from ..changes.reasons import Note, Reason
 from ..manager import ProjectManager
 from . import models
-from .connection import insert
+from .connection import insert_rows
 from .models import as_bytes
 
 _INSERT = (
@@ -47,7 +47,7 @@ APART_NS = 40_000_000
 
 
 def begin_run(manager: ProjectManager, job: Job) -> models.Project:
-    project = manager.project_for(job.project)
+    project = manager.add_project(job.project)
     with manager.store.transaction():
         models.Run.insert(
             id=job.run_id,
@@ -91,7 +91,7 @@ def intended_end(manager: ProjectManager, path: str) -> float:
 def _after_others(manager: ProjectManager, project: models.Project, apart_ns: int) -> float:
     """Now, or later, if the clock was set back: what comes later is on top of what waits."""
     now, apart = time.time(), apart_ns / 1e9
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(_LAST, (project.id, now - apart))
         last: float | None = rows.fetchone()[0]
     return now if last is None else max(now, last + apart)
@@ -104,13 +104,13 @@ def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
 
 def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded]) -> None:
     with manager.store.transaction() as connection:
-        insert(connection, _INSERT, (_row(run_id, item) for item in items))
+        insert_rows(connection, _INSERT, (_row(run_id, item) for item in items))
 
 
 def last_number(manager: ProjectManager, run_id: str) -> int:
     """-1 if nothing of the run is written yet."""
     query = "SELECT coalesce(max(number), -1) FROM change WHERE run_id = ?"
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         found: int = manager.store.connection.execute(query, (run_id,)).fetchone()[0]
         return found
 
@@ -120,7 +120,7 @@ def signatures(
 ) -> dict[int, tuple[str, str]]:
     """By number: what was found before, and what was left, as far as it is written."""
     query = "SELECT number, before, after FROM change WHERE run_id = ? AND state = ?"
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(query, (run_id, state.value))
         return {number: (before, after) for number, before, after in rows if after}
 
@@ -240,7 +240,7 @@ def pass_on(manager: ProjectManager, done: Iterable[Recorded], found: Mapping[in
 
 def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
     """Not as objects of the table, which take five times as long."""
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(_READ, (run.id,))
         return [_recorded(*row) for row in rows]
 
@@ -265,7 +265,7 @@ def waiting(
     """By path: what is in the project's layer for that root, or only at that path. Another project
     has one of its own."""
     only = () if path is None else (os.fsencode(path),)
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(
             "SELECT change.path, run.id, change.began, run.ended_at, change.kind = 'deleted',"
             " change.number FROM change"
@@ -288,7 +288,7 @@ def rows_in_layer(
 ) -> list[tuple[str, Recorded]]:
     """All that waits there, each with its run; of a path, the last is the one that is seen."""
     columns = ", ".join(f"change.{name}" for name in _COLUMNS.split(", "))
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(
             f"SELECT run.id, {columns} FROM change JOIN run ON run.id = change.run_id"
             f" WHERE root = ? AND {_IN_LAYER}"

@@ -19,7 +19,7 @@ from ..changes.change import Change, Kind, Recorded, State, Type
 from ..changes.reasons import Note, Reason
 from ..changes.view import Seen, find_in_layers, layers_of, read_link, read_seen, root_of
 from ..database import runs
-from ..database.backups import backup_name, day_of
+from ..database.backups import backup_day, backup_name
 from ..database.models import Project, Run
 from ..manager import ProjectManager
 
@@ -119,7 +119,7 @@ class Versions:
         if there.seen is not None and signature(there.seen.found) == item.after:
             return there
         if item.after:
-            with self._manager.store.errors_told():
+            with self._manager.store.translated_errors():
                 rows = self._manager.store.connection.execute(
                     "SELECT run_id, number FROM change WHERE root = ? AND path = ? AND before = ?"
                     " AND state = ? ORDER BY id",
@@ -194,7 +194,7 @@ def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Ear
 
 
 def _replaced(manager: ProjectManager, root: str, path: str) -> list[tuple[str, int, float]]:
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         return manager.store.connection.execute(
             "SELECT run.id, change.number, coalesce(run.ended_at, run.started_at)"
             " FROM change JOIN run ON run.id = change.run_id"
@@ -205,7 +205,7 @@ def _replaced(manager: ProjectManager, root: str, path: str) -> list[tuple[str, 
 
 
 def _copies(manager: ProjectManager, project: Project, path: str) -> list[tuple[str, float]]:
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         row = manager.store.connection.execute(
             "SELECT id FROM filerecord WHERE project_id = ? AND path = ?"
             " AND last_approved_copy_path IS NOT NULL",
@@ -216,7 +216,7 @@ def _copies(manager: ProjectManager, project: Project, path: str) -> list[tuple[
     start = f"{row[0]}-"
     copies = []
     for name in os.listdir(manager.paths.backups):
-        day = day_of(name) if name.startswith(start) else ""
+        day = backup_day(name) if name.startswith(start) else ""
         if day and name == backup_name(row[0], path, day):
             copies.append((name, time.mktime(time.strptime(day, "%y-%m-%d"))))
     return copies

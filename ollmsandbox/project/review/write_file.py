@@ -17,7 +17,7 @@ from ..apply.journal import project_lock
 from ..apply.recorder import Recorder
 from ..apply.swap import copy
 from ..changes.change import Mode, Report
-from ..changes.scan import Openings
+from ..changes.scan import OpenedFolders
 from ..changes.view import Seen, find_in_layers, layers_of, read_seen, root_of
 from .versions import Version
 
@@ -206,7 +206,7 @@ class _Work:
             return
         # The outermost has to be writable to be moved.
         outermost, wanted = modes[0]
-        openings = Openings(upper)
+        openings = OpenedFolders(upper)
         openings.remember(f"{real_path(upper)}/{first}", wanted)
         os.chmod(outermost, wanted | 0o700)
         os.rename(outermost, f"{upper}/{first}")

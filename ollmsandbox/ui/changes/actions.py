@@ -78,7 +78,7 @@ def act(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> Ac
     """Act on the files with these absolute paths, or on all files of the run."""
     row = review.manager.run(run_id)
     does: dict[str, Callable[[], Report]] = {
-        "apply": lambda: review.apply(row, paths, only_waiting=True),
+        "apply": lambda: review.apply(row, paths, only_pending=True),
         "take": lambda: review.apply(row, paths),
         "redo": lambda: review.apply(row, paths),
         "discard": lambda: review.discard(row, paths),

@@ -162,7 +162,7 @@ def test_damage_found_later_is_reported_and_set_aside_at_the_next_start(person: 
         assert manager.notices == []
         with pytest.raises(OllmSandboxError, match="damaged") as told:
             manager.records_for(project, ["/file/1", "/new"])
-        assert "again" in told.value.remedy
+        assert "Restart" in told.value.remedy
     with closing(ProjectManager(person.paths)) as manager:
         assert len(manager.notices) == 1
         assert manager.projects() == []
