@@ -170,7 +170,7 @@ def test_a_project_that_is_removed_during_a_scan_is_reported(
         Project.delete().where(Project.id == project.id).execute()
         return read(name, around)
 
-    monkeypatch.setattr(ignore, "read", remove_and_read)
+    monkeypatch.setattr(ignore, "read_ignore_file", remove_and_read)
     with pytest.raises(ProjectError, match="no longer a project"):
         scan(folder)
     assert FileRecord.select().count() == 0

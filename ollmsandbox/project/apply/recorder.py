@@ -75,13 +75,13 @@ class Recorder:
         self.report = await asyncio.to_thread(self._settle, overlay)
 
     def has_begun(self, overlay: Overlay) -> bool:
-        """Whether something is done to the project, or was."""
+        """Return whether the run has begun to change the project."""
         from .journal import Journal
 
         return Journal.of_run(overlay.folder).exists()
 
     def note_exit(self, exit_code: int) -> None:
-        """How the command ended, once that is known."""
+        """Record the exit status of the command."""
         if self.report is None or not self.report.changes or self._mode is Mode.NEVER:
             return
         from ..database import runs
@@ -102,8 +102,8 @@ class Recorder:
     def settle_locked(
         self, overlay: Overlay, *, agreed: bool = False, past_pending: bool = False
     ) -> Report:
-        """Who holds the lock of the project calls this. If it was `agreed` to, nothing is held. For
-        `past_pending` see Job."""
+        """Settle the run while the caller holds the project's lock. If the user has `agreed`,
+        nothing is held. For `past_pending` see Job."""
         from ..changes.change import State
         from .settle import Settling, find_changes, numbered, uncrossed
 
@@ -138,8 +138,10 @@ class Recorder:
 
 
 def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
-    """The folders outside that the person agreed to. The database knows them; what it said last is
-    kept in a file, for a command shall not wait until the database is open."""
+    """Return the folders outside the project that the user approved.
+
+    They are in the database. A file has a copy, so that a command starts without the database.
+    """
     file = paths.linked_roots(project)
     agreed: list[str] | None = None
     with contextlib.suppress(OSError, ValueError):
@@ -161,7 +163,7 @@ def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
 
 
 def needs_recovery(paths: Paths) -> bool:
-    """Whether something was cut off, or is on no record, or the daily cleaning is due."""
+    """Return whether a run was interrupted, changes are unrecorded, or a clean-up is due."""
     if paths.unclaimed.exists():
         return True
     try:

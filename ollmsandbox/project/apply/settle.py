@@ -173,7 +173,7 @@ def _began(overlay: Overlay) -> dict[str, int]:
 
 
 def _set_back(overlay: Overlay) -> int:
-    """How far the clock was, so that files changed since may bear a time before the beginning."""
+    """Return how far the clock was set back since the run began."""
     set_back = overlay.clock - clock_offset()
     return set_back + _SLACK if set_back > _JITTER else 0
 
@@ -204,7 +204,7 @@ class Settling:
         past_pending: bool = False,
         ways: Mapping[str, Way] | None = None,
     ) -> Job:
-        """Nothing has happened yet; from here on it will be finished."""
+        """Write the journal. Nothing is changed yet, but from here on the job will be finished."""
         others_wait = any(self._layer_is_used(overlay))
         direct = past_pending or (mode is Mode.AUTO and not others_wait)
         sources = {
@@ -251,7 +251,7 @@ class Settling:
         ]
 
     def run(self, overlay: Overlay, job: Job, *, fresh: bool = False) -> list[Recorded]:
-        """Also a second time, after a kill; if it is `fresh`, it is the first."""
+        """Run the job. It can be repeated after a kill; `fresh` if it is the first time."""
         manager = self._manager
         ended_at = None
         try:
@@ -458,7 +458,7 @@ class Settling:
     def _keep_rest(
         self, overlay: Overlay, job: Job, project: Project, done: Sequence[Recorded]
     ) -> list[Recorded]:
-        """What was not applied waits in the pending layer, where the next command sees it."""
+        """Put what was not applied into the pending layer, where the next command sees it."""
         left = {item.change.root for item in done if item.state is not State.APPLIED}
         settled: set[tuple[str, str]] = set()
         for name, root in overlay.overlay_map.items():
@@ -486,7 +486,7 @@ class Settling:
         ]
 
     def _renew_pending(self, overlay: Overlay, project: Project, done: Sequence[Recorded]) -> None:
-        """What waits for the same files is now against these, which we wrote ourselves."""
+        """Base pending changes to the same files on what was just applied, by us."""
         for root in overlay.overlay_map.values():
             layer = self._layer(overlay, root)
             if pending.is_empty(layer):

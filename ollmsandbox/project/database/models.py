@@ -105,6 +105,8 @@ class _CurrentMetadata(Metadata):
 
 
 class Table(Model):
+    # A table_name in a subclass needs `legacy_table_names = False`: otherwise its indexes are named
+    # after the class, not after the table as in existing databases.
     class Meta:
         model_metadata_class = _CurrentMetadata
 
@@ -133,8 +135,8 @@ class ApprovedRoot(Table):
     path = PathField()
 
     class Meta:
-        # The table's name in existing databases.
         table_name = "agreedroot"
+        legacy_table_names = False
         indexes = ((("project", "path"), True),)
 
 
@@ -203,6 +205,7 @@ class ChangeRow(Table):
 
     class Meta:
         table_name = "change"
+        legacy_table_names = False
         indexes = ((("run", "number"), True), (("root", "path"), False))
 
 

@@ -25,7 +25,7 @@ _COLUMNS = (
     " arguments, began, before, after"
 )
 _READ = f"SELECT {_COLUMNS} FROM change WHERE run_id = ? ORDER BY number"
-# Of a change: it waits in the pending layer of a project.
+# Selects changes that are in the pending layer of a project.
 _IN_LAYER = (
     f"change.state IN ('pending', 'conflict', 'failed') AND change.after != '{ASIDE}'"
     " AND EXISTS (SELECT 1 FROM run AS its WHERE its.id = change.run_id AND its.project_id = ?)"
@@ -71,8 +71,11 @@ def end_run(
     alone: bool,
     ended_at: float | None = None,
 ) -> float:
-    """`alone` if nothing of other runs waited. `ended_at` is now, unless it was before a kill.
-    Returns when it ended."""
+    """Record the end of a run and its changes; return the time of the end.
+
+    `alone` means that no other run has pending changes. After a kill, `ended_at` is the time that
+    was intended before; otherwise it is now.
+    """
     with manager.store.transaction():
         write_changes(manager, job.run_id, items)
         at = ended_at or _after_others(manager, project, 2 * APART_NS)
@@ -108,7 +111,7 @@ def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded
 
 
 def last_number(manager: ProjectManager, run_id: str) -> int:
-    """-1 if nothing of the run is written yet."""
+    """Return the highest number of the run's recorded changes, or -1 if there are none."""
     query = "SELECT coalesce(max(number), -1) FROM change WHERE run_id = ?"
     with manager.store.translated_errors():
         found: int = manager.store.connection.execute(query, (run_id,)).fetchone()[0]
@@ -118,7 +121,7 @@ def last_number(manager: ProjectManager, run_id: str) -> int:
 def signatures(
     manager: ProjectManager, run_id: str, state: State = State.APPLIED
 ) -> dict[int, tuple[str, str]]:
-    """By number: what was found before, and what was left, as far as it is written."""
+    """Return, by number, the recorded signatures of what was found and of what was left."""
     query = "SELECT number, before, after FROM change WHERE run_id = ? AND state = ?"
     with manager.store.translated_errors():
         rows = manager.store.connection.execute(query, (run_id, state.value))
@@ -165,7 +168,7 @@ def _what(item: Recorded) -> str:
 def note_deleted(
     manager: ProjectManager, project: models.Project, done: Iterable[Recorded]
 ) -> None:
-    """Of files that were undone, or came back."""
+    """Update the records of files that an undo or a redo removed or restored."""
     gone: list[str] = []
     there: list[str] = []
     for item in done:
@@ -182,14 +185,14 @@ def note_deleted(
 def settle_idle(
     manager: ProjectManager, project: models.Project, root: str, paths: Iterable[str]
 ) -> None:
-    """What waited there is on disk already, put there by somebody else: an undo has to ask."""
+    """Mark pending changes as applied that someone else has made on disk: an undo has to ask."""
     _settle(manager, project, root, paths, State.APPLIED)
 
 
 def settle_undeleted(
     manager: ProjectManager, project: models.Project, root: str, paths: Iterable[str]
 ) -> None:
-    """A deletion that waited there is in the layer no more, and what it deleted is not, either."""
+    """Mark pending deletions as discarded: neither they nor the deleted files are in the layer."""
     _settle(manager, project, root, paths, State.DISCARDED)
 
 
@@ -210,8 +213,10 @@ def renew_waiting(
     done: Iterable[Recorded],
     left: Collection[str],
 ) -> None:
-    """A part of what waits was applied: the rest waits on top of that, and is no conflict with it.
-    What is not `left` in the layer is all applied."""
+    """Update pending changes of which a part was applied: the rest is not in conflict with it.
+
+    What is not `left` in the layer is completely applied.
+    """
     with manager.store.transaction() as connection:
         for item in done:
             place = (*map(os.fsencode, (item.change.root, item.change.path)),)
@@ -239,7 +244,7 @@ def pass_on(manager: ProjectManager, done: Iterable[Recorded], found: Mapping[in
 
 
 def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
-    """Not as objects of the table, which take five times as long."""
+    """Read a run's changes. Rows of peewee would take five times as long."""
     with manager.store.translated_errors():
         rows = manager.store.connection.execute(_READ, (run.id,))
         return [_recorded(*row) for row in rows]
@@ -247,7 +252,7 @@ def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The run that a path waits for: the last one that changed it, whose version is there."""
+    """The run that a pending path belongs to: the last one that changed it."""
 
     run_id: str
     # When the first of all that wait there began, as the file system tells time: what somebody
@@ -262,8 +267,7 @@ class Waiting:
 def waiting(
     manager: ProjectManager, project: models.Project, root: str, path: str | None = None
 ) -> dict[str, Waiting]:
-    """By path: what is in the project's layer for that root, or only at that path. Another project
-    has one of its own."""
+    """Return, by path, what is pending in the project's layer for a root, or only at one path."""
     only = () if path is None else (os.fsencode(path),)
     with manager.store.translated_errors():
         rows = manager.store.connection.execute(
@@ -286,7 +290,7 @@ def waiting(
 def rows_in_layer(
     manager: ProjectManager, project: models.Project, root: str
 ) -> list[tuple[str, Recorded]]:
-    """All that waits there, each with its run; of a path, the last is the one that is seen."""
+    """Return all pending changes with their runs; the last one of a path is the visible one."""
     columns = ", ".join(f"change.{name}" for name in _COLUMNS.split(", "))
     with manager.store.translated_errors():
         rows = manager.store.connection.execute(

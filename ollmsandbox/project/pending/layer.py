@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pending layer of a project: what commands changed and nobody applied yet, kept as overlayfs
-would keep it, so that the next command sees it."""
+"""The pending layer of a project: changes that are not applied yet, in overlayfs's format, so that
+the next command sees them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def layer_for(folder: Path, root: str) -> str:
 
 
 def layer_of(folder: Path, root: str) -> str:
-    """The same for everybody; nothing if the root has none yet."""
+    """Return the path of the root's pending layer, or "" if it has none. Needs no lock."""
     names = (name for name, path in _known(folder).items() if path == root)
     return next((str(folder / name) for name in names), "")
 
@@ -194,7 +194,7 @@ def remove(layer: str) -> None:
 
 
 def _is_used(layer: str) -> bool:
-    """Whether a command runs that has it mounted."""
+    """Return whether a running command has the layer mounted."""
     try:
         FileLock(layer, is_folder=True, timeout=0).release()
     except PermissionError:
@@ -206,7 +206,7 @@ def _is_used(layer: str) -> bool:
 
 
 def remove_rest(name: str, around: int) -> None:
-    """Of a layer that was removed, and that not wholly before a kill."""
+    """Remove the rest of a layer whose removal was interrupted."""
     with contextlib.suppress(FileNotFoundError):
         trees.remove(_gone(name), around)
 

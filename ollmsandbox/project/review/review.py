@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person does with a run's changes afterwards: take them, discard them, undo them."""
+"""Applies, discards, undoes and redoes a run's changes for the user."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ class Review:
         self.manager.close()
 
     def apply(self, run: Run, chosen: Sequence[str] = (), *, only_pending: bool = False) -> Report:
-        """What waits goes into the project, what was undone comes back. Of what was discarded, and
-        where somebody else changed the file, only what is named. What a later run changed, too,
-        waits for that one: its version is the one there is."""
+        """Apply pending and undone changes; of discarded ones and conflicts, only the chosen ones.
+
+        What a later run changed, too, stays pending: only that run's version exists.
+        """
         done, later = self._apply(run, chosen, only_pending=only_pending)
         return Report(run.id, (*done, *later))
 
@@ -63,8 +64,10 @@ class Review:
         return Report(run.id, (*done, *later))
 
     def apply_all(self, project: Project) -> list[Report]:
-        """Everything that waits, each path with the run that it waits for. The oldest first: what
-        was in a folder goes before something else takes its place."""
+        """Apply all pending changes, each path with the last run that changed it.
+
+        The oldest run comes first: it empties a folder before another one replaces it.
+        """
         runs = self.waiting(project)
         done = [(run, self._apply(run, (), only_pending=True)[0]) for run in runs]
         done = [(run, self._remove_left(run, items)) for run, items in done]
@@ -167,7 +170,7 @@ class Review:
         return own, later
 
     def waiting(self, project: Project) -> list[Run]:
-        """The runs of which something waits, the oldest first."""
+        """Return the runs with pending changes, the oldest first."""
         found = self.manager.runs(project, limit=-1, only_pending=True)[::-1]
         # As their changes came into the layer.
         return sorted(found, key=lambda run: run.ended_at or run.started_at)
@@ -206,7 +209,7 @@ class Review:
             items=tuple(items),
             sources={root: self._layer(run, root) for root in {i.change.root for i in items}},
             # The first time it is looked whether somebody changed it; that is told, and then it
-            # is up to the person.
+            # is up to the user.
             forced=tuple(
                 item.change.path for item in items if forced and conflict_was_reported(item)
             ),

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a file was before a change and after it: where that version lies now, and what is in it.
-
-The versions of a file that are kept, from all runs and from the backups of each day.
-"""
+"""Finds the versions of a file before and after a change, and all versions that are kept: from
+runs, and from the daily backups."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ class Version:
         return f"{self.seen.layer}/{self.seen.path}" if self.seen and self.seen.is_file else ""
 
     def read(self, most: int = -1) -> bytes:
-        """Nothing of what is no file, or not there."""
+        """Return the content; nothing if it is not a file, or not there."""
         return read_seen(self.seen, most) if self.seen and self.seen.is_file else b""
 
 
@@ -79,7 +77,7 @@ class Versions:
         self._manager = manager
 
     def before(self, run: Run, item: Recorded) -> Version:
-        """What the run found."""
+        """Return the version that the run found."""
         change = item.change
         if change.kind is Kind.ADDED:
             return _NOTHING
@@ -93,7 +91,7 @@ class Versions:
         return self._on_disk(item)
 
     def after(self, run: Run, item: Recorded) -> Version:
-        """What the run left, or would leave."""
+        """Return the version that the run left, or would leave."""
         change = item.change
         if change.kind is Kind.DELETED:
             return _NOTHING
@@ -171,7 +169,7 @@ class Earlier:
 
 
 def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Earlier]:
-    """By its full path; the newest first."""
+    """Return the daily backups of a file, by its full path; the newest first."""
     found: list[Earlier] = []
     known: set[int] = set()
 

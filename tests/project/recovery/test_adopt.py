@@ -47,7 +47,7 @@ def test_pending_changes_are_listed_again_and_can_be_applied(person: Person) -> 
     lose_database(person)
     first = cli_here(person, "changes", "--all")
     assert "damaged" in first.stderr
-    assert f"Changes to {person.project} wait" in first.stderr
+    assert f"Pending changes to {person.project} were missing" in first.stderr
     assert waiting(person) == before
     # Said once, and found once.
     again = cli_here(person, "changes", "--all")

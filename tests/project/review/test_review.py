@@ -321,7 +321,7 @@ def test_a_linked_folder_is_written_only_after_approval(person: Person) -> None:
     assert "Read-only file system" in run(person, command)["stderr"]
     done = cli_here(person, "roots", "add", str(person.home))
     assert done.returncode == 125
-    assert "cannot be opened to commands" in done.stderr
+    assert "cannot be given access" in done.stderr
 
 
 def test_a_hidden_folder_is_refused_when_it_is_to_be_opened(person: Person) -> None:
