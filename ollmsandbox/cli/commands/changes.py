@@ -18,6 +18,7 @@ from ...project.changes.change import Report, State
 from ...project.database.models import Run
 from ...project.database.runs import read_changes
 from ...project.recovery.missing import discard_interrupted
+from ...project.recovery.recover import recover
 from ...project.review.review import Review
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
@@ -195,20 +196,18 @@ class _open:
     """Opens a review after finishing interrupted runs; prints errors and notices at the end."""
 
     def __enter__(self) -> Review:
-        from ...engine.run import finish_interrupted_runs
-
         paths = Paths.from_environ(os.environ)
-        recovered = finish_interrupted_runs(paths, clean_up=True)
+        # Even if nothing seems to be interrupted: only opening the database shows that it is
+        # damaged, and then pending changes have to be listed again.
+        recovered = recover(paths)
         self._review = Review(paths)
-        self._errors: tuple[str, ...] = ()
-        if recovered is not None:
-            self._errors = recovered.errors
-            for report in recovered.finished:
-                print_notice(
-                    ["An earlier run was interrupted. It is finished now:", *self._summary(report)]
-                )
-            for notice in recovered.notices:
-                print(f"ollmsandbox: {notice}", file=sys.stderr)
+        self._errors = recovered.errors
+        for report in recovered.finished:
+            print_notice(
+                ["An earlier run was interrupted. It is finished now:", *self._summary(report)]
+            )
+        for notice in recovered.notices:
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
         return self._review
 
     def _summary(self, report: Report) -> Iterator[str]:
