@@ -74,7 +74,7 @@ def changes(given: argparse.Namespace) -> int:
     return 0
 
 
-def act(given: argparse.Namespace) -> int:
+def act_on_changes(given: argparse.Namespace) -> int:
     """Run `apply`, `discard` or `undo` for one run, or for all pending changes."""
     _check(given)
     if given.action == "discard" and given.run and (project := _discard_gone(given)):

@@ -46,7 +46,7 @@ _LEFT = {
 }
 
 
-def run(given: argparse.Namespace) -> int:
+def run_in_sandbox(given: argparse.Namespace) -> int:
     # Nothing that is loaded now is garbage, and collecting takes a while.
     gc.disable()
     # Starts in parallel, while we import the larger libraries.

@@ -105,7 +105,7 @@ class Recorder:
         """Settle the run while the caller holds the project's lock. If the user has `agreed`,
         nothing is held. For `past_pending` see Job."""
         from ..changes.change import State
-        from .settle import Settling, find_changes, numbered, uncrossed
+        from .settle import Settling, find_changes, number_found, resolve_concurrent
 
         overlay.leave_below()
         sets = find_changes(overlay)
@@ -113,13 +113,13 @@ class Recorder:
         skipped = tuple(skip for found in sets.values() for skip in found.skipped)
         if not changes and not any(found.idle for found in sets.values()):
             return Report(overlay.run_id, skipped=skipped)
-        items = numbered(overlay, changes)
+        items = number_found(overlay, changes)
         if self._mode is Mode.NEVER:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
         ways: dict[str, Way] = {}
         if not past_pending:
-            items, ways = uncrossed(self._paths, overlay, items, sets)
+            items, ways = resolve_concurrent(self._paths, overlay, items, sets)
         if not items:
             return Report(overlay.run_id, skipped=skipped)
         settling = Settling(self._paths, self._step, many=self._many)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settles a finished run: from its upper folders to applied, held or pending changes.
 
-`find_changes` and `numbered` list what the run changed, `uncrossed` compares it with what other
-runs did to the same files meanwhile, and `Settling` writes the journal, merges, applies and
-records. An interrupted run is settled by the same steps after a kill.
+`find_changes` and `number_found` list what the run changed, `resolve_concurrent` compares it with
+what other runs did to the same files meanwhile, and `Settling` writes the journal, merges, applies
+and records. An interrupted run is settled by the same steps after a kill.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
     return found
 
 
-def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
+def number_found(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
     began = _began(overlay)
     roots = {
         root: OutsideEdits(root, overlay.upper(name), began[root])
@@ -80,7 +80,7 @@ def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
     return outside_edits.number_changes(changes, roots, began)
 
 
-def uncrossed(
+def resolve_concurrent(
     paths: Paths, overlay: Overlay, items: Sequence[Recorded], sets: Mapping[str, ChangeSet]
 ) -> tuple[list[Recorded], dict[str, Way]]:
     """Those that another run did not cross, and the others as conflicts; and by root, what is to be

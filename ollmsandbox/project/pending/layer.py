@@ -116,7 +116,7 @@ def prune(
     record can `settle` it before."""
     if is_empty(layer) and not whole:
         # It went before a kill, perhaps not wholly.
-        remove(layer)
+        remove_layer(layer)
         return ChangeSet()
     restore_modes(layer)
     found = scan(layer, [root], root)
@@ -143,7 +143,7 @@ def prune(
     finally:
         tree.close()
     if not found.changes and not whole:
-        remove(layer)
+        remove_layer(layer)
     return found
 
 
@@ -166,7 +166,7 @@ def _remove_empty(tree: OpenTree, needed: set[str]) -> None:
                 os.rmdir(name, dir_fd=around)
 
 
-def remove(layer: str) -> None:
+def remove_layer(layer: str) -> None:
     around, name = os.path.split(layer)
     try:
         descriptor = os.open(around, FOLDER)

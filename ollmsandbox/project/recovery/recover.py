@@ -11,7 +11,7 @@ from ...errors import OllmSandboxError, Sentence, in_words
 from ...paths import Paths
 from ...sandbox.overlay import Overlay, leftovers
 from ..apply.journal import Journal, project_lock
-from ..apply.settle import Settling, find_changes, numbered, uncrossed
+from ..apply.settle import Settling, find_changes, number_found, resolve_concurrent
 from ..apply.swap import Step
 from ..changes.change import Mode, Report, nothing
 from ..changes.scan import restore_opened
@@ -119,7 +119,7 @@ def _settle(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
     """Make what an interrupted command had written pending."""
     sets = find_changes(overlay)
     changes = [change for found in sets.values() for change in found.changes]
-    items, ways = uncrossed(paths, overlay, numbered(overlay, changes), sets)
+    items, ways = resolve_concurrent(paths, overlay, number_found(overlay, changes), sets)
     if items:
         settling = Settling(paths, step)
         started = os.stat(overlay.folder).st_mtime

@@ -294,7 +294,7 @@ class Review:
             self._step()
             for layer in job.sources.values():
                 if pending.is_empty(layer) and layer not in needed:
-                    pending.remove(layer)
+                    pending.remove_layer(layer)
             if job.run_id == asked(jobs).run_id and job.task is not Task.BRING_BACK:
                 all_done += done
             if rest:

@@ -74,7 +74,7 @@ class ShownChange:
 _LARGEST = 8 << 20
 
 
-def act(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> ActionResult:
+def act_on_run(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> ActionResult:
     """Act on the files with these absolute paths, or on all files of the run."""
     row = review.manager.run(run_id)
     does: dict[str, Callable[[], Report]] = {
