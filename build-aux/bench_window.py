@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the window stays alive while much happens: the real window, its real loop, and a heart
-that beats in it. Beside it a bare window with a heart of its own, at the same time: what a machine
-with much to do lets wait shows there, too. And what it costs to open it, against a bare window in
-the same run.
+"""Measures how long the window's main loop is blocked under load, and what opening it costs.
 
-`build-aux/bench window beat` is about the heart only, `build-aux/bench window beat files tokens`
-about these parts of it: tokens, output, files, messages."""
+An empty window runs at the same time: if it is blocked as well, the machine is too busy.
+
+`build-aux/bench window latency` measures the main loop only, and `build-aux/bench window latency
+files tokens` only these parts: tokens, output, files, messages.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "build-aux")]
 
-from bench_heart import Heart, Neighbour, open_bare  # noqa: E402  where the path says it is
+from bench_latency import BareWindow, MainLoopProbe, open_bare  # noqa: E402  where the path says it is
 
 if TYPE_CHECKING:
     from ollmsandbox.chat.conversation import Conversation
@@ -119,63 +119,63 @@ async def play(application: Application, parts: Sequence[str]) -> None:
     project.mkdir()
     window.open_project(str(project))
     await until(lambda: window.chat.session is not None, "a session")
-    beside = Neighbour()
+    bare_window = BareWindow()
     await asyncio.sleep(4)
-    with Heart(beside) as heart:
+    with MainLoopProbe(bare_window) as probe:
         await asyncio.sleep(3)
-    heart.tell("nothing happens")
+    probe.print_result("nothing happens")
     for name in parts or PARTS:
-        await PARTS[name](application, window, beside)
-    beside.end()
+        await PARTS[name](application, window, bare_window)
+    bare_window.end()
     window.close_at_once()
 
 
-async def listen(_application: Application, window: Window, beside: Neighbour) -> None:
+async def listen(_application: Application, window: Window, bare_window: BareWindow) -> None:
     conversation = _conversation(window)
     conversation.use_model(talking(TOKENS), "bench")  # type: ignore[arg-type]
-    with Heart(beside) as heart:
+    with MainLoopProbe(bare_window) as probe:
         await conversation.say("Talk to me.")
         await asyncio.sleep(1)
-    heart.tell(f"{TOKENS} tokens stream in")
+    probe.print_result(f"{TOKENS} tokens stream in")
 
 
-async def print_much(_application: Application, window: Window, beside: Neighbour) -> None:
-    with Heart(beside) as heart:
+async def print_much(_application: Application, window: Window, bare_window: BareWindow) -> None:
+    with MainLoopProbe(bare_window) as probe:
         await _conversation(window).run(
             f"yes 'a line of output as long as lines of output often are' | head -c {MEGABYTES}M"
         )
         await asyncio.sleep(1)
-    heart.tell(f"a command prints {MEGABYTES} MB")
+    probe.print_result(f"a command prints {MEGABYTES} MB")
 
 
-async def change_files(_application: Application, window: Window, beside: Neighbour) -> None:
-    with Heart(beside) as heart:
+async def change_files(_application: Application, window: Window, bare_window: BareWindow) -> None:
+    with MainLoopProbe(bare_window) as probe:
         await _conversation(window).run(
             f"mkdir d; i=0; while [ $i -lt {FILES} ]; do echo $i > d/$i; i=$((i+1)); done"
         )
         await asyncio.sleep(1)
-    heart.tell(f"a command changes {FILES} files")
-    with Heart(beside) as heart:
+    probe.print_result(f"a command changes {FILES} files")
+    with MainLoopProbe(bare_window) as probe:
         window.flap.set_reveal_flap(True)
         window.changes.refresh()
         await until(lambda: window.changes.count > FILES, "shown")
         await asyncio.sleep(3)
-    heart.tell(f"{FILES} changed files are shown")
+    probe.print_result(f"{FILES} changed files are shown")
     window.flap.set_reveal_flap(False)
 
 
-async def open_long(application: Application, window: Window, beside: Neighbour) -> None:
+async def open_long(application: Application, window: Window, bare_window: BareWindow) -> None:
     id_ = await asyncio.to_thread(long_session, application.factory, "")
     # Once before: what is loaded for the first session stays, and is not what is asked about.
     for measured in (False, True):
         await asyncio.sleep(1)
         before = memory("Anonymous")
-        with Heart(beside) as heart:
+        with MainLoopProbe(bare_window) as probe:
             await window._side.open_session(id_)
             await until(lambda: window.chat.session and window.chat.session.id == id_, "open")
             await asyncio.sleep(2)
         if measured:
-            heart.tell(f"a session of {MESSAGES} messages opens")
+            probe.print_result(f"a session of {MESSAGES} messages opens")
         opened = memory("Anonymous")
         window._show(None)
         await application.sessions.close(id_)
@@ -194,7 +194,7 @@ def _conversation(window: Window) -> Conversation:
     return window.chat.session.conversation
 
 
-PARTS: dict[str, Callable[[Application, Window, Neighbour], Awaitable[None]]] = {
+PARTS: dict[str, Callable[[Application, Window, BareWindow], Awaitable[None]]] = {
     "tokens": listen,
     "output": print_much,
     "files": change_files,
@@ -333,7 +333,7 @@ def main() -> int:
             return subprocess.run([*command, *sys.argv[1:]], env=environ, check=False).returncode
     else:
         print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        if which != "beat":
+        if which != "latency":
             compare_opening(3)
         command = [sys.executable, "-I", __file__, "loop", *sys.argv[2:]]
         return subprocess.run(command, check=False).returncode

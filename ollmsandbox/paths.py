@@ -15,6 +15,8 @@ from pathlib import Path
 from . import N_
 from .errors import OllmSandboxError
 
+# The specification gives these names: "ollmchat" for the folders, and in the cache "temp-files" for
+# the versions that undo needs and "edited" for the daily backups.
 _NAME = "ollmchat"
 
 

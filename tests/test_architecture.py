@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Imports point one way and never in a circle, and only the window knows Gtk."""
+"""Imports point one way and never in a circle, only the window knows Gtk, and names are unique."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ ALONE = (
     "sandbox/plain/child.py",
     "sandbox/flatpak/child.py",
 )
+# Names that several modules define. Do not add any: put the object into the name instead.
+SHARED_NAMES = {"main", "find_state", "in_words", "resolve", "run"}
 
 
 def modules() -> list[Path]:
@@ -137,6 +139,17 @@ def test_standalone_programs_import_only_the_standard_library(name: str) -> None
 def test_no_folder_has_too_many_files() -> None:
     for folder in {file.parent for file in (*modules(), *(ROOT / "tests").rglob("*.py"))}:
         assert len(list(folder.glob("*.py"))) <= 30, folder
+
+
+def test_public_functions_and_classes_have_unique_names() -> None:
+    """A name in a stack trace or a search leads to one place."""
+    places: dict[str, list[str]] = {}
+    for file in modules():
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                places.setdefault(node.name, []).append(name_of(file))
+    shared = {name: found for name, found in places.items() if len(found) > 1 and name[0] != "_"}
+    assert {name: found for name, found in shared.items() if name not in SHARED_NAMES} == {}
 
 
 def test_run_loads_nothing_it_does_not_need() -> None:

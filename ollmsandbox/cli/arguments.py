@@ -33,18 +33,18 @@ class RawHelpFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Keeps the line breaks of the description and the epilog."""
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     # Cut off first: Python reads no number of many thousand digits.
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:20]) < 1_000_000_000:
         raise ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     return _time(text, "seconds")
 
 
-def minutes(text: str) -> float:
+def parse_minutes(text: str) -> float:
     return _time(text, "minutes")
 
 
@@ -58,7 +58,7 @@ def _time(text: str, unit: str) -> float:
     return given
 
 
-def readable(text: str) -> str:
+def valid_unicode(text: str) -> str:
     """Return valid Unicode: an argument may hold any bytes, a database and a model take text."""
     return os.fsencode(text).decode("utf-8", "replace")
 
@@ -132,7 +132,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--network", action="store_true", help="allow network access")
     parser.add_argument(
         "--timeout",
-        type=seconds,
+        type=parse_seconds,
         metavar="SECONDS",
         help="stop the command after this time (default: the profile's, usually 10 minutes)",
     )
@@ -197,7 +197,9 @@ def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
     parser.add_argument("--all", action="store_true", help="all projects")
-    parser.add_argument("--limit", type=count, default=50, metavar="N", help="the last N runs")
+    parser.add_argument(
+        "--limit", type=parse_count, default=50, metavar="N", help="the last N runs"
+    )
     _add_json(parser)
 
 
@@ -318,15 +320,17 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = RawHelpFormatter
     parser.allow_abbrev = False
     parser.add_argument(
-        "text", nargs="?", type=readable, metavar="TEXT", help="what the model should do"
+        "text", nargs="?", type=valid_unicode, metavar="TEXT", help="what the model should do"
     )
-    parser.add_argument("--model", type=readable, metavar="M", default="", help="the model to use")
+    parser.add_argument(
+        "--model", type=valid_unicode, metavar="M", default="", help="the model to use"
+    )
     parser.add_argument(
         "--connection", metavar="NAME", default="", help="the connection to use (or: tour)"
     )
     parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--session", type=readable, metavar="ID", help="continue this session")
+    which.add_argument("--session", type=valid_unicode, metavar="ID", help="continue this session")
     which.add_argument(
         "--continue", action="store_true", dest="go_on", help="continue the last session here"
     )
@@ -345,13 +349,17 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-turns",
-        type=count,
+        type=parse_count,
         default=50,
         metavar="N",
         help="stop after this many answers of the model (default: 50)",
     )
-    parser.add_argument("--max-minutes", type=minutes, metavar="N", help="stop after this time")
-    parser.add_argument("--max-tokens", type=count, metavar="N", help="stop after this many tokens")
+    parser.add_argument(
+        "--max-minutes", type=parse_minutes, metavar="N", help="stop after this time"
+    )
+    parser.add_argument(
+        "--max-tokens", type=parse_count, metavar="N", help="stop after this many tokens"
+    )
     parser.add_argument(
         "--allow-private",
         action="store_true",
@@ -395,23 +403,23 @@ def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
     for name, what in (("list", "list the sessions"), ("search", "find sessions by their words")):
         action = add(name, what)
         if name == "search":
-            action.add_argument("words", nargs="+", type=readable, metavar="WORD")
+            action.add_argument("words", nargs="+", type=valid_unicode, metavar="WORD")
         action.add_argument("--project", metavar="DIR", help="only sessions of this project")
-        action.add_argument("--limit", type=count, default=50, metavar="N", help="the last N")
+        action.add_argument("--limit", type=parse_count, default=50, metavar="N", help="the last N")
         action.add_argument("--json", action="store_true", help="print one JSON document")
     for name, what in (("show", "show a session"), ("export", "write a session as a document")):
         action = add(name, what)
         action.add_argument(
-            "session", type=readable, metavar="ID", help="its id, or the beginning of it"
+            "session", type=valid_unicode, metavar="ID", help="its id, or the beginning of it"
         )
         action.add_argument("--json", action="store_true", help="as JSON (default: Markdown)")
         if name == "export":
             action.add_argument("--output", metavar="FILE", help="write to this new file")
     rename = add("rename", "rename a session")
-    rename.add_argument("session", type=readable, metavar="ID")
-    rename.add_argument("title", type=readable, metavar="TITLE")
+    rename.add_argument("session", type=valid_unicode, metavar="ID")
+    rename.add_argument("title", type=valid_unicode, metavar="TITLE")
     delete = add("delete", "delete sessions; the changes they made stay")
-    delete.add_argument("session", nargs="+", type=readable, metavar="ID")
+    delete.add_argument("session", nargs="+", type=valid_unicode, metavar="ID")
 
 
 def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
@@ -432,7 +440,7 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("ollama", "openai"),
         help="the server's API (default: found by asking the server)",
     )
-    new.add_argument("--model", type=readable, metavar="MODEL", help="the model to use first")
+    new.add_argument("--model", type=valid_unicode, metavar="MODEL", help="the model to use first")
     new.add_argument(
         "--key-from-stdin",
         action="store_true",
@@ -447,7 +455,7 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
     default = add("default", "choose the default connection")
     default.add_argument("name", metavar="NAME")
     default.add_argument(
-        "model", nargs="?", type=readable, metavar="MODEL", help="its default model"
+        "model", nargs="?", type=valid_unicode, metavar="MODEL", help="its default model"
     )
     add("find", "look for servers on this computer")
 

@@ -32,13 +32,16 @@ class SubCommand(NamedTuple):
 
 
 COMMANDS = (
-    SubCommand("run", "run a command in the sandbox", ".commands.run", "run"),
+    SubCommand("run", "run a command in the sandbox", ".commands.run", "run_in_sandbox"),
     SubCommand("changes", "show what a run changed", ".commands.changes", "changes"),
     SubCommand(
-        "apply", "put pending or undone changes into the project", ".commands.changes", "act"
+        "apply",
+        "put pending or undone changes into the project",
+        ".commands.changes",
+        "act_on_changes",
     ),
-    SubCommand("discard", "drop pending changes", ".commands.changes", "act"),
-    SubCommand("undo", "undo applied changes", ".commands.changes", "act"),
+    SubCommand("discard", "drop pending changes", ".commands.changes", "act_on_changes"),
+    SubCommand("undo", "undo applied changes", ".commands.changes", "act_on_changes"),
     SubCommand("history", "list the runs that changed something", ".commands.changes", "history"),
     SubCommand("project", "tell where a moved project is now", ".commands.project", "project"),
     SubCommand(

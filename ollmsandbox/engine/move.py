@@ -155,7 +155,7 @@ def _move_pending(paths: Paths, old: str, new: str) -> None:
 
 def _move_versions(manager: ProjectManager, project: Project, new: str) -> None:
     """Rename the folders of versions that are named after the project's folder."""
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         runs = [run.id for run in Run.select(Run.id).where(Run.project == project.id)]
     for run_id in runs:
         folder = manager.paths.versions / run_id

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One sandboxed run, from a front end's request to settled changes.
 
-    finish_interrupted_runs(paths, ...)      once, before anything new begins
+    finish_interrupted_runs(paths, ...)      at the start, and before each run of a model
     run = prepare_run(project, paths, ...)   nothing is on disk yet; `run.plan` words the question
     result = await run.execute(command)      the command runs, and its changes are settled
     run.record_exit(result.exit_code)
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..paths import Paths
-from ..project.apply.recorder import Recorder, needs_care
+from ..project.apply.recorder import Recorder, needs_recovery
 from ..project.changes.change import Mode, Report
 from ..project.system import System, system_of
 from ..sandbox.bubble import Bubble
@@ -29,7 +29,7 @@ from ..sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ..sandbox.profile.profile import Limits, Profile
 
 if TYPE_CHECKING:
-    from ..project.recovery.recover import Care
+    from ..project.recovery.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
     from ..sandbox.rootfs.store import Installed
 
@@ -57,20 +57,24 @@ def rootfs_for(
     return need_rootfs(paths, environ)
 
 
-def finish_interrupted_runs(paths: Paths, *, clean_up: bool, always: bool = False) -> Care | None:
+def finish_interrupted_runs(
+    paths: Paths, *, clean_up: bool, always: bool = False
+) -> RecoveryResult | None:
     """Finish what a crash or a full disk interrupted; return None if there was nothing to do.
 
-    `clean_up` also removes old versions, at most once a day. `always` also opens the database if
-    no trace of an interruption is found: it may be damaged.
+    `clean_up` also removes old versions, once a day, and lists pending changes that are missing
+    from the records. Front ends do that when they start (the window also daily), not before each
+    run. `always` also opens the database if no trace of an interruption is found: it may be
+    damaged.
     """
-    if not always and not needs_care(paths):
+    if not always and not needs_recovery(paths):
         return None
-    from ..project.recovery.recover import Care, recover, take_care
+    from ..project.recovery.recover import RecoveryResult, finish_leftovers, recover
 
     if clean_up:
-        return take_care(paths)
-    reports = recover(paths)
-    return Care(
+        return recover(paths)
+    reports = finish_leftovers(paths)
+    return RecoveryResult(
         tuple(report for report in reports if report.changes),
         errors=tuple(error for report in reports for error in report.errors),
     )

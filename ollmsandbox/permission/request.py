@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ..errors import OllmSandboxError
 from ..i18n import _
-from .shell import Unparsable, read
+from .shell import Unparsable, read_command_line
 
 # The tool whose rules are found by the words of a command.
 RUN_COMMAND = "run_command"
@@ -96,7 +96,9 @@ class PermissionRequest:
         """Why "Allow" cannot be saved; "" if it can."""
         if self.is_once_only:
             return _("You will be asked every time.")
-        if self.tool == RUN_COMMAND and isinstance(reading := read(self.subject), Unparsable):
+        if self.tool == RUN_COMMAND and isinstance(
+            reading := read_command_line(self.subject), Unparsable
+        ):
             # Translators: {why} is the rest of the sentence, such as "redirects output".
             text = _("This command cannot always be allowed, because it {why}.")
             return text.format(why=_(reading.why))

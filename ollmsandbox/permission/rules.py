@@ -75,7 +75,7 @@ def key_of(request: PermissionRequest) -> Key | None:
 
 
 def command(text: str, folder: str) -> Command | UnparsedCommand:
-    reading = shell.read(text)
+    reading = shell.read_command_line(text)
     if isinstance(reading, shell.Simple):
         return Command(reading.words, folder)
     return UnparsedCommand(text, folder)

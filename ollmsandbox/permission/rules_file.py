@@ -40,7 +40,7 @@ class RuleEntry:
     last: int
 
 
-def parse(text: str) -> tuple[RuleEntry, ...]:
+def parse_rules(text: str) -> tuple[RuleEntry, ...]:
     """Return the rules with their lines, or raise RuleFileError."""
     root = parse_yaml(text, YamlSource(RuleFileError))
     rules_list = root.mapping((RULES,)).get(RULES) if root else None
@@ -54,7 +54,7 @@ def edited(text: str, gone: Collection[Rule], new: Sequence[Rule]) -> str | None
 
     Return None if the layout does not allow that. Raise UnicodeEncodeError for invalid Unicode.
     """
-    entries = parse(text)
+    entries = parse_rules(text)
     left = [entry for entry in entries if entry.rule not in gone]
     dropped = {
         line
@@ -71,7 +71,7 @@ def edited(text: str, gone: Collection[Rule], new: Sequence[Rule]) -> str | None
     written = [" " * indent + line if line else line for rule in new for line in _lines(rule)]
     result = "\n".join([*kept_before, *written, *lines[end:]]) + "\n"
     try:
-        found = [entry.rule for entry in parse(result)]
+        found = [entry.rule for entry in parse_rules(result)]
     except RuleFileError:
         return None
     return result if found == [*(entry.rule for entry in left), *new] else None
@@ -164,7 +164,7 @@ def _entry(item: Value) -> RuleEntry:
 
 
 def _why_never(command: str) -> Sentence:
-    reading = shell.read(command)
+    reading = shell.read_command_line(command)
     why = reading.why if isinstance(reading, shell.Unparsable) else ""
     # Translators: {why} is the rest of the sentence, such as "redirects output".
     text = N_("this command cannot always be allowed, because it {why}.")

@@ -76,7 +76,7 @@ class _Unreadable(Exception):
         self.why = why
 
 
-def read(text: str) -> Reading:
+def read_command_line(text: str) -> Reading:
     try:
         words = _split(text)
         _check(words)

@@ -23,7 +23,7 @@ from ..files.locks import FileLock
 from ..paths import Paths, is_inside, make_folder
 from .request import Answer
 from .rules import Key, Rule, Target, What
-from .rules_file import HEADER, RuleFileError, edited, parse, written
+from .rules_file import HEADER, RuleFileError, edited, parse_rules, written
 
 _LARGEST = 4 << 20
 _TIMEOUT = 10.0
@@ -134,7 +134,7 @@ class RuleStore:
         text = written(rules)
         # Never write a file that would be set aside as broken, with all other rules.
         try:
-            if [entry.rule for entry in parse(text)] == rules:
+            if [entry.rule for entry in parse_rules(text)] == rules:
                 return text
         except RuleFileError as error:
             raise OllmSandboxError(
@@ -232,7 +232,7 @@ class RuleStore:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise RuleFileError(N_("line {line}: not valid UTF-8."), line=line) from error
-        return text, tuple(entry.rule for entry in parse(text))
+        return text, tuple(entry.rule for entry in parse_rules(text))
 
     def _free_name(self, why: str) -> Path:
         stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -21,37 +21,39 @@ class LinkedFolder:
 
     path: str
     links: tuple[str, ...]
-    can_be_agreed: bool
+    can_be_approved: bool
 
 
 class Folder:
+    """The folder of one project."""
+
     def __init__(self, path: str, manager: ProjectManager) -> None:
         self.path = os.path.realpath(path)
         self.manager = manager
 
     def build_roots(self) -> tuple[str, ...]:
-        """The project, then the agreed folders outside it; none lies in another. Costs no walk."""
+        """Return the project, then the approved folders outside it; none is inside another."""
         roots = [self.path]
         project = self.manager.find_project(self.path)
-        for agreed in self.manager.agreed_roots(project) if project else ():
-            # Where a link took its place, this is not the folder the person agreed to.
-            if os.path.realpath(agreed) != agreed or not os.path.isdir(agreed):
+        for approved in self.manager.approved_roots(project) if project else ():
+            # If a link took its place, it is not the folder that the user approved.
+            if os.path.realpath(approved) != approved or not os.path.isdir(approved):
                 continue
-            if not self.manager.may_be_root(self.path, agreed):
+            if not self.manager.may_be_root(self.path, approved):
                 continue
-            # They come in order, an outer one before those in it.
-            if not is_inside(agreed, *roots):
-                roots.append(agreed)
+            # They are sorted, so that parents come first.
+            if not is_inside(approved, *roots):
+                roots.append(approved)
         return tuple(roots)
 
     def linked_folders(self) -> list[LinkedFolder]:
-        """What the last scan found outside the project and nobody has agreed to."""
+        """Return the folders outside that links led to in the last scan, if not approved."""
         project = self.manager.find_project(self.path)
         if project is None:
             return []
         roots = self.build_roots()
         found: dict[str, list[str]] = {}
-        with self.manager.store.errors_told():
+        with self.manager.store.translated_errors():
             links = FoundLink.select().where(FoundLink.project == project.id)
             for link in links.order_by(FoundLink.target, FoundLink.path):
                 if not is_inside(link.target, *roots):
@@ -66,7 +68,7 @@ class Folder:
         progress: Callable[[ScanProgress], None] | None = None,
         cancel: threading.Event | None = None,
     ) -> Scan:
-        """Bring the records up to date. `progress` is called where this is awaited."""
+        """Update the records in a thread. `progress` is called on the loop that awaits this."""
         loop = asyncio.get_running_loop()
         abandoned = threading.Event()
 

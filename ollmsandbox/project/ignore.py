@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What git ignores: reading the patterns of ignore files, and matching names against them."""
+"""Reads the patterns of git's ignore files, and matches names against them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _NeverMatches(Exception):
 
 @dataclass(frozen=True)
 class IgnoreRule:
-    """One pattern. Its parts are the expressions of each name on the way; None is any way."""
+    """One pattern. Its parts are the expressions for each name of a path; None matches any path."""
 
     parts: tuple[re.Pattern[bytes] | None, ...]
     is_anchored: bool
@@ -48,15 +48,15 @@ class IgnoreRule:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Those of one file, for what lies below the folder it is in."""
+class IgnoreRules:
+    """The rules of one ignore file, for everything below its folder."""
 
     rules: tuple[IgnoreRule, ...]
-    # Whether any rule could be meant, by the last name alone: most names meet none.
+    # Matches last names that a rule may apply to: a quick check, since most names match no rule.
     any_last: re.Pattern[bytes]
 
     def decide(self, names: Sequence[bytes], is_folder: bool) -> bool | None:
-        """Whether the entry at this way from the folder is ignored; None if nothing says so."""
+        """Return whether the entry at this relative path is ignored; None if no rule matches."""
         if self.any_last.fullmatch(names[-1]) is None:
             return None
         # The last one that matches counts.
@@ -66,25 +66,25 @@ class Rules:
         return None
 
 
-def parse(text: bytes) -> Rules | None:
-    """The rules of an ignore file; None if it has none."""
+def parse_ignore_file(text: bytes) -> IgnoreRules | None:
+    """Return the rules of an ignore file; None if it has none."""
     lines = (line.removesuffix(b"\r") for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
     rules = tuple(rule for line in lines if (rule := _parse_line(line)) is not None)
     if not rules:
         return None
     lasts = {b".*" if last is None else last.pattern for *_, last in (r.parts for r in rules)}
-    return Rules(rules, re.compile(b"|".join(b"(?:%s)" % last for last in lasts), re.DOTALL))
+    return IgnoreRules(rules, re.compile(b"|".join(b"(?:%s)" % last for last in lasts), re.DOTALL))
 
 
-def read(name: str, around: int) -> Rules | None:
-    """An ignore file in an open folder. Only a real file: never through a link, never a pipe."""
+def read_ignore_file(name: str, around: int) -> IgnoreRules | None:
+    """Read an ignore file in an open folder, if it is a regular file: not a link, not a pipe."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with contextlib.suppress(OSError):
         descriptor = os.open(name, flags, dir_fd=around)
         with open(descriptor, "rb") as file:
             found = os.fstat(descriptor)
             if stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST:
-                return parse(file.read(_LARGEST))
+                return parse_ignore_file(file.read(_LARGEST))
     return None
 
 
@@ -109,12 +109,12 @@ def _parse_line(line: bytes) -> IgnoreRule | None:
 def _without_trailing_spaces(line: bytes) -> bytes:
     kept = line.rstrip(b" ")
     backslashes = len(kept) - len(kept.rstrip(b"\\"))
-    # The first of the spaces is meant if an odd number of backslashes stands before it.
+    # After an odd number of backslashes, the first space is part of the pattern.
     return line[: len(kept) + 1] if backslashes % 2 else kept
 
 
 def _parts(pattern: bytes) -> list[re.Pattern[bytes] | None]:
-    """What stands between the slashes, each as an expression that cannot take long to match."""
+    """Return an expression for each part between slashes. None of them takes long to match."""
     parts: list[re.Pattern[bytes] | None] = []
     # Each star ends one piece; the shortest text up to the next piece is always a right choice.
     pieces, start, at = [b""], 0, 0
@@ -160,7 +160,7 @@ def _parts(pattern: bytes) -> list[re.Pattern[bytes] | None]:
 
 
 def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """The expression for the characters in brackets, and where they end."""
+    """Return the expression for the characters in brackets, and the position after them."""
     is_negated = pattern[at : at + 1] in (b"!", b"^") and pattern[at : at + 1] != b""
     at += is_negated
     members, before, first = b"", b"", True
@@ -219,7 +219,7 @@ def _match_way(parts: Sequence[re.Pattern[bytes] | None], names: Sequence[bytes]
                 continue
         if any_part < 0:
             return False
-        # Let the last "any way" take one more name; an earlier one need never be looked at again.
+        # Let the last "**" take one more name; earlier ones need not be tried again.
         any_name += 1
         part, name = any_part + 1, any_name
     return part == len(parts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Projects, the active one, what a person agreed to, and the records of files and runs."""
+"""Reads and writes projects, their approved roots, and the records of files and runs."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from peewee import SQL, fn
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths, is_inside
-from .database.connection import Database, insert
-from .database.models import AgreedRoot, Change, Project, Run, Setting, as_bytes
+from .database.connection import Database, insert_rows
+from .database.models import ApprovedRoot, ChangeRow, Project, Run, Setting, as_bytes
 
 _ACTIVE = "active_project"
 # SQLite takes only so many values in one statement.
 _CHUNK = 500
-# Of a run: something that it changed is not in the project yet, nor discarded.
-_WAITS = (
+# Selects runs with changes that are neither applied nor discarded.
+_HAS_PENDING = (
     "EXISTS (SELECT 1 FROM change WHERE change.run_id = t1.id"
     " AND change.state IN ('pending', 'conflict', 'failed'))"
 )
 
-SEEN = (
+UPSERT_SEEN = (
     "INSERT INTO filerecord (project_id, path, is_deleted, seen_at) VALUES (?, ?, 0, ?)"
     " ON CONFLICT (project_id, path)"
     " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
 )
-# What is known of a file stays known.
-NOTED_BEFORE = (
+# A record without a new backup keeps the one it has.
+UPDATE_RECORD = (
     "ON CONFLICT DO UPDATE SET is_deleted = excluded.is_deleted,"
     " last_approved_copy_path ="
     " coalesce(excluded.last_approved_copy_path, last_approved_copy_path),"
@@ -58,7 +58,7 @@ class ProjectManager:
 
     @property
     def notices(self) -> list[str]:
-        """What the person should know about the database."""
+        """Messages about the database for the user."""
         return self.store.notices
 
     def close(self) -> None:
@@ -70,13 +70,13 @@ class ProjectManager:
     # --- projects ------------------------------------------------------------------------------
 
     def projects(self, *, with_removed: bool = False) -> list[Project]:
-        """The one used last comes first."""
-        with self.store.errors_told():
+        """Return the listed projects, the one used last first."""
+        with self.store.translated_errors():
             query = Project.select().order_by(Project.used_at.desc(), Project.id.desc())
             return list(query if with_removed else query.where(Project.is_listed))
 
     def add_project(self, path: AnyPath) -> Project:
-        """The project of this folder, which counts as used now. One that was removed is back."""
+        """Return the project of a folder, recorded, listed and marked as used now."""
         real = _existing_folder(path)
         name = os.path.basename(real) or real
         now = time.time()
@@ -88,20 +88,20 @@ class ProjectManager:
             return Project.get(Project.path == real)
 
     def remove_project(self, project: Project) -> None:
-        """From the list. All that is known about it stays, for when it is opened again."""
+        """Remove the project from the list. Its records stay, for when it is opened again."""
         with self.store.transaction():
             Project.update(is_listed=False).where(Project.id == project.id).execute()
             Setting.delete().where(
                 (Setting.key == _ACTIVE) & (Setting.value == str(project.id))
             ).execute()
 
-    def list_again(self, project: Project) -> None:
-        """Also one whose folder is not there."""
+    def relist_project(self, project: Project) -> None:
+        """List a removed project again, even if its folder is missing."""
         with self.store.transaction():
             Project.update(is_listed=True).where(Project.id == project.id).execute()
 
     def find_project(self, path: AnyPath) -> Project | None:
-        with self.store.errors_told():
+        with self.store.translated_errors():
             return Project.get_or_none(Project.path == os.path.realpath(path))
 
     def recorded_project(self, path: str) -> Project:
@@ -109,22 +109,18 @@ class ProjectManager:
 
         Unlike find_project(), resolve no links: by now a link may be in the folder's place.
         """
-        with self.store.errors_told():
+        with self.store.translated_errors():
             project = Project.get_or_none(Project.path == path)
         if project is None:
             raise ProjectError(N_("{folder} is no longer in the list of projects."), folder=path)
         return project
-
-    def project_for(self, path: AnyPath) -> Project:
-        """The project of this folder, made when missing."""
-        return self.add_project(path)
 
     def missing(self, project: Project) -> bool:
         return is_missing(project.path)
 
     @property
     def active_project(self) -> Project | None:
-        with self.store.errors_told():
+        with self.store.translated_errors():
             setting = Setting.get_or_none(Setting.key == _ACTIVE)
             if setting is None:
                 return None
@@ -142,8 +138,8 @@ class ProjectManager:
 
     # --- folders outside the project -----------------------------------------------------------
 
-    def agree(self, project: Project, folder: AnyPath) -> None:
-        """From now on, commands in this project may change that folder too."""
+    def approve_root(self, project: Project, folder: AnyPath) -> None:
+        """Let commands in this project change a folder outside it; raise if that is refused."""
         real = _existing_folder(folder)
         if not self.may_be_root(project.path, real):
             raise ProjectError(
@@ -155,29 +151,32 @@ class ProjectManager:
                 folder=real,
             )
         with self.store.transaction():
-            AgreedRoot.insert(project=project.id, path=real).on_conflict_ignore().execute()
+            ApprovedRoot.insert(project=project.id, path=real).on_conflict_ignore().execute()
         self._forget_roots(project)
 
     def revoke(self, project: Project, folder: AnyPath) -> None:
-        # As it was written down, too: what was a folder then may be a link now.
+        # Also by the recorded path: what was a folder then may be a link now.
         names = {os.path.realpath(folder), os.path.abspath(folder)}
         with self.store.transaction():
-            AgreedRoot.delete().where(
-                (AgreedRoot.project == project.id) & AgreedRoot.path.in_(list(names))
+            ApprovedRoot.delete().where(
+                (ApprovedRoot.project == project.id) & ApprovedRoot.path.in_(list(names))
             ).execute()
         self._forget_roots(project)
 
     def _forget_roots(self, project: Project) -> None:
-        """What is kept of them for a quick start of commands."""
+        """Remove the file that lists the roots, so that the next command asks the database."""
         self.paths.linked_roots(project.path).unlink(missing_ok=True)
 
-    def agreed_roots(self, project: Project) -> list[str]:
-        with self.store.errors_told():
-            agreed = AgreedRoot.select().where(AgreedRoot.project == project.id)
-            return [root.path for root in agreed.order_by(AgreedRoot.path)]
+    def approved_roots(self, project: Project) -> list[str]:
+        with self.store.translated_errors():
+            approved = ApprovedRoot.select().where(ApprovedRoot.project == project.id)
+            return [root.path for root in approved.order_by(ApprovedRoot.path)]
 
     def may_be_root(self, project_path: str, folder: str) -> bool:
-        """Both with links resolved."""
+        """Return whether commands may be given access to a folder; links must be resolved in both.
+
+        They never get a folder that contains the project, the home folder or our own files.
+        """
         own = [os.path.realpath(path) for path in self.paths.own]
         return not (
             any(is_inside(path, folder) for path in (project_path, self.paths.real_home, *own))
@@ -187,12 +186,12 @@ class ProjectManager:
     # --- records of files ----------------------------------------------------------------------
 
     def records_for(self, project: Project, paths: Sequence[str]) -> dict[str, int]:
-        """The ids of the records of these files, by absolute path; made when missing."""
+        """Return the ids of the records of these files, by absolute path; add missing records."""
         names = list(dict.fromkeys(map(os.fsencode, paths)))
         # Seen just now: a scan that is under way must not remove what is about to be used.
         now = time.time()
         with self.store.transaction() as connection:
-            connection.executemany(SEEN, ((project.id, name, now) for name in names))
+            connection.executemany(UPSERT_SEEN, ((project.id, name, now) for name in names))
             ids = self._ids(project, names)
         return {path: ids[os.fsencode(path)] for path in paths}
 
@@ -204,9 +203,11 @@ class ProjectManager:
             )
 
     def numbers_for(self, project: Project, paths: Sequence[str]) -> tuple[dict[str, int], int]:
-        """The ids of records, and for files without one that which theirs will have; and the last
-        one in use. In the same transaction as `note_backups`: until then nobody else can take
-        it."""
+        """Return the id of each file's record, by path, and the last id in use.
+
+        A file without a record gets the next free id. Call it in the same transaction as
+        `record_backups`, so that nobody else takes that id.
+        """
         encoded = list(map(as_bytes, paths))
         ids = self._ids(project, encoded)
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'filerecord'"
@@ -219,15 +220,15 @@ class ProjectManager:
                     ids[name] = number
         return dict(zip(paths, map(ids.__getitem__, encoded), strict=True)), last
 
-    def note_backups(
+    def record_backups(
         self, project: Project, files: Sequence[tuple[int, str, str | None, bool]]
     ) -> None:
-        """For each file: its number, path, new backup if there is one, and whether it is gone."""
+        """Record files: the id, the path, the new backup if any, and whether it was deleted."""
         # Seen just now: a scan that is under way must not remove what is about to be used.
         number, now = project.id, time.time()
         encode = as_bytes
         with self.store.transaction() as connection:
-            insert(
+            insert_rows(
                 connection,
                 "INSERT INTO filerecord"
                 " (id, project_id, path, is_deleted, last_approved_copy_path, seen_at)",
@@ -235,17 +236,17 @@ class ProjectManager:
                     (id_, number, encode(path), gone, None if copy is None else encode(copy), now)
                     for id_, path, copy, gone in files
                 ),
-                NOTED_BEFORE,
+                UPDATE_RECORD,
             )
 
     def has_backup(self, number: int) -> bool:
-        """Whether one is on record, for a file by the number of its own record."""
+        """Return whether the file record with this id has a backup."""
         query = "SELECT 1 FROM filerecord WHERE id = ? AND last_approved_copy_path IS NOT NULL"
-        with self.store.errors_told():
+        with self.store.translated_errors():
             return self.store.connection.execute(query, (number,)).fetchone() is not None
 
-    def forget_copies(self, copies: Sequence[tuple[int, str]]) -> None:
-        """These backups, each with the number in its name, are no longer there."""
+    def forget_backups(self, copies: Sequence[tuple[int, str]]) -> None:
+        """Remove backups from the records: the id of each file's record, and the backup's path."""
         with self.store.transaction() as connection:
             connection.executemany(
                 "UPDATE filerecord SET last_approved_copy_path = NULL"
@@ -253,8 +254,8 @@ class ProjectManager:
                 ((number, os.fsencode(path)) for number, path in copies),
             )
 
-    def forget_deleted(self) -> None:
-        """Records of files that are gone, and of which nothing is kept."""
+    def forget_deleted_files(self) -> None:
+        """Remove the records of deleted files that have no backup."""
         with self.store.transaction() as connection:
             connection.execute(
                 "DELETE FROM filerecord WHERE is_deleted AND last_approved_copy_path IS NULL"
@@ -280,11 +281,13 @@ class ProjectManager:
         limit: int = 50,
         *,
         text: str = "",
-        only_waiting: bool = False,
+        only_pending: bool = False,
     ) -> list[Run]:
-        """The newest first; those of all projects if none is given. With a text, those that have it
-        in their command, or in the path of something that they changed."""
-        with self.store.errors_told():
+        """Return runs, the newest first: of all projects if none is given.
+
+        With a `text`, return those that have it in their command or in a path they changed.
+        """
+        with self.store.translated_errors():
             query = Run.select(Run, Project).join(Project)
             if project is not None:
                 query = query.where(Run.project == project.id)
@@ -297,23 +300,23 @@ class ProjectManager:
                 )
                 command = SQL("t1.command LIKE ? ESCAPE '!'", (like,))
                 query = query.where(command | paths)
-            if only_waiting:
-                query = query.where(SQL(_WAITS))
+            if only_pending:
+                query = query.where(SQL(_HAS_PENDING))
             return list(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit))
 
     def known_runs(self, ids: Iterable[str]) -> list[Run]:
-        """Those of them that are kept."""
-        with self.store.errors_told():
+        """Return the runs with these ids that still exist."""
+        with self.store.translated_errors():
             return list(Run.select().where(Run.id.in_(list(ids))))
 
     def last_run(self, project: Project) -> Run | None:
         return next(iter(self.runs(project, 1)), None)
 
     def run(self, run_id: str) -> Run:
-        """By its id, or by as much of its beginning as no other has."""
+        """Return the run with this id, or the only one whose id begins with it; or raise."""
         found: list[Run] = []
         if run_id and run_id.isascii():
-            with self.store.errors_told():
+            with self.store.translated_errors():
                 same = fn.substr(Run.id, 1, len(run_id)) == run_id
                 found = list(Run.select().where(same).order_by(Run.id).limit(6))
         # The first in order is the whole id, where there is one.
@@ -333,18 +336,20 @@ class ProjectManager:
         )
 
     def count_states(self, run: Run) -> dict[str, int]:
-        """How many of its changes are in which state."""
-        with self.store.errors_told():
+        """Return the number of the run's changes in each state."""
+        with self.store.translated_errors():
             query = "SELECT state, count(*) FROM change WHERE run_id = ? GROUP BY state"
             return dict(self.store.connection.execute(query, (run.id,)))
 
-    def changes(self, run: Run) -> list[Change]:
-        with self.store.errors_told():
-            return list(Change.select().where(Change.run == run.id).order_by(Change.number))
+    def changes(self, run: Run) -> list[ChangeRow]:
+        with self.store.translated_errors():
+            return list(
+                ChangeRow.select().where(ChangeRow.run == run.id).order_by(ChangeRow.number)
+            )
 
 
 def is_missing(folder: str) -> bool:
-    """Of a project; also if a link is in its place, which leads to where it is now."""
+    """Return whether a project's folder is missing, or a link is in its place."""
     return not os.path.isdir(folder) or os.path.realpath(folder) != folder
 
 

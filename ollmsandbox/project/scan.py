@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The walk through a project that keeps its records: what is there, what is gone, which links lead
-outside."""
+"""Walks through a project and updates its records: its files, and links that lead outside."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ from .. import N_
 from ..errors import ProjectError
 from ..paths import is_inside
 from . import ignore
-from .manager import SEEN, ProjectManager
+from .manager import UPSERT_SEEN, ProjectManager
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Each level holds a descriptor; what lies deeper counts as unreadable.
+# Each level takes a descriptor; deeper folders count as unreadable.
 _DEEPEST = 250
 # Rows in one transaction: a few milliseconds.
 _BATCH = 1000
@@ -38,7 +37,7 @@ class ScanProgress:
 
 @dataclass(frozen=True)
 class Scan:
-    """What a scan met. Ignored entries are counted once, without what is in them."""
+    """The numbers of what a scan found. An ignored folder counts once, without its content."""
 
     folders: int
     files: int
@@ -51,12 +50,12 @@ class Scan:
 
 @dataclass
 class _Level:
-    """A folder that is being walked, its sub-folders that are left, and its ignore file."""
+    """A folder above the present one: its subfolders still to visit, and its ignore file."""
 
     descriptor: int
     name: bytes
     folders: list[bytes]
-    rules: ignore.Rules | None
+    rules: ignore.IgnoreRules | None
 
 
 class _Stopped(Exception):
@@ -81,7 +80,7 @@ class Scanner:
         self._told_at = 0.0
         self._project_id = 0
         self._levels: list[_Level] = []
-        self._exclude: ignore.Rules | None = None
+        self._exclude: ignore.IgnoreRules | None = None
         self._batch: list[bytes] = []
         self._found_links: list[tuple[bytes, str]] = []
         self._folders = self._files = self._ignored = self._unreadable = 0
@@ -99,7 +98,7 @@ class Scanner:
             except _Stopped:
                 is_cancelled = True
         finally:
-            # Of this thread, which may never need it again.
+            # Close this thread's connection: the thread may never need it again.
             self._manager.store.close()
         return Scan(
             self._folders,
@@ -133,7 +132,7 @@ class Scanner:
                 try:
                     descriptor = os.open(name, _FOLDER, dir_fd=level.descriptor)
                 except OSError as error:
-                    # Gone or replaced in the meantime is not unreadable.
+                    # A folder that was deleted or replaced meanwhile is not unreadable.
                     self._unreadable += error.errno not in _NOT_THERE
                     continue
                 self._enter(descriptor, name)
@@ -143,7 +142,7 @@ class Scanner:
                 os.close(level.descriptor)
 
     def _enter(self, descriptor: int, name: bytes) -> None:
-        level = _Level(descriptor, name, [], ignore.read(".gitignore", descriptor))
+        level = _Level(descriptor, name, [], ignore.read_ignore_file(".gitignore", descriptor))
         self._levels.append(level)
         self._folders += 1
         way = [one.name for one in self._levels[1:]]
@@ -188,7 +187,7 @@ class Scanner:
         return self._exclude is not None and bool(self._exclude.decide(names, is_folder))
 
     def _follow(self, link: bytes) -> None:
-        """Where a link leads, if that is a folder outside; it is not looked at further."""
+        """Note where a link leads if that is a folder outside the project. Do not enter it."""
         target = os.path.realpath(os.fsdecode(link))
         if not is_inside(target, self._path) and os.path.isdir(target):
             self._links += 1
@@ -205,7 +204,7 @@ class Scanner:
         rows = [(self._project_id, path, self._stamp) for path in self._batch]
         self._batch.clear()
         with self._changing() as connection:
-            connection.executemany(SEEN, rows)
+            connection.executemany(UPSERT_SEEN, rows)
 
     def _write_links(self) -> None:
         start = len(os.fsencode(self._path).rstrip(b"/")) + 1
@@ -230,14 +229,17 @@ class Scanner:
                 ) from error
 
     def _sweep(self) -> None:
-        """Records of files that were not met: gone, back again, or where nobody looked."""
+        """Update the records of files that the walk did not find.
+
+        Remove those of files that do not exist, and mark deleted files that are back.
+        """
         after = b""
         is_there = _Presence()
         while True:
             if self._is_stopped():
                 raise _Stopped
             self._report()
-            with self._manager.store.errors_told():
+            with self._manager.store.translated_errors():
                 rows = self._manager.store.connection.execute(
                     "SELECT path, id, is_deleted FROM filerecord"
                     " WHERE project_id = ? AND path > ? AND (is_deleted OR"
@@ -262,7 +264,7 @@ class Scanner:
                     ((number,) for number in back),
                 )
                 before = connection.total_changes
-                # Somebody may have begun to use it since.
+                # A run may have begun to use it since.
                 connection.executemany(
                     "DELETE FROM filerecord WHERE id = ? AND NOT is_deleted"
                     " AND last_approved_copy_path IS NULL AND coalesce(seen_at, 0) < ?",
@@ -272,7 +274,7 @@ class Scanner:
 
 
 class _Presence:
-    """Whether a file is at this very path, not behind a link; None if that cannot be told."""
+    """Tells whether a file is at exactly this path, not behind a link; None if that is unknown."""
 
     def __init__(self) -> None:
         self._around = b""
@@ -290,14 +292,14 @@ class _Presence:
             return False if error.errno in _NOT_THERE else None
 
 
-def _read_exclude(top: int) -> ignore.Rules | None:
+def _read_exclude(top: int) -> ignore.IgnoreRules | None:
     descriptor = top
     opened: list[int] = []
     try:
         for name in (".git", "info"):
             descriptor = os.open(name, _FOLDER, dir_fd=descriptor)
             opened.append(descriptor)
-        return ignore.read("exclude", descriptor)
+        return ignore.read_ignore_file("exclude", descriptor)
     except OSError:
         return None  # no repository, or one of another kind
     finally:

@@ -20,7 +20,7 @@ class Number:
     what: str
 
     def read(self, manager: ProjectManager) -> int:
-        with manager.store.errors_told():
+        with manager.store.translated_errors():
             found = Setting.get_or_none(Setting.key == self.name)
         return self.default if found is None else int(found.value)
 

@@ -56,6 +56,6 @@ def approve_root(context: ToolContext, project: str, root: str) -> None:
 
     manager = ProjectManager(context.paths)
     try:
-        manager.agree(manager.project_for(project), root)
+        manager.approve_root(manager.add_project(project), root)
     finally:
         manager.close()

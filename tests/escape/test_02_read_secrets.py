@@ -214,12 +214,12 @@ def test_the_home_folder_can_be_seen_in_a_second_place(person: Person) -> None:
 # Secrets in a folder that the user opened to commands.
 
 
-def agree(person: Person, *folders: Path) -> None:
+def approve_roots(person: Person, *folders: Path) -> None:
     manager = ProjectManager(person.paths)
     try:
         for folder in folders:
             (person.project / folder.name).symlink_to(folder)
-            manager.agree(manager.project_for(person.project), folder)
+            manager.approve_root(manager.add_project(person.project), folder)
     finally:
         manager.close()
 
@@ -230,7 +230,7 @@ def test_reading_secrets_in_a_folder_that_was_agreed_to(
     cargo = person.home / ".cargo"
     secret = put_secret(cargo / "credentials.toml")
     (cargo / "config.toml").write_text("not a secret\n")
-    agree(person, cargo)
+    approve_roots(person, cargo)
     # As it is, under another name, and through the link.
     attack = f"{read_all(cargo, '.')}; mv ~/.cargo a; cp -a ~/.cargo/. b; cat a/* b/* 2>&1; true"
     result = person.run(attack, capabilities=found)
@@ -242,7 +242,7 @@ def test_reading_secrets_in_a_folder_that_was_agreed_to(
 
 def test_replacing_secrets_in_a_folder_that_was_agreed_to(person: Person) -> None:
     keys = put_secret(person.home / "work" / "keys" / "id_rsa").parent
-    agree(person, keys.parent)
+    approve_roots(person, keys.parent)
     person.environ["GNUPGHOME"] = str(keys)
     attack = "cd ~/work; rm -rf keys; mv keys other; mkdir keys; echo mine >keys/id_rsa; cat */*"
     assert person.run(attack).stdout.text == ""
@@ -254,7 +254,7 @@ def test_agreeing_to_a_folder_that_is_hidden_opens_nothing(
     person: Person, found: Capabilities
 ) -> None:
     put_secret(person.home / ".ssh" / "keys" / "id_rsa")
-    agree(person, person.home / ".ssh" / "keys")
+    approve_roots(person, person.home / ".ssh" / "keys")
     with pytest.raises(ProjectError, match=r"\.ssh, which is hidden"):
         person.run(read_all(person.home / ".ssh"), capabilities=found)
 

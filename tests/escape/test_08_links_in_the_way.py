@@ -34,7 +34,7 @@ from support.person import Person
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.changes.change import Kind, Mode, State, Type
 from ollmsandbox.project.changes.reasons import Reason
-from ollmsandbox.project.recovery.recover import recover, take_care
+from ollmsandbox.project.recovery.recover import finish_leftovers, recover
 
 REPORTED = (State.CONFLICT, State.FAILED, State.PENDING)
 SOME = ("outer/sub/changed", "outer/sub/new")
@@ -63,7 +63,7 @@ def swapped_at(step: int, inside: Person, what: str) -> Iterator[Counter]:
     except OllmSandboxError as error:
         assert "the folder" in str(error)
     swap_back(inside, what)
-    recover(inside.paths)
+    finish_leftovers(inside.paths)
     shutil.rmtree(inside.project)
     shutil.rmtree(inside.paths.pending(str(inside.project)), ignore_errors=True)
     fill(inside.project / "outer" / "sub")
@@ -94,7 +94,7 @@ def test_replaced_by_a_link_while_the_command_runs(inside: Person, what: str, mo
     except OllmSandboxError as error:
         assert "the folder" in str(error)
         swap_back(inside, what)
-        (again,) = recover(inside.paths)
+        (again,) = finish_leftovers(inside.paths)
         # Nothing is lost: what the command wrote waits.
         assert states(again)["outer/sub/changed"] is State.PENDING
     else:
@@ -136,9 +136,9 @@ def test_replaced_by_a_link_before_changes_are_looked_at(inside: Person, what: s
             other = inside.home / "project"
             assert inside.cli("run", "-c", "echo fine", cwd=other).stdout == "fine\n"
         else:
-            take_care(inside.paths)
+            recover(inside.paths)
         swap_back(inside, what)
-        for left in recover(inside.paths):
+        for left in finish_leftovers(inside.paths):
             assert not left.errors
         found = settle(inside, "cat outer/sub/changed outer/sub/new >outer/seen")
         assert found.changes
@@ -164,7 +164,7 @@ def test_replaced_by_a_link_before_changes_are_undone_and_done_again(
                 is_told = item.state is State.CONFLICT or item.is_because(Reason.ROOT_MISSING)
                 assert item.change.type is Type.FOLDER or is_told, item
         swap_back(inside, what)
-        recover(inside.paths)
+        finish_leftovers(inside.paths)
         review(inside, does, run)
         assert (sub / "changed").read_text() == ("old\n" if does == "undo" else "evil\n")
         assert (sub / "gone").exists() == (does == "undo")
@@ -241,7 +241,7 @@ def test_the_project_is_moved_away_while_the_command_runs(inside: Person, comman
         assert "the folder" in str(error)
     assert not inside.project.exists()
     aside.rename(inside.project)
-    waiting = recover(inside.paths)
+    waiting = finish_leftovers(inside.paths)
     assert len(waiting) == (1 if command == ATTACK else 0)
     assert (inside.project / "outer" / "sub" / "changed").read_text() == "old\n"
 

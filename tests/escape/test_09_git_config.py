@@ -14,7 +14,7 @@ from support.escape.copy_back import review, settle
 from support.person import Person
 
 from ollmsandbox.project.changes.change import Flag, State, Type
-from ollmsandbox.project.changes.git import Led
+from ollmsandbox.project.changes.git import GitTargets
 
 HOOK = "tools/hooks/pre-commit"
 
@@ -96,7 +96,7 @@ def test_each_way_to_say_so(person: Person, checkout: Path, setting: str) -> Non
     (checkout / "linked").symlink_to("tools/hooks")
     (checkout / "more").write_text("[core]\nhooksPath = tools/hooks\n")
     (checkout / ".git" / "config").write_text(setting.replace("PROJECT", str(checkout)))
-    led = Led.of(str(checkout))
+    led = GitTargets.of(str(checkout))
     assert led.covers(HOOK)
     assert led.is_near("tools/hooks/")
     assert not led.covers("tools/build")
@@ -122,7 +122,7 @@ def test_hostile_config_is_read_quickly(tmp_path: Path, setting: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text(setting)
-    led = Led.of(str(tmp_path))
+    led = GitTargets.of(str(tmp_path))
     assert not any(led.covers(f"src/{number}") for number in range(5_000))
 
 
@@ -142,7 +142,7 @@ def test_an_overlong_config_holds_everything(tmp_path: Path, setting: str) -> No
     (tmp_path / "more").mkdir()
     for number in range(501):
         (tmp_path / "more" / str(number)).write_text("[core]\n")
-    led = Led.of(str(tmp_path))
+    led = GitTargets.of(str(tmp_path))
     assert led.covers("src/file")
     assert led.is_near("src/")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ollmsandbox.permission.shell import Simple, Unparsable, quote, read
+from ollmsandbox.permission.shell import Simple, Unparsable, quote, read_command_line
 
 pytestmark = pytest.mark.anybody
 
@@ -149,13 +149,13 @@ UNREAD = {
 @pytest.mark.parametrize("case", SIMPLE)
 def test_it_is_one_simple_command(case: str) -> None:
     text, words = SIMPLE[case]
-    assert read(text) == Simple(tuple(words))
+    assert read_command_line(text) == Simple(tuple(words))
 
 
 @pytest.mark.parametrize("case", UNREAD)
 def test_it_is_not_one_simple_command(case: str) -> None:
     text, why = UNREAD[case]
-    reading = read(text)
+    reading = read_command_line(text)
     assert isinstance(reading, Unparsable)
     assert why in reading.why
 
@@ -163,11 +163,11 @@ def test_it_is_not_one_simple_command(case: str) -> None:
 @pytest.mark.parametrize("case", SIMPLE)
 def test_words_are_written_so_that_they_are_read_again(case: str) -> None:
     words = tuple(SIMPLE[case][1])
-    assert read(quote(words)) == Simple(words)
+    assert read_command_line(quote(words)) == Simple(words)
 
 
 def test_two_spellings_of_the_same_words_are_written_alike() -> None:
-    one, two = read("grep  'a b' \"c\""), read("gre\\p a\\ b c")
+    one, two = read_command_line("grep  'a b' \"c\""), read_command_line("gre\\p a\\ b c")
     assert isinstance(one, Simple) and isinstance(two, Simple)
     assert quote(one.words) == quote(two.words) == "grep 'a b' c"
 
@@ -226,7 +226,11 @@ def run(shell: Sequence[str], folder: Path, *arguments: str, path: str = "/nonex
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 def test_thousands_of_texts_mean_what_was_read(shell: Sequence[str], folder: Path) -> None:
     """One process runs them all: a function in the program's place prints its words."""
-    found = [(text, reading) for text in texts() if isinstance(reading := read(text), Simple)]
+    found = [
+        (text, reading)
+        for text in texts()
+        if isinstance(reading := read_command_line(text), Simple)
+    ]
     ours = [(text, reading.words) for text, reading in found if reading.words[0] == "stub"]
     assert len(ours) > COUNT / 10
     script = folder.parent / "script"

@@ -21,7 +21,7 @@ def test_only_agreed_folders_are_roots(folder: Folder, person: Person) -> None:
     assert folder.build_roots() == (folder.path,)
     scan(folder)
     assert folder.build_roots() == (folder.path,)
-    folder.manager.agree(project_of(folder), yes)
+    folder.manager.approve_root(project_of(folder), yes)
     assert folder.build_roots() == (folder.path, str(yes))
     folder.manager.revoke(project_of(folder), yes)
     assert folder.build_roots() == (folder.path,)
@@ -31,7 +31,7 @@ def test_nested_roots_are_merged(folder: Folder, person: Person) -> None:
     for name in ("out/a/b", "out/a", "out/a-b", "out/ab", "project/inside"):
         path = person.home / name
         path.mkdir(parents=True, exist_ok=True)
-        folder.manager.agree(project_of(folder), path)
+        folder.manager.approve_root(project_of(folder), path)
     outside = person.home / "out"
     roots = (folder.path, *(str(outside / name) for name in ("a", "a-b", "ab")))
     assert folder.build_roots() == roots
@@ -41,7 +41,7 @@ def test_roots_that_vanished_are_left_out_until_they_are_back(
     folder: Folder, person: Person
 ) -> None:
     outside = make(person.home / "outside")
-    folder.manager.agree(project_of(folder), outside)
+    folder.manager.approve_root(project_of(folder), outside)
     outside.rmdir()
     assert folder.build_roots() == (folder.path,)
     outside.touch()
@@ -56,7 +56,7 @@ def test_a_link_in_the_place_of_an_agreed_folder_opens_nothing(
 ) -> None:
     secret = make(person.home / ".ssh")
     outside = make(person.home / "around/outside")
-    folder.manager.agree(project_of(folder), outside)
+    folder.manager.approve_root(project_of(folder), outside)
     outside.rmdir()
     outside.symlink_to(secret)
     assert folder.build_roots() == (folder.path,)
@@ -82,7 +82,7 @@ def test_the_same_folder_by_a_link_is_the_same_project(folder: Folder, person: P
     link = person.home / "link"
     link.symlink_to(person.project)
     outside = make(person.home / "outside")
-    folder.manager.agree(project_of(folder), outside)
+    folder.manager.approve_root(project_of(folder), outside)
     assert Folder(str(link), folder.manager).build_roots() == (folder.path, str(outside))
 
 
@@ -104,7 +104,7 @@ def test_links_to_folders_outside_are_found(folder: Folder, person: Person) -> N
 
     found = scan(folder)
     assert found.links == 4
-    assert [(one.path, one.links, one.can_be_agreed) for one in folder.linked_folders()] == [
+    assert [(one.path, one.links, one.can_be_approved) for one in folder.linked_folders()] == [
         (str(person.home), ("home",), False),
         (str(other), ("ignored",), True),
         (str(outside), ("inside/two", "one"), True),
@@ -114,7 +114,7 @@ def test_links_to_folders_outside_are_found(folder: Folder, person: Person) -> N
         *("one", "inside/two", "within", "to-file", "nowhere", "loop", "home"),
         *("inside/file", ".gitignore"),
     }
-    folder.manager.agree(project_of(folder), outside)
+    folder.manager.approve_root(project_of(folder), outside)
     assert [one.path for one in folder.linked_folders()] == [str(person.home), str(other)]
 
     (person.project / "ignored").unlink()

@@ -63,7 +63,7 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
     absolute = [os.path.join(folder.path, name) for name in ("deleted", "both")]
     folder.manager.mark_deleted(project_of(folder), absolute, deleted=True)
     copied = [("copied", False), ("both", True)]
-    folder.manager.note_backups(
+    folder.manager.record_backups(
         project_of(folder),
         [
             (record(folder, name).id, os.path.join(folder.path, name), "/copy", gone)
@@ -76,8 +76,8 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
         scan(folder)
         assert recorded(folder) == {"deleted", "copied", "both"}
     assert record(folder, "deleted").is_deleted
-    folder.manager.forget_copies([(record(folder, "copied").id, "/copy")])
-    folder.manager.forget_copies([(record(folder, "both").id, "/copy")])
+    folder.manager.forget_backups([(record(folder, "copied").id, "/copy")])
+    folder.manager.forget_backups([(record(folder, "both").id, "/copy")])
     scan(folder)
     assert recorded(folder) == {"deleted", "both"}
 
@@ -164,13 +164,13 @@ def test_a_project_that_is_removed_during_a_scan_is_reported(
     monkeypatch.setattr(scan_module, "_BATCH", 1)
     write(person.project, *(str(number) for number in range(50)))
     project = project_of(folder)
-    read = ignore.read
+    read = ignore.read_ignore_file
 
-    def remove_and_read(name: str, around: int) -> ignore.Rules | None:
+    def remove_and_read(name: str, around: int) -> ignore.IgnoreRules | None:
         Project.delete().where(Project.id == project.id).execute()
         return read(name, around)
 
-    monkeypatch.setattr(ignore, "read", remove_and_read)
+    monkeypatch.setattr(ignore, "read_ignore_file", remove_and_read)
     with pytest.raises(ProjectError, match="no longer a project"):
         scan(folder)
     assert FileRecord.select().count() == 0

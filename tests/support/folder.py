@@ -25,7 +25,7 @@ def opened(person: Person) -> Iterator[Folder]:
 
 
 def project_of(folder: Folder) -> Project:
-    return folder.manager.project_for(folder.path)
+    return folder.manager.add_project(folder.path)
 
 
 def scan(folder: Folder) -> Scan:

@@ -122,7 +122,7 @@ def with_review(person: Person, work: Callable[[Review, list[Run]], None]) -> No
     """Pass all runs of the project to it, the oldest first."""
     review = Review(person.paths)
     try:
-        project = review.manager.project_for(real_project(person))
+        project = review.manager.add_project(real_project(person))
         work(review, review.manager.runs(project, 1000)[::-1])
     finally:
         review.close()

@@ -13,7 +13,7 @@ from ... import N_
 from ...errors import OllmSandboxError
 from ...permission.request import PermissionRequest, Verdict
 from ...project.changes.change import Recorded, State
-from ...project.database.models import Change, ChatMessage, ChatSession, Project, Question, Run
+from ...project.database.models import ChangeRow, ChatMessage, ChatSession, Project, Question, Run
 from ...project.database.runs import read_changes
 from ...project.manager import ProjectManager
 from ..messages import Message, Role
@@ -61,7 +61,7 @@ class History:
     ) -> list[SessionInfo]:
         """Return the sessions, the last used first. The search covers titles, messages and drafts.
         `only_said` leaves out sessions that have only a draft."""
-        with self.manager.store.errors_told():
+        with self.manager.store.translated_errors():
             query = ChatSession.select(ChatSession, Project).join(Project, JOIN.LEFT_OUTER)
             if project is not None:
                 query = query.where(Project.path == os.path.realpath(project))
@@ -79,7 +79,7 @@ class History:
 
     def find(self, beginning: str) -> SessionInfo:
         """Return the session with an id, or with an unambiguous beginning of one."""
-        with self.manager.store.errors_told():
+        with self.manager.store.translated_errors():
             same = fn.substr(ChatSession.id, 1, len(beginning)) == beginning
             rows = list(ChatSession.select().where(same).order_by(ChatSession.id).limit(2))
         if beginning and rows and (len(rows) == 1 or rows[0].id == beginning):
@@ -113,7 +113,7 @@ class History:
             ).where(unnamed).execute()
 
     def load(self, session_id: str) -> StoredSession:
-        with self.manager.store.errors_told():
+        with self.manager.store.translated_errors():
             row = ChatSession.get_or_none(ChatSession.id == session_id)
             if row is None:
                 raise _no_session(session_id)
@@ -199,22 +199,22 @@ class History:
 
     def run_of(self, session_id: str, call_id: str) -> str:
         """Return the id of a call's run, or "" if it changed nothing."""
-        with self.manager.store.errors_told():
+        with self.manager.store.translated_errors():
             of_call = (Run.session_id == session_id) & (Run.call_id == call_id)
             row = Run.select().where(of_call).order_by(Run.started_at.desc()).first()
             return row.id if row else ""
 
     def changes(self, run_id: str) -> list[Recorded]:
         """Return what a run changed, or nothing if its record was removed."""
-        with self.manager.store.errors_told():
+        with self.manager.store.translated_errors():
             run = Run.get_or_none(Run.id == run_id)
         return read_changes(self.manager, run) if run else []
 
     def states(self, session_id: str) -> dict[str, frozenset[State]]:
         """Return the states of the changes of each run in the session."""
-        with self.manager.store.errors_told():
+        with self.manager.store.translated_errors():
             query = (
-                Change.select(Change.run_id, Change.state)
+                ChangeRow.select(ChangeRow.run_id, ChangeRow.state)
                 .join(Run)
                 .where(Run.session_id == session_id)
                 .distinct()
@@ -242,7 +242,7 @@ class History:
             Question.update(**said).where(Question.id == verdict.request.id).execute()
 
     def questions(self, session_id: str = "") -> list[Question]:
-        with self.manager.store.errors_told():
+        with self.manager.store.translated_errors():
             query = Question.select()
             if session_id:
                 query = query.where(Question.session_id == session_id)

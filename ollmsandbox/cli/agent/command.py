@@ -149,10 +149,10 @@ def _session(factory: SessionFactory, given: argparse.Namespace, project: str) -
 
 
 def _finish_interrupted_runs(paths: Paths) -> None:
-    care = finish_interrupted_runs(paths, clean_up=True)
-    if care is None:
+    recovered = finish_interrupted_runs(paths, clean_up=True)
+    if recovered is None:
         return
-    for report in care.finished:
+    for report in recovered.finished:
         print_notice(("An earlier run was interrupted. It is finished now:", *summary(report, "")))
-    for notice in (*care.notices, *care.errors):
+    for notice in (*recovered.notices, *recovered.errors):
         print_notice((notice,))

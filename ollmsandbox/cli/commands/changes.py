@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Collection, Iterator
 
+from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.apply.journal import Journal
 from ...project.changes.change import Report, State
 from ...project.database.models import Run
 from ...project.database.runs import read_changes
-from ...project.recovery.missing import discard
+from ...project.recovery.missing import discard_interrupted
 from ...project.review.review import Review
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
@@ -73,7 +74,7 @@ def changes(given: argparse.Namespace) -> int:
     return 0
 
 
-def act(given: argparse.Namespace) -> int:
+def act_on_changes(given: argparse.Namespace) -> int:
     """Run `apply`, `discard` or `undo` for one run, or for all pending changes."""
     _check(given)
     if given.action == "discard" and given.run and (project := _discard_gone(given)):
@@ -143,7 +144,7 @@ def _discard_gone(given: argparse.Namespace) -> str:
 
     Do it first, before finishing interrupted runs would report it once more.
     """
-    return discard(Paths.from_environ(os.environ), given.run, whole=not given.path)
+    return discard_interrupted(Paths.from_environ(os.environ), given.run, whole=not given.path)
 
 
 def _reports(
@@ -195,20 +196,19 @@ class _open:
     """Opens a review after finishing interrupted runs; prints errors and notices at the end."""
 
     def __enter__(self) -> Review:
-        from ...engine.run import finish_interrupted_runs
-
         paths = Paths.from_environ(os.environ)
+        # Even if nothing seems to be interrupted: only opening the database shows that it is
+        # damaged, and then pending changes have to be listed again.
         recovered = finish_interrupted_runs(paths, clean_up=True, always=True)
+        assert recovered is not None
         self._review = Review(paths)
-        self._errors: tuple[str, ...] = ()
-        if recovered is not None:
-            self._errors = recovered.errors
-            for report in recovered.finished:
-                print_notice(
-                    ["An earlier run was interrupted. It is finished now:", *self._summary(report)]
-                )
-            for notice in recovered.notices:
-                print(f"ollmsandbox: {notice}", file=sys.stderr)
+        self._errors = recovered.errors
+        for report in recovered.finished:
+            print_notice(
+                ["An earlier run was interrupted. It is finished now:", *self._summary(report)]
+            )
+        for notice in recovered.notices:
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
         return self._review
 
     def _summary(self, report: Report) -> Iterator[str]:

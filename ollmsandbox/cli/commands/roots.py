@@ -24,7 +24,7 @@ def roots(given: argparse.Namespace) -> int:
     paths = Paths.from_environ(os.environ)
     manager = ProjectManager(paths)
     try:
-        project = manager.project_for(
+        project = manager.add_project(
             find_project(given.project or default_project(os.environ), paths)
         )
         if given.action == "list":
@@ -40,7 +40,7 @@ def roots(given: argparse.Namespace) -> int:
         if given.action == "add":
             _check_outside(given.folder, project.path)
             _check_visible(given.folder, paths)
-            manager.agree(project, given.folder)
+            manager.approve_root(project, given.folder)
         else:
             _remove(manager, project, given.folder)
     finally:
@@ -49,9 +49,9 @@ def roots(given: argparse.Namespace) -> int:
 
 
 def _remove(manager: ProjectManager, project: Project, folder: str) -> None:
-    before = manager.agreed_roots(project)
+    before = manager.approved_roots(project)
     manager.revoke(project, folder)
-    if manager.agreed_roots(project) == before:
+    if manager.approved_roots(project) == before:
         raise OllmSandboxError(
             f"{escape_line(folder)} was not added.",
             "`ollmsandbox roots list` shows the folders that were.",
@@ -82,6 +82,6 @@ def _list(folder: Folder) -> int:
         print(escape_line(root))
     loop.run(folder.scan())
     for found in folder.linked_folders():
-        if found.can_be_agreed:
+        if found.can_be_approved:
             print(f"{escape_line(found.path)}  (linked, but commands cannot change it)")
     return 0

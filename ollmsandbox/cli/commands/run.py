@@ -24,7 +24,7 @@ from ..streams import give_up
 
 if TYPE_CHECKING:
     from ...project.changes.change import Report
-    from ...project.recovery.recover import Care
+    from ...project.recovery.recover import RecoveryResult
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import PathRewriter
@@ -46,7 +46,7 @@ _LEFT = {
 }
 
 
-def run(given: argparse.Namespace) -> int:
+def run_in_sandbox(given: argparse.Namespace) -> int:
     # Nothing that is loaded now is garbage, and collecting takes a while.
     gc.disable()
     # Starts in parallel, while we import the larger libraries.
@@ -134,8 +134,8 @@ class _Run:
         gc.enable()
         given = self._given
         paths = Paths.from_environ(os.environ)
-        if (care := finish_interrupted_runs(paths, clean_up=True)) is not None:
-            self._note(care)
+        if (recovered := finish_interrupted_runs(paths, clean_up=True)) is not None:
+            self._note(recovered)
         named = given.project if given.project is not None else default_project(os.environ)
         project = self.project = find_project(named, paths)
         run = prepare_run(
@@ -231,14 +231,14 @@ class _Run:
 
             print_notice(summary(self.report, self.project))
 
-    def _note(self, care: Care) -> None:
+    def _note(self, recovered: RecoveryResult) -> None:
         from ..changes import summary
 
-        for report in care.finished:
+        for report in recovered.finished:
             self.notices.append("An earlier run was interrupted. It is finished now:")
             self.notices += summary(report, self.project)
-        self.notices += care.notices
-        self.errors += care.errors
+        self.notices += recovered.notices
+        self.errors += recovered.errors
 
 
 def _is_full(error: BaseException | None) -> bool:

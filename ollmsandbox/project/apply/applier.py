@@ -36,7 +36,7 @@ Check = Callable[[Found], bool]
 
 
 class Guard:
-    """For all changes of one run to one root."""
+    """Checks for conflicts before each change of one run to one root."""
 
     def __init__(self, decided: int) -> None:
         """`decided` is when somebody decided what is finished now, after a kill; else 0."""
@@ -73,8 +73,8 @@ class Guard:
         return check
 
     def whatever(self) -> Check:
-        """Where the person said so. What was saved after that, and before a kill is mended, was not
-        meant."""
+        """Allow any replacement, because the user said so; but after a kill, not of what was saved
+        later."""
         return self.unchanged_since(self._decided) if self._decided else _any
 
     def _is_as_linked(self, there: os.stat_result, at: int) -> bool:
@@ -97,7 +97,7 @@ def has_changed_places(change: Change, incoming: DirEntryAt, kept: DirEntryAt, s
 
 
 def bring_deleted(change: Change, layer: OpenTree, kept: DirEntryAt, step: Step) -> None:
-    """The same of a file that went to where the layer said that it is deleted."""
+    """Finish an interrupted deletion: move the file from the layer to the place of its version."""
     try:
         there = DirEntryAt(*layer.split(change.path))
     except FileNotFoundError:
@@ -454,7 +454,7 @@ class Applier:
         ]
 
     def _place(self, change: Change, kept: DirEntryAt) -> DirEntryAt | None:
-        """None: it was to be deleted, and is gone with all that was around it."""
+        """Return the place of a change; None if it and its parents are deleted already."""
         try:
             return DirEntryAt(*self._project.split(change.path))
         except FileNotFoundError:
@@ -476,7 +476,7 @@ class Applier:
     def _folder(
         self, change: Change, place: DirEntryAt, kept: DirEntryAt, check: Check
     ) -> Exchanged:
-        """What is in it has changes of its own."""
+        """Apply the change of a folder. Its content has changes of its own."""
         before = ""
         if change.kind is Kind.DELETED:
             self._remove_folder(place)
@@ -534,7 +534,7 @@ class Applier:
         return f".ollmsandbox-{self._run_id}-{item.number}~"
 
     def _forget_half(self, item: Recorded) -> None:
-        """Where files have to be copied, one may be there in part."""
+        """Remove a partial copy that an interrupted job left."""
         with contextlib.suppress(OSError, ConflictError):
             around, _ = self._project.split(item.change.path)
             os.unlink(self._temporary(item), dir_fd=around)

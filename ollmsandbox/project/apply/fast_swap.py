@@ -35,7 +35,7 @@ def is_changed(found: os.stat_result, old: os.stat_result) -> bool:
 
 
 class Plain:
-    """From one layer into one root. Nothing of it was begun before."""
+    """Applies plain changes from one layer to one root, if nothing was begun before."""
 
     def __init__(self, project: OpenTree, layer: OpenTree, versions: int, step: Step) -> None:
         self._project = project
@@ -57,7 +57,7 @@ class Plain:
         self.is_begun, self.found = False, ""
 
     def put(self, change: Change, number: int, began: int) -> Exchanged | None:
-        """None if it is not plain."""
+        """Apply one change, or return None if it is not plain."""
         self.is_begun, self.found = False, ""
         kind = change.kind
         try:
@@ -160,7 +160,7 @@ _NOREPLACE, _EXCHANGE = 1, 2
 
 
 class Bulk(Plain):
-    """After a kill the inode tells whether a file has changed places."""
+    """Exchanges files in one step each. After a kill, the inode tells which were exchanged."""
 
     def __init__(self, project: OpenTree, layer: OpenTree, versions: int, step: Step) -> None:
         super().__init__(project, layer, versions, step)

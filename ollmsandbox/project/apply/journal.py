@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is about to be done to a project, on disk before the first step: who finds it there after a
-kill does it again, and what is done already stays done."""
+"""The journal: what is about to be done to a project, written to disk before the first step.
+
+After a kill, the next program does the whole job again; steps that are done already stay done.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Task(Enum):
     # The changes of a run go to the pending layer; those that are to be applied are found then.
     MERGE = "merge"
     APPLY = "apply"
-    # What a person asks for.
+    # What the user asks for.
     TAKE = "take"
     DISCARD = "discard"
     # What waited below that is seen in the layer again.
@@ -55,7 +57,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Job:
-    """All that is needed to do it, now or later."""
+    """Everything that is needed to do a job, now or after a kill."""
 
     task: Task
     run_id: str
@@ -75,7 +77,7 @@ class Job:
     # A part of what waits goes to the project, and the whole stays in the layer: only what is in
     # the project by then is no longer a change.
     past_pending: bool = False
-    # The person has said yes already: nothing is held.
+    # The user has approved it already: nothing is held.
     agreed: bool = False
     # By root.
     ways: dict[str, Way] = field(default_factory=dict)
@@ -84,7 +86,7 @@ class Job:
     ends_at: float = 0.0
 
     def part(self, roots: Collection[str]) -> Job:
-        """For these roots alone."""
+        """Return the part of the job for these roots."""
         return replace(
             self,
             items=tuple(item for item in self.items if item.change.root in roots),
@@ -198,7 +200,7 @@ def _unpacked(given: list[Any]) -> Recorded:
 
 
 def asked(jobs: Sequence[Job]) -> Job:
-    """Of several, what the person asked for: others give way before, or are seen again after it."""
+    """Return the job that the user asked for, among those that only make way for it."""
     return next((job for job in reversed(jobs) if job.task is not Task.BRING_BACK), jobs[-1])
 
 
@@ -228,7 +230,7 @@ class Journal:
 
     @classmethod
     def of_run(cls, overlay_folder: str) -> Journal:
-        """That of a run lies with its changes."""
+        """Return the journal of a run, which is in its overlay folder."""
         return cls(Path(overlay_folder, "journal.json"))
 
     @classmethod
@@ -246,8 +248,10 @@ class Journal:
         write_locked(self._file, "\n".join(job.packed() for job in jobs), durably=True)
 
     def read_all(self) -> list[Job]:
-        """None if nothing had begun. It is renamed into place, so it is whole or not there; if a
-        disk did not keep that promise, what is found on disk has to do."""
+        """Return the jobs, or an empty list if there are none or they are unreadable.
+
+        The file is renamed into place, so it is complete unless the disk failed.
+        """
         return _jobs(self._content() or b"")
 
     def _content(self) -> bytes | None:
@@ -257,8 +261,7 @@ class Journal:
             return None
 
     def check(self, paths: Paths) -> None:
-        """One that is there and cannot be read is set aside, where nobody takes it up again: this
-        is told once."""
+        """Set an unreadable journal aside and raise, so that it is reported once."""
         found = self._content()
         if found is None or _jobs(found):
             return
@@ -287,7 +290,7 @@ class Journal:
         return next(iter(self.read_all()), None)
 
     def written_at(self) -> int:
-        """As the file system tells time."""
+        """Return when the journal was written, by the file system's clock."""
         return os.stat(self._file).st_mtime_ns
 
     def write_again(self, job: Job) -> None:
@@ -313,7 +316,7 @@ class Journal:
         return Journal(self._put_off).read_all()
 
     def read_rest(self) -> list[Job]:
-        """All but what is put off."""
+        """Return the jobs that are not put off."""
         later = [job.part((root,)) for job in self.read_put_off() for root in job.sources]
         jobs = self.read_all()
         if not later:
@@ -322,7 +325,7 @@ class Journal:
         return [job for job in left if job.sources]
 
     def take_up(self) -> bool:
-        """What was put off is now to be done. False if nothing was."""
+        """Make what was put off the next job; return False if there is none."""
         try:
             os.rename(self._put_off, self._file)
         except FileNotFoundError:
@@ -336,7 +339,7 @@ class Journal:
 
 @contextlib.contextmanager
 def project_lock(paths: Paths, project: str) -> Iterator[None]:
-    """One at a time changes a project, the others wait. A kill frees it."""
+    """Lock a project: one process at a time changes it. A kill releases the lock."""
     folder = make_folder(paths.pending(project).parent)
     with FileLock(folder / f"{paths.pending(project).name}.lock"):
         yield

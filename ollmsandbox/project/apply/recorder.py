@@ -75,13 +75,13 @@ class Recorder:
         self.report = await asyncio.to_thread(self._settle, overlay)
 
     def has_begun(self, overlay: Overlay) -> bool:
-        """Whether something is done to the project, or was."""
+        """Return whether the run has begun to change the project."""
         from .journal import Journal
 
         return Journal.of_run(overlay.folder).exists()
 
     def note_exit(self, exit_code: int) -> None:
-        """How the command ended, once that is known."""
+        """Record the exit status of the command."""
         if self.report is None or not self.report.changes or self._mode is Mode.NEVER:
             return
         from ..database import runs
@@ -102,10 +102,10 @@ class Recorder:
     def settle_locked(
         self, overlay: Overlay, *, agreed: bool = False, past_pending: bool = False
     ) -> Report:
-        """Who holds the lock of the project calls this. If it was `agreed` to, nothing is held. For
-        `past_pending` see Job."""
+        """Settle the run while the caller holds the project's lock. If the user has `agreed`,
+        nothing is held. For `past_pending` see Job."""
         from ..changes.change import State
-        from .settle import Settling, find_changes, numbered, uncrossed
+        from .settle import Settling, find_changes, number_found, resolve_concurrent
 
         overlay.leave_below()
         sets = find_changes(overlay)
@@ -113,13 +113,13 @@ class Recorder:
         skipped = tuple(skip for found in sets.values() for skip in found.skipped)
         if not changes and not any(found.idle for found in sets.values()):
             return Report(overlay.run_id, skipped=skipped)
-        items = numbered(overlay, changes)
+        items = number_found(overlay, changes)
         if self._mode is Mode.NEVER:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
         ways: dict[str, Way] = {}
         if not past_pending:
-            items, ways = uncrossed(self._paths, overlay, items, sets)
+            items, ways = resolve_concurrent(self._paths, overlay, items, sets)
         if not items:
             return Report(overlay.run_id, skipped=skipped)
         settling = Settling(self._paths, self._step, many=self._many)
@@ -138,8 +138,10 @@ class Recorder:
 
 
 def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
-    """The folders outside that the person agreed to. The database knows them; what it said last is
-    kept in a file, for a command shall not wait until the database is open."""
+    """Return the folders outside the project that the user approved.
+
+    They are in the database. A file has a copy, so that a command starts without the database.
+    """
     file = paths.linked_roots(project)
     agreed: list[str] | None = None
     with contextlib.suppress(OSError, ValueError):
@@ -160,8 +162,8 @@ def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
     return tuple(root for root in agreed if os.path.isdir(root) and os.path.realpath(root) == root)
 
 
-def needs_care(paths: Paths) -> bool:
-    """Whether something was cut off, or is on no record, or the daily cleaning is due."""
+def needs_recovery(paths: Paths) -> bool:
+    """Return whether a run was interrupted, changes are unrecorded, or a clean-up is due."""
     if paths.unclaimed.exists():
         return True
     try:
@@ -170,9 +172,9 @@ def needs_care(paths: Paths) -> bool:
         return False
     left = [name for name in names if name.startswith(("overlay-", "done-", "journal-"))]
     if left:
-        from ..recovery.missing import is_told
+        from ..recovery.missing import was_notified
 
-        if not all(is_told(paths, name.removesuffix(".json")) for name in left):
+        if not all(was_notified(paths, name.removesuffix(".json")) for name in left):
             return True
     try:
         age = time.time() - (paths.cache / "cleaned").stat().st_mtime

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settles a finished run: from its upper folders to applied, held or pending changes.
 
-`find_changes` and `numbered` list what the run changed, `uncrossed` compares it with what other
-runs did to the same files meanwhile, and `Settling` writes the journal, merges, applies and
-records. An interrupted run is settled by the same steps after a kill.
+`find_changes` and `number_found` list what the run changed, `resolve_concurrent` compares it with
+what other runs did to the same files meanwhile, and `Settling` writes the journal, merges, applies
+and records. An interrupted run is settled by the same steps after a kill.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...paths import Paths, real_path
 from ...sandbox.overlay import Overlay, clock_offset, time_at
 from ..changes import outside_edits
 from ..changes.change import MANY, Change, ChangeSet, Mode, Recorded, State, Type, nothing
-from ..changes.outside_edits import Elsewhere
+from ..changes.outside_edits import OutsideEdits
 from ..changes.reasons import Note, Reason
 from ..changes.scan import scan
 from ..database import backups, runs
@@ -40,7 +40,7 @@ from ..pending.conflicts import (
 from ..pending.conflicts import uncrossed as uncrossed_in
 from ..pending.merge import merge
 from ..pending.shadowed import keeper
-from ..recovery.missing import check
+from ..recovery.missing import check_roots
 from . import kept_versions
 from .applier import Applier, device, only_ours, still_own
 from .journal import Job, Journal, Task, Way
@@ -59,7 +59,7 @@ _TICK = runs.APART_NS // 2
 
 
 def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
-    check(overlay)
+    check_roots(overlay)
     found = {}
     for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
         # Folders may still be open that were looked into when somebody was killed.
@@ -71,16 +71,16 @@ def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
     return found
 
 
-def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
+def number_found(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
     began = _began(overlay)
     roots = {
-        root: Elsewhere(root, overlay.upper(name), began[root])
+        root: OutsideEdits(root, overlay.upper(name), began[root])
         for name, root in overlay.overlay_map.items()
     }
-    return outside_edits.numbered(changes, roots, began)
+    return outside_edits.number_changes(changes, roots, began)
 
 
-def uncrossed(
+def resolve_concurrent(
     paths: Paths, overlay: Overlay, items: Sequence[Recorded], sets: Mapping[str, ChangeSet]
 ) -> tuple[list[Recorded], dict[str, Way]]:
     """Those that another run did not cross, and the others as conflicts; and by root, what is to be
@@ -173,7 +173,7 @@ def _began(overlay: Overlay) -> dict[str, int]:
 
 
 def _set_back(overlay: Overlay) -> int:
-    """How far the clock was, so that files changed since may bear a time before the beginning."""
+    """Return how far the clock was set back since the run began."""
     set_back = overlay.clock - clock_offset()
     return set_back + _SLACK if set_back > _JITTER else 0
 
@@ -204,7 +204,7 @@ class Settling:
         past_pending: bool = False,
         ways: Mapping[str, Way] | None = None,
     ) -> Job:
-        """Nothing has happened yet; from here on it will be finished."""
+        """Write the journal. Nothing is changed yet, but from here on the job will be finished."""
         others_wait = any(self._layer_is_used(overlay))
         direct = past_pending or (mode is Mode.AUTO and not others_wait)
         sources = {
@@ -251,7 +251,7 @@ class Settling:
         ]
 
     def run(self, overlay: Overlay, job: Job, *, fresh: bool = False) -> list[Recorded]:
-        """Also a second time, after a kill; if it is `fresh`, it is the first."""
+        """Run the job. It can be repeated after a kill; `fresh` if it is the first time."""
         manager = self._manager
         ended_at = None
         try:
@@ -458,7 +458,7 @@ class Settling:
     def _keep_rest(
         self, overlay: Overlay, job: Job, project: Project, done: Sequence[Recorded]
     ) -> list[Recorded]:
-        """What was not applied waits in the pending layer, where the next command sees it."""
+        """Put what was not applied into the pending layer, where the next command sees it."""
         left = {item.change.root for item in done if item.state is not State.APPLIED}
         settled: set[tuple[str, str]] = set()
         for name, root in overlay.overlay_map.items():
@@ -486,7 +486,7 @@ class Settling:
         ]
 
     def _renew_pending(self, overlay: Overlay, project: Project, done: Sequence[Recorded]) -> None:
-        """What waits for the same files is now against these, which we wrote ourselves."""
+        """Base pending changes to the same files on what was just applied, by us."""
         for root in overlay.overlay_map.values():
             layer = self._layer(overlay, root)
             if pending.is_empty(layer):

@@ -24,7 +24,7 @@ class Type(Enum):
 
 
 class Flag(Enum):
-    """What a person should look at twice."""
+    """Why the user should look at a change twice."""
 
     LATER = "runs-later"
     EXECUTABLE = "executable"

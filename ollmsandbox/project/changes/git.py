@@ -19,18 +19,18 @@ from pathlib import PurePath
 
 from ...files.dirfd import folders_above
 from .change import Type
-from .risky import spelled
+from .risky import normalised
 
 _LARGEST = 1 << 20
-# As deep as git follows them; and more files, or more that they lead to, no repository has.
+# Git's own limit for nested includes; then limits that no real repository reaches.
 _INCLUDES = 10
 _MOST = 500
-_MOST_LED = 5_000
+_MOST_TARGETS = 5_000
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(?:"(?:[^"\\]|\\.)*"\s*)?\]')
 _SETTING = re.compile(r"\s*([a-zA-Z][\w-]*)\s*=(.*)")
 # A quoted part, or up to a comment.
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|((?:[^"\\#;]|\\.)+)')
-# By their names, in whatever section: programs that it runs without being told.
+# Keys, in any section, that name programs which git runs by itself.
 _PROGRAMS = frozenset(
     (
         "askpass", "clean", "command", "difffilter", "driver", "editor", "external", "fsmonitor",
@@ -55,81 +55,87 @@ class _Repository:
     folder: str
 
 
-class Led:
-    """For one root of a project."""
+class GitTargets:
+    """The files and folders in one root of a project that git's configuration leads to."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._folders: set[str] = set()
         self._files: set[str] = set()
-        # All folders on the way to one of them.
-        self._ways: set[str] = set()
+        # All folders above one of them.
+        self._parents: set[str] = set()
         self._known: set[str] = set()
-        # Of the repository at hand: the config that was read, and what is left of the most.
+        # For the present repository: the configuration that was read, and how many more targets
+        # may be added.
         self._read: set[str] = set()
-        self._left = _MOST_LED
-        # There is more than is looked at: it may lead anywhere.
+        self._left = _MOST_TARGETS
+        # A limit was reached, so the configuration may lead anywhere.
         self._is_all = False
 
     @classmethod
-    def of(cls, root: str) -> Led:
-        """By the repository that the root is in, and by those right below it, which may share a
-        folder of hooks. Others come with what is changed in them; see also Nested."""
+    def of(cls, root: str) -> GitTargets:
+        """Read the repositories that the root is in, and those directly below it.
+
+        Those below may share a folder of hooks. The scan adds others when it finds changes in
+        them; for the rest, see NestedRepositories.
+        """
         found = cls(root)
         for file in _own_config():
             found._add(file, found._files)
-        # All the way up: git passes by what only looks like a repository.
+        # All the way up: git skips what only looks like a repository.
         for folder in (root, *map(str, PurePath(root).parents)):
             found.add_repository(folder)
-        with contextlib.suppress(OSError), os.scandir(root) as entries:  # whoever reads it tells
+        with contextlib.suppress(OSError), os.scandir(root) as entries:  # the scan reports it
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     found.add_repository(entry.path)
         return found
 
     @classmethod
-    def by(cls, root: str, worktrees: Iterable[str]) -> Led:
-        """By these repositories alone."""
+    def by(cls, root: str, worktrees: Iterable[str]) -> GitTargets:
+        """Read only these repositories."""
         found = cls(root)
         for worktree in worktrees:
             found.add_repository(worktree)
         return found
 
     def add_repository(self, worktree: str) -> None:
-        """If there is one in this folder."""
+        """Read the configuration of the repository in this folder, if there is one."""
         own = f"{worktree}/.git"
         if not os.path.lexists(own) or worktree in self._known:
             return
         self._known.add(worktree)
-        # For each anew: a command can make as many as it likes.
-        self._read, self._left = set(), _MOST_LED
+        # Limits are for each repository: a command can make as many as it likes.
+        self._read, self._left = set(), _MOST_TARGETS
         if not os.path.isdir(own):
-            # Of a worktree or a submodule: it says where the repository is.
+            # The file of a worktree or a submodule says where the repository is.
             _, _, words = (_read(own) or "").partition("gitdir:")
             own = os.path.join(worktree, words.strip())
         common = os.path.join(own, (_read(f"{own}/commondir") or "").strip())
-        # These have names that tell what they are; what they link to has not.
+        # is_held() recognises the hooks by their names, but not the files they link to.
         self._add_linked(f"{common}/hooks")
         repository = _Repository(worktree, common)
         for file in (*_own_config(), f"{common}/config", f"{own}/config.worktree"):
             self._add_config(file, repository, _INCLUDES)
 
     def covers(self, path: str) -> bool:
-        """What is led to, or in it; or a file or link in the way, where there was a folder."""
-        if self._is_all or not self._ways:
+        """Return whether a path is a target, is in one, or replaces a folder above one."""
+        if self._is_all or not self._parents:
             return self._is_all
-        plain = spelled(path)
-        return plain in self._ways or plain in self._files or self._is_in_folder(plain)
+        plain = normalised(path)
+        return plain in self._parents or plain in self._files or self._is_in_folder(plain)
 
     def is_near(self, folder: str) -> bool:
-        """Whether something that is directly in the folder may be covered."""
-        if self._is_all or not self._ways:
+        """Return whether covers() may be true for something directly in the folder."""
+        if self._is_all or not self._parents:
             return self._is_all
-        plain = spelled(folder.rstrip("/"))
-        return plain in self._ways or self._is_in_folder(plain)
+        plain = normalised(folder.rstrip("/"))
+        return plain in self._parents or self._is_in_folder(plain)
 
     def _is_in_folder(self, plain: str) -> bool:
-        return plain in self._folders or any(way in self._folders for way in folders_above(plain))
+        return plain in self._folders or any(
+            parent in self._folders for parent in folders_above(plain)
+        )
 
     def _add_config(self, file: str, repository: _Repository, deep: int) -> None:
         worktree = repository.worktree
@@ -144,7 +150,7 @@ class Led:
             self._read.add(real)
         for section, key, value in _settings(text):
             if key == "hookspath":
-                # Those that run when somebody pushes run in the repository's own folder.
+                # Hooks that run on a push run in the repository's own folder.
                 for place in (worktree, repository.folder):
                     self._add_hooks(os.path.join(place, os.path.expanduser(value)), repository)
             elif key == "path" and section.startswith("include") and deep:
@@ -158,7 +164,7 @@ class Led:
     def _add_hooks(self, folder: str, repository: _Repository) -> None:
         real = os.path.realpath(folder)
         if real in map(os.path.realpath, (repository.worktree, repository.folder, self._root)):
-            # Most of what is in there is something else.
+            # Most files in there are not hooks.
             for name in sorted(HOOKS):
                 self._add(f"{folder}/{name}", self._files)
         else:
@@ -172,20 +178,20 @@ class Led:
                     self._add(entry.path, self._files)
 
     def _add(self, path: str, to: set[str]) -> None:
-        # As it is named, and where links lead that are in the way.
+        # By its name, and with links resolved.
         for place in () if self._is_all else (os.path.normpath(path), os.path.realpath(path)):
             if place.startswith(f"{self._root}/"):
-                inside = spelled(place[len(self._root) + 1 :])
+                inside = normalised(place[len(self._root) + 1 :])
                 self._is_all = not self._left
                 if self._is_all:
                     return
                 self._left -= inside not in to
                 to.add(inside)
-                self._ways.update(folders_above(inside), ("",))
+                self._parents.update(folders_above(inside), ("",))
 
 
 def _own_config() -> tuple[str, ...]:
-    """The machine's and the person's, which count in every repository."""
+    """Return the system's and the user's configuration files, which apply to every repository."""
     home = os.path.expanduser("~")
     settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     named = os.environ.get("GIT_CONFIG_GLOBAL")
@@ -194,23 +200,26 @@ def _own_config() -> tuple[str, ...]:
 
 
 def _read(file: str) -> str | None:
-    """Nothing of what is none; None if it is too large. A link may lead to whatever there is."""
+    """Return the text of a file, "" if there is none, or None if it is too large.
+
+    A link may lead to anything, for example to a pipe.
+    """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with open(descriptor, "rb") as opened:
-            # What the kernel makes up as it is read says that it is empty.
+            # Files of /proc have the size 0, and are not read.
             size = os.fstat(descriptor).st_size if stat.S_ISREG(os.fstat(descriptor).st_mode) else 0
             if size > _LARGEST:
                 return None
             data = opened.read(size)
     except (OSError, ValueError):
         return ""
-    # No path has the first, which some programs put before a text.
+    # A path has no NUL. Some programs begin a text with a byte order mark.
     return "" if b"\0" in data else os.fsdecode(data.removeprefix(codecs.BOM_UTF8))
 
 
 def _settings(text: str) -> Iterator[tuple[str, str, str]]:
-    """Section and key in small letters, and the value."""
+    """Yield the section and the key in lower case, and the value."""
     section = ""
     for line in re.sub(r"\\\r?\n", "", text).splitlines():
         rest = line
@@ -231,8 +240,8 @@ def _value(text: str) -> str:
 
 
 def _words(command: str, worktree: str) -> Iterator[str]:
-    """Those that may be files. A shell reads it; a program without a folder is looked for
-    elsewhere."""
+    """Yield the words of a shell command that may be files of the worktree. The first word without
+    a slash is not: the shell looks for it in PATH."""
     words = [word for word in re.split(r"[\s;|&(){}<>\"'`$!]+", command) if word]
     for number, word in enumerate(words):
         place = os.path.join(worktree, word)
@@ -240,58 +249,61 @@ def _words(command: str, worktree: str) -> Iterator[str]:
             yield place
 
 
-# More is not looked at: then what is named as a hook counts as one.
+# Limits of the search. Beyond them, everything with the name of a hook counts as a hook.
 _MOST_FOLDERS = 10_000
 _MOST_NAMES = 200_000
 _MOST_FOUND = 500
-# Nobody keeps work of their own in the last one.
-_PASSED_BY = frozenset((".git", "node_modules"))
+# Folders that are not searched; the second one contains no work of the user's.
+_SKIPPED_FOLDERS = frozenset((".git", "node_modules"))
 
 
-class Nested:
-    """For one root of a project, and one look at what changed there."""
+class NestedRepositories:
+    """Finds repositories deep inside a root. It searches once, and only for a possible hook."""
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._led: Led | None = None
+        self._targets: GitTargets | None = None
         self._is_whole = True
 
     def covers(
         self, path: str, type_: Type, mode: int | None, old_type: Type | None, old_mode: int | None
     ) -> bool:
-        """A hook has one of few names, and can be run; or a link leads to where it is."""
+        """Return whether a nested repository's configuration leads to this change.
+
+        Only executable files with the name of a hook are looked at, and links.
+        """
         is_link = type_ is Type.LINK
-        # First: most are none, and there may be a hundred thousand.
+        # First, because it is quick: there may be a hundred thousand changes, and few hooks.
         if not is_link and not ((mode or 0) | (old_mode or 0)) & 0o111:
             return False
-        is_named = spelled(os.path.basename(path)) in HOOKS
+        is_named = normalised(os.path.basename(path)) in HOOKS
         if not is_link and not is_named:
             return False
-        if self._led is None:
+        if self._targets is None:
             found, self._is_whole = _repositories(self._root)
-            self._led = Led.by(self._root, found)
-        if self._led.covers(path):
+            self._targets = GitTargets.by(self._root, found)
+        if self._targets.covers(path):
             return True
         return not self._is_whole and (is_named or (is_link and old_type is Type.FOLDER))
 
 
 def _repositories(root: str) -> tuple[list[str], bool]:
-    """Folders that have one, those that are less deep first; and whether these are all."""
+    """Return the folders with a repository, breadth first, and whether the search was complete."""
     found: list[str] = []
-    waiting = deque([root])
+    queue = deque([root])
     folders = names = 0
-    while waiting:
-        folder = waiting.popleft()
+    while queue:
+        folder = queue.popleft()
         folders += 1
-        # What cannot be looked into, git of the person's cannot, either.
+        # A folder that cannot be read here cannot be read by the user's git, either.
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 names += 1
                 plain = entry.name.casefold()
                 if plain == ".git":
                     found.append(folder)
-                elif plain not in _PASSED_BY and entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                elif plain not in _SKIPPED_FOLDERS and entry.is_dir(follow_symlinks=False):
+                    queue.append(entry.path)
                 if names > _MOST_NAMES:
                     return found, False
         if folders > _MOST_FOLDERS or len(found) > _MOST_FOUND:

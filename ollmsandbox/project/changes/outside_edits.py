@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What somebody else did to the folders of a project while a command ran: to move one, or to delete
-it with all that is in it, leaves no mark on the files themselves."""
+"""Detects folders that others moved or deleted while a command ran.
+
+Moving a folder, or deleting it with its content, leaves no mark on the files themselves.
+"""
 
 from __future__ import annotations
 
@@ -16,33 +18,33 @@ _CHANGED = Note(Reason.CHANGED)
 _REMOVED = Note(Reason.REMOVED)
 
 
-class _Found(NamedTuple):
-    """Of a folder, since the command began."""
+class _FolderEdits(NamedTuple):
+    """What happened to a folder since the command began."""
 
     has_changed: bool = False
-    # Something came into it, or left it.
+    # Something was added to it or removed from it.
     has_other_names: bool = False
     is_moved: bool = False
-    # It is not there, but was when the command looked.
+    # It is missing, but existed when the command looked.
     is_removed: bool = False
 
 
-class Elsewhere:
-    """In one root, since a command began that wrote into `upper`."""
+class OutsideEdits:
+    """What others did to folders of one root since the command began that wrote to `upper`."""
 
     def __init__(self, root: str, upper: str, began: int) -> None:
         self._root = root
         self._upper = upper
         self._began = began
-        self._known = {"": self._look("", _Found())}
-        # The inodes on disk of what the command took away, or put something else in place of.
+        self._known = {"": self._look("", _FolderEdits())}
+        # The inodes on disk of files that the command deleted or replaced.
         self._left: set[int] | None = None
 
-    def look(self, folder: str) -> _Found:
+    def look(self, folder: str) -> _FolderEdits:
         found = self._known.get(folder)
         if found is not None:
             return found
-        # Not one in the other: a path may have thousands of parts.
+        # Not by recursion: a path may have thousands of parts.
         unknown = []
         while folder not in self._known:
             unknown.append(folder)
@@ -56,8 +58,11 @@ class Elsewhere:
         return is_copied_up(f"{self._upper}/{path}")
 
     def was_there(self, path: str, changes: Sequence[Change]) -> bool:
-        """Of a file at whose place nothing is: whether it was the project's. A file that the
-        command moved there was one, too, and has the same mark. In doubt the command made it."""
+        """Return whether a file that is missing on disk was one of the project's.
+
+        A file that the command moved there has the same mark, so the inodes of those are compared.
+        If in doubt, the command created the file.
+        """
         file = f"{self._upper}/{path}"
         if not is_copied_up(file) or os.lstat(file).st_nlink > 1:
             return False
@@ -72,7 +77,7 @@ class Elsewhere:
         return not self._left or (origin is not None and origin not in self._left)
 
     def _may_have_left(self, change: Change) -> bool:
-        """What it was, its place, in the command's hands."""
+        """Return whether the command may have moved the file away that was at this path."""
         if change.old_type is not Type.FILE or change.kind is Kind.ADDED:
             return False
         return change.kind is Kind.DELETED or not self.is_copied_up(change.path)
@@ -83,23 +88,23 @@ class Elsewhere:
         except OSError:
             return None
 
-    def _look(self, folder: str, around: _Found) -> _Found:
+    def _look(self, folder: str, around: _FolderEdits) -> _FolderEdits:
         try:
             there = os.lstat(f"{self._root}/{folder}")
         except OSError:
             may_be = around.has_changed or around.is_removed
-            return _Found(is_removed=may_be and self.is_copied_up(folder))
+            return _FolderEdits(is_removed=may_be and self.is_copied_up(folder))
         has_changed = there.st_ctime_ns > self._began
         has_other_names = there.st_mtime_ns > self._began
-        # Only that it got another name changes this one time, and the folder around it.
+        # A rename changes the folder's change time only, and the modification time of its parent.
         is_moved = has_changed and not has_other_names and around.has_other_names
-        return _Found(has_changed, has_other_names, is_moved or around.is_moved)
+        return _FolderEdits(has_changed, has_other_names, is_moved or around.is_moved)
 
 
-def numbered(
-    changes: Sequence[Change], roots: Mapping[str, Elsewhere], began: Mapping[str, int]
+def number_changes(
+    changes: Sequence[Change], roots: Mapping[str, OutsideEdits], began: Mapping[str, int]
 ) -> list[Recorded]:
-    """What is in a folder that was moved there, or was deleted with it, is a conflict."""
+    """Number the changes, and mark conflicts: changes in folders that others moved or deleted."""
     items: list[Recorded] = []
     removed: list[int] = []
     last = None
@@ -112,7 +117,7 @@ def numbered(
             is_quiet = not (around.has_changed or around.is_removed or around.is_moved)
             last = place
         if is_quiet and type_ is not Type.FOLDER:
-            # As most are.
+            # The usual case.
             items.append(Recorded(number, change, State.PENDING, None, since))
             continue
         state, note = State.PENDING, None
@@ -123,7 +128,7 @@ def numbered(
             if here.look(path).is_removed:
                 removed.append(number)
         elif not is_quiet and type_ is Type.FILE and here.was_there(path, changes):
-            # It looks as if the command had made it.
+            # Since it is missing on disk, the scan took it for a new file.
             change = change._replace(kind=Kind.MODIFIED, old_type=Type.FILE, old_mode=change.mode)
             if around.is_removed:
                 state, note = State.CONFLICT, _REMOVED
@@ -138,7 +143,7 @@ def numbered(
 
 
 def _folders_of(items: Sequence[Recorded], but: frozenset[int]) -> set[tuple[str, str]]:
-    """Those that files are in which the command really made."""
+    """Return the folders of files that the command created, except for the changes in `but`."""
     found: set[tuple[str, str]] = set()
     for item in items:
         root, path, kind, *_ = item.change

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is seen through the layers of an overlay, from the top one down to the project."""
+"""Reads overlayfs layers as the kernel does: whiteouts, opaque folders, and origins."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...files import dirfd
 
 OPAQUE = "user.overlay.opaque"
 _ORIGIN = "user.overlay.origin"
-# In that mark: where a file handle begins, and what tells its type; of this one that it begins with
-# the inode's number.
+# In that attribute: where the file handle begins, where its type is, and the type of handle that
+# begins with the inode's number.
 _HANDLE, _HANDLE_TYPE, _INODE = 21, 4, 1
 _BLOCK = 1 << 20
 
@@ -24,7 +24,7 @@ def is_whiteout(found: os.stat_result) -> bool:
 
 
 def is_opaque(folder: int) -> bool:
-    # What a command sets under this name is kept under another one: it cannot be forged.
+    # A command cannot forge it: overlayfs stores what it sets under another name.
     try:
         return os.getxattr(folder, OPAQUE) == b"y"
     except OSError:
@@ -32,8 +32,11 @@ def is_opaque(folder: int) -> bool:
 
 
 def is_copied_up(path: str) -> bool:
-    """Whether a file of an upper folder was one of the project's before. The mark may be empty: not
-    everybody can name the file that it was."""
+    """Return whether a file of an upper folder is a copy of one of the project's.
+
+    The attribute may be empty: without CAP_DAC_READ_SEARCH, or on a file system without file
+    handles, the kernel cannot name the original.
+    """
     try:
         os.getxattr(path, _ORIGIN, follow_symlinks=False)
     except OSError:
@@ -42,7 +45,7 @@ def is_copied_up(path: str) -> bool:
 
 
 def origin_of(path: str) -> int | None:
-    """The inode of the project's that it was; None if that is not told, or not in this way."""
+    """Return the inode of the project's file that this is a copy of; None if it is unknown."""
     try:
         mark = os.getxattr(path, _ORIGIN, follow_symlinks=False)
     except OSError:
@@ -52,11 +55,13 @@ def origin_of(path: str) -> int | None:
     return int.from_bytes(mark[_HANDLE : _HANDLE + 4], sys.byteorder)
 
 
-def find(lowers: Sequence[int], name: str) -> tuple[os.stat_result | None, list[int]]:
-    """What is seen at a name through the layers; of a folder, also which of them have part in it;
-    of anything else, the one that it is in."""
+def find_in_open_layers(
+    lowers: Sequence[int], name: str
+) -> tuple[os.stat_result | None, list[int]]:
+    """Return what is visible at a name through the layers, and the layers that it is in: several
+    for a folder, one for anything else."""
     if len(lowers) == 1:
-        # Mostly the project alone.
+        # The usual case: only the project.
         try:
             alone = os.stat(name, dir_fd=lowers[0], follow_symlinks=False)
         except FileNotFoundError:
@@ -101,7 +106,7 @@ def names_in(folders: Sequence[int]) -> list[str]:
 
 
 def folders_in(folder: int) -> list[str]:
-    """Without a look at each of the files."""
+    """Return the names of subfolders, without a system call for each entry."""
     with os.scandir(folder) as entries:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
@@ -109,8 +114,8 @@ def folders_in(folder: int) -> list[str]:
 def same_bytes(
     name: str, around: int, other: str, other_around: int, *, most: int | None = None
 ) -> bool:
-    """False also where it cannot be said that they are: one of them may not be read, or there are
-    more than `most` bytes to be compared."""
+    """Return whether two files have the same content; False if one of them cannot be read, or if
+    more than `most` bytes would have to be compared."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         one = os.open(name, flags, dir_fd=around)
@@ -134,7 +139,7 @@ def _same_bytes(one: int, two: int, most: int | None) -> bool:
     if os.fstat(two).st_size != size:
         return False
     at = compared = 0
-    # What neither has ever been written to is not read: it can be larger than any disk.
+    # Holes in both files are not read: a sparse file can be larger than any disk.
     while (at := min(_next_data(one, at, size), _next_data(two, at, size))) < size:
         if most is not None and compared >= most:
             return False
@@ -150,5 +155,5 @@ def _next_data(file: int, at: int, size: int) -> int:
     try:
         return os.lseek(file, at, os.SEEK_DATA)
     except OSError as error:
-        # Not every file system can tell.
+        # Not every file system supports SEEK_DATA.
         return size if error.errno == errno.ENXIO else at

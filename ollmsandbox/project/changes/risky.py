@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that act later, outside of any sandbox: by name."""
+"""Recognises, by their paths, files that can run code outside the sandbox."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ _FOLDERS = frozenset(
         ".claude", ".cursor", ".gemini", ".codex", ".opencode", ".ssh",
     )
 )  # fmt: skip
-# What git does without being told: config names programs, and the others name another folder whose
-# config counts.
+# Files that git obeys: config names programs to run, the others name a folder with another config.
 _GIT_FILES = frozenset(("config", "config.worktree", "commondir", "gitdir"))
-# Of the same kind, as folders; in the last one are commands that run when a rebase goes on.
+# Folders that git obeys; the last one has commands that run when a rebase continues.
 _REBASE = "rebase-merge"
 _GIT_FOLDERS = frozenset(("hooks", "remotes", "branches", _REBASE))
 _GIT_INNER = frozenset(("modules", "worktrees"))
@@ -48,35 +47,37 @@ _ALL = frozenset().union(
 
 @lru_cache(maxsize=4096)
 def is_plain_folder(folder: str) -> bool:
-    """Whether what is in it is surely none of all these, as most files are, if its name is not."""
+    """Return whether no part of a folder's path is special: a quick check, true for most."""
     return all(map(is_plain_name, _parts(folder)))
 
 
 def is_plain_name(name: str) -> bool:
-    """Quicker to tell than what the others are."""
+    """Return whether a name is certainly not special: a quick check, true for most."""
     if not name.isascii() or name.endswith((".", " ")):
         return False
     name = name.lower()
     return name not in _ALL and not name.endswith(".git")
 
 
-def acts_later(path: str) -> bool:
-    """Whether a program of the person's may run it, or do what it says, without being asked."""
+def is_risky(path: str) -> bool:
+    """Return whether one of the user's programs may run the file, or obey it, without asking."""
     parts = _parts(path)
-    # Of a file or a link: what has a folder's name stands in its place.
+    # A file or a link with the name of such a folder counts, too: it is in its place.
     return parts[-1] in _NAMES or not _FOLDERS.isdisjoint(parts)
 
 
-def waits_for_yes(root: str, path: str, *, is_link: bool = False, is_deleted: bool = False) -> bool:
-    """git runs its hooks and what its config names, whatever the command was: these are not put
-    into a project before the person said so. Not asked of folders."""
+def is_held(root: str, path: str, *, is_link: bool = False, is_deleted: bool = False) -> bool:
+    """Return whether a change has to be approved because git would run it or obey it.
+
+    Any git command runs hooks and what the configuration names. Not for folders themselves.
+    """
     parts = _parts(path)
     leading = _leading(parts)
     for position, part in enumerate(parts):
         if part.endswith(".git") or part == "git~1":
-            # Anything in its place leads git to another folder, as a link in there does.
+            # A file or a link in place of the repository leads git to another folder.
             if position + 1 in leading or position + 1 == len(parts):
-                # That a rebase is over is nothing to ask about.
+                # The end of a rebase needs no approval.
                 return not (is_deleted and _REBASE in parts)
             if is_link and not is_deleted:
                 return True
@@ -84,13 +85,13 @@ def waits_for_yes(root: str, path: str, *, is_link: bool = False, is_deleted: bo
             return True
     names = path.split("/")
     if names[-1] == "HEAD" and ".git" not in parts:
-        # It makes a repository of a folder of any name, whose config counts for who is in it.
+        # A HEAD file turns a folder of any name into a repository, and git obeys its config.
         return not is_deleted and not os.path.lexists(f"{root}/{path}")
     return any(os.path.lexists("/".join((root, *names[:at], "HEAD"))) for at in leading)
 
 
 def _leading(parts: list[str]) -> set[int]:
-    """Where what follows leads git, if the folder around that is a repository."""
+    """Return the positions of parts that git obeys if the folder they are in is a repository."""
     last = len(parts) - 1
     found = {
         at
@@ -106,14 +107,13 @@ def _leading(parts: list[str]) -> set[int]:
     return found
 
 
-def spelled(path: str) -> str:
-    """The same for all that a file system may take for the same."""
+def normalised(path: str) -> str:
+    """Return one form for all paths that a file system may treat as the same."""
     return "/".join(_parts(path))
 
 
 def _parts(path: str) -> list[str]:
-    # A file system may not care about upper and lower case, about characters that nobody sees, or
-    # about dots and spaces at the end.
+    # A file system may ignore case, invisible characters, and dots and spaces at the end.
     plain = path.casefold()
     if not plain.isascii():
         plain = "".join(c for c in plain if unicodedata.category(c) != "Cf")

@@ -19,31 +19,31 @@ from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
-from .git import Led, Nested
-from .overlayfs import find, is_opaque, is_whiteout, names_in, same_bytes
-from .risky import acts_later, is_plain_folder, is_plain_name, waits_for_yes
+from .git import GitTargets, NestedRepositories
+from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
+from .risky import is_held, is_plain_folder, is_plain_name, is_risky
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Openings:
-    """While one layer is looked at: of folders in it, and of what it covers in the project."""
+class OpenedFolders:
+    """Opens folders that their owner may not read, and notes their modes on disk."""
 
     def __init__(self, layer: str) -> None:
-        self._note = note_of(layer)
+        self._note = opened_modes_file(layer)
         self._is_noted = False
 
     def open(self, name: str, around: int, opened: list[dirfd.UnlockedFolder]) -> int:
         wanted = os.R_OK | os.X_OK
         if not os.access(name, wanted, dir_fd=around, effective_ids=True, follow_symlinks=False):
-            # Where there is no room for a note it is looked into all the same.
+            # If the disk is full, the folder is opened without a note.
             with contextlib.suppress(OSError):
                 mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
                 self.remember(f"{os.readlink(f'/proc/self/fd/{around}')}/{name}", mode)
         return dirfd.open_folder(name, around, opened)
 
     def remember(self, path: str, mode: int) -> None:
-        """A folder by its full path, links resolved, and the mode that it shall have."""
+        """Note the mode to restore for a folder, by its full path with links resolved."""
         descriptor = os.open(self._note, _FLAGS, 0o600)
         self._is_noted = True
         try:
@@ -53,26 +53,26 @@ class Openings:
             os.close(descriptor)
 
     def end(self) -> None:
-        """All are closed again."""
+        """Remove the note: all modes are restored."""
         if self._is_noted:
             self._note.unlink(missing_ok=True)
 
 
-def note_of(layer: str) -> Path:
+def opened_modes_file(layer: str) -> Path:
     return Path(f"{layer}.opened.modes")
 
 
-def close_left(layer: str) -> None:
-    """After a kill. What somebody gave another mode since keeps that."""
-    note = note_of(layer)
+def restore_opened(layer: str) -> None:
+    """Restore the modes that a killed scan left open, except where someone else changed them."""
+    note = opened_modes_file(layer)
     try:
         lines = note.read_text(encoding="ascii", errors="replace").splitlines()
     except FileNotFoundError:
         return
     # The inner ones first, while those around them are open.
     for line in reversed(lines):
-        # A line that was cut off is of a folder that was not opened yet. One that cannot be reached
-        # is closed already, with those around it, or gone.
+        # An incomplete line is for a folder that was not opened yet. A folder that cannot be
+        # reached was closed with its parents, or no longer exists.
         with contextlib.suppress(ValueError, OSError, ProjectError):
             path, mode = json.loads(line)
             _close(path, mode)
@@ -94,22 +94,22 @@ _LENT = stat.S_ISUID | stat.S_ISGID
 __all__ = ["Change", "ChangeSet", "Flag", "Kind", "Skipped", "Type", "is_too_deep", "scan"]
 
 _PLAIN = stat.S_IFREG | 0o666
-# Of a file. One that was only touched and has more counts as changed; nobody waits for minutes.
+# A touched file that is larger counts as changed: comparing it would take minutes.
 _MOST_COMPARED = 1 << 30
-# No program could open what is in it by its path.
+# Programs could not open files in deeper folders by their paths.
 _DEEPEST = 4096 - 256
-# Every level takes descriptors, of the layers or of where their files go; others are in use.
+# Descriptors that each level takes, and that are in use elsewhere.
 _TAKEN_BY_LEVEL, _IN_USE = 4, 256
 
 
 def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
-    """What `upper` changes, where `lowers` are the layers below it from the top to the project.
+    """Return what `upper` changes. `lowers` are the layers below it, from the top to the project.
 
-    Parents come before what is in them; what is deleted comes after what was in it.
+    Parents come before their content; a deleted folder comes after its content.
     """
     dirfd.allow_many_descriptors()
-    close_left(upper)
-    walk = _Walk(root, Openings(upper))
+    restore_opened(upper)
+    walk = _Walk(root, OpenedFolders(upper))
     try:
         walk.run(upper, lowers)
     finally:
@@ -130,7 +130,7 @@ class _Level:
         self.lowers = lowers
         self.opened = opened
         self.names: Iterator[str] = iter(())
-        # Whether nothing of the folders below is seen through it.
+        # Whether it hides the folders below it completely.
         self.hides = False
 
     def leave(self) -> None:
@@ -142,17 +142,17 @@ class _Level:
 
 
 class _Walk:
-    def __init__(self, root: str, openings: Openings) -> None:
+    def __init__(self, root: str, opened_folders: OpenedFolders) -> None:
         self._root = root
-        self._openings = openings
+        self._opened_folders = opened_folders
         self.changes: list[Change] = []
         self.skipped: list[Skipped] = []
         self.idle: list[str] = []
         self._levels: list[_Level] = []
-        # What was last found that waits for a yes.
+        # The path of the last held change.
         self._held = ""
-        self._led = Led.of(root)
-        self._nested = Nested(root)
+        self._git_targets = GitTargets.of(root)
+        self._nested_repositories = NestedRepositories(root)
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
         level = _Level("", os.open(upper, FOLDER), [], [])
@@ -176,15 +176,17 @@ class _Walk:
     def close(self) -> None:
         while self._levels:
             self._levels.pop().leave()
-        self._openings.end()
+        self._opened_folders.end()
 
     def _skim(self, level: _Level) -> str | None:
-        """Take plain files, as most are when there are many, until there is something else. What
-        makes one plain is said by `_look`, `_file` and `_marks`; here it is only told quickly."""
+        """Add plain files until there is something else; return its name, or None at the end.
+
+        The result is the same as that of `_look`, only faster for many files.
+        """
         if (
             len(level.lowers) > 1
             or not is_plain_folder(level.prefix)
-            or self._led.is_near(level.prefix)
+            or self._git_targets.is_near(level.prefix)
         ):
             return next(level.names, None)
         upper, lower = level.upper, next(iter(level.lowers), -1)
@@ -221,7 +223,7 @@ class _Walk:
     def _look(self, level: _Level, name: str) -> None:
         path = level.prefix + name
         new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
-        old, covered = find(level.lowers, name)
+        old, covered = find_in_open_layers(level.lowers, name)
         if is_whiteout(new):
             if old is None:
                 self.idle.append(path)
@@ -258,21 +260,21 @@ class _Walk:
             self._add(path, Kind.REPLACED, Type.FOLDER, mode, None, flags, kind, _mode(old))
         else:
             was = _mode(old)
-            # The bit that passes on a folder's group is lost on the way up.
+            # Overlayfs does not copy the setgid bit to the upper folder.
             if mode != was & 0o1777:
                 self._add(path, Kind.MODIFIED, Type.FOLDER, mode, None, flags, Type.FOLDER, was)
             for below in covered:
-                lowers.append(self._openings.open(name, below, opened))
-            self._led.add_repository(f"{self._root}/{path}")
-        upper = inside.upper = self._openings.open(name, level.upper, opened)
+                lowers.append(self._opened_folders.open(name, below, opened))
+            self._git_targets.add_repository(f"{self._root}/{path}")
+        upper = inside.upper = self._opened_folders.open(name, level.upper, opened)
         names = sorted(os.listdir(upper))
-        # The kernel marks only the outermost of new folders.
+        # The kernel marks only the outermost new folder as opaque.
         inside.hides = level.hides or is_opaque(upper)
         if lowers and inside.hides:
             kept = set(names)
             for gone in names_in(lowers):
                 if gone not in kept:
-                    was_there, inner = find(lowers, gone)
+                    was_there, inner = find_in_open_layers(lowers, gone)
                     if was_there is not None:
                         self._delete(f"{path}/{gone}", gone, was_there, inner)
         inside.names = iter(names)
@@ -326,7 +328,7 @@ class _Walk:
         self._add(path, Kind.DELETED, type_, old_type=type_, old_mode=_mode(old), inode=inode)
 
     def _delete_inside(self, path: str, name: str, covered: list[int]) -> None:
-        """Everything in a folder, the deepest first."""
+        """Add the deletion of everything in a folder, the deepest first."""
         levels: list[_Level] = []
         folders: list[tuple[str, os.stat_result]] = []
         try:
@@ -346,12 +348,12 @@ class _Walk:
                             old_mode=_mode(old),
                         )
                     continue
-                found, below = find(level.lowers, inner)
+                found, below = find_in_open_layers(level.lowers, inner)
                 if found is None:
                     continue
                 where = level.prefix + inner
                 if stat.S_ISDIR(found.st_mode) and is_too_deep(where):
-                    # So are the folders around it, when they are found not to be empty.
+                    # The folders above it are skipped later, because they are not empty.
                     self._skip_deep(where)
                 elif stat.S_ISDIR(found.st_mode):
                     folders.append((where, found))
@@ -370,7 +372,7 @@ class _Walk:
         level = _Level(f"{path}/", -1, [], [])
         levels.append(level)
         for below in covered:
-            level.lowers.append(self._openings.open(name, below, level.opened))
+            level.lowers.append(self._opened_folders.open(name, below, level.opened))
         level.names = iter(names_in(level.lowers))
 
     def _add(
@@ -386,27 +388,29 @@ class _Walk:
         *,
         inode: int = 0,
     ) -> None:
-        is_led = self._led.covers(path)
-        if not is_led and type_ is not Type.FOLDER:
-            is_led = self._nested.covers(path, type_, mode, old_type, old_mode)
-        marks = (*flags, *self._marks(path, kind, type_, is_led=is_led))
+        is_git_target = self._git_targets.covers(path)
+        if not is_git_target and type_ is not Type.FOLDER:
+            is_git_target = self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
+        marks = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
         self.changes.append(
             Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode, inode)
         )
 
-    def _marks(self, path: str, kind: Kind, type_: Type, *, is_led: bool) -> tuple[Flag, ...]:
+    def _marks(
+        self, path: str, kind: Kind, type_: Type, *, is_git_target: bool
+    ) -> tuple[Flag, ...]:
         is_deleted = kind is Kind.DELETED
         if type_ is Type.FOLDER:
-            # It cannot go before what is in it, and that came just before it.
+            # A folder cannot be deleted before its content, which came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
         folder, _, name = path.rpartition("/")
-        if is_plain_folder(folder) and is_plain_name(name) and not is_led:
+        if is_plain_folder(folder) and is_plain_name(name) and not is_git_target:
             return ()
         is_link = type_ is Type.LINK
-        if is_led or waits_for_yes(self._root, path, is_link=is_link, is_deleted=is_deleted):
+        if is_git_target or is_held(self._root, path, is_link=is_link, is_deleted=is_deleted):
             self._held = path
             return (Flag.LATER, Flag.HELD)
-        return (Flag.LATER,) if acts_later(path) else ()
+        return (Flag.LATER,) if is_risky(path) else ()
 
 
 def is_too_deep(path: str) -> bool:
@@ -426,8 +430,10 @@ def _is_same(upper: int, lower: int, name: str, new: os.stat_result, old: os.sta
 
 
 def _leads_outside(root: str, path: str, target: str) -> bool:
-    """By its words alone. A way back out of a named folder may be one out of a link's: then it
-    cannot be said, and counts as outside."""
+    """Return whether a link's target is outside the root, by its text alone.
+
+    A ".." after a name counts as outside: the name may be a link to anywhere.
+    """
     if target.startswith("/"):
         plain = os.path.normpath(target)
         return ".." in target.split("/") or not f"{plain}/".startswith(f"{root}/")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project as the next command would see it: what waits, on top of what is on disk. No link is
-followed: what it leads to has a path of its own."""
+"""Shows a project as the next command would see it: pending changes on top of what is on disk.
+
+Links are not followed: what they lead to has a path of its own.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from ...files.dirfd import FOLDER, OpenTree
 from ...paths import Paths, is_inside
 from ..apply.recorder import linked_roots
 from ..pending import layer as pending
-from .overlayfs import find, names_in
+from .overlayfs import find_in_open_layers, names_in
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Something that is there, and the layer that it lies in."""
+    """A file, link or folder, and the layer that it is in."""
 
     layer: str
     path: str
@@ -40,8 +42,8 @@ class Seen:
 
 
 def root_of(paths: Paths, project: str, path: str) -> tuple[str, str] | None:
-    """The root that a full path lies in, and the way from there ("" is the root itself); None if
-    commands may not change it."""
+    """Return the root that a full path is in and the path relative to it ("" is the root itself),
+    or None if commands may not change it."""
     for root in (project, *linked_roots(paths, project)):
         if is_inside(path, root):
             return root, path[len(root.rstrip("/")) + 1 :]
@@ -49,7 +51,7 @@ def root_of(paths: Paths, project: str, path: str) -> tuple[str, str] | None:
 
 
 def layers_of(paths: Paths, project: str, root: str) -> tuple[str, ...]:
-    """From the top: what waits, if anything does, and the root itself."""
+    """Return the layers of a root, from the top: pending changes, if any, and the root itself."""
     folder = paths.pending(project)
     if folder.is_dir():
         layer = pending.layer_of(folder, root)
@@ -59,24 +61,26 @@ def layers_of(paths: Paths, project: str, root: str) -> tuple[str, ...]:
 
 
 def find_in_layers(layers: Sequence[str], path: str) -> Seen | None:
-    """None if there is nothing, or if a part of the way is no folder."""
+    """Return what is at a path; None if it does not exist, or if a parent is not a folder."""
     with _opened(layers, os.path.dirname(path)) as around:
         if path == "":
             return Seen(layers[0], "", os.fstat(next(iter(around.values()))))
         there = {descriptor: layer for layer, descriptor in around.items()}
-        found, parts = find(list(there), os.path.basename(path))
+        found, parts = find_in_open_layers(list(there), os.path.basename(path))
         return None if found is None else Seen(there[parts[0]], path, found)
 
 
 def names_in_layers(layers: Sequence[str], path: str) -> list[str]:
-    """What is in a folder; nothing if it is none."""
+    """Return the names in a folder; none if the path is not a folder."""
     with _opened(layers, path) as around:
         folders = list(around.values())
-        return [name for name in names_in(folders) if find(folders, name)[0] is not None]
+        return [
+            name for name in names_in(folders) if find_in_open_layers(folders, name)[0] is not None
+        ]
 
 
 def open_seen(seen: Seen) -> int:
-    """A descriptor to read a file. What became a pipe just now does not make us wait."""
+    """Open a file for reading. Raise OSError if it has become something else, such as a pipe."""
     tree = OpenTree(seen.layer)
     try:
         around, name = tree.split(seen.path)
@@ -91,13 +95,13 @@ def open_seen(seen: Seen) -> int:
 
 
 def read_seen(seen: Seen, most: int = -1) -> bytes:
-    """All of it, or the first bytes."""
+    """Return the content of a file, or its first `most` bytes."""
     with os.fdopen(open_seen(seen), "rb") as file:
         return file.read(most)
 
 
 def read_link(seen: Seen) -> str:
-    """What it leads to; "" if it is none any more."""
+    """Return the target of a link, or "" if it is no longer a link."""
     tree = OpenTree(seen.layer)
     try:
         around, name = tree.split(seen.path)
@@ -110,12 +114,12 @@ def read_link(seen: Seen) -> str:
 
 @contextmanager
 def _opened(layers: Sequence[str], path: str) -> Iterator[dict[str, int]]:
-    """The folders that make up one, by layer; none if there is none at that path."""
+    """Open a folder in each layer that has it; yield the descriptors by layer."""
     around = {layer: os.open(layer, FOLDER) for layer in layers}
     try:
         for name in path.split("/") if path else ():
             there = {descriptor: layer for layer, descriptor in around.items()}
-            found, parts = find(list(there), name)
+            found, parts = find_in_open_layers(list(there), name)
             inner: dict[str, int] = {}
             try:
                 if found is not None and stat.S_ISDIR(found.st_mode):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups: one of each changed file and day, and what each run found; and when they go."""
+"""Makes a backup of each changed file once a day, and removes old backups, runs and versions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..apply.swap import HALF, NO_LINKS, ConflictError, copy_whole
 from ..changes.change import DAILY, Kind, Recorded, State, Type
 from ..manager import ProjectManager
 from ..settings import KEEP_DAYS, KEEP_MIB
-from .models import Change, Project, Run
+from .models import ChangeRow, Project, Run
 
 KEEP_BACKUPS = 7 * 86400
 _LONGEST = 255
 _BACKUP = re.compile(r"\d+-(\d\d-\d\d-\d\d)-", re.ASCII)
-_WAITING = [State.PENDING.value, State.CONFLICT.value, State.FAILED.value]
-# So many characters fit in any case, however many bytes each has.
+_PENDING = [State.PENDING.value, State.CONFLICT.value, State.FAILED.value]
+# A name with fewer characters fits, however many bytes each one has.
 _SHORT = 50
 
 
 def backup_name(number: int, path: str, day: str) -> str:
-    """`{id}-{YY-MM-DD}-{basename}`; of a long name the end is kept, which tells what kind it is."""
+    """Return `{id}-{YY-MM-DD}-{basename}`; a long name keeps its end, with the extension."""
     start = f"{number}-{day}-"
     name = path[path.rfind("/") + 1 :]
     if len(name) < _SHORT:
@@ -38,8 +38,8 @@ def backup_name(number: int, path: str, day: str) -> str:
     return start + os.fsdecode(os.fsencode(name)[-(_LONGEST - len(start)) :])
 
 
-def day_of(name: str) -> str:
-    """The day in a backup's name; "" if it is none of ours."""
+def backup_day(name: str) -> str:
+    """Return the day in the name of a backup, or "" if the file is no backup."""
     ours = _BACKUP.match(name)
     return ours[1] if ours else ""
 
@@ -47,7 +47,7 @@ def day_of(name: str) -> str:
 def back_up(
     manager: ProjectManager, project: Project, versions: Path, items: Sequence[Recorded]
 ) -> None:
-    """What a run replaced or deleted: a record for each file, and the first version of the day."""
+    """Record the files that a run replaced or deleted, and back up the first version of the day."""
     kept = os.open(make_folder(versions), FOLDER)
     try:
         back_up_found(manager, project, items, lambda item: DirEntryAt(kept, str(item.number)))
@@ -56,13 +56,15 @@ def back_up(
 
 
 def forget_unrecorded(manager: ProjectManager, project: Project, versions: Path) -> None:
-    """After a kill: backups of this run whose numbers nobody has, and another file would get. They
-    are the very files that the run keeps."""
+    """Remove backups that this run made before it was killed and that are not recorded.
+
+    Another file would get their ids. They are hard links of the versions that the run keeps.
+    """
     with contextlib.suppress(FileNotFoundError), manager.store.transaction():
         _, last = manager.numbers_for(project, ())
         kept = {entry.inode() for entry in os.scandir(versions)}
         for entry in os.scandir(manager.paths.backups):
-            is_new = bool(day_of(entry.name)) and int(entry.name.partition("-")[0]) > last
+            is_new = bool(backup_day(entry.name)) and int(entry.name.partition("-")[0]) > last
             if is_new and entry.inode() in kept:
                 os.unlink(entry.path)
 
@@ -73,7 +75,7 @@ def back_up_found(
     items: Sequence[Recorded],
     find: Callable[[Recorded], DirEntryAt],
 ) -> None:
-    """`find` tells where the version from before is."""
+    """Back up and record applied changes. `find` returns the version from before a change."""
     done = [
         (f"{item.change.root}/{item.change.path}", item)
         for item in items
@@ -86,7 +88,7 @@ def back_up_found(
         ids, _ = manager.numbers_for(project, [path for path, _ in done])
         numbered = [(ids[path], item) for path, item in done]
         names = _link_all(manager, numbered, find)
-        manager.note_backups(
+        manager.record_backups(
             project,
             [
                 (
@@ -105,8 +107,10 @@ def _link_all(
     items: Iterable[tuple[int, Recorded]],
     find: Callable[[Recorded], DirEntryAt],
 ) -> list[str | None]:
-    """The names of the backups of the day, for files with the numbers of their records. Where there
-    cannot be one, the run itself still keeps the version: that must not keep it off the record."""
+    """Make today's backups of files with these record ids; return their names, None for failures.
+
+    A failure is not raised: the run itself keeps the version, and the file is to be recorded.
+    """
     day = time.strftime("%y-%m-%d")
     try:
         folder = os.open(make_folder(manager.paths.backups), FOLDER)
@@ -129,7 +133,7 @@ def _link_all(
 def _is_linked(
     version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager, number: int
 ) -> bool:
-    """True if there is a backup."""
+    """Make a backup; return whether there is one now."""
     try:
         _link(version, backup, manager, number)
     except (OSError, ConflictError):
@@ -141,12 +145,12 @@ def _is_linked(
 
 
 def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager, number: int) -> None:
-    """Nobody writes to a kept version, so the backup may be the same file."""
+    """Link a version as the backup (nobody writes to either), or copy it if that fails."""
     try:
         version.link_to(backup)
     except FileExistsError:
         if not manager.has_backup(number):
-            # Somebody was killed before this was in the database: it may be another file's.
+            # A crash kept it out of the database: it may be another file's.
             os.unlink(backup.name, dir_fd=backup.dir_fd)
             _link(version, backup, manager, number)
     except OSError as error:
@@ -156,7 +160,7 @@ def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager, numb
 
 
 def clean_up(manager: ProjectManager, *, now: float | None = None) -> None:
-    """At start and daily: the stamp says when it was last done."""
+    """Remove what is too old, at most once a day. A stamp file has the time of the last one."""
     now = time.time() if now is None else now
     stamp = manager.paths.cache / "cleaned"
     with contextlib.suppress(FileNotFoundError):
@@ -173,7 +177,7 @@ def clean_up(manager: ProjectManager, *, now: float | None = None) -> None:
 
 
 def _remove_halves(paths: Paths, now: float) -> None:
-    """What a kill left of files that were just being written."""
+    """Remove temporary files that a kill left behind."""
     for file in (*paths.cache.glob(".*-*"), *(paths.data / "pending").glob("*/.*-*")):
         with contextlib.suppress(OSError):
             if now - file.lstat().st_mtime > DAILY:
@@ -181,7 +185,7 @@ def _remove_halves(paths: Paths, now: float) -> None:
 
 
 def _remove_unreadable(manager: ProjectManager, now: float) -> None:
-    """Journals that were set aside, as long ago as runs are kept; but not of a run that is still to
+    """Remove journals that were set aside when runs of that age expire, unless the run is still to
     be finished."""
     cache, keep = manager.paths.cache, KEEP_DAYS.read(manager) * DAILY
     left = tuple(UNREADABLE + folder.name for folder in cache.glob("overlay-*"))
@@ -191,23 +195,25 @@ def _remove_unreadable(manager: ProjectManager, now: float) -> None:
 
 
 def cleanup_old_backups(manager: ProjectManager, *, now: float | None = None) -> int:
-    """Those of more than seven days ago. A backup is as old as its name says: it may be the very
-    file that lay in the project for years."""
+    """Remove backups that are more than seven days old; return how many.
+
+    The day is in the name: the file itself may have been in the project for years.
+    """
     now = time.time() if now is None else now
     limit = time.strftime("%y-%m-%d", time.localtime(now - KEEP_BACKUPS))
     old = []
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(manager.paths.backups):
-            day = day_of(entry.name)
+            day = backup_day(entry.name)
             if day and day < limit and not entry.is_dir(follow_symlinks=False):
                 old.append((int(entry.name.partition("-")[0]), entry.path))
     if old:
-        # First: after a kill nobody would know any more that they are to be forgotten.
-        manager.forget_copies(old)
+        # First: a kill after the deletion would leave records of backups that do not exist.
+        manager.forget_backups(old)
     for _, path in old:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    manager.forget_deleted()
+    manager.forget_deleted_files()
     return len(old)
 
 
@@ -216,17 +222,21 @@ def cleanup_old_runs(
     *,
     now: float | None = None,
 ) -> list[str]:
-    """Runs that can no longer be undone: nothing happened to them for too long, or they are the
-    oldest of too much. One whose changes still wait stays."""
+    """Remove runs that were not used for too long, and the oldest ones beyond the size limit.
+
+    A run with pending changes stays, and so does the newest run of each project, unless it is too
+    old. Return the ids of the removed runs.
+    """
     now = time.time() if now is None else now
     keep, most = KEEP_DAYS.read(manager) * DAILY, KEEP_MIB.read(manager) << 20
     folders = {}
     with contextlib.suppress(FileNotFoundError):
         folders = {entry.name: entry.path for entry in os.scandir(manager.paths.versions)}
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         used = {run: _used_at(run, folders.get(run.id)) for run in Run.select()}
-        waiting = {
-            change.run_id for change in Change.select(Change.run).where(Change.state.in_(_WAITING))
+        pending = {
+            change.run_id
+            for change in ChangeRow.select(ChangeRow.run).where(ChangeRow.state.in_(_PENDING))
         }
     total, newest = 0, set[int]()
     old: dict[str, list[tuple[str, str]]] = {}
@@ -236,27 +246,27 @@ def cleanup_old_runs(
         is_newest = run.project_id not in newest
         newest.add(run.project_id)
         too_much = total > most and not is_newest
-        if (now - used[run] > keep or too_much) and run.id not in waiting:
+        if (now - used[run] > keep or too_much) and run.id not in pending:
             old.setdefault(run.project.path, []).append((run.id, folder))
     removed = []
     for project, of_project in old.items():
-        # Somebody may just be undoing one of them.
+        # Another process may be undoing one of them.
         with project_lock(manager.paths, project):
             removed += _remove_runs(manager, of_project)
     for left in folders.values():
-        # Of a run that nobody knows any more.
+        # The run is no longer recorded.
         if now - os.stat(left).st_mtime > DAILY:
             remove_versions(Path(left))
     return removed
 
 
-def note_use(versions: Path) -> None:
-    """Of a run: something was applied, undone or discarded just now."""
+def touch_versions(versions: Path) -> None:
+    """Record that something of a run was applied, undone or discarded just now."""
     os.utime(make_folder(versions))
 
 
 def _used_at(run: Run, versions: str | None) -> float:
-    """When something last happened to it."""
+    """Return when the run was last used."""
     times = [run.started_at, run.ended_at or 0]
     with contextlib.suppress(FileNotFoundError):
         times += [os.stat(versions).st_mtime] if versions else []
@@ -264,14 +274,19 @@ def _used_at(run: Run, versions: str | None) -> float:
 
 
 def _remove_runs(manager: ProjectManager, runs: Sequence[tuple[str, str]]) -> list[str]:
-    """The rows first: a run whose versions are gone must not be offered to be undone."""
+    """Remove runs and their versions; return the ids of the removed ones.
+
+    The rows go first: a run without versions must not be offered for undo.
+    """
     removed = []
     for run_id, folder in runs:
         journal = Journal.of_person(manager.paths, run_id)
         with manager.store.transaction():
-            waits = Change.select().where((Change.run == run_id) & Change.state.in_(_WAITING))
-            # What was cut off, or has begun to wait since, is still needed.
-            if journal.read() is not None or waits.exists():
+            pending = ChangeRow.select().where(
+                (ChangeRow.run == run_id) & ChangeRow.state.in_(_PENDING)
+            )
+            # It was interrupted, or has pending changes now: it is still needed.
+            if journal.read() is not None or pending.exists():
                 continue
             Run.delete().where(Run.id == run_id).execute()
         if folder:

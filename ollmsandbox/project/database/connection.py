@@ -23,18 +23,18 @@ from ...files.atomic import flush
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder, real_path
 from ..changes.reasons import note_of_old_text
-from .models import OPENED, TABLES, ChatMessage, ChatSession, Question
+from .models import CURRENT, TABLES, ChatMessage, ChatSession, Question
 
 _NAME = "reserve"
 _SIZE = 256 << 10
-# Where there is less than that, others need it more.
+# Reserve nothing if less than this is free.
 _PLENTY = 64 << 20
 
 
-def keep(folder: Path) -> None:
-    """Set it aside, if there is plenty."""
+def reserve_space(folder: Path) -> None:
+    """Reserve space, unless the disk is nearly full."""
     file = folder / _NAME
-    # Without it, things are as they would be without this file.
+    # The reserve is a precaution: the program works without it.
     with contextlib.suppress(OSError):
         if file.exists() or _free(folder) < _PLENTY:
             return
@@ -47,8 +47,8 @@ def keep(folder: Path) -> None:
             os.close(descriptor)
 
 
-def give(folder: Path) -> bool:
-    """Use it, if the disk is full. Whether there is some room now."""
+def release_space(folder: Path) -> bool:
+    """Release the reserved space if the disk is full. Return whether that made room."""
     try:
         if _free(folder) >= _SIZE:
             return False
@@ -102,7 +102,7 @@ def _store_reasons(database: SqliteDatabase) -> None:
     connection.execute("ALTER TABLE change DROP COLUMN note")
 
 
-# The first makes a new database as it is now; each later one changes that of the version before.
+# The first creates a new database in its present form; each later one upgrades the version before.
 MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
     _create,
     _add_chats_and_questions,
@@ -114,15 +114,15 @@ _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # Without our tables it can be read, but not used.
 _UNUSABLE = (*_BROKEN, sqlite3.SQLITE_ERROR)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-# With one statement; each one costs more than a row does.
+# Rows in one statement: a statement costs more than a row.
 _ROWS = 100
 
 
 class Database:
-    """The open database. Inside its `transaction()` and `errors_told()` the tables are this one's,
-    elsewhere those of the store that was opened last.
+    """The open database. Inside its `transaction()` and `translated_errors()`, the tables are those
+    of this database; elsewhere, those of the one that was opened last.
 
-    Each thread has a connection of its own; one that ends should `close()` its own.
+    Each thread has a connection of its own, and should `close()` it before it ends.
     """
 
     def __init__(self, paths: Paths, *, patience: float = 10) -> None:
@@ -138,9 +138,9 @@ class Database:
             timeout=patience,
         )
         try:
-            with OPENED.use(self.database):
+            with CURRENT.use(self.database):
                 self._open_if_full()
-            OPENED.last = self.database
+            CURRENT.last = self.database
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -149,7 +149,7 @@ class Database:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """That of this thread, made when missing."""
+        """This thread's connection, opened when it is first needed."""
         connection: sqlite3.Connection = self.database.connection()  # type: ignore[no-untyped-call]
         return connection
 
@@ -158,35 +158,35 @@ class Database:
         self.database.close()
 
     def write_back_later(self) -> None:
-        """On this connection, not whenever the log has grown: that would have to wait for the disk.
-        Somebody has to `write_back()` in the end."""
+        """Keep this connection from copying the log to the file as it grows, which waits for the
+        disk. Call `write_back()` in the end."""
         self.connection.execute("PRAGMA wal_autocheckpoint = 0")
 
     def write_back(self) -> None:
-        """From the log to the file, as far as nobody else uses it."""
-        with self.errors_told():
+        """Copy the log to the file, except for what others are reading."""
+        with self.translated_errors():
             self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def make_durable(self) -> None:
-        """What was written so far, before the journal goes that could tell it again."""
+        """Write the log to disk: needed before the journal is removed that could repeat it."""
         with contextlib.suppress(FileNotFoundError):
             flush(f"{self.file}-wal")
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of it or nothing. Inside another one it is a part of that one."""
-        with self.errors_told(), self.database.atomic("IMMEDIATE"):
+        """Write all of it or nothing. Inside another transaction, join that one."""
+        with self.translated_errors(), self.database.atomic("IMMEDIATE"):
             yield self.connection
 
     @contextlib.contextmanager
-    def errors_told(self) -> Iterator[None]:
-        """What SQLite has to say becomes a sentence for the person."""
+    def translated_errors(self) -> Iterator[None]:
+        """Raise SQLite's errors as OllmSandboxError, with a sentence for the user."""
         try:
-            with OPENED.use(self.database):
+            with CURRENT.use(self.database):
                 yield
         except (PeeweeException, sqlite3.Error) as error:
             if _code(error) in _BROKEN:
-                # Looked at when the database is opened next: that takes long.
+                # Have the database checked when it is opened next: that takes long.
                 with contextlib.suppress(OSError):
                     self._doubt.touch()
             raise self._explained(error) from error
@@ -201,11 +201,11 @@ class Database:
         except (OllmSandboxError, OSError):
             self.close()
             # SQLite needs some room even to read.
-            if not give(self.file.parent):
+            if not release_space(self.file.parent):
                 raise
             self._open()
         else:
-            keep(self.file.parent)
+            reserve_space(self.file.parent)
 
     def _open(self) -> None:
         self._make_file()
@@ -216,7 +216,7 @@ class Database:
             if _code(error) not in _UNUSABLE:
                 raise self._explained(error) from error
         # Another process may just be making it, or setting it aside.
-        with self._alone(), self.errors_told():
+        with self._alone(), self.translated_errors():
             self.database.close()
             if self._is_broken():
                 self.database.close()
@@ -226,7 +226,7 @@ class Database:
             self._make_current()
 
     def _make_file(self) -> None:
-        """Before SQLite does, which would let others read it."""
+        """Create the file before SQLite does, which would let others read it."""
         # Only a new one: closing a file takes away the locks that SQLite holds on it.
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -282,7 +282,7 @@ class Database:
                     self._skip_used_ids()
                 if any(self.file.parent.glob("pending/*/map.json")):
                     self._unclaimed.touch()
-                # What an earlier one said of linked folders is no longer agreed to.
+                # The roots that the lost database listed are no longer approved.
                 for file in self._cache.glob("roots-*.json"):
                     file.unlink(missing_ok=True)
             return
@@ -295,7 +295,7 @@ class Database:
             connection.execute(f"PRAGMA user_version = {version}")
 
     def _skip_used_ids(self) -> None:
-        """What the lost database named by its ids is still there."""
+        """Do not reuse ids of the lost database: files that are named by them still exist."""
         for table in ("project", "filerecord"):
             self.connection.execute(
                 "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, int(time.time()))
@@ -346,10 +346,10 @@ class Database:
         )
 
 
-def insert(
+def insert_rows(
     connection: sqlite3.Connection, into: str, rows: Iterable[tuple[object, ...]], end: str = ""
 ) -> None:
-    """Rows of one width, many at once. `end` says what is to be done with those that are there."""
+    """Insert many rows of equal length. `end` is the clause for rows that exist already."""
     left = iter(rows)
     while some := list(islice(left, _ROWS)):
         values = ",".join([f"({','.join('?' * len(some[0]))})"] * len(some))
@@ -357,7 +357,7 @@ def insert(
 
 
 def _code(error: BaseException | None) -> int:
-    """SQLite's own number for what went wrong, without its details; 0 if it is not from SQLite."""
+    """Return SQLite's primary error code, or 0 if the error is not from SQLite."""
     while error is not None:
         if isinstance(error, sqlite3.Error):
             return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tables of the database; all of them, for everything that the program keeps is in one file."""
+"""All tables of the database."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ else:
     _Text = TextField
 
 
-# As os.fsencode(), of a string, and quicker where there are many.
+# The same as os.fsencode() for strings, but faster.
 as_bytes = methodcaller("encode", sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
 
 class _AsBytes:
-    """A name on disk need not be UTF-8, and SQLite's text has to be."""
+    """Stores paths as bytes: a name on disk need not be UTF-8, and SQLite's text has to be."""
 
     def db_value(self, value: str | None) -> bytes | None:
         return None if value is None else os.fsencode(value)
@@ -58,16 +58,19 @@ class OptionalPathField(_AsBytes, _OptionalBlob):
 
 
 class ShownTextField(_Text):
-    """For people to read: what is no character becomes a question mark."""
+    """Text for people: an invalid character becomes a question mark."""
 
     def db_value(self, value: str) -> str:
         return value.encode("utf-8", "replace").decode("utf-8")
 
 
-class Opened:
-    """Whose the tables are: in a thread that is using a store, that one's; else the one's that was
-    opened last. A thread must not write through another store while it holds the lock of its own:
-    it would wait for itself."""
+class CurrentDatabase:
+    """The database that the tables belong to: the one this thread is using, or else the last one
+    that was opened.
+
+    A thread must not write to another database while it holds the lock of the first: if both are
+    the same file, it would wait for itself.
+    """
 
     def __init__(self) -> None:
         self.last: SqliteDatabase | None = None
@@ -88,22 +91,24 @@ class Opened:
             self._used.database = before
 
 
-OPENED = Opened()
+CURRENT = CurrentDatabase()
 
 
-class _OfOpened(Metadata):
+class _CurrentMetadata(Metadata):
     @property
     def database(self) -> SqliteDatabase | None:
-        return OPENED.current
+        return CURRENT.current
 
     @database.setter
     def database(self, database: object) -> None:
-        """Peewee sets it for each new table; there is none then."""
+        """Do nothing: peewee sets it for each new table, when there is no database yet."""
 
 
 class Table(Model):
+    # A table_name in a subclass needs `legacy_table_names = False`: otherwise its indexes are named
+    # after the class, not after the table as in existing databases.
     class Meta:
-        model_metadata_class = _OfOpened
+        model_metadata_class = _CurrentMetadata
 
 
 def _id_used_once() -> AutoField[int]:
@@ -117,12 +122,12 @@ class Project(Table):
     name = ShownTextField()
     added_at = FloatField()
     used_at = FloatField()
-    # A person who removes it from the list loses nothing: what waits and what can be undone stay.
+    # Removing a project from the list keeps its pending changes and its history.
     is_listed = BooleanField(default=True)
 
 
-class AgreedRoot(Table):
-    """A folder outside the project that commands may change, because the person said so."""
+class ApprovedRoot(Table):
+    """A folder outside the project that the user lets commands change."""
 
     id = AutoField()
     project = ForeignKeyField(Project, on_delete="CASCADE")
@@ -130,6 +135,8 @@ class AgreedRoot(Table):
     path = PathField()
 
     class Meta:
+        table_name = "agreedroot"
+        legacy_table_names = False
         indexes = ((("project", "path"), True),)
 
 
@@ -167,12 +174,12 @@ class Run(Table):
     started_at = FloatField()
     ended_at = FloatField(null=True)
     exit_code = IntegerField(null=True)
-    # The chat and the tool call that it belongs to, if it does.
+    # The chat session and the tool call that it belongs to, if any.
     session_id = TextField(default="")
     call_id = TextField(default="")
 
 
-class Change(Table):
+class ChangeRow(Table):
     id = AutoField()
     run = ForeignKeyField(Run, on_delete="CASCADE", index=False)
     run_id: str
@@ -190,13 +197,15 @@ class Change(Table):
     # Why it is in that state: the name of a reason, and JSON; "" if there is nothing to say.
     reason = TextField(default="")
     arguments = TextField(default="")
-    # When the run began, as the file system of its root tells time.
+    # When the run began, by the clock of its root's file system.
     began = IntegerField(default=0)
-    # What was found at its place, and what was left there.
+    # The signatures of what was found at the path, and of what was left there.
     before = TextField(default="")
     after = TextField(default="")
 
     class Meta:
+        table_name = "change"
+        legacy_table_names = False
         indexes = ((("run", "number"), True), (("root", "path"), False))
 
 
@@ -207,7 +216,7 @@ class Setting(Table):
 
 class ChatSession(Table):
     id = TextField(primary_key=True)
-    # A talk outlives the project that it was about.
+    # A session outlives its project.
     project = ForeignKeyField(Project, null=True, on_delete="SET NULL")
     project_id: int | None
     title = ShownTextField(default="")
@@ -228,7 +237,7 @@ class ChatMessage(Table):
     text = ShownTextField(default="")
     thinking = ShownTextField(default="")
     model = TextField(default="")
-    # JSON: the tool calls that it asks for; and of a tool's answer, which call, and how it went.
+    # The tool calls of a reply, as JSON. A tool's message has the id of its call, and its outcome.
     calls = TextField(default="[]")
     call_id = TextField(default="")
     outcome = TextField(default="")
@@ -240,8 +249,8 @@ class ChatMessage(Table):
 
 
 class Question(Table):
-    """What a person was asked, and what they said: the audit trail. Nothing here is removed with
-    a session or a project."""
+    """A permission question and its answer: the audit trail. It is not removed with a session or a
+    project."""
 
     id = TextField(primary_key=True)
     session_id = TextField(default="")
@@ -254,18 +263,18 @@ class Question(Table):
     one_time_only = BooleanField(default=False)
     asked_at = FloatField(index=True)
     answer = TextField(null=True)
-    # Who or what answered: the person, a rule, a time-out.
+    # Who or what answered: the user, a rule, a time-out.
     source = TextField(default="")
     answered_at = FloatField(null=True)
 
 
 TABLES: tuple[type[Table], ...] = (
     Project,
-    AgreedRoot,
+    ApprovedRoot,
     FoundLink,
     FileRecord,
     Run,
-    Change,
+    ChangeRow,
     Setting,
     ChatSession,
     ChatMessage,

@@ -13,7 +13,7 @@ from ..changes.change import ASIDE, Change, Flag, Kind, Recorded, State, Type
 from ..changes.reasons import Note, Reason
 from ..manager import ProjectManager
 from . import models
-from .connection import insert
+from .connection import insert_rows
 from .models import as_bytes
 
 _INSERT = (
@@ -25,7 +25,7 @@ _COLUMNS = (
     " arguments, began, before, after"
 )
 _READ = f"SELECT {_COLUMNS} FROM change WHERE run_id = ? ORDER BY number"
-# Of a change: it waits in the pending layer of a project.
+# Selects changes that are in the pending layer of a project.
 _IN_LAYER = (
     f"change.state IN ('pending', 'conflict', 'failed') AND change.after != '{ASIDE}'"
     " AND EXISTS (SELECT 1 FROM run AS its WHERE its.id = change.run_id AND its.project_id = ?)"
@@ -47,7 +47,7 @@ APART_NS = 40_000_000
 
 
 def begin_run(manager: ProjectManager, job: Job) -> models.Project:
-    project = manager.project_for(job.project)
+    project = manager.add_project(job.project)
     with manager.store.transaction():
         models.Run.insert(
             id=job.run_id,
@@ -71,8 +71,11 @@ def end_run(
     alone: bool,
     ended_at: float | None = None,
 ) -> float:
-    """`alone` if nothing of other runs waited. `ended_at` is now, unless it was before a kill.
-    Returns when it ended."""
+    """Record the end of a run and its changes; return the time of the end.
+
+    `alone` means that no other run has pending changes. After a kill, `ended_at` is the time that
+    was intended before; otherwise it is now.
+    """
     with manager.store.transaction():
         write_changes(manager, job.run_id, items)
         at = ended_at or _after_others(manager, project, 2 * APART_NS)
@@ -91,7 +94,7 @@ def intended_end(manager: ProjectManager, path: str) -> float:
 def _after_others(manager: ProjectManager, project: models.Project, apart_ns: int) -> float:
     """Now, or later, if the clock was set back: what comes later is on top of what waits."""
     now, apart = time.time(), apart_ns / 1e9
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(_LAST, (project.id, now - apart))
         last: float | None = rows.fetchone()[0]
     return now if last is None else max(now, last + apart)
@@ -104,13 +107,13 @@ def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
 
 def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded]) -> None:
     with manager.store.transaction() as connection:
-        insert(connection, _INSERT, (_row(run_id, item) for item in items))
+        insert_rows(connection, _INSERT, (_row(run_id, item) for item in items))
 
 
 def last_number(manager: ProjectManager, run_id: str) -> int:
-    """-1 if nothing of the run is written yet."""
+    """Return the highest number of the run's recorded changes, or -1 if there are none."""
     query = "SELECT coalesce(max(number), -1) FROM change WHERE run_id = ?"
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         found: int = manager.store.connection.execute(query, (run_id,)).fetchone()[0]
         return found
 
@@ -118,9 +121,9 @@ def last_number(manager: ProjectManager, run_id: str) -> int:
 def signatures(
     manager: ProjectManager, run_id: str, state: State = State.APPLIED
 ) -> dict[int, tuple[str, str]]:
-    """By number: what was found before, and what was left, as far as it is written."""
+    """Return, by number, the recorded signatures of what was found and of what was left."""
     query = "SELECT number, before, after FROM change WHERE run_id = ? AND state = ?"
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(query, (run_id, state.value))
         return {number: (before, after) for number, before, after in rows if after}
 
@@ -165,7 +168,7 @@ def _what(item: Recorded) -> str:
 def note_deleted(
     manager: ProjectManager, project: models.Project, done: Iterable[Recorded]
 ) -> None:
-    """Of files that were undone, or came back."""
+    """Update the records of files that an undo or a redo removed or restored."""
     gone: list[str] = []
     there: list[str] = []
     for item in done:
@@ -182,14 +185,14 @@ def note_deleted(
 def settle_idle(
     manager: ProjectManager, project: models.Project, root: str, paths: Iterable[str]
 ) -> None:
-    """What waited there is on disk already, put there by somebody else: an undo has to ask."""
+    """Mark pending changes as applied that someone else has made on disk: an undo has to ask."""
     _settle(manager, project, root, paths, State.APPLIED)
 
 
 def settle_undeleted(
     manager: ProjectManager, project: models.Project, root: str, paths: Iterable[str]
 ) -> None:
-    """A deletion that waited there is in the layer no more, and what it deleted is not, either."""
+    """Mark pending deletions as discarded: neither they nor the deleted files are in the layer."""
     _settle(manager, project, root, paths, State.DISCARDED)
 
 
@@ -210,8 +213,10 @@ def renew_waiting(
     done: Iterable[Recorded],
     left: Collection[str],
 ) -> None:
-    """A part of what waits was applied: the rest waits on top of that, and is no conflict with it.
-    What is not `left` in the layer is all applied."""
+    """Update pending changes of which a part was applied: the rest is not in conflict with it.
+
+    What is not `left` in the layer is completely applied.
+    """
     with manager.store.transaction() as connection:
         for item in done:
             place = (*map(os.fsencode, (item.change.root, item.change.path)),)
@@ -239,15 +244,15 @@ def pass_on(manager: ProjectManager, done: Iterable[Recorded], found: Mapping[in
 
 
 def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
-    """Not as objects of the table, which take five times as long."""
-    with manager.store.errors_told():
+    """Read a run's changes. Rows of peewee would take five times as long."""
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(_READ, (run.id,))
         return [_recorded(*row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The run that a path waits for: the last one that changed it, whose version is there."""
+    """The run that a pending path belongs to: the last one that changed it."""
 
     run_id: str
     # When the first of all that wait there began, as the file system tells time: what somebody
@@ -262,10 +267,9 @@ class Waiting:
 def waiting(
     manager: ProjectManager, project: models.Project, root: str, path: str | None = None
 ) -> dict[str, Waiting]:
-    """By path: what is in the project's layer for that root, or only at that path. Another project
-    has one of its own."""
+    """Return, by path, what is pending in the project's layer for a root, or only at one path."""
     only = () if path is None else (os.fsencode(path),)
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(
             "SELECT change.path, run.id, change.began, run.ended_at, change.kind = 'deleted',"
             " change.number FROM change"
@@ -286,9 +290,9 @@ def waiting(
 def rows_in_layer(
     manager: ProjectManager, project: models.Project, root: str
 ) -> list[tuple[str, Recorded]]:
-    """All that waits there, each with its run; of a path, the last is the one that is seen."""
+    """Return all pending changes with their runs; the last one of a path is the visible one."""
     columns = ", ".join(f"change.{name}" for name in _COLUMNS.split(", "))
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         rows = manager.store.connection.execute(
             f"SELECT run.id, {columns} FROM change JOIN run ON run.id = change.run_id"
             f" WHERE root = ? AND {_IN_LAYER}"

@@ -28,7 +28,7 @@ NEVER_SEEN = -1
 
 @dataclass(frozen=True)
 class Unseen:
-    """What the command did not see."""
+    """Pending changes that the command did not see."""
 
     # All but folders; and whether it is a deletion.
     places: Mapping[str, bool]

@@ -83,7 +83,7 @@ class Discarding:
     def _on_top(self, job: Job, root: str, items: Sequence[Recorded]) -> list[Recorded]:
         """Those that wait, with no other run's on top. Of what does not, nothing is in the layer:
         it was taken out before that was written down."""
-        project = self._manager.project_for(job.project)
+        project = self._manager.add_project(job.project)
         waits = runs.waiting(self._manager, project, root)
         return [
             item
@@ -98,13 +98,13 @@ class Discarding:
         found = pending.prune(job.sources[root], root, whole=whole, settle=settle)
         if job.task is not Task.TAKE:
             left = {change.path for change in found.changes}
-            project = self._manager.project_for(job.project)
+            project = self._manager.add_project(job.project)
             settle_revealed(self._manager, project, root, left | own)
 
     def _settle(
         self, job: Job, root: str, but: Collection[str] = ()
     ) -> Callable[[Sequence[str]], None]:
-        project = self._manager.project_for(job.project)
+        project = self._manager.add_project(job.project)
 
         def settle(idle: Sequence[str]) -> None:
             others = [path for path in idle if path not in but]

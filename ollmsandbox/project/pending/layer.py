@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pending layer of a project: what commands changed and nobody applied yet, kept as overlayfs
-would keep it, so that the next command sees it."""
+"""The pending layer of a project: changes that are not applied yet, in overlayfs's format, so that
+the next command sees them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def layer_for(folder: Path, root: str) -> str:
 
 
 def layer_of(folder: Path, root: str) -> str:
-    """The same for everybody; nothing if the root has none yet."""
+    """Return the path of the root's pending layer, or "" if it has none. Needs no lock."""
     names = (name for name, path in _known(folder).items() if path == root)
     return next((str(folder / name) for name in names), "")
 
@@ -116,7 +116,7 @@ def prune(
     record can `settle` it before."""
     if is_empty(layer) and not whole:
         # It went before a kill, perhaps not wholly.
-        remove(layer)
+        remove_layer(layer)
         return ChangeSet()
     restore_modes(layer)
     found = scan(layer, [root], root)
@@ -143,7 +143,7 @@ def prune(
     finally:
         tree.close()
     if not found.changes and not whole:
-        remove(layer)
+        remove_layer(layer)
     return found
 
 
@@ -166,7 +166,7 @@ def _remove_empty(tree: OpenTree, needed: set[str]) -> None:
                 os.rmdir(name, dir_fd=around)
 
 
-def remove(layer: str) -> None:
+def remove_layer(layer: str) -> None:
     around, name = os.path.split(layer)
     try:
         descriptor = os.open(around, FOLDER)
@@ -194,7 +194,7 @@ def remove(layer: str) -> None:
 
 
 def _is_used(layer: str) -> bool:
-    """Whether a command runs that has it mounted."""
+    """Return whether a running command has the layer mounted."""
     try:
         FileLock(layer, is_folder=True, timeout=0).release()
     except PermissionError:
@@ -206,7 +206,7 @@ def _is_used(layer: str) -> bool:
 
 
 def remove_rest(name: str, around: int) -> None:
-    """Of a layer that was removed, and that not wholly before a kill."""
+    """Remove the rest of a layer whose removal was interrupted."""
     with contextlib.suppress(FileNotFoundError):
         trees.remove(_gone(name), around)
 

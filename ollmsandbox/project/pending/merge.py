@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run's changes on top of those that wait already: one layer of an overlay into another."""
+"""Merges a run's upper folder into the pending layer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def merge(
 
 
 def make_layer(layer: str, mode: int) -> None:
-    """With its mode, or not at all."""
+    """Create a layer with its mode, or nothing."""
     half = _begin(layer)
     os.chmod(half, mode)
     around = os.open(os.path.dirname(layer), FOLDER)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file that waits, and that a later run changes before anybody has decided on it: the earlier
-version is kept with its own run, and is in the layer again if the later one is discarded."""
+"""Keeps a pending version that a later run replaces.
+
+The earlier version is kept with its own run, and is pending again if the later one is discarded.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ def place_of(item: Recorded) -> tuple[str, str]:
 
 
 def with_notes(done: Sequence[Recorded], back: Below) -> list[Recorded]:
-    """For the person who has discarded these."""
+    """Return the discarded changes with notes about the earlier versions that are pending again."""
     runs = {place_of(item): run.id for run, items in back for item in items}
     return [
         item._replace(note=Note(Reason.EARLIER_RUN, {"run": runs[place_of(item)]}))
@@ -154,7 +156,7 @@ def _show(tree: OpenTree, root: str, change: Change, kept: DirEntryAt, half: Dir
 
 
 def _hide(tree: OpenTree, root: str, path: str) -> None:
-    """What is deleted with the folder around it needs no sign of its own."""
+    """Add a whiteout, unless the folder above is deleted, too."""
     spot = spot_in(tree, path)
     if spot is None or not os.path.lexists(f"{root}/{path}"):
         return

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What waits in a pending layer and is on no record, since the database was lost: every command
-sees it, so a person has to be able to apply or discard it."""
+"""Records pending changes again after the database was lost.
+
+Every command sees them, so the user has to be able to apply or discard them.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,29 @@ from ..changes.scan import scan
 from ..database import runs
 from ..manager import ProjectManager, is_missing
 from ..pending import layer as pending
-from .missing import unfinished
+from .missing import unfinished_projects
 
 _COMMAND = "Changes that were found again"
 
 
 def adopt(manager: ProjectManager, errors: list[str]) -> list[str]:
-    """The projects of which something is found; it waits as if a run had made it. Where something
-    is on record, all is, unless the database has just begun. What goes wrong with one is told, and
-    keeps none of the others from it."""
+    """Record unrecorded pending changes as one run for each project; return these projects.
+
+    If a project has recorded pending changes, all are recorded, unless the database is new. An
+    error with one project is added to `errors`, and the others are processed.
+    """
     paths = manager.paths
     is_new = paths.unclaimed.exists()
     is_all = True
     found = []
     for project, roots in _layers(paths):
         if is_missing(project):
-            continue  # on a disk that is not there now, perhaps
+            continue  # perhaps on a disk that is not mounted now
         try:
             with project_lock(paths, project):
-                begun = unfinished(paths)
+                begun = unfinished_projects(paths)
                 if begun is None or project in begun:
-                    # What is in a layer already comes on record with its run.
+                    # Recovery records what is in the layer, with its run.
                     is_all = False
                 elif _adopt(manager, project, roots, is_new=is_new):
                     found.append(project)
@@ -50,7 +54,7 @@ def adopt(manager: ProjectManager, errors: list[str]) -> list[str]:
 
 
 def _layers(paths: Paths) -> list[tuple[str, list[str]]]:
-    """By project: its roots that have one."""
+    """Return each project with pending changes, and its roots that have them."""
     found = []
     for file in sorted((paths.data / "pending").glob("*/map.json")):
         try:
@@ -99,14 +103,14 @@ def _adopt(manager: ProjectManager, path: str, roots: Sequence[str], *, is_new: 
 
 
 def _made_at(layer: str, path: str) -> int:
-    """When the command did it: what changed on disk since is somebody else's. Of what is deleted
-    with the folder around it, when that was."""
+    """Return when the command made a change: later changes on disk are someone else's. For what was
+    deleted with its folder, return when the folder was deleted."""
     while path:
         try:
             found = os.lstat(f"{layer}/{path}")
         except OSError:
             path = os.path.dirname(path)
         else:
-            # A command may have set the first, but cannot be later than the second.
+            # A command can set the first, and the second is never earlier than the change.
             return min(found.st_mtime_ns, found.st_ctime_ns)
     return 0

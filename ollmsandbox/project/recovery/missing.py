@@ -19,14 +19,15 @@ from ..apply.journal import Job, Journal
 from ..manager import is_missing
 
 
-class Told:
-    """While all that was cut off is gone through. A small file for each holds its project."""
+class MissingRootMarks:
+    """Marks for runs whose missing root was reported: a file for each, with the root's path."""
 
     def __init__(self, paths: Paths) -> None:
         self._folder = _folder(paths)
         self._left: set[str] = set()
 
-    def is_news(self, name: str, project: str) -> bool:
+    def first_time(self, name: str, project: str) -> bool:
+        """Mark a run as reported; return whether it was not marked before."""
         self._left.add(name)
         try:
             make_folder(self._folder)
@@ -35,23 +36,24 @@ class Told:
         except FileExistsError:
             return False
         except (OllmSandboxError, OSError):
-            return True  # a disk is full, perhaps; better told again than not at all
+            return True  # perhaps the disk is full; better reported twice than never
         return True
 
     def end(self) -> None:
-        # A note too many does no harm, and goes the next time.
+        """Remove the marks of runs that are no longer interrupted."""
+        # A mark too many does no harm, and the next recovery removes it.
         with contextlib.suppress(OSError):
             for name in set(os.listdir(self._folder)) - self._left:
                 _remove(self._folder, name)
 
 
-def forget(paths: Paths, name: str) -> None:
+def forget_mark(paths: Paths, name: str) -> None:
     with contextlib.suppress(OSError):  # as above
         _remove(_folder(paths), name)
 
 
-def is_told(paths: Paths, name: str) -> bool:
-    """And its project is still gone. If in doubt, it is not."""
+def was_notified(paths: Paths, name: str) -> bool:
+    """Return whether the user was notified of a run and its root is still missing."""
     try:
         project = (_folder(paths) / name).read_bytes()
     except OSError:
@@ -69,17 +71,16 @@ def _remove(folder: Path, name: str) -> None:
         folder.rmdir()
 
 
-class GoneError(OllmSandboxError):
-    """Nothing is lost, and nothing can be done about it here."""
+class MissingRootError(OllmSandboxError):
+    """A root is missing, so a run or an action cannot be finished. Nothing is lost."""
 
     def __init__(self, message: str, remedy: str, /, *, root: str, **fields: object) -> None:
         super().__init__(message, remedy, root=root, **fields)
-        # The folder that is gone.
         self.root = root
 
 
-def check(overlay: Overlay, *, whole: bool = False) -> None:
-    """What is left of it; as a `whole` it also needs its project."""
+def check_roots(overlay: Overlay, *, whole: bool = False) -> None:
+    """Raise MissingRootError if a root is missing, or, with `whole`, the project."""
     folders = {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
     if whole:
         folders.setdefault(overlay.project, overlay.folder)
@@ -87,8 +88,8 @@ def check(overlay: Overlay, *, whole: bool = False) -> None:
         if not is_missing(root):
             continue
         if _had_begun(overlay):
-            # Files have changed places: among those of the run are the only ones of before.
-            raise GoneError(
+            # Files were exchanged: the run's folder may have the only copies of the originals.
+            raise MissingRootError(
                 N_(
                     "{root} is missing, and a run was interrupted while its changes were "
                     "being applied. Its files are kept in {folder}, which may also contain "
@@ -101,7 +102,7 @@ def check(overlay: Overlay, *, whole: bool = False) -> None:
                 root=root,
                 folder=overlay.folder,
             )
-        raise GoneError(
+        raise MissingRootError(
             N_("{root} is missing. What the command wrote to it is kept in {folder}."),
             N_(
                 "Restore the folder and run any command in it. If you do not need the "
@@ -113,34 +114,36 @@ def check(overlay: Overlay, *, whole: bool = False) -> None:
         )
 
 
-def discard(paths: Paths, run_id: str, *, whole: bool = True) -> str:
-    """The project of the run, or nothing if there is no such run: one that can be finished is none.
-    Refused if it had begun to be applied, or if it is not to be discarded as a `whole`."""
+def discard_interrupted(paths: Paths, run_id: str, *, whole: bool = True) -> str:
+    """Discard an interrupted run with a missing root; return its project, or "" if there is none.
+
+    Raise if applying it had begun, or if only a part of it is to be discarded (not `whole`).
+    """
     project = ""
     for overlay in leftovers(paths.cache, lambda _folder: None):
         try:
             roots = (overlay.project, *overlay.overlay_map.values())
             if overlay.run_id == run_id and any(map(is_missing, roots)):
                 if _had_begun(overlay):
-                    check(overlay, whole=True)
+                    check_roots(overlay, whole=True)
                 if not whole:
                     raise OllmSandboxError(
                         N_("A run that was not finished can only be discarded as a whole."),
                         N_("Do not specify any files."),
                     )
                 overlay.cleanup()
-                forget(paths, f"overlay-{run_id}")
+                forget_mark(paths, f"overlay-{run_id}")
                 project = overlay.project
         finally:
             overlay.release()
     return project
 
 
-def check_job(paths: Paths, job: Job) -> None:
-    """Of what a person asked for."""
+def check_job_roots(paths: Paths, job: Job) -> None:
+    """Raise MissingRootError if a root of an action that the user requested is missing."""
     for root in (job.project, *job.sources):
         if is_missing(root):
-            raise GoneError(
+            raise MissingRootError(
                 N_("{root} is missing, and an action you requested there was not finished."),
                 N_(
                     "Restore the folder and run any command in it. If you cannot restore it, "
@@ -151,9 +154,9 @@ def check_job(paths: Paths, job: Job) -> None:
             )
 
 
-def unfinished(paths: Paths) -> set[str] | None:
-    """The projects where something has begun, so that some of it may be in a layer and is on no
-    record yet. None if it cannot be told which."""
+def unfinished_projects(paths: Paths) -> set[str] | None:
+    """Return the projects with unfinished work, which may be in a layer and not recorded yet; None
+    if a journal is unreadable."""
     runs = (Journal.of_run(str(folder)) for folder in paths.cache.glob("overlay-*"))
     projects: set[str] = set()
     for journal in (*runs, *Journal.left(paths)):
@@ -167,6 +170,6 @@ def unfinished(paths: Paths) -> set[str] | None:
 def _had_begun(overlay: Overlay) -> bool:
     if Journal.of_run(overlay.folder).exists():
         return True
-    # One that could not be read was set aside.
+    # An unreadable journal was set aside.
     cache, name = Path(overlay.folder).parent, os.path.basename(overlay.folder)
     return any(cache.glob(f"unreadable-{glob.escape(name)}*.json"))

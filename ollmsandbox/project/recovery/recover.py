@@ -11,15 +11,15 @@ from ...errors import OllmSandboxError, Sentence, in_words
 from ...paths import Paths
 from ...sandbox.overlay import Overlay, leftovers
 from ..apply.journal import Journal, project_lock
-from ..apply.settle import Settling, find_changes, numbered, uncrossed
+from ..apply.settle import Settling, find_changes, number_found, resolve_concurrent
 from ..apply.swap import Step
 from ..changes.change import Mode, Report, nothing
-from ..changes.scan import close_left
+from ..changes.scan import restore_opened
 from ..database.backups import clean_up
 from ..manager import ProjectManager, is_missing
 from ..review.review import Review
 from .adopt import adopt
-from .missing import GoneError, Told, check
+from .missing import MissingRootError, MissingRootMarks, check_roots
 
 
 def _unreadable(folder: str) -> Report:
@@ -30,11 +30,14 @@ def _unreadable(folder: str) -> Report:
     return Report("", errors=(str(OllmSandboxError(text, what_to_do, folder=folder)),))
 
 
-def recover(paths: Paths, step: Step = nothing) -> list[Report]:
-    """What programs that were killed have left: runs are finished, and what a command had written
-    by then waits to be looked at. What cannot be finished, since a folder is gone, is told once."""
+def finish_leftovers(paths: Paths, step: Step = nothing) -> list[Report]:
+    """Finish what killed programs left behind, and report each run.
+
+    What an interrupted command had written becomes pending. What cannot be finished, because a
+    folder is missing, is reported once.
+    """
     reports: list[Report] = []
-    told = Told(paths)
+    marks = MissingRootMarks(paths)
     for overlay in leftovers(paths.cache, lambda folder: reports.append(_unreadable(folder))):
         try:
             with project_lock(paths, overlay.project):
@@ -42,7 +45,7 @@ def recover(paths: Paths, step: Step = nothing) -> list[Report]:
         except (OllmSandboxError, OSError) as error:
             overlay.release()
             name = os.path.basename(overlay.folder)
-            if not isinstance(error, GoneError) or told.is_news(name, error.root):
+            if not isinstance(error, MissingRootError) or marks.first_time(name, error.root):
                 reports.append(Report(overlay.run_id, errors=(in_words(error),)))
     for journal in Journal.left(paths):
         review = Review(paths, step)
@@ -52,38 +55,40 @@ def recover(paths: Paths, step: Step = nothing) -> list[Report]:
                 # A part was put off.
                 reports += review.finish(journal)
         except (OllmSandboxError, OSError) as error:
-            if not isinstance(error, GoneError) or told.is_news(journal.name, error.root):
+            if not isinstance(error, MissingRootError) or marks.first_time(
+                journal.name, error.root
+            ):
                 reports.append(Report("", errors=(in_words(error),)))
         finally:
             review.close()
-    told.end()
+    marks.end()
     return reports
 
 
 def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -> None:
-    """As far as its folders are there; the error tells of the others."""
+    """Finish a run in the roots that exist; raise MissingRootError for the others."""
     journal = Journal.of_run(overlay.folder)
     if journal.exists() and is_missing(overlay.project):
-        check(overlay, whole=True)
+        check_roots(overlay, whole=True)
     known = set(overlay.overlay_map.values())
     gone = {root for root in known if is_missing(root)}
-    # What is to be done with these was not planned.
+    # Roots that the journal does not contain.
     out = gone
     job = journal.read()
     if job is None:
         try:
             journal.check(paths)
         except OllmSandboxError as error:
-            # What is on disk has to do.
+            # The journal is unreadable: continue with what is on disk.
             reports.append(Report(overlay.run_id, errors=(in_words(error),)))
         for name in overlay.overlay_map:
-            close_left(overlay.upper(name))
+            restore_opened(overlay.upper(name))
         mode = overlay.about.get("mode", Mode.NEVER.value)
         if overlay.is_untouched() or mode == Mode.NEVER.value:
             overlay.cleanup()
             return
         if is_missing(overlay.project) or gone == known:
-            check(overlay, whole=True)
+            check_roots(overlay, whole=True)
         _settle(paths, overlay.part(known - gone), step, reports)
     else:
         if gone & job.sources.keys() and not journal.read_put_off():
@@ -93,12 +98,12 @@ def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
         now = job.part((job.sources.keys() & known) - left)
         if now.sources:
             here = overlay.part(now.sources)
-            check(here)
+            check_roots(here)
             reports.append(Report(job.run_id, tuple(Settling(paths, step).run(here, now))))
         if left:
             overlay.keep_only(left | out, anew=False)
             journal.take_up()
-            check(overlay)
+            check_roots(overlay)
             _finish(paths, overlay, step, reports)
             return
     if overlay.part(out).is_untouched():
@@ -106,15 +111,15 @@ def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
         return
     overlay.keep_only(out, anew=True)
     journal.end()
-    check(overlay)
+    check_roots(overlay)
     _finish(paths, overlay, step, reports)
 
 
 def _settle(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -> None:
-    """What a command had written when it was cut off: it waits."""
+    """Make what an interrupted command had written pending."""
     sets = find_changes(overlay)
     changes = [change for found in sets.values() for change in found.changes]
-    items, ways = uncrossed(paths, overlay, numbered(overlay, changes), sets)
+    items, ways = resolve_concurrent(paths, overlay, number_found(overlay, changes), sets)
     if items:
         settling = Settling(paths, step)
         started = os.stat(overlay.folder).st_mtime
@@ -124,19 +129,22 @@ def _settle(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
 
 
 @dataclass(frozen=True)
-class Care:
-    """What came of it, to be told."""
+class RecoveryResult:
+    """What was finished, and messages for the user."""
 
-    # Runs that had been cut off.
+    # Interrupted runs.
     finished: tuple[Report, ...] = ()
     notices: tuple[str, ...] = ()
-    # What could not be finished, or not be removed; it is tried again the next time.
+    # What could not be finished or removed; the next recovery tries again.
     errors: tuple[str, ...] = ()
 
 
-def take_care(paths: Paths) -> Care:
-    """Quick if there is nothing to be done. Not on the main thread: there may be much."""
-    reports = recover(paths)
+def recover(paths: Paths) -> RecoveryResult:
+    """Finish what was interrupted, remove what is too old, and list lost pending changes again.
+
+    Quick if there is nothing to do, but do not call it on the main thread.
+    """
+    reports = finish_leftovers(paths)
     errors = [error for report in reports for error in report.errors]
     notices: list[str] = []
     manager = ProjectManager(paths)
@@ -158,4 +166,4 @@ def take_care(paths: Paths) -> Care:
     finally:
         manager.close()
     finished = tuple(report for report in reports if report.changes)
-    return Care(finished, tuple(notices), tuple(errors))
+    return RecoveryResult(finished, tuple(notices), tuple(errors))

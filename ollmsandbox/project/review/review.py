@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person does with a run's changes afterwards: take them, discard them, undo them."""
+"""Applies, discards, undoes and redoes a run's changes for the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..manager import ProjectManager, is_missing
 from ..pending import layer as pending
 from ..pending.discard import Discarding, show_chosen
 from ..pending.shadowed import below, place_of, with_notes
-from ..recovery.missing import check_job
+from ..recovery.missing import check_job_roots
 from .selection import (
     choose,
     conflict_was_reported,
@@ -51,11 +51,12 @@ class Review:
     def close(self) -> None:
         self.manager.close()
 
-    def apply(self, run: Run, chosen: Sequence[str] = (), *, only_waiting: bool = False) -> Report:
-        """What waits goes into the project, what was undone comes back. Of what was discarded, and
-        where somebody else changed the file, only what is named. What a later run changed, too,
-        waits for that one: its version is the one there is."""
-        done, later = self._apply(run, chosen, only_waiting=only_waiting)
+    def apply(self, run: Run, chosen: Sequence[str] = (), *, only_pending: bool = False) -> Report:
+        """Apply pending and undone changes; of discarded ones and conflicts, only the chosen ones.
+
+        What a later run changed, too, stays pending: only that run's version exists.
+        """
+        done, later = self._apply(run, chosen, only_pending=only_pending)
         return Report(run.id, (*done, *later))
 
     def discard(self, run: Run, chosen: Sequence[str] = ()) -> Report:
@@ -63,10 +64,12 @@ class Review:
         return Report(run.id, (*done, *later))
 
     def apply_all(self, project: Project) -> list[Report]:
-        """Everything that waits, each path with the run that it waits for. The oldest first: what
-        was in a folder goes before something else takes its place."""
+        """Apply all pending changes, each path with the last run that changed it.
+
+        The oldest run comes first: it empties a folder before another one replaces it.
+        """
         runs = self.waiting(project)
-        done = [(run, self._apply(run, (), only_waiting=True)[0]) for run in runs]
+        done = [(run, self._apply(run, (), only_pending=True)[0]) for run in runs]
         done = [(run, self._remove_left(run, items)) for run, items in done]
         return [Report(run.id, tuple(items)) for run, items in done if items]
 
@@ -88,7 +91,7 @@ class Review:
         return [Report(run.id, tuple(items)) for run, items in done if items]
 
     def _apply(
-        self, run: Run, chosen: Sequence[str], *, only_waiting: bool
+        self, run: Run, chosen: Sequence[str], *, only_pending: bool
     ) -> tuple[list[Recorded], list[Recorded]]:
         with project_lock(self._paths, run.project.path):
             rows = records.read_changes(self.manager, run)
@@ -102,7 +105,7 @@ class Review:
             back = [
                 item
                 for item in items
-                if (item.state is State.UNDONE and not only_waiting)
+                if (item.state is State.UNDONE and not only_pending)
                 or (item.state is State.DISCARDED and chosen)
                 or (item.is_aside and chosen)
             ]
@@ -167,8 +170,8 @@ class Review:
         return own, later
 
     def waiting(self, project: Project) -> list[Run]:
-        """The runs of which something waits, the oldest first."""
-        found = self.manager.runs(project, limit=-1, only_waiting=True)[::-1]
+        """Return the runs with pending changes, the oldest first."""
+        found = self.manager.runs(project, limit=-1, only_pending=True)[::-1]
         # As their changes came into the layer.
         return sorted(found, key=lambda run: run.ended_at or run.started_at)
 
@@ -188,7 +191,7 @@ class Review:
                 journal.put_off(parts(jobs, gone))
                 jobs = parts(jobs, roots - gone)
             for part in jobs:
-                check_job(self._paths, part)
+                check_job_roots(self._paths, part)
             if not jobs:
                 journal.take_up()
                 return []
@@ -206,7 +209,7 @@ class Review:
             items=tuple(items),
             sources={root: self._layer(run, root) for root in {i.change.root for i in items}},
             # The first time it is looked whether somebody changed it; that is told, and then it
-            # is up to the person.
+            # is up to the user.
             forced=tuple(
                 item.change.path for item in items if forced and conflict_was_reported(item)
             ),
@@ -291,7 +294,7 @@ class Review:
             self._step()
             for layer in job.sources.values():
                 if pending.is_empty(layer) and layer not in needed:
-                    pending.remove(layer)
+                    pending.remove_layer(layer)
             if job.run_id == asked(jobs).run_id and job.task is not Task.BRING_BACK:
                 all_done += done
             if rest:
@@ -346,8 +349,8 @@ class Review:
         return done
 
     def _write(self, job: Job, done: Sequence[Recorded], back: Sequence[Job]) -> None:
-        backups.note_use(self._paths.versions / job.run_id)
-        project = self.manager.project_for(job.project)
+        backups.touch_versions(self._paths.versions / job.run_id)
+        project = self.manager.add_project(job.project)
         if job.task in (Task.TAKE, Task.REDO):
             backups.back_up(self.manager, project, self._paths.versions / job.run_id, done)
         rows = list(done)

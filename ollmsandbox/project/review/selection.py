@@ -18,7 +18,7 @@ from ..manager import ProjectManager, is_missing
 
 
 def choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
-    """By full path. A folder stands for all that is in it."""
+    """Select changes by full path. A folder selects everything in it."""
     if not chosen:
         return list(items)
     found: dict[int, Recorded] = {}
@@ -58,7 +58,7 @@ def with_folders(
 
 
 def split_gone(items: Iterable[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
-    """Those whose root is there; and the others, with which nothing can be done now."""
+    """Split changes into those whose root exists, and the others, which have to be left alone."""
     there: list[Recorded] = []
     gone: list[Recorded] = []
     is_gone: dict[str, bool] = {}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a file was before a change and after it: where that version lies now, and what is in it.
-
-The versions of a file that are kept, from all runs and from the backups of each day.
-"""
+"""Finds the versions of a file before and after a change, and all versions that are kept: from
+runs, and from the daily backups."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from ..changes.change import Change, Kind, Recorded, State, Type
 from ..changes.reasons import Note, Reason
 from ..changes.view import Seen, find_in_layers, layers_of, read_link, read_seen, root_of
 from ..database import runs
-from ..database.backups import backup_name, day_of
+from ..database.backups import backup_day, backup_name
 from ..database.models import Project, Run
 from ..manager import ProjectManager
 
@@ -63,7 +61,7 @@ class Version:
         return f"{self.seen.layer}/{self.seen.path}" if self.seen and self.seen.is_file else ""
 
     def read(self, most: int = -1) -> bytes:
-        """Nothing of what is no file, or not there."""
+        """Return the content; nothing if it is not a file, or not there."""
         return read_seen(self.seen, most) if self.seen and self.seen.is_file else b""
 
 
@@ -79,7 +77,7 @@ class Versions:
         self._manager = manager
 
     def before(self, run: Run, item: Recorded) -> Version:
-        """What the run found."""
+        """Return the version that the run found."""
         change = item.change
         if change.kind is Kind.ADDED:
             return _NOTHING
@@ -93,7 +91,7 @@ class Versions:
         return self._on_disk(item)
 
     def after(self, run: Run, item: Recorded) -> Version:
-        """What the run left, or would leave."""
+        """Return the version that the run left, or would leave."""
         change = item.change
         if change.kind is Kind.DELETED:
             return _NOTHING
@@ -119,7 +117,7 @@ class Versions:
         if there.seen is not None and signature(there.seen.found) == item.after:
             return there
         if item.after:
-            with self._manager.store.errors_told():
+            with self._manager.store.translated_errors():
                 rows = self._manager.store.connection.execute(
                     "SELECT run_id, number FROM change WHERE root = ? AND path = ? AND before = ?"
                     " AND state = ? ORDER BY id",
@@ -171,7 +169,7 @@ class Earlier:
 
 
 def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Earlier]:
-    """By its full path; the newest first."""
+    """Return the daily backups of a file, by its full path; the newest first."""
     found: list[Earlier] = []
     known: set[int] = set()
 
@@ -194,7 +192,7 @@ def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Ear
 
 
 def _replaced(manager: ProjectManager, root: str, path: str) -> list[tuple[str, int, float]]:
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         return manager.store.connection.execute(
             "SELECT run.id, change.number, coalesce(run.ended_at, run.started_at)"
             " FROM change JOIN run ON run.id = change.run_id"
@@ -205,7 +203,7 @@ def _replaced(manager: ProjectManager, root: str, path: str) -> list[tuple[str, 
 
 
 def _copies(manager: ProjectManager, project: Project, path: str) -> list[tuple[str, float]]:
-    with manager.store.errors_told():
+    with manager.store.translated_errors():
         row = manager.store.connection.execute(
             "SELECT id FROM filerecord WHERE project_id = ? AND path = ?"
             " AND last_approved_copy_path IS NOT NULL",
@@ -216,7 +214,7 @@ def _copies(manager: ProjectManager, project: Project, path: str) -> list[tuple[
     start = f"{row[0]}-"
     copies = []
     for name in os.listdir(manager.paths.backups):
-        day = day_of(name) if name.startswith(start) else ""
+        day = backup_day(name) if name.startswith(start) else ""
         if day and name == backup_name(row[0], path, day):
             copies.append((name, time.mktime(time.strptime(day, "%y-%m-%d"))))
     return copies

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes that the program makes itself: an edit, a part of a change, an earlier version. They go
-the way of a command's changes: an upper folder, made by hand, and from there on all is the same."""
+"""Writes changes that the program makes itself: an edit, a hunk, an earlier version.
+
+They are handled like a command's changes, from an upper folder that is made by hand.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from ..apply.journal import project_lock
 from ..apply.recorder import Recorder
 from ..apply.swap import copy
 from ..changes.change import Mode, Report
-from ..changes.scan import Openings
+from ..changes.scan import OpenedFolders
 from ..changes.view import Seen, find_in_layers, layers_of, read_seen, root_of
 from .versions import Version
 
@@ -40,9 +42,11 @@ def write_file(
     agreed: bool = False,
     past_pending: bool = False,
 ) -> Report:
-    """Make or change a file of the project, by its full path. Without a mode it keeps the one it
-    has. If it is `based_on` something else than what is there now, nothing happens. What acts later
-    waits, unless the person has `agreed`. For `past_pending` see Job."""
+    """Create or change a file of the project, by its full path. Without a mode, it keeps its own.
+
+    Do nothing if the file is no longer what the change is `based_on`. What git would run is held,
+    unless the user has `agreed`. For `past_pending` see Job.
+    """
 
     def make(spot: DirEntryAt) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -206,7 +210,7 @@ class _Work:
             return
         # The outermost has to be writable to be moved.
         outermost, wanted = modes[0]
-        openings = Openings(upper)
+        openings = OpenedFolders(upper)
         openings.remember(f"{real_path(upper)}/{first}", wanted)
         os.chmod(outermost, wanted | 0o700)
         os.rename(outermost, f"{upper}/{first}")

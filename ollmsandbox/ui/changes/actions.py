@@ -74,11 +74,11 @@ class ShownChange:
 _LARGEST = 8 << 20
 
 
-def act(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> ActionResult:
+def act_on_run(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> ActionResult:
     """Act on the files with these absolute paths, or on all files of the run."""
     row = review.manager.run(run_id)
     does: dict[str, Callable[[], Report]] = {
-        "apply": lambda: review.apply(row, paths, only_waiting=True),
+        "apply": lambda: review.apply(row, paths, only_pending=True),
         "take": lambda: review.apply(row, paths),
         "redo": lambda: review.apply(row, paths),
         "discard": lambda: review.discard(row, paths),

@@ -69,7 +69,7 @@ def load(
     if found is None:
         return RunSearch()
     newest = manager.runs(found, limit + 1, text=text)
-    pending = {run.id: run for run in manager.runs(found, -1, only_waiting=True)}
+    pending = {run.id: run for run in manager.runs(found, -1, only_pending=True)}
     listed = {run.id: run for run in newest[:limit]}
     if not text:
         listed |= pending | {run.id: run for run in manager.known_runs(asked)}
@@ -85,7 +85,7 @@ def load(
 
 
 def count_pending(manager: ProjectManager, project: Project) -> int:
-    runs = manager.runs(project, -1, only_waiting=True)
+    runs = manager.runs(project, -1, only_pending=True)
     return _count((_read(manager, run) for run in runs), *PENDING_STATES)
 
 

@@ -261,10 +261,10 @@ def _show(row: FileRow, lines: LineCount | None) -> None:
 
 
 def _count_all(manager: ProjectManager, items: Sequence[FileItem]) -> list[LineCount | None]:
-    return [count(manager, item.run.id, item.recorded) for item in items]
+    return [count_lines(manager, item.run.id, item.recorded) for item in items]
 
 
-def count(manager: ProjectManager, run_id: str, item: Recorded) -> LineCount | None:
+def count_lines(manager: ProjectManager, run_id: str, item: Recorded) -> LineCount | None:
     """Return the line counts; None if it is not text, or a version was not kept."""
     if item.change.type is not Type.FILE:
         return None

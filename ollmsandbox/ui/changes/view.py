@@ -475,9 +475,9 @@ class ChangesView(Gtk.Box):
         """Act on files of a run; without paths, on all of them."""
 
         def work(review: Review) -> ActionResult:
-            from .actions import act  # not needed for the first frame
+            from .actions import act_on_run  # not needed for the first frame
 
-            return act(review, verb, run_id, paths)
+            return act_on_run(review, verb, run_id, paths)
 
         return self._start(verb, work, run_id, *paths)
 

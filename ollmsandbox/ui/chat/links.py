@@ -25,10 +25,10 @@ async def open_link(window: Gtk.Window, address: str) -> None:
     style = Adw.ResponseAppearance.SUGGESTED
     heading, action = _("Open This Link?"), _("_Open")
     if await confirm(window, heading, visible_line(address), action, style=style):
-        await show(window, address)
+        await show_address(window, address)
 
 
-async def show(window: Gtk.Window, address: str) -> None:
+async def show_address(window: Gtk.Window, address: str) -> None:
     """Open an address in the default program for it."""
     shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -56,4 +56,4 @@ async def open_output(window: Gtk.Window, entry: CallEntry) -> None:
     except OSError as error:
         raise OllmSandboxError(_("Cannot read the output: {}.").format(error.strerror)) from error
     if file is not None:
-        await show(window, file.as_uri())
+        await show_address(window, file.as_uri())

@@ -178,7 +178,7 @@ class ToolCard(Gtk.Box):
         parts = [words.tool(entry), words.status(entry)]
         if entry.stage is Stage.RUNNING:
             parts.append(words.clock(time.time() - entry.began_at))
-        elif (took := words.seconds(entry)) is not None:
+        elif (took := words.call_duration(entry)) is not None:
             parts.append(words.duration(took))
         text = " · ".join(parts)
         self.status.set_label(text)

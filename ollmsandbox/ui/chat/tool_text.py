@@ -143,7 +143,7 @@ def succeeded(entry: CallEntry) -> bool:
     return record is not None and record.ok and not record.exit_code
 
 
-def seconds(entry: CallEntry) -> float | None:
+def call_duration(entry: CallEntry) -> float | None:
     if entry.outcome is not None and entry.outcome.result is not None:
         return entry.outcome.result.duration
     return entry.record.duration if entry.record else None

@@ -52,7 +52,7 @@ _TAGS = (
 )
 
 
-def clean(text: str) -> str:
+def replace_unshowable(text: str) -> str:
     return _UNSHOWABLE.sub("\ufffd", text)
 
 
@@ -142,7 +142,7 @@ def _linked(inside: Sequence[Inline], address: str) -> Iterator[Inline]:
     if not _can_be_opened(address):
         yield from inside
         if address and not address.startswith("data:") and address != words:
-            yield Inline(f" ({clean(address)})", InlineStyle.NOTE)
+            yield Inline(f" ({replace_unshowable(address)})", InlineStyle.NOTE)
         return
     if not words.strip():
         inside = [Inline(address)]

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
-from .inline import Inline, Spans, clean, spans_of
+from .inline import Inline, Spans, replace_unshowable, spans_of
 
 # Nesting. Nobody reads deeper levels, and each costs a widget inside a widget.
 MAX_DEPTH = 8
@@ -83,14 +83,14 @@ Block = Paragraph | Heading | Code | HorizontalRule | TableBlock | Quote | ListB
 _TASK = re.compile(r"\[([ xX])\](?:\s+|$)")
 
 
-def parse(text: str) -> tuple[Block, ...]:
+def parse_markdown(text: str) -> tuple[Block, ...]:
     """Parse a whole text; see stream.py for text that is long or still grows."""
     return tuple(block for _, block in parse_lines(text))
 
 
 def parse_lines(text: str) -> list[tuple[int, Block]]:
     """Return each block with the number of its first line."""
-    text = clean(text)
+    text = replace_unshowable(text)
     return _Reader(_parser().parse(text), text.split("\n")).top()
 
 

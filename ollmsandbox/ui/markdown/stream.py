@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from .parse import Block, parse, parse_lines
+from .parse import Block, parse_lines, parse_markdown
 
 # Characters: an endless list or paragraph is cut where that does the least harm.
 LONG_LIST = 4000
@@ -140,7 +140,7 @@ class Splitter:
     def _cut(self, end: int) -> tuple[Block, ...]:
         done = self._chunk[:end]
         self._drop(end)
-        return parse(done)
+        return parse_markdown(done)
 
     def _drop(self, end: int) -> None:
         self._chunk = self._chunk[end:]

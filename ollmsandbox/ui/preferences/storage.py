@@ -16,7 +16,7 @@ from ...i18n import _, ngettext
 from ...paths import Paths, make_folder
 from ...project.manager import ProjectManager
 from ...project.settings import KEEP_DAYS, KEEP_MIB, Number
-from ..chat.links import show
+from ..chat.links import show_address
 from ..widgets.dialogs import confirm
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -88,7 +88,7 @@ class StoragePage(Adw.PreferencesPage):
 
     def _open(self) -> None:
         make_folder(self._folder)
-        self._tasks.start(show(rows.window_of(self), self._folder.as_uri()))
+        self._tasks.start(show_address(rows.window_of(self), self._folder.as_uri()))
 
     def _clear(self) -> None:
         async def clear() -> None:

@@ -148,7 +148,7 @@ class Sessions(GObject.Object):
         await self._change_project(path, self._factory.manager.remove_project)
 
     async def list_project_again(self, path: str) -> None:
-        await self._change_project(path, self._factory.manager.list_again)
+        await self._change_project(path, self._factory.manager.relist_project)
 
     async def _change_project(self, path: str, change: Callable[[Project], None]) -> None:
         try:
@@ -257,7 +257,7 @@ class Sessions(GObject.Object):
         """List a removed project again, when one of its sessions is opened."""
         project = self._project(path)
         if not project.is_listed:
-            self._factory.manager.list_again(project)
+            self._factory.manager.relist_project(project)
 
     async def _keep(
         self, session: OpenSession, text: str, before: asyncio.Task[None] | None

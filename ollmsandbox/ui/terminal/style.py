@@ -158,10 +158,10 @@ def colours(style: TextStyle, theme: Theme) -> tuple[Rgb | None, Rgb | None]:
         text, ground = ground, text
     if style.dim:
         text = _mix(text, ground, 0.35)
-    shown_text = None if text == theme.text else readable(text, ground, theme.contrast)
+    shown_text = None if text == theme.text else readable_colour(text, ground, theme.contrast)
     if ground == theme.ground:
         return shown_text, None
-    return readable(text, ground, theme.contrast), ground
+    return readable_colour(text, ground, theme.contrast), ground
 
 
 def rgb(colour: Colour) -> Rgb:
@@ -178,7 +178,7 @@ def rgb(colour: Colour) -> Rgb:
     return grey, grey, grey
 
 
-def readable(text: Rgb, ground: Rgb, least: float) -> Rgb:
+def readable_colour(text: Rgb, ground: Rgb, least: float) -> Rgb:
     """Return a colour of the same hue, as dark or light as the contrast needs."""
     black, white = (0, 0, 0), (255, 255, 255)
     goal = white if contrast(white, ground) > contrast(black, ground) else black

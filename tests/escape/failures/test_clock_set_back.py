@@ -20,7 +20,7 @@ from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.database.runs import waiting
 from ollmsandbox.project.pending.conflicts import came_since
 from ollmsandbox.project.pending.layer import newest_in
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
 
@@ -104,7 +104,7 @@ def test_a_later_command_that_is_killed_is_still_the_later_one(person: Person, f
         snapshot.restore()
         if not killed_after(number, lambda step: snapshot.settle(Mode.REVIEW, step)):
             break
-        done += [states(report) for report in recover(person.paths)]
+        done += [states(report) for report in finish_leftovers(person.paths)]
         with closing(Review(person.paths)) as found:
             project = found.manager.find_project(person.project)
             assert project is not None
@@ -126,7 +126,7 @@ def test_a_run_before_the_recovery_counts_as_later(person: Person, first: str) -
             break
     project = str(person.project)
     write_file.write_file(person.paths, project, f"{project}/f", b"third\n", how=Mode.REVIEW)
-    [report] = recover(person.paths)
+    [report] = finish_leftovers(person.paths)
     assert states(report) == {"f": State.CONFLICT}
 
 

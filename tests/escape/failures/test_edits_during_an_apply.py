@@ -26,7 +26,7 @@ from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.project.apply import swap
 from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import Mode, Report, State, nothing
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.recovery.recover import finish_leftovers
 
 
 @pytest.fixture
@@ -334,7 +334,7 @@ def test_an_edit_after_a_kill_stays(snapshot: Snapshot, case: str, named: bool) 
         told = f"killed at step {number}"
         wait_for_the_clock(person.home)
         WAYS[(number + named) % 2](file)
-        assert not [error for report in recover(person.paths) for error in report.errors]
+        assert not [error for report in finish_leftovers(person.paths) for error in report.errors]
         assert file.read_text() == "mine\n", told
         check_finished(person)
         # Neither is anything lost when the user insists.

@@ -32,7 +32,7 @@ from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database import backups as backup
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.versions import backups_of
 
@@ -200,7 +200,7 @@ def test_an_unrecorded_backup_is_not_used_for_another_file(snapshot: Snapshot) -
 
     def earlier() -> list[bytes]:
         with closing(ProjectManager(person.paths)) as manager:
-            found = backups_of(manager, manager.project_for(other), file)
+            found = backups_of(manager, manager.add_project(other), file)
             return [one.version.read() for one in found]
 
     write(b"first\n")
@@ -290,7 +290,7 @@ def test_a_folder_that_comes_from_another_disk_has_its_mode_at_once(person: Pers
         layer = person.paths.pending(str(person.project)) / "overlay1"
         for name in ("there", "there/inner"):
             made = layer / name
-            assert killed_when(made.exists, lambda step: recover(person.paths, step))
+            assert killed_when(made.exists, lambda step: finish_leftovers(person.paths, step))
         finish(snapshot)
         check_finished(person)
         modes = {path: entry[0] for path, entry in look_at(layer).items()}

@@ -18,10 +18,10 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.journal import Job, Journal, Task, project_lock
-from ollmsandbox.project.apply.recorder import needs_care
+from ollmsandbox.project.apply.recorder import needs_recovery
 from ollmsandbox.project.changes.change import Mode, Recorded
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.recovery.recover import recover, take_care
+from ollmsandbox.project.recovery.recover import finish_leftovers, recover
 from ollmsandbox.project.review.review import Review
 
 
@@ -92,15 +92,15 @@ def test_it_is_reported_once_and_finished_when_the_folder_is_back(
     folder = cut_off(snapshot, begun=begun)
     away = person.home / "away"
     person.project.rename(away)
-    [said] = take_care(person.paths).errors
+    [said] = recover(person.paths).errors
     assert str(folder) in said
     assert str(person.project) in said
     for _ in range(2):
-        care = take_care(person.paths)
-        assert not care.errors
-        assert not care.finished
+        recovered = recover(person.paths)
+        assert not recovered.errors
+        assert not recovered.finished
     away.rename(person.project)
-    [report] = take_care(person.paths).finished
+    [report] = recover(person.paths).finished
     assert [item.change.path for item in report.changes] == ["f"]
     assert not folder.exists()
     assert not (person.paths.cache / "told").exists()
@@ -143,13 +143,13 @@ def test_a_request_of_the_user_is_reported_once(snapshot: Snapshot) -> None:
             break
     away = person.home / "away"
     person.project.rename(away)
-    [said] = take_care(person.paths).errors
+    [said] = recover(person.paths).errors
     [file] = person.paths.cache.glob("journal-*.json")
     assert str(file) in said
-    assert not needs_care(person.paths)
-    assert not take_care(person.paths).errors
+    assert not needs_recovery(person.paths)
+    assert not recover(person.paths).errors
     away.rename(person.project)
-    assert not take_care(person.paths).errors
+    assert not recover(person.paths).errors
     assert (person.project / "f").read_text() == "new\n"
 
 
@@ -182,7 +182,7 @@ def test_a_layer_with_old_files_is_not_discarded(snapshot: Snapshot) -> None:
     assert str(folder) in done.stderr
     assert "ollmsandbox discard" not in done.stderr
     away.rename(other)
-    assert not take_care(person.paths).errors
+    assert not recover(person.paths).errors
     assert (other / "other").read_text() == "new\n"
     assert person.cli("undo", run_id).returncode == 0
     assert {(person.project / name).read_text() for name in names} == {"old\n"}
@@ -198,7 +198,7 @@ def test_a_project_that_was_only_moved_keeps_its_old_files(snapshot: Snapshot) -
     for text in ("", "{"):
         if text:
             (folder / "journal.json").write_text(text)
-            take_care(person.paths)
+            recover(person.paths)
         done = other.cli("discard", run_id)
         assert done.returncode != 0
         assert str(folder) in done.stderr
@@ -207,24 +207,24 @@ def test_a_project_that_was_only_moved_keeps_its_old_files(snapshot: Snapshot) -
 
 def test_a_half_merged_layer_does_not_count_as_a_run(snapshot: Snapshot) -> None:
     person = snapshot.person
-    take_care(person.paths)
+    recover(person.paths)
     other = linked(snapshot)
     snapshot.leave(f"echo new >f; echo new >{other}/other")
     layers = person.paths.pending(str(person.project))
     cut_off_at(snapshot, Mode.REVIEW, lambda: (layers / "overlay1" / "f").exists())
     away = person.home / "away"
     other.rename(away)
-    care = take_care(person.paths)
-    assert [str(other) in error for error in care.errors] == [True]
-    assert not care.notices
+    recovered = recover(person.paths)
+    assert [str(other) in error for error in recovered.errors] == [True]
+    assert not recovered.notices
     # The rest is finished.
-    [report] = care.finished
+    [report] = recovered.finished
     assert [item.change.path for item in report.changes] == ["f"]
-    assert not needs_care(person.paths)
-    care = take_care(person.paths)
-    assert not (*care.errors, *care.notices, *care.finished)
+    assert not needs_recovery(person.paths)
+    recovered = recover(person.paths)
+    assert not (*recovered.errors, *recovered.notices, *recovered.finished)
     away.rename(other)
-    [report] = take_care(person.paths).finished
+    [report] = recover(person.paths).finished
     assert [item.change.path for item in report.changes] == ["other"]
     check_finished(person)
     with closing(Review(person.paths)) as work:
@@ -256,8 +256,8 @@ def test_changes_of_other_folders_are_settled_meanwhile(snapshot: Snapshot, begu
         if begun:
             assert killed_after(begin, lambda step: snapshot.settle(Mode.AUTO, step))
         other.rename(away)
-        is_killed = killed_after(number, lambda step: recover(person.paths, step))
-        said = take_care(person.paths)
+        is_killed = killed_after(number, lambda step: finish_leftovers(person.paths, step))
+        said = recover(person.paths)
         assert is_killed or not said.errors
         assert len(said.errors) < 2
         with closing(Review(person.paths)) as work:
@@ -267,7 +267,7 @@ def test_changes_of_other_folders_are_settled_meanwhile(snapshot: Snapshot, begu
         state = "applied" if begun else "pending"
         assert [states(row) for row in rows] == [{"f": state, ".": state}], number
         away.rename(other)
-        [report] = take_care(person.paths).finished
+        [report] = recover(person.paths).finished
         assert states(report.changes) == {"old": state, "other": state}, number
         assert (other / "other").read_text() == ("new\n" if begun else "old\n")
         check_finished(person)
@@ -291,7 +291,7 @@ def test_the_rest_of_a_run_can_be_discarded(snapshot: Snapshot) -> None:
 
 def test_a_request_of_the_user_is_done_where_possible(snapshot: Snapshot) -> None:
     person = snapshot.person
-    take_care(person.paths)
+    recover(person.paths)
     other = linked(snapshot)
     run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
     snapshot.save()
@@ -302,13 +302,13 @@ def test_a_request_of_the_user_is_done_where_possible(snapshot: Snapshot) -> Non
             break
     away = person.home / "away"
     other.rename(away)
-    [said] = take_care(person.paths).errors
+    [said] = recover(person.paths).errors
     assert str(other) in said
     assert (person.project / "f").read_text() == "new\n"
-    assert not needs_care(person.paths)
-    assert not take_care(person.paths).errors
+    assert not needs_recovery(person.paths)
+    assert not recover(person.paths).errors
     away.rename(other)
-    assert not take_care(person.paths).errors
+    assert not recover(person.paths).errors
     assert (other / "other").read_text() == "new\n"
     check_finished(person)
 
@@ -380,7 +380,7 @@ def test_it_is_reported_even_if_nothing_can_be_recorded(snapshot: Snapshot) -> N
     shutil.rmtree(person.project)
     (person.paths.cache / "told").write_text("no folder")
     for _ in range(2):
-        [said] = take_care(person.paths).errors
+        [said] = recover(person.paths).errors
         assert str(person.project) in said
 
 
@@ -389,11 +389,11 @@ def test_recovery_is_not_tried_again_while_the_project_is_missing(snapshot: Snap
     cut_off(snapshot, begun=True)
     away = person.home / "away"
     person.project.rename(away)
-    assert needs_care(person.paths)
-    take_care(person.paths)
-    assert not needs_care(person.paths)
+    assert needs_recovery(person.paths)
+    recover(person.paths)
+    assert not needs_recovery(person.paths)
     away.rename(person.project)
-    assert needs_care(person.paths)
+    assert needs_recovery(person.paths)
 
 
 def test_a_part_of_the_run_cannot_be_discarded(snapshot: Snapshot) -> None:

@@ -24,7 +24,7 @@ from ollmsandbox.project.changes.change import MANY, Mode, Recorded, State
 from ollmsandbox.project.database.models import FileRecord
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.recovery.recover import finish_leftovers
 
 NAMES = [f"{number}" for number in range(12)]
 CHANGE = "for name in [0-9]*; do echo 'this is new' >$name; done"
@@ -49,7 +49,7 @@ def assert_undone(person: Person) -> None:
 
 def assert_all_is_finished(person: Person) -> None:
     """Assert it after the next program has started."""
-    assert [error for report in recover(person.paths) for error in report.errors] == []
+    assert [error for report in finish_leftovers(person.paths) for error in report.errors] == []
     assert not [*person.paths.cache.glob("overlay-*")]
 
 
@@ -72,7 +72,7 @@ def assert_all_is_recorded(person: Person) -> None:
 
 def test_its_error_is_reported_and_its_work_done_later(person: Person) -> None:
     with closing(ProjectManager(person.paths)) as manager:
-        manager.project_for(person.project)
+        manager.add_project(person.project)
     with closing(sqlite3.connect(person.paths.database)) as database:
         database.execute(
             "CREATE TRIGGER stop BEFORE INSERT ON change BEGIN SELECT RAISE(ABORT, 'stop'); END"

@@ -20,7 +20,7 @@ from support.person import Person, cli_argv
 
 from ollmsandbox import loop
 from ollmsandbox.project.apply.journal import project_lock
-from ollmsandbox.project.recovery.recover import take_care
+from ollmsandbox.project.recovery.recover import recover
 
 
 def test_a_program_waiting_for_the_lock_can_be_ended(person: Person) -> None:
@@ -89,7 +89,7 @@ def test_its_last_message_is_true_and_need_not_be_read(person: Person) -> None:
         text = os.read(heard, 4096)
     assert b"are dropped" in text
     assert b"kept" not in text
-    take_care(person.paths)
+    recover(person.paths)
     # Of those that were not to be dropped.
     assert len(json.loads(cli_here(person, "history", "--json").stdout)) == 2
 
@@ -129,7 +129,7 @@ Overlay.cleanup = cleanup
         process.kill()
     assert (process.returncode, said) == (128 + signal.SIGTERM, b"")
     assert (person.project / "file").read_text() == "new\n"
-    assert not take_care(person.paths).finished
+    assert not recover(person.paths).finished
 
 
 def test_a_terminated_window_closes_at_once_and_loses_nothing(person: Person) -> None:
@@ -151,7 +151,7 @@ def test_a_terminated_window_closes_at_once_and_loses_nothing(person: Person) ->
         loop.end(own)
         assert (person.project / "file").read_text() == "old\n"
     # The thread that waited may still be first, or find that all is done.
-    assert not take_care(person.paths).errors
+    assert not recover(person.paths).errors
     assert not list(person.paths.cache.glob("overlay-*"))
     cli_here(person, "apply", "--all")
     assert (person.project / "file").read_text() == "new\n"

@@ -17,7 +17,7 @@ from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recovery.recover import take_care
+from ollmsandbox.project.recovery.recover import recover
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def _cut_off(person: Person, linked: Path) -> Path:
     snapshot.leave(f"echo new >new/second; echo new >{linked}/one; echo new >{linked}/two")
     assert killed_when(lambda: has_journal(person), lambda step: snapshot.settle(Mode.AUTO, step))
     away = linked.rename(person.home / "away")
-    [said] = take_care(person.paths).errors
+    [said] = recover(person.paths).errors
     assert str(linked) in said
     assert (person.project / "new/second").read_text() == "new\n"
     return away
@@ -54,7 +54,7 @@ def _cut_off(person: Person, linked: Path) -> Path:
 
 def test_each_change_has_a_number_of_its_own(person: Person, linked: Path) -> None:
     _cut_off(person, linked).rename(linked)
-    assert not take_care(person.paths).errors
+    assert not recover(person.paths).errors
     check_finished(person)
     with Snapshot(person).review() as (work, run):
         paths = [item.change.path for item in read_changes(work.manager, run)]
@@ -65,12 +65,12 @@ def test_the_rest_waits_for_its_project(person: Person, linked: Path) -> None:
     away = _cut_off(person, linked)
     elsewhere = person.project.rename(person.home / "elsewhere")
     away.rename(linked)
-    care = take_care(person.paths)
+    recovered = recover(person.paths)
     # It is reported once, whichever of its folders is missing.
-    assert not (*care.errors, *care.finished)
+    assert not (*recovered.errors, *recovered.finished)
     assert (linked / "one").read_text() == "old\n"
     elsewhere.rename(person.project)
-    assert not take_care(person.paths).errors
+    assert not recover(person.paths).errors
     check_finished(person)
     assert (linked / "one").read_text() == "new\n"
 
@@ -96,7 +96,7 @@ def test_a_new_request_does_not_replace_the_unfinished_one(person: Person, linke
 
     assert killed_when(is_half, lambda step: review(person, "undo", run, step=step))
     away = linked.rename(person.home / "away")
-    assert len(take_care(person.paths).errors) == 1
+    assert len(recover(person.paths).errors) == 1
     assert (person.project / "file").read_text() == "old\n"
     # Twice: what waits is put off each time.
     for action, text in (("apply", "new\n"), ("undo", "old\n")):
@@ -105,7 +105,7 @@ def test_a_new_request_does_not_replace_the_unfinished_one(person: Person, linke
         assert has_journal(person)
     review(person, "apply", run, "file")
     away.rename(linked)
-    assert not take_care(person.paths).errors
+    assert not recover(person.paths).errors
     check_finished(person)
     assert (linked / "one").read_text() == (linked / "two").read_text() == "old\n"
     # It was decided later.
@@ -120,16 +120,16 @@ def test_a_new_request_may_be_interrupted_too(person: Person, linked: Path) -> N
 
     assert killed_when(is_half, lambda step: review(person, "undo", run, step=step))
     away = linked.rename(person.home / "away")
-    take_care(person.paths)
+    recover(person.paths)
     [file] = person.paths.cache.glob("journal-*.json")
     left = file.read_bytes()
     act = lambda step: review(person, "apply", run, "file", step=step)  # noqa: E731
     assert killed_when(lambda: file.read_bytes() != left, act)
-    take_care(person.paths)
+    recover(person.paths)
     assert (person.project / "file").read_text() == "new\n"
     assert file.read_bytes() == left
     away.rename(linked)
-    assert not take_care(person.paths).errors
+    assert not recover(person.paths).errors
     check_finished(person)
     assert (linked / "one").read_text() == (linked / "two").read_text() == "old\n"
     assert (person.project / "file").read_text() == "new\n"

@@ -19,7 +19,7 @@ from ollmsandbox.project.apply.applier import Applier
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.changes.scan import scan
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.recovery.recover import finish_leftovers
 
 
 def mode_of(folder: Path) -> int:
@@ -88,7 +88,9 @@ def test_a_kill_while_closed_folders_are_looked_into(tmp_path: Path, mode: Mode)
     for number in range(1, 16, 2 if os.getuid() else 7):
         snapshot = left_behind(tmp_path / str(number), mode)
         killed_after(number, partial(snapshot.settle, mode))
-        assert not [error for report in recover(snapshot.person.paths) for error in report.errors]
+        assert not [
+            error for report in finish_leftovers(snapshot.person.paths) for error in report.errors
+        ]
         assert modes(snapshot.person.project) == (0, 0), f"killed after step {number}"
         assert not list(snapshot.person.paths.cache.glob("overlay-*"))
         (snapshot.person.project / "shut").chmod(0o700)

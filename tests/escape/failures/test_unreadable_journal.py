@@ -17,7 +17,7 @@ from ollmsandbox.project.apply.journal import Job, Journal, Task
 from ollmsandbox.project.changes.change import DAILY, Mode
 from ollmsandbox.project.database.backups import clean_up
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recovery.recover import take_care
+from ollmsandbox.project.recovery.recover import recover
 
 DAMAGE = {"cut off": b'{"task": "ta', "empty": b"", "of another kind": b'{"task": "dance"}'}
 
@@ -34,11 +34,11 @@ def damage(person: Person, pattern: str, what: str) -> None:
 
 
 def check_told_once(person: Person, what: str) -> None:
-    [said] = take_care(person.paths).errors
+    [said] = recover(person.paths).errors
     [kept] = person.paths.cache.glob("unreadable-*")
     assert str(kept) in said
     assert kept.read_bytes() == DAMAGE[what]
-    assert not take_care(person.paths).errors
+    assert not recover(person.paths).errors
     assert kept.exists()
 
 
@@ -81,7 +81,7 @@ def test_an_unreadable_journal_is_not_replaced(person: Person) -> None:
     cache.mkdir(parents=True)
     for text in ("one", "two"):
         (cache / "journal-x.json").write_text(text)
-        assert len(take_care(person.paths).errors) == 1
+        assert len(recover(person.paths).errors) == 1
     assert {file.read_text() for file in cache.glob("unreadable-*")} == {"one", "two"}
 
 

@@ -105,7 +105,7 @@ def test_threads_share_one_manager(manager: ProjectManager, person: Person) -> N
 
     def work(number: int) -> None:
         try:
-            project = manager.project_for(person.project)
+            project = manager.add_project(person.project)
             for one in range(10):
                 manager.records_for(project, [f"/{number}/{one}", f"/both/{one}"])
         except BaseException as error:  # noqa: BLE001

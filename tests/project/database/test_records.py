@@ -12,7 +12,7 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError, ProjectError
-from ollmsandbox.project.database.models import Change, FileRecord, Project, Run
+from ollmsandbox.project.database.models import ChangeRow, FileRecord, Project, Run
 from ollmsandbox.project.manager import ProjectManager
 
 pytestmark = pytest.mark.anybody
@@ -55,7 +55,7 @@ def test_a_project_is_added_once(manager: ProjectManager, person: Person) -> Non
     link = person.home / "link"
     link.symlink_to(person.project)
     first = manager.add_project(person.project)
-    second = manager.project_for(f"{link}/../project/")
+    second = manager.add_project(f"{link}/../project/")
     assert (first.id, first.path, first.name) == (second.id, str(person.project), "project")
     assert [project.id for project in manager.projects()] == [first.id]
     found = manager.find_project(link)
@@ -67,7 +67,7 @@ def test_a_project_is_added_once(manager: ProjectManager, person: Person) -> Non
 def test_a_project_may_have_any_name(manager: ProjectManager, person: Person) -> None:
     folder = os.path.join(person.home, os.fsdecode(b"caf\xe9\n"))
     os.mkdir(folder)
-    project = manager.project_for(folder)
+    project = manager.add_project(folder)
     assert manager.projects()[0].path == folder
     assert project.name.encode()
     run = make_run(project, "1")
@@ -80,7 +80,7 @@ def test_only_a_folder_can_be_a_project(manager: ProjectManager, person: Person)
         manager.add_project(person.home / "nothing")
     (person.home / "file").touch()
     with pytest.raises(ProjectError, match="not a folder"):
-        manager.project_for(person.home / "file")
+        manager.add_project(person.home / "file")
     assert manager.projects() == []
 
 
@@ -91,7 +91,7 @@ def test_the_project_used_last_comes_first(manager: ProjectManager, person: Pers
     a, b, c = [manager.add_project(folder) for folder in folders]
     assert [project.name for project in manager.projects()] == ["c", "b", "a"]
     manager.active_project = a
-    manager.project_for(b.path)
+    manager.add_project(b.path)
     assert [project.id for project in manager.projects()] == [b.id, a.id, c.id]
 
 
@@ -123,17 +123,19 @@ def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_agai
 ) -> None:
     project = manager.add_project(person.project)
     manager.active_project = project
-    manager.agree(project, make(person.home / "linked"))
+    manager.approve_root(project, make(person.home / "linked"))
     manager.records_for(project, ["/a"])
     run = make_run(project, "1")
-    Change.create(run=run, number=1, root="/", path="a", kind="added", type="file", state="applied")
+    ChangeRow.create(
+        run=run, number=1, root="/", path="a", kind="added", type="file", state="applied"
+    )
     manager.remove_project(project)
     assert active(manager) is None
     assert manager.projects() == []
     assert manager.projects(with_removed=True) == [project]
     assert manager.add_project(person.project) == project
     assert manager.projects() == [project]
-    assert len(manager.agreed_roots(project)) == 1
+    assert len(manager.approved_roots(project)) == 1
     assert [change.path for change in manager.changes(run)] == ["a"]
 
 
@@ -141,11 +143,11 @@ def test_an_agreement_is_kept_until_it_is_revoked(manager: ProjectManager, perso
     project = manager.add_project(person.project)
     outside = make(person.home / "outside")
     (person.project / "link").symlink_to(outside)
-    manager.agree(project, person.project / "link")
-    manager.agree(project, outside)
-    assert manager.agreed_roots(project) == [str(outside)]
+    manager.approve_root(project, person.project / "link")
+    manager.approve_root(project, outside)
+    assert manager.approved_roots(project) == [str(outside)]
     manager.revoke(project, person.project / "link")
-    assert manager.agreed_roots(project) == []
+    assert manager.approved_roots(project) == []
 
 
 def test_an_agreement_can_be_revoked_when_the_folder_is_gone_or_a_link(
@@ -153,14 +155,14 @@ def test_an_agreement_can_be_revoked_when_the_folder_is_gone_or_a_link(
 ) -> None:
     project = manager.add_project(person.project)
     gone, swapped = make(person.home / "gone"), make(person.home / "swapped")
-    manager.agree(project, gone)
-    manager.agree(project, swapped)
+    manager.approve_root(project, gone)
+    manager.approve_root(project, swapped)
     gone.rmdir()
     swapped.rmdir()
     swapped.symlink_to("/usr")
     manager.revoke(project, gone)
     manager.revoke(project, swapped)
-    assert manager.agreed_roots(project) == []
+    assert manager.approved_roots(project) == []
 
 
 @pytest.mark.parametrize("folder", ["/", "..", ".", "../.local/share", "../.cache/ollmchat/in"])
@@ -170,7 +172,7 @@ def test_a_folder_that_is_too_wide_cannot_be_approved(
     project = manager.add_project(person.project)
     make(person.paths.cache / "in")
     with pytest.raises(ProjectError, match="cannot be given access"):
-        manager.agree(project, person.project / folder)
+        manager.approve_root(project, person.project / folder)
 
 
 # --- records -----------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ def test_a_number_is_known_before_its_record_is_made(
     old = manager.records_for(project, ["/old"])["/old"]
     with manager.store.transaction():
         numbers, last = manager.numbers_for(project, ["/old", "/new", NOT_UTF_8])
-        manager.note_backups(
+        manager.record_backups(
             project, [(number, path, f"/copy{path}", True) for path, number in numbers.items()]
         )
     assert numbers["/old"] == last == old
@@ -223,10 +225,10 @@ def test_deletion_and_copies_are_noted_in_bulk(manager: ProjectManager, person: 
 
     copies = [(ids[path], f"/copy{NOT_UTF_8}{path}") for path in paths]
     rows = list(zip(paths, copies, strict=True))
-    manager.note_backups(project, [(number, path, copy, False) for path, (number, copy) in rows])
+    manager.record_backups(project, [(number, path, copy, False) for path, (number, copy) in rows])
     # A file without a new backup keeps the one it has.
-    manager.note_backups(project, [(number, path, None, False) for path, (number, _) in rows])
-    manager.forget_copies([*copies[:1499], (copies[1499][0], "/unknown")])
+    manager.record_backups(project, [(number, path, None, False) for path, (number, _) in rows])
+    manager.forget_backups([*copies[:1499], (copies[1499][0], "/unknown")])
     kept = FileRecord.select().where(FileRecord.last_approved_copy_path.is_null(False))
     assert [(record.id, record.last_approved_copy_path) for record in kept] == copies[1499:]
 
@@ -266,7 +268,7 @@ def test_a_run_is_found_by_its_beginning(manager: ProjectManager, person: Person
 def test_changes_come_in_their_order(manager: ProjectManager, person: Person) -> None:
     run = make_run(manager.add_project(person.project), "1")
     for number in (3, 1, 2):
-        Change.create(
+        ChangeRow.create(
             run=run,
             number=number,
             root=NOT_UTF_8,

@@ -18,7 +18,7 @@ from ollmsandbox.project.changes.change import Mode, Report, State
 from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
 
@@ -95,7 +95,7 @@ def test_applying_everything_applies_each_path_with_its_last_run(
 ) -> None:
     first = write(person, review, Mode.REVIEW, one="1", both="1")
     second = write(person, review, Mode.REVIEW, both="2")
-    project = review.manager.project_for(person.project)
+    project = review.manager.add_project(person.project)
     reports = {report.run_id: states(report) for report in review.apply_all(project)}
     assert reports[second.id] == {"both": State.APPLIED}
     assert first.id not in reports
@@ -208,7 +208,7 @@ def test_a_kill_between_what_comes_back_and_what_is_taken_finishes_both(person: 
         one = Person(person.home, folder, person.environ)
         one.run(command)
         review = Review(person.paths)
-        project = review.manager.project_for(folder)
+        project = review.manager.add_project(folder)
         run = review.manager.last_run(project)
         assert run is not None
         review.undo(run)
@@ -229,7 +229,7 @@ def test_a_kill_between_what_comes_back_and_what_is_taken_finishes_both(person: 
             break
         except Killed:
             review.close()
-            assert [report.errors for report in recover(person.paths)] in ([], [()])
+            assert [report.errors for report in finish_leftovers(person.paths)] in ([], [()])
             made = sorted(path.name for path in folder.rglob("*"))
             assert made == ["folder", "one", "three", "two"], steps
     review.close()
@@ -294,7 +294,7 @@ def test_a_kill_while_one_deletion_is_discarded_keeps_the_others(
                 was_killed = True
         review.close()
         if was_killed:
-            recover(person.paths)
+            finish_leftovers(person.paths)
             review = Review(person.paths)
             review.discard(review.manager.run(report.run_id), chosen)
             review.close()

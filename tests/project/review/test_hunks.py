@@ -225,7 +225,7 @@ def test_a_changed_mode_stays_pending_without_the_text(person: Person, review: R
         mode=0o755,
         how=Mode.REVIEW,
     )
-    run = review.waiting(review.manager.project_for(person.project))[0]
+    run = review.waiting(review.manager.add_project(person.project))[0]
     run, item = latest(review, run.id)
     hunks.discard_hunks(review.manager, run, item, parts(review, run, item))
     assert [one.id for one in review.waiting(run.project)] == [run.id]

@@ -19,7 +19,7 @@ from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import FileRecord, Run
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.recovery.recover import take_care
+from ollmsandbox.project.recovery.recover import recover
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Version, Versions
@@ -135,7 +135,7 @@ def test_runs_are_found_by_command_and_by_path(person: Person, review: Review) -
     for name in ("src/main.c", "100%_done", "README"):
         write(person, review, name, "text")
     manager = review.manager
-    project = manager.project_for(person.project)
+    project = manager.add_project(person.project)
 
     def found(text: str) -> list[str]:
         return [run.command for run in manager.runs(project, text=text)]
@@ -158,11 +158,11 @@ def test_the_start_recovers_cleans_up_and_reports(person: Person, review: Review
     stale.parent.mkdir(exist_ok=True)
     stale.touch()
     person.paths.database.write_bytes(b"garbage" * 100)
-    care = take_care(person.paths)
+    recovered = recover(person.paths)
     assert not stale.exists()
-    assert "The database was damaged" in care.notices[0]
-    assert (care.errors, care.finished) == ((), ())
-    assert take_care(person.paths) == type(care)()
+    assert "The database was damaged" in recovered.notices[0]
+    assert (recovered.errors, recovered.finished) == ((), ())
+    assert recover(person.paths) == type(recovered)()
     assert run.id
 
 

@@ -16,7 +16,7 @@ from ollmsandbox.project.apply.journal import Journal
 from ollmsandbox.project.changes import view as present
 from ollmsandbox.project.changes.change import Mode, Report, State
 from ollmsandbox.project.database.models import FileRecord
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import backups_of
@@ -93,7 +93,7 @@ def test_a_pending_change_is_the_current_version(person: Person, review: Review)
     write(person, "file", "waits more", based_on=b"waits", how=Mode.REVIEW)
     assert seen(person, "file") == "waits more"
     assert (person.project / "file").read_text() == "on disk"
-    for report in review.apply_all(review.manager.project_for(person.project)):
+    for report in review.apply_all(review.manager.add_project(person.project)):
         assert {item.state for item in report.changes} == {State.APPLIED}
     assert (person.project / "file").read_text() == "waits more"
 
@@ -149,7 +149,7 @@ def test_an_interrupted_run_is_settled_at_the_next_start(person: Person) -> None
         patch.setattr(Journal, "write", step)
         write(person, "file", "second")
     assert (person.project / "file").read_text() == "first"
-    [report] = recover(person.paths)
+    [report] = finish_leftovers(person.paths)
     assert states(report) == [("file", "modified", "applied")]
     assert (person.project / "file").read_text() == "second"
 
@@ -160,7 +160,7 @@ def test_every_kept_version_can_be_restored(person: Person, review: Review) -> N
     file.chmod(0o600)
     for number in range(1, 4):
         write(person, "file", str(number), mode=0o644)
-    project = review.manager.project_for(person.project)
+    project = review.manager.add_project(person.project)
     earlier = backups_of(review.manager, project, str(file))
     assert [each.version.read() for each in earlier] == [b"2", b"1", b"0"]
     assert all(each.run_id for each in earlier)
@@ -178,7 +178,7 @@ def test_a_deleted_file_comes_back_from_its_backup(person: Person, review: Revie
     file = person.project / "file"
     file.write_text("precious")
     report = write_file.delete_file(person.paths, str(person.project), str(file))
-    project = review.manager.project_for(person.project)
+    project = review.manager.add_project(person.project)
     versions = person.paths.versions / report.run_id
     for kept in versions.iterdir():
         kept.unlink()

@@ -231,7 +231,7 @@ def test_an_agreed_folder_outside_keeps_its_path_and_is_recorded(
     assert person.run("cat lib/file", rootfs=alpine).exit_code != 0
     manager = ProjectManager(person.paths)
     try:
-        manager.agree(manager.project_for(str(person.project)), str(other))
+        manager.approve_root(manager.add_project(str(person.project)), str(other))
     finally:
         manager.close()
     keeper = Recorder(str(person.project), person.paths)
@@ -253,7 +253,7 @@ def test_the_program_itself_cannot_be_changed_in_an_agreed_folder_either(
     monkeypatch.setattr(plan, "own_code", lambda: [str(other / "program")])
     manager = ProjectManager(person.paths)
     try:
-        manager.agree(manager.project_for(str(person.project)), str(other))
+        manager.approve_root(manager.add_project(str(person.project)), str(other))
     finally:
         manager.close()
     result = person.run(f"echo evil >{other}/program/code; echo new >{other}/new", rootfs=alpine)

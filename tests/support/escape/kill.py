@@ -28,7 +28,7 @@ from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import MANY, Mode, Report, nothing
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.overlay import Overlay, Root, leftovers
 
@@ -279,8 +279,10 @@ def _differences(found: Outcome, wanted: Outcome) -> list[object]:
 def finish(snapshot: Snapshot, *kills: int) -> None:
     """Recover as the next start does. That process is killed, too, after some steps each time."""
     for number in kills:
-        killed_after(number, lambda step: recover(snapshot.person.paths, step))
-    assert not [error for report in recover(snapshot.person.paths) for error in report.errors]
+        killed_after(number, lambda step: finish_leftovers(snapshot.person.paths, step))
+    assert not [
+        error for report in finish_leftovers(snapshot.person.paths) for error in report.errors
+    ]
 
 
 def check_finished(person: Person) -> None:

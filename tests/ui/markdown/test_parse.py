@@ -23,7 +23,7 @@ from ollmsandbox.ui.markdown.parse import (
     Paragraph,
     Quote,
     TableBlock,
-    parse,
+    parse_markdown,
 )
 from ollmsandbox.ui.markdown.stream import LONG, Splitter
 
@@ -35,7 +35,7 @@ def words(text: str) -> Paragraph:
 
 
 def spans(text: str) -> tuple[Inline, ...]:
-    (block,) = parse(text)
+    (block,) = parse_markdown(text)
     assert isinstance(block, Paragraph)
     return block.spans
 
@@ -74,7 +74,7 @@ print(1)
 
     indented
 """
-    assert parse(text) == (
+    assert parse_markdown(text) == (
         Heading(1, (Inline("Title"),)),
         words("A paragraph\non two lines."),
         Heading(2, (Inline("Under"),)),
@@ -86,7 +86,7 @@ print(1)
 
 
 def test_lists_with_numbers_tasks_and_lists_inside() -> None:
-    (numbered, tasks) = parse(
+    (numbered, tasks) = parse_markdown(
         "3. three\n4. four\n   - inner\n\n<!-- -->\n\n- [ ] open\n- [x] done\n"
     )[::2]
     inner = ListBlock((ListItem((words("inner"),)),))
@@ -99,13 +99,13 @@ def test_lists_with_numbers_tasks_and_lists_inside() -> None:
 
 
 def test_a_list_may_begin_with_0_and_with_space_between_its_items() -> None:
-    (block,) = parse("0. a\n\n1. b\n")
+    (block,) = parse_markdown("0. a\n\n1. b\n")
     assert isinstance(block, ListBlock)
     assert (block.start, block.loose) == (0, True)
 
 
 def test_a_table_with_alignments_and_missing_cells() -> None:
-    assert parse("|a|b|c|\n|-|:-:|-:|\n|1|`2`|\n") == (
+    assert parse_markdown("|a|b|c|\n|-|:-:|-:|\n|1|`2`|\n") == (
         TableBlock(
             ((Inline("a"),), (Inline("b"),), (Inline("c"),)),
             (((Inline("1"),), (Inline("2", InlineStyle.CODE),), ()),),
@@ -129,13 +129,13 @@ def test_styles_within_each_other() -> None:
 def test_html_is_text() -> None:
     text = "<b onclick='x'>bold</b> &lt; <script>alert(1)</script>"
     assert plain(spans(text)) == text.replace("&lt;", "<")
-    assert parse("<div>\n**x**\n</div>") == (
+    assert parse_markdown("<div>\n**x**\n</div>") == (
         Paragraph((Inline("<div>\n"), Inline("x", InlineStyle.BOLD), Inline("\n</div>"))),
     )
 
 
 def test_a_line_break_in_a_table_is_one() -> None:
-    (table,) = parse("|a|\n|-|\n|x<br>y `<br>`|\n")
+    (table,) = parse_markdown("|a|\n|-|\n|x<br>y `<br>`|\n")
     assert isinstance(table, TableBlock)
     assert plain(table.rows[0][0]) == "x\ny <br>"
 
@@ -172,7 +172,7 @@ def test_addresses_become_links(text: str, address: str, shown: str) -> None:
 )
 def test_nothing_else_becomes_a_link(text: str) -> None:
     for form in (text, f"[{text}]({text})", f"![x]({text})", f"<{text}>"):
-        assert not any(span.link for block in parse(form) for span in block.spans)  # type: ignore[union-attr]
+        assert not any(span.link for block in parse_markdown(form) for span in block.spans)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -202,12 +202,12 @@ def test_the_tooltip_of_a_link_is_its_address() -> None:
 
 
 def test_unprintable_characters_are_replaced() -> None:
-    assert parse("a\x00b\x1b[31m\ud800") == (words("a\ufffdb\ufffd[31m\ufffd"),)
+    assert parse_markdown("a\x00b\x1b[31m\ud800") == (words("a\ufffdb\ufffd[31m\ufffd"),)
 
 
 @pytest.mark.parametrize("mark", ["> ", "- ", "1. ", ">- "])
 def test_deep_nesting_is_kept_as_plain_text(mark: str) -> None:
-    (block,) = parse(mark * 500 + "the end")
+    (block,) = parse_markdown(mark * 500 + "the end")
     depth = 0
     while isinstance(block, (Quote, ListBlock)):
         depth += 1
@@ -234,13 +234,13 @@ documents = st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join) | st.
 @settings(max_examples=300, deadline=None)
 @given(documents, st.lists(st.integers(1, 12), max_size=40))
 def test_a_text_in_pieces_gives_the_blocks_of_the_whole(text: str, sizes: list[int]) -> None:
-    assert tuple(streamed(text, sizes)) == parse(text)
+    assert tuple(streamed(text, sizes)) == parse_markdown(text)
 
 
 @settings(max_examples=200, deadline=None)
 @given(documents)
 def test_every_text_has_valid_markup(text: str) -> None:
-    for block in parse(text):
+    for block in parse_markdown(text):
         if isinstance(block, (Paragraph, Heading)):
             # Pango's parser takes XML.
             ElementTree.fromstring(f"<x>{markup(block.spans)}</x>")

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A heart that beats in a main loop, and a bare window beside it with a heart of its own."""
+"""Measures how long a main loop is blocked.
+
+A probe runs a timer in the main loop and notes how late each tick is. An empty window in another
+process does the same: if it is blocked at the same moments, the machine is too busy to tell.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,13 @@ from enum import Enum
 from pathlib import Path
 
 # Milliseconds.
-BEAT, MOST, MOST_P99 = 2, 100.0, 20.0
-# When a bare window, which has nothing to do, stood still: seconds of the monotonic clock.
+INTERVAL, MOST, MOST_P99 = 2, 100.0, 20.0
+# A time in which the empty window was blocked: seconds of the monotonic clock.
 Span = tuple[float, float]
 
 
 class Verdict(Enum):
-    """Of two, the first one holds."""
+    """The result for one limit. If two limits have different ones, the first of these counts."""
 
     MISSED = "MISSED"
     SLOW = "cannot be told here: the machine kept a bare window waiting, too"
@@ -31,7 +35,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Figures:
-    """Of many beats, in milliseconds."""
+    """The worst value and the 99th percentile of many ticks, in milliseconds."""
 
     worst: float
     p99: float
@@ -45,10 +49,12 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Beat:
-    """From one to the next: when, how late the second was, and what was worked meanwhile by the
-    main loop's thread and by all threads of the process, in milliseconds; and how long the first
-    was ready to work and had to wait for a core."""
+class Tick:
+    """The time between two ticks. All durations are in milliseconds.
+
+    `gap` is how late the second tick was, `worked` the CPU time of the main loop's thread, `used`
+    that of all threads, and `waited` how long the main loop's thread waited for a core.
+    """
 
     start: float
     end: float
@@ -59,19 +65,18 @@ class Beat:
 
     @property
     def without_others(self) -> float:
-        """The gap, had nobody else had the core that it waited for. What our other threads did is
-        left in: it may have waited for those."""
+        """The gap without the time that other programs had the core. The work of our own threads
+        is included: the main loop may have waited for them."""
         return self.gap - max(0.0, self.waited - (self.used - self.worked))
 
     def share(self, standing: Iterable[Span]) -> float:
-        """What of the gap is our own: what all our threads used, for whoever waits for one of them
-        waits for us. Not what passed while a bare window stood still as well: a scheduler gives who
-        sleeps a turn within milliseconds, whatever others do, and a host that stops the whole
-        machine is seen in the time that was used, too."""
+        """Return our own part of the gap: the CPU time of all our threads, except while the empty
+        window was blocked, too. A scheduler wakes a sleeping process within milliseconds, so the
+        host must have stopped the whole machine, and that time is counted as used."""
         return max(0.0, min(self.gap, self.used) - self._beside(standing))
 
     def alone(self, standing: Iterable[Span]) -> float:
-        """The gap, without what passed while a bare window stood still as well."""
+        """Return the gap without the time in which the empty window was blocked, too."""
         return max(0.0, self.gap - self._beside(standing))
 
     def _beside(self, standing: Iterable[Span]) -> float:
@@ -82,10 +87,13 @@ class Beat:
 def judge(
     gaps: Figures, ours: Figures, beside: Figures, without: Figures, alone: Figures
 ) -> Verdict:
-    """`ours`: our own share of the gaps; `beside`: the gaps of a bare window meanwhile; `without`:
-    our gaps, had others left us the cores. Who sleeps most of the time, as a bare window does,
-    hardly waits for those. `alone`: our gaps, but for the moments in which it stood still, too. Who
-    waits for a disk, say, uses nothing, and is no excuse at another moment."""
+    """Compare the gaps with the limits, and say whether the machine is to blame.
+
+    `ours` is our own share of the gaps; `beside` are the gaps of the empty window. `without` are
+    our gaps without the time that other programs had the cores; the empty window, mostly asleep,
+    hardly needs them. `alone` are our gaps outside the moments in which the empty window was
+    blocked: a wait for the disk takes no CPU time, and counts as ours.
+    """
     found = {
         _judge(gaps.worst, ours.worst, beside.worst, without.worst, alone.worst, MOST),
         _judge(gaps.p99, ours.p99, beside.p99, without.p99, alone.p99, MOST_P99),
@@ -103,8 +111,8 @@ def _judge(
     return Verdict.BUSY if max(ours, without) < limit else Verdict.MISSED
 
 
-class Neighbour:
-    """The bare window, in a process of its own."""
+class BareWindow:
+    """An empty window with a probe, in a process of its own."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -131,23 +139,23 @@ class Neighbour:
         self._process.communicate()
 
 
-class Heart:
-    """Beats in the main loop, ahead of what draws; notes how late it was."""
+class MainLoopProbe:
+    """Ticks in the main loop, before anything is drawn, and notes how late each tick is."""
 
-    def __init__(self, neighbour: Neighbour | None = None) -> None:
-        self._neighbour = neighbour
+    def __init__(self, bare_window: BareWindow | None = None) -> None:
+        self._bare_window = bare_window
 
-    def __enter__(self) -> Heart:
+    def __enter__(self) -> MainLoopProbe:
         from gi.repository import GLib
 
-        if self._neighbour is not None:
-            self._neighbour.begin()
-        self.beats: list[Beat] = []
+        if self._bare_window is not None:
+            self._bare_window.begin()
+        self.ticks: list[Tick] = []
         self._stolen = _stolen()
         self._waits = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
         self._last = self._clocks()
         self._source = GLib.timeout_add(  # type: ignore[call-arg]
-            BEAT, self._beat, priority=GLib.PRIORITY_HIGH
+            INTERVAL, self._tick, priority=GLib.PRIORITY_HIGH
         )
         return self
 
@@ -158,30 +166,30 @@ class Heart:
         os.close(self._waits)
         before, now = self._stolen, _stolen()
         self._stolen_share = (now[0] - before[0]) / max(1, now[1] - before[1])
-        if self._neighbour is not None:
-            self._beside, self._standing = self._neighbour.finish()
+        if self._bare_window is not None:
+            self._beside, self._standing = self._bare_window.finish()
 
-    def _beat(self) -> bool:
+    def _tick(self) -> bool:
         last, self._last = self._last, self._clocks()
         passed, *spent = ((now - then) * 1000 for now, then in zip(self._last, last, strict=True))
-        self.beats.append(Beat(last[0], self._last[0], max(0.0, passed - BEAT), *spent))
+        self.ticks.append(Tick(last[0], self._last[0], max(0.0, passed - INTERVAL), *spent))
         return True
 
     def _clocks(self) -> tuple[float, float, float, float]:
-        """Of the day, of this thread's work, of all threads', of this one's waiting for a core."""
+        """Return the time, the CPU time of this thread and of all, and this one's waiting time."""
         waited = int(os.pread(self._waits, 100, 0).split()[1]) / 1e9
         return time.monotonic(), time.thread_time(), time.process_time(), waited
 
     @property
     def gaps(self) -> Figures:
-        return Figures.of([beat.gap for beat in self.beats])
+        return Figures.of([tick.gap for tick in self.ticks])
 
-    def tell(self, what: str) -> None:
+    def print_result(self, what: str) -> None:
         gaps = self.gaps
-        ours = Figures.of([beat.share(self._standing) for beat in self.beats])
-        worked = Figures.of([beat.worked for beat in self.beats])
-        without = Figures.of([beat.without_others for beat in self.beats])
-        alone = Figures.of([beat.alone(self._standing) for beat in self.beats])
+        ours = Figures.of([tick.share(self._standing) for tick in self.ticks])
+        worked = Figures.of([tick.worked for tick in self.ticks])
+        without = Figures.of([tick.without_others for tick in self.ticks])
+        alone = Figures.of([tick.alone(self._standing) for tick in self.ticks])
         print(
             f"{what:38} longest gap {gaps.worst:6.0f} ms (to reach: {MOST:.0f}), "
             f"p99 {gaps.p99:5.1f} ms (to reach: {MOST_P99:.0f}): "
@@ -192,12 +200,12 @@ class Heart:
         )
 
     def summary(self) -> str:
-        standing = [(beat.start, beat.end) for beat in self.beats if beat.gap >= MOST_P99]
+        standing = [(tick.start, tick.end) for tick in self.ticks if tick.gap >= MOST_P99]
         return json.dumps([self.gaps.worst, self.gaps.p99, standing])
 
 
 def _stolen() -> tuple[int, int]:
-    """So far, of how much: what the machine's host gave to others, in ticks of all cores."""
+    """Return the time that the host took from this machine, and the total, in ticks."""
     with Path("/proc/stat").open() as lines:
         ticks = [int(word) for word in lines.readline().split()[1:9]]
     return ticks[7], sum(ticks)
@@ -220,20 +228,20 @@ def open_bare(opened: Callable[[object], None]) -> None:
     application.run([])
 
 
-def beat_beside(_window: object) -> None:
-    """Answers what it is asked on its standard input."""
+def answer_requests(_window: object) -> None:
+    """Start and stop a probe as standard input says, and print its summary."""
     from gi.repository import GLib
 
-    hearts: list[Heart] = []
+    probes: list[MainLoopProbe] = []
 
     def asked(_input: int, _condition: GLib.IOCondition) -> bool:
         match sys.stdin.readline():
             case "begin\n":
-                hearts.append(Heart().__enter__())
+                probes.append(MainLoopProbe().__enter__())
                 print(flush=True)
             case "end\n":
-                hearts[-1].__exit__()
-                print(hearts[-1].summary(), flush=True)
+                probes[-1].__exit__()
+                print(probes[-1].summary(), flush=True)
             case _:
                 os._exit(0)
         return True
@@ -243,4 +251,4 @@ def beat_beside(_window: object) -> None:
 
 
 if __name__ == "__main__":
-    open_bare(beat_beside)
+    open_bare(answer_requests)
