@@ -27,8 +27,8 @@ from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.ui.models.choice import ModelChoice
-from ollmsandbox.ui.preferences.settings import Settings
 from ollmsandbox.ui.sessions.sessions import Sessions
+from ollmsandbox.ui.settings import Settings
 
 pytestmark = pytest.mark.anybody
 

@@ -21,14 +21,13 @@ from ...i18n import _
 from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project
-from ..badge.limits import own_limits
 from ..changes.model import count_pending
-from ..chat.entries import entries_of
 from ..models.choice import ModelChoice
-from ..preferences.settings import Settings
-from ..sidebar.rows import ProjectItem, SessionItem
+from ..settings import Settings, own_limits
 from ..widgets.signals import signals
+from .entries import entries_of
 from .folder import FolderChecker
+from .items import ProjectItem, SessionItem
 
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation
@@ -175,8 +174,10 @@ class Sessions(GObject.Object):
             if session.project == path:
                 await self.close(session.id)
         # These are locked, too.
-        if unsettled := {*self._opening.values(), *self._closing.values()}:
-            await asyncio.wait(unsettled)
+        if self._opening:
+            await asyncio.wait(self._opening.values())
+        if self._closing:
+            await asyncio.wait(self._closing.values())
 
         def move() -> str:
             # Imported here, because it is seldom needed.

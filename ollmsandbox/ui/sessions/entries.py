@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What stands in a chat, as objects that widgets show: messages, tool calls, notices.
 
-They live as long as the session is open, whether it is shown or not.
-
-A stored session as what stands in a chat.
+They live as long as the session is open, whether it is shown or not. `entries_of` makes those of a
+stored session.
 """
 
 from __future__ import annotations
