@@ -19,7 +19,7 @@ from ollmsandbox.chat.providers.tour.sample import make_sample
 from ollmsandbox.loop import run_application
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.application import Application
-from ollmsandbox.ui.chat.entries import CallEntry, Stage
+from ollmsandbox.ui.sessions.entries import CallEntry, Stage
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 

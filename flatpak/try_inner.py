@@ -16,7 +16,7 @@ DEVICES = Path("/proc/net/dev")
 MARK = "100.987654321"
 
 
-async def yes(_question: str) -> bool:
+async def yes() -> bool:
     return True
 
 
@@ -74,7 +74,7 @@ sys.path[:0] = ["/app/share/ollmsandbox", "/app/lib/ollmsandbox"]
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 os.environ["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=/run/flatpak/bus"
-async def yes(_question): return True
+async def yes(): return True
 runner = InnerRunner(sys.argv[1], ask=yes, network=True, tight=False)
 print(loop.run(runner.exec(sys.argv[2])).stdout.text, end="")
 """

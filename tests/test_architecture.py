@@ -31,15 +31,10 @@ LEVELS = (
     {"errors"},
     {"__init__"},
 )
-# Neighbours on one level that may be imported: `project` reads what `sandbox/overlay.py` made, and
-# a permission question shows the plan.
-WITHIN = {
-    "project": {"sandbox"},
-    "permission": {"sandbox"},
-    "net": {"text"},
-    "config": {"files", "text"},
-}
-WIDGETS = {"Gtk", "Gdk", "Adw", "GtkSource"}
+# Modules of neighbours on one level that may be imported: `project` reads what an overlay made.
+WITHIN = {"project": {"sandbox.overlay"}}
+# All that may be imported from gi.repository outside the window.
+WITHOUT_WIDGETS = {"GLib", "Gio", "GObject", "Secret"}
 # Run by themselves, in a bare interpreter.
 ALONE = (
     "sandbox/starter/server.py",
@@ -98,17 +93,25 @@ def allowed() -> Mapping[str, set[str]]:
     for place, level in enumerate(LEVELS):
         below = set().union(*LEVELS[place + 1 :])
         for part in level:
-            parts[part] = below | {part} | WITHIN.get(part, set())
+            parts[part] = below | {part}
     return parts
 
 
 def test_imports_point_one_way() -> None:
     may_import = allowed()
-    upwards = {}
+    upwards = []
+    used: set[tuple[str, str]] = set()
     for file in modules():
-        ours = {path[1] for path in imported(file) if path[0] == "ollmsandbox" and len(path) > 1}
-        upwards[name_of(file)] = ours - may_import[part_of(file)] - {"__version__", "N_"}
-    assert {name: found for name, found in upwards.items() if found} == {}
+        part = part_of(file)
+        for path in imported(file):
+            if path[0] != "ollmsandbox" or path[1] in may_import[part] | {"__version__", "N_"}:
+                continue
+            if (module := ".".join(path[1:3])) in WITHIN.get(part, set()):
+                used.add((part, module))
+            else:
+                upwards.append((name_of(file), ".".join(path)))
+    assert upwards == []
+    assert used == {(part, module) for part, found in WITHIN.items() for module in found}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -119,13 +122,38 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
+def test_no_folders_import_each_other_in_a_circle() -> None:
+    """Modules in the folder around them do not count, nor do the folders of `project`: a run's
+    changes, its records and its recovery know each other, and only modules are in order there."""
+    folders: dict[str, set[str]] = {}
+    packages = {name_of(file) for file in modules() if file.name == "__init__.py"}
+    for name, targets in graph().items():
+        for target in targets:
+            ours, theirs = (
+                (one if one in packages else one.rpartition(".")[0]).split(".")
+                for one in (name, target)
+            )
+            shared = next(
+                (n for n, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]),
+                None,
+            )
+            if shared is not None and ours[:shared] != ["ollmsandbox", "project"]:
+                one, other = (".".join(path[: shared + 1]) for path in (ours, theirs))
+                folders.setdefault(one, set()).add(other)
+    try:
+        TopologicalSorter(folders).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
 def test_only_the_window_imports_widgets() -> None:
-    widgets = {
-        name_of(file): {name for path in imported(file) for name in path} & WIDGETS
+    found = {
+        (name_of(file), path[-1])
         for file in modules()
-        if part_of(file) != "ui"
+        for path in imported(file)
+        if path[:2] == ("gi", "repository") and part_of(file) != "ui"
     }
-    assert {name: found for name, found in widgets.items() if found} == {}
+    assert {(name, imports) for name, imports in found if imports not in WITHOUT_WIDGETS} == set()
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -15,7 +15,7 @@ from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..sandbox.process import Stop
 from ..tools.base import Outcome, Tool
-from ..tools.context import ToolContext
+from ..tools.context import ToolContext, ToolPreferences
 from .calls import GRACE, ToolCalls, stopped_outcome
 from .events import (
     CallEnded,
@@ -148,6 +148,11 @@ class Conversation:
         self.model = model
         if self._writer is not None and model is not None:
             self._writer.note_model(model.name, connection)
+
+    def use_preferences(self, preferences: ToolPreferences) -> None:
+        """Use other settings from the next call on."""
+        if self.tool_context is not None:
+            self.tool_context.use_preferences(preferences)
 
     async def say(self, text: str) -> TurnEnded:
         """Send a message; return when the model is done, was stopped or reached a limit."""

@@ -130,20 +130,19 @@ class ReplyReader:
         self._prompt = prompt
         self._emit = emit
         self._context = ContextWindow()
-        self._specs: list[ToolSpec] | None = None
 
     async def read(self, model: Model, reply: StreamedReply, messages: Sequence[Message]) -> None:
-        if self._specs is None:
-            # In a thread: to describe themselves, tools try out what this machine can do.
-            self._specs = await asyncio.to_thread(_describe, self._tools)
+        # In a thread: to describe themselves, tools examine the machine. The user may have chosen
+        # another system for the project since the last reply.
+        specs = await asyncio.to_thread(_describe, self._tools)
         prompt = Message(Role.SYSTEM, await self._prompt_text())
         length = await model.context_length()
         while True:
-            fitted = self._context.fit(prompt, messages, self._specs, length)
+            fitted = self._context.fit(prompt, messages, specs, length)
             if fitted.notice:
                 self._emit(Notice(fitted.notice))
             try:
-                await reply.read(model.reply(fitted.messages, self._specs))
+                await reply.read(model.reply(fitted.messages, specs))
                 break
             except TooLongError:
                 if reply.has_begun or not self._context.was_too_long():

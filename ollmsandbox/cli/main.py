@@ -67,7 +67,7 @@ COMMANDS = (
     ),
     SubCommand("agent", "talk to a model that works on the project", ".agent.command", "agent"),
     SubCommand(
-        "tour", "see everything on a sample project, without a model", ".commands.tour", "tour"
+        "tour", "see everything on a sample project, without a model", ".agent.tour", "tour"
     ),
     SubCommand("sessions", "earlier conversations", ".commands.sessions", "sessions"),
     SubCommand(

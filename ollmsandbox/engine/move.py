@@ -12,10 +12,12 @@ import contextlib
 import json
 import os
 import sqlite3
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from .. import N_
-from ..errors import ProjectError
+from ..errors import OllmSandboxError, ProjectError
 from ..files.atomic import write_atomically
 from ..paths import Paths
 from ..permission.store import RuleStore
@@ -28,14 +30,25 @@ from ..project.manager import AnyPath, ProjectManager
 _LAYERS = "map.json"
 
 
+class HeldSession(Protocol):
+    def release(self) -> None: ...
+
+
 def move_project(
-    manager: ProjectManager, rules: RuleStore, project: Project, folder: AnyPath
+    manager: ProjectManager,
+    rules: RuleStore,
+    project: Project,
+    folder: AnyPath,
+    *,
+    lock_session: Callable[[str], HeldSession],
 ) -> Project:
     """Record that the project, whose folder no longer exists, is in `folder` now.
 
-    Close its sessions first. Raise ProjectError if it cannot be moved there.
+    Close its sessions first: `lock_session` raises an error for the id of an open one. Raise
+    ProjectError if the project cannot be moved there.
     """
     new = check_move(manager, project, folder)
+    _check_closed(manager, (project, _other(manager, project, new)), lock_session)
     with rules.move_project(project.path, new):
         return _move(manager, project, new)
 
@@ -62,6 +75,28 @@ def check_move(manager: ProjectManager, project: Project, folder: AnyPath) -> st
     with project_lock(manager.paths, project.path), project_lock(manager.paths, new):
         _check(manager, project, new)
     return new
+
+
+def _check_closed(
+    manager: ProjectManager,
+    projects: Sequence[Project | None],
+    lock_session: Callable[[str], HeldSession],
+) -> None:
+    """Raise ProjectError if a session is open in another program, which knows the old folder."""
+    for project in filter(None, projects):
+        with manager.store.errors_told():
+            chosen = ChatSession.select(ChatSession.id).where(ChatSession.project == project.id)
+            sessions = [session.id for session in chosen]
+        for session_id in sessions:
+            try:
+                # One after the other: all at once may be more files than a process can open.
+                lock_session(session_id).release()
+            except OllmSandboxError as error:
+                raise ProjectError(
+                    N_("A session in {folder} is open in another program."),
+                    N_("Close it there, then try again."),
+                    folder=project.path,
+                ) from error
 
 
 def _check_folders(manager: ProjectManager, project: Project, folder: AnyPath) -> str:

@@ -7,6 +7,8 @@
     run.record_exit(result.exit_code)
     run.report                               what became of the changes
 
+Where there is no sandbox, or only a Flatpak's, `prepare_unrecorded_run` takes its place.
+
 Every front end uses these: none of them puts profile, root file system, recorder and sandbox
 together by hand. The database is not imported before a run has changed something: loading it takes
 longer than starting a sandbox.
@@ -15,6 +17,7 @@ longer than starting a sandbox.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from ..paths import Paths
@@ -31,6 +34,7 @@ from ..sandbox.profile.profile import Limits, Profile
 if TYPE_CHECKING:
     from ..project.recovery.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
+    from ..sandbox.plain.runner import Ask, PlainRunner
     from ..sandbox.rootfs.store import Installed
 
 _NO_LIMITS = Limits()
@@ -121,6 +125,63 @@ def prepare_run(
         rootfs=rootfs,
     )
     return PreparedRun(project, rootfs, recorder, bubble)
+
+
+class Confinement(Enum):
+    """What holds back a command whose changes are not recorded."""
+
+    NONE = auto()
+    # As little as the Flatpak around this program, but without the network.
+    OFFLINE = auto()
+    # A Flatpak's inner sandbox, without the network or with it.
+    INNER = auto()
+    INNER_WITH_NETWORK = auto()
+
+
+def prepare_unrecorded_run(
+    project: str,
+    paths: Paths,
+    environ: Mapping[str, str],
+    confinement: Confinement,
+    *,
+    ask: Ask,
+    working_dir: str | None = None,
+    profile: str = DEFAULT_PROFILE,
+    limits: Limits = _NO_LIMITS,
+    timeout: float | None = None,
+    capture: int = 1 << 20,
+) -> PlainRunner:
+    """Put a run together that writes to the project directly. Nothing runs unless `ask` agrees.
+
+    Except with Confinement.NONE, running and checking it raise PortalError if the Flatpak portal
+    does not offer it.
+    """
+    # Imported here: with a sandbox, neither is needed.
+    from ..sandbox.flatpak.runner import InnerRunner
+    from ..sandbox.plain.runner import PlainRunner
+
+    loaded = load_profile(paths, profile, limits)
+    if confinement is Confinement.NONE:
+        return PlainRunner(
+            project,
+            ask=ask,
+            working_dir=working_dir,
+            profile=loaded,
+            timeout=timeout,
+            environ=environ,
+            capture=capture,
+        )
+    return InnerRunner(
+        project,
+        ask=ask,
+        network=confinement is Confinement.INNER_WITH_NETWORK,
+        tight=confinement is not Confinement.OFFLINE,
+        working_dir=working_dir,
+        profile=loaded,
+        timeout=timeout,
+        environ=environ,
+        capture=capture,
+    )
 
 
 class PreparedRun:

@@ -11,12 +11,20 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from .. import N_
-from ..engine.run import PreparedRun, load_profile, prepare_run, rootfs_for
+from ..engine.run import (
+    Confinement,
+    PreparedRun,
+    load_profile,
+    prepare_run,
+    prepare_unrecorded_run,
+    rootfs_for,
+)
 from ..errors import OllmSandboxError
 from ..paths import Paths, is_inside
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Mode
 from ..sandbox.monitor import FileEvent
+from ..sandbox.plain.runner import Ask, PlainRunner
 from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile.file import DEFAULT_PROFILE
@@ -29,6 +37,17 @@ class Permissions(Protocol):
     """Answers a request by a rule, or asks the user."""
 
     async def decide(self, request: PermissionRequest) -> Verdict: ...
+
+
+@dataclass(frozen=True)
+class ToolPreferences:
+    """The settings that a user may change during a session."""
+
+    mode: Mode
+    profile_name: str
+    ask_every_command: bool
+    # The user's limits, which replace those of the profile.
+    own_limits: Limits
 
 
 @dataclass
@@ -47,6 +66,12 @@ class ToolContext:
     # Whether web pages may come from this computer and the local network.
     allow_private: bool = False
     session_id: str = ""
+
+    def use_preferences(self, preferences: ToolPreferences) -> None:
+        self.mode = preferences.mode
+        self.profile_name = preferences.profile_name
+        self.ask_every_command = preferences.ask_every_command
+        self.own_limits = preferences.own_limits
 
     def folder(self) -> str:
         """Return the project's folder with links resolved; raise ToolError if it is unusable."""
@@ -102,6 +127,30 @@ class ToolContext:
             session_id=self.session_id,
             call_id=call_id,
             live=live if live is not None and _loop_has_glib() else None,
+            capture=capture,
+        )
+
+    def prepare_unrecorded_run(
+        self,
+        project: str,
+        confinement: Confinement,
+        ask: Ask,
+        *,
+        working_dir: str | None = None,
+        timeout: float | None = None,
+        capture: int = 1 << 20,
+    ) -> PlainRunner:
+        """Put a run without records together, with the session's settings."""
+        return prepare_unrecorded_run(
+            project,
+            self.paths,
+            self.environ,
+            confinement,
+            ask=ask,
+            working_dir=working_dir,
+            profile=self.profile_name,
+            limits=self.own_limits,
+            timeout=timeout,
             capture=capture,
         )
 

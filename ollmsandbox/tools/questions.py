@@ -14,7 +14,7 @@ from ..sandbox.plan.mounts import OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
 from ..sandbox.probe.probe import Capabilities
 from ..sandbox.rootfs.paths import PLAYGROUND
-from .base import Watcher
+from .base import RequestBase, Watcher
 from .context import ToolContext
 
 
@@ -59,7 +59,11 @@ def make_request(
     )
 
 
-async def ask(context: ToolContext, watcher: Watcher, request: PermissionRequest) -> Verdict:
+async def ask(
+    context: ToolContext, watcher: Watcher, call: RequestBase, request: PermissionRequest
+) -> Verdict:
+    """Ask the user about a call, unless a rule answers."""
+    call.question = request
     watcher.asking(request)
     verdict = await context.permissions.decide(request)
     watcher.answered(verdict)

@@ -8,20 +8,18 @@ sandbox) and `_PlainFlow` (no sandbox).
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 
 from .. import N_
-from ..engine.run import PreparedRun, finish_interrupted_runs
+from ..engine.run import Confinement, PreparedRun, finish_interrupted_runs
 from ..errors import DeniedError, OllmSandboxError, Sentence, in_lines
 from ..i18n import _, pgettext
 from ..permission.request import Fact, PermissionRequest, Verdict
 from ..sandbox.flatpak.portal import PortalError
-from ..sandbox.flatpak.runner import InnerRunner, ProjectNotSharedError
-from ..sandbox.plain.runner import PlainRunner
+from ..sandbox.flatpak.runner import ProjectNotSharedError
+from ..sandbox.plain.runner import Ask
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.rootfs.paths import rewrite_paths
@@ -56,16 +54,19 @@ If the command fails, you should handle the error gracefully and provide a helpf
 to the user."""
 _SANDBOXED = """\
 Each command runs in a sandbox of its own with /bin/sh. /tmp is empty at the start and forgotten \
-at the end, nothing goes on running after the command, and there is no terminal to answer \
-questions. Secrets and other programs of the user are not there. What changed in the project is \
-listed after the output."""
+at the end, nothing goes on running after the command, and nobody can answer its questions. \
+Secrets of the user are hidden: keys, tokens, browser and mail data, shell histories. A file that \
+seems to be missing there is hidden on purpose: do not look for a way around that. The user is \
+asked about network access each time, and may deny it. What changed in the project is listed after \
+the output."""
 _ALPINE = """\
 Commands run in {system}, not in the system of this machine. There the project is /workspace, \
 which is $HOME too, the playground is /playground, and nothing else can be written. What pip \
 installs is kept in /workspace/.packages."""
 _PLAIN = """\
 There is no sandbox on this machine: the user is asked before each command, and it runs with all \
-rights of the user. Keep commands few and careful."""
+rights of the user. What commands change is not recorded and cannot be undone. Keep them few and \
+careful."""
 
 # After this many bytes of output at once, pause for this many seconds.
 _MUCH, _PAUSE = 1 << 16, 0.002
@@ -145,12 +146,8 @@ class RunRequest(RequestBase):
         self.project = project
         self.call_id = call_id
         self.verdict: Verdict | None = None
-        self.one_time_only = given.network
-        if given.network:
-            self.permission_question = f"Run command with network access: {given.command}?"
-            self.permission_target_path = f"network:{uuid.uuid4().hex}"
-        elif context.ask_every_command:
-            self.permission_question = f"Run command: {given.command}?"
+        # Even in the sandbox.
+        self.asks = given.network or context.ask_every_command
 
     def describe(self) -> str:
         return escape_line(self.given.command)
@@ -164,7 +161,6 @@ class RunRequest(RequestBase):
         try:
             if await asyncio.to_thread(self.context.can_wrap):
                 return await _SandboxedFlow(self, watcher).execute()
-            self.one_time_only = True
             if self.context.environ.get("FLATPAK_ID"):
                 return await _FlatpakFlow(self, watcher).execute()
             return await _PlainFlow(self, watcher).execute()
@@ -172,7 +168,7 @@ class RunRequest(RequestBase):
             return Outcome.failed(error, verdict=self.verdict)
 
     async def ask(self, watcher: Watcher, request: PermissionRequest) -> bool:
-        self.verdict = await questions.ask(self.context, watcher, request)
+        self.verdict = await questions.ask(self.context, watcher, self, request)
         return self.verdict.allowed
 
     def denied(self, what: str) -> Outcome:
@@ -208,12 +204,7 @@ class _SandboxedFlow:
             live=self._watcher.changed,
         )
         plan = request.plan = await asyncio.to_thread(lambda: run.plan)
-        if request.permission_question and not given.network:
-            # A rule is for one command in one folder.
-            request.permission_target_path = plan.working_dir
-        if request.permission_question and not await request.ask(
-            self._watcher, self._question(plan)
-        ):
+        if request.asks and not await request.ask(self._watcher, self._question(plan)):
             return request.denied("The command with network" if given.network else "The command")
         if run.is_outdated():
             # Only what the user has approved may run.
@@ -267,7 +258,8 @@ class _SandboxedFlow:
             NAME,
             N_("Run command with network access?") if network else N_("Run command?"),
             self._given.command,
-            target="" if network else self._request.permission_target_path,
+            # A rule is for one command in one folder.
+            target="" if network else plan.working_dir,
             network=network,
             facts=questions.facts_of(self._context, plan),
             sees=plan.describe(),
@@ -318,12 +310,10 @@ class _PlainFlow:
     async def execute(self) -> Outcome:
         request, offline = self._request, self._offline
         context, given = request.context, request.given
-        request.permission_question = f"Run command without a sandbox: {given.command}?"
-        request.permission_target_path = f"plain:{uuid.uuid4().hex}"
         found = await asyncio.to_thread(context.capabilities)
         sees = questions.without_sandbox(found, _OFFLINE_MEANING if offline else _MEANING)
 
-        async def ask(_question: str) -> bool:
+        async def ask() -> bool:
             question = questions.make_request(
                 context,
                 NAME,
@@ -341,15 +331,8 @@ class _PlainFlow:
             )
             return await request.ask(self._watcher, question)
 
-        make = partial(InnerRunner, tight=False) if offline else PlainRunner
-        runner = make(
-            request.project,
-            ask=ask,
-            working_dir=given.working_dir or None,
-            profile=context.profile(),
-            environ=context.environ,
-        )
-        return await _run_unrecorded(runner, request, self._watcher)
+        confinement = Confinement.OFFLINE if offline else Confinement.NONE
+        return await _run_unrecorded(confinement, request, self._watcher, ask)
 
 
 class _FlatpakFlow:
@@ -378,10 +361,8 @@ class _FlatpakFlow:
     async def _in_inner_sandbox(self) -> Outcome:
         request = self._request
         context, given, network = request.context, request.given, request.given.network
-        request.permission_question = f"{InnerRunner.question}: {given.command}?"
-        request.permission_target_path = f"inner:{uuid.uuid4().hex}"
 
-        async def ask(_question: str) -> bool:
+        async def ask() -> bool:
             folder = given.working_dir or request.project
             question = questions.make_request(
                 context,
@@ -397,21 +378,20 @@ class _FlatpakFlow:
             )
             return await request.ask(self._watcher, question)
 
-        runner = InnerRunner(
-            request.project,
-            ask=ask,
-            network=network,
-            working_dir=given.working_dir or None,
-            profile=context.profile(),
-            environ=context.environ,
-        )
-        return await _run_unrecorded(runner, request, self._watcher)
+        confinement = Confinement.INNER_WITH_NETWORK if network else Confinement.INNER
+        return await _run_unrecorded(confinement, request, self._watcher, ask)
 
 
-async def _run_unrecorded(runner: PlainRunner, request: RunRequest, watcher: Watcher) -> Outcome:
+async def _run_unrecorded(
+    confinement: Confinement, request: RunRequest, watcher: Watcher, ask: Ask
+) -> Outcome:
+    given = request.given
+    run = request.context.prepare_unrecorded_run(
+        request.project, confinement, ask, working_dir=given.working_dir or None
+    )
     sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
     try:
-        result = await runner.exec(request.given.command, sinks=sinks)
+        result = await run.exec(given.command, sinks=sinks)
     except DeniedError:
         return request.denied("The command")
     return Outcome(output_text(result), _succeeded(result), result, verdict=request.verdict)

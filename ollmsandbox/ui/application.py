@@ -19,9 +19,9 @@ from ..permission.request import PermissionRequest
 from .models.choice import ModelChoice
 from .permission.asker import WindowAsker
 from .permission.text import notification_text
-from .preferences.settings import SCHEMA, Settings
 from .resources import icons, stylesheet
 from .sessions.sessions import Sessions
+from .settings import SCHEMA, Settings
 from .window.garbage import keep_smooth
 from .window.window import Window
 

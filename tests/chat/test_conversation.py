@@ -56,6 +56,17 @@ def test_an_answer_comes_in_pieces_and_ends_the_turn() -> None:
     ]
 
 
+def test_tools_describe_themselves_anew_for_each_reply() -> None:
+    class Growing(FakeTool):
+        @property
+        def description(self) -> str:
+            return str(self.most_at_once)
+
+    model = ScriptedModel([call("echo")])
+    talk(model, Growing("echo", echo))
+    assert [spec.description for (spec,) in model.tools] == ["0", "1"]
+
+
 def test_a_call_is_carried_out_and_its_answer_goes_to_the_model() -> None:
     model = ScriptedModel([call("echo", text="a")])
     conversation, listening, ended = talk(model, FakeTool("echo", echo))

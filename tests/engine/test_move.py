@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,19 +15,20 @@ from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import SessionInfo
 from ollmsandbox.engine import move
-from ollmsandbox.engine.move import move_project
 from ollmsandbox.errors import OllmSandboxError, ProjectError
+from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database.models import Project
+from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.ui.models.choice import ModelChoice
-from ollmsandbox.ui.preferences.settings import Settings
 from ollmsandbox.ui.sessions.sessions import Sessions
+from ollmsandbox.ui.settings import Settings
 
 pytestmark = pytest.mark.anybody
 
@@ -55,6 +57,13 @@ def _run(
 ) -> None:
     keeper = Recorder(str(project), person.paths, mode=mode, many=many)
     assert person.run(command, project=project, keeper=keeper).exit_code == 0
+
+
+def move_project(
+    manager: ProjectManager, rules: RuleStore, project: Project, folder: Path
+) -> Project:
+    lock = partial(SessionLock, manager.paths)
+    return move.move_project(manager, rules, project, folder, lock_session=lock)
 
 
 def _move(person: Person, review: Review) -> Path:
@@ -218,6 +227,24 @@ def test_a_turn_under_way_is_not_stopped_to_move_the_project(
         await asyncio.wait([turn])
 
     asyncio.run(locate())
+
+
+@pytest.mark.parametrize("place", ["old", "new"])
+def test_a_project_with_a_session_in_another_program_is_not_moved(
+    person: Person, review: Review, place: str
+) -> None:
+    manager = review.manager
+    project = manager.add_project(person.project)
+    new = person.project.rename(person.home / "new")
+    manager.add_project(new)
+    where = {"old": project.path, "new": str(new)}[place]
+    History(manager).create(SessionInfo("s", "A session", where, "m", "", 1.0, 1.0))
+    lock = SessionLock(person.paths, "s")
+    with pytest.raises(ProjectError, match="open in another program"):
+        move_project(manager, RuleStore(person.paths), project, new)
+    assert {p.path for p in manager.projects()} == {project.path, str(new)}
+    lock.release()
+    assert move_project(manager, RuleStore(person.paths), project, new).path == str(new)
 
 
 def test_a_session_that_was_begun_through_a_link_is_of_the_folder_itself(

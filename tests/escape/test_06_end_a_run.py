@@ -233,7 +233,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from ollmsandbox import loop
 from ollmsandbox.sandbox.plain.runner import PlainRunner
-async def yes(question): return True
+async def yes(): return True
 loop.run(PlainRunner(sys.argv[2], ask=yes).exec(sys.argv[3]))
 """
 

@@ -28,15 +28,15 @@ from ollmsandbox.sandbox.profile.file import read_profile
 
 
 class Asked:
-    """A user who is asked, and what they were asked."""
+    """A user who is asked, and how often they were."""
 
     def __init__(self, *answers: bool) -> None:
         self._answers = list(answers)
-        self.questions: list[str] = []
+        self.times = 0
 
-    async def __call__(self, question: str) -> bool:
+    async def __call__(self) -> bool:
         await asyncio.sleep(0)
-        self.questions.append(question)
+        self.times += 1
         return self._answers.pop(0)
 
 
@@ -52,20 +52,6 @@ def run(person: Person, command: str | Sequence[str], **options: Any) -> Result:
 
 
 # --- asking ------------------------------------------------------------------------------------
-
-
-def test_the_whole_command_is_in_the_question(person: Person) -> None:
-    asked = Asked(True)
-    command = "echo one;\n  echo 'two'  " + "x" * 5000
-    loop.run(runner(person, asked).exec(command))
-    assert asked.questions == [f"Run command without a sandbox: {command}?"]
-
-
-def test_words_are_quoted_in_the_question(person: Person) -> None:
-    asked = Asked(True)
-    loop.run(runner(person, asked).exec(["echo", "a b", "$(touch ran)", ""]))
-    assert asked.questions == ["Run command without a sandbox: echo 'a b' '$(touch ran)' ''?"]
-    assert not (person.project / "ran").exists()
 
 
 def test_a_denied_command_does_not_run(person: Person) -> None:
@@ -89,12 +75,12 @@ def test_every_command_is_asked_about_again(person: Person) -> None:
         return codes
 
     assert loop.run(thrice()) == [0, -1, 0]
-    assert len(asked.questions) == 3
+    assert asked.times == 3
     assert (person.project / "ran").read_text() == "x\nx\n"
 
 
 def test_a_user_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
-    async def gone(_question: str) -> bool:
+    async def gone() -> bool:
         raise ConnectionError("nobody there")
 
     plain = PlainRunner(person.project, ask=gone, environ=person.environ)
@@ -111,7 +97,7 @@ def test_it_cannot_be_made_without_an_asker(person: Person) -> None:
 def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
     asked = asyncio.Event()
 
-    async def never(_question: str) -> bool:
+    async def never() -> bool:
         asked.set()
         await asyncio.sleep(1000)
         return True
@@ -133,7 +119,7 @@ def test_an_empty_command_asks_nothing(person: Person, command: str | list[str])
     asked = Asked()
     with pytest.raises(SandboxError, match="The command is empty"):
         loop.run(runner(person, asked).exec(command))
-    assert asked.questions == []
+    assert asked.times == 0
 
 
 def test_a_missing_folder_asks_nothing(person: Person) -> None:
@@ -141,7 +127,7 @@ def test_a_missing_folder_asks_nothing(person: Person) -> None:
     with pytest.raises(WorkingDirError) as caught:
         loop.run(runner(person, asked, working_dir="missing").exec("touch ran"))
     assert str(caught.value) == "ERROR: Working directory does not exist: missing"
-    assert asked.questions == []
+    assert asked.times == 0
 
 
 def test_an_invalid_project_is_refused_without_a_sandbox_too(person: Person) -> None:

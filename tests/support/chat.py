@@ -31,9 +31,9 @@ from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.tools.base import Outcome, Stream
 from ollmsandbox.tools.context import ToolContext
-from ollmsandbox.ui.chat.entries import CallEntry
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.permission.card import ChatPermission
+from ollmsandbox.ui.sessions.entries import CallEntry
 from ollmsandbox.ui.sessions.open_session import OpenSession
 
 PROJECT = "/home/ada/src/parser"

@@ -10,11 +10,11 @@ from support.chat import Chat
 from support.screen import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.paths import Paths
-from ollmsandbox.ui.chat.entries import CallEntry
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.chat.view import ChatView
 from ollmsandbox.ui.permission.card import ChatPermission
-from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions.entries import CallEntry
+from ollmsandbox.ui.settings import Settings
 
 
 class Place:

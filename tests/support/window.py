@@ -18,10 +18,10 @@ from support.screen import all_of, descendants, texts
 from ollmsandbox.chat.providers.tour.model import TourServer
 from ollmsandbox.loop import end, new_loop
 from ollmsandbox.ui.application import Application
-from ollmsandbox.ui.chat.entries import Stage
 from ollmsandbox.ui.chat.tool_card import ToolCard
-from ollmsandbox.ui.preferences.settings import SCHEMA
+from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.settings import SCHEMA
 from ollmsandbox.ui.window.window import Window
 
 T = TypeVar("T")

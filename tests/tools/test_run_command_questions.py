@@ -10,6 +10,7 @@ import pytest
 from support.person import Person
 from support.tools import Agent
 
+from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
@@ -47,11 +48,13 @@ def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
 
 
 @pytest.mark.anybody
-def test_the_wording_of_the_documents_is_there(agent: Agent) -> None:
+def test_the_call_tells_what_was_asked(agent: Agent) -> None:
     request = RunCommand(agent.tool_context).read({"command": "pip list", "network": True})
+    assert request.permission_question == ""
+    loop.run(request.execute(agent.looking))
     assert request.permission_question == "Run command with network access: pip list?"
     assert request.one_time_only
-    assert request.permission_target_path
+    assert [request.permission_target_path] == [asked.target_path for asked in agent.asked]
 
 
 def test_a_denied_network_runs_nothing(agent: Agent) -> None:

@@ -15,8 +15,8 @@ from support.window import card_that, finish, press, program, says, wait_until, 
 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.i18n import DOMAIN, load_translations
-from ollmsandbox.ui.chat.entries import Stage
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.sessions.entries import Stage
 
 NOBODY = Connection("mine", ServerKind.OLLAMA, "http://127.0.0.1:9")
 

@@ -24,9 +24,9 @@ from ollmsandbox.ui.markdown.view import MarkdownView
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.permission.card import ChatPermission
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
-from ollmsandbox.ui.preferences.settings import Settings
 from ollmsandbox.ui.preferences.window import Preferences
-from ollmsandbox.ui.sidebar.rows import ProjectItem, SessionItem
+from ollmsandbox.ui.sessions.items import ProjectItem, SessionItem
+from ollmsandbox.ui.settings import Settings
 from ollmsandbox.ui.sidebar.sidebar import Sidebar
 from ollmsandbox.ui.terminal.view import TerminalView
 from ollmsandbox.ui.window.welcome import Welcome

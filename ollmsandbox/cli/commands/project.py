@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 
 from ...engine.move import move_project
 from ...errors import ProjectError
+from ...files.locks import SessionLock
 from ...paths import Paths
 from ...permission.store import RuleStore
 from ...project.database.models import Project
@@ -20,7 +22,13 @@ def project(given: argparse.Namespace) -> int:
     manager = ProjectManager(Paths.from_environ(os.environ))
     rules = RuleStore(manager.paths)
     try:
-        moved = move_project(manager, rules, _find(manager, given.old), given.new)
+        moved = move_project(
+            manager,
+            rules,
+            _find(manager, given.old),
+            given.new,
+            lock_session=partial(SessionLock, manager.paths),
+        )
         print(f"The project is now in {escape_line(moved.path)}.")
     finally:
         for notice in (*manager.notices, *rules.take_notices()):

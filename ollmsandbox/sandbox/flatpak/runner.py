@@ -219,8 +219,6 @@ class InnerRunner(PlainRunner):
     A sandbox that is not `tight` is like the Flatpak's own, except for the network.
     """
 
-    question = "Run command in the Flatpak's inner sandbox"
-
     def __init__(
         self,
         project: str | os.PathLike[str],
@@ -246,13 +244,6 @@ class InnerRunner(PlainRunner):
         self._network = network
         self._tight = tight
         self._sandbox: InnerProcess | None = None
-
-    async def check(self) -> None:
-        """Raise PortalError if there is no sandbox. Asks nobody and runs nothing."""
-        try:
-            await self._prepare(self._folder())
-        finally:
-            self._clean_up()
 
     async def _prepare(self, folder: str) -> None:
         writable, expected = await asyncio.to_thread(self._expect, folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from ..process import Result, Running, Sinks, Stop
 from ..profile.file import DEFAULT_PROFILE, read_profile
 from ..profile.profile import Profile
 
-Ask = Callable[[str], Awaitable[bool]]
+Ask = Callable[[], Awaitable[bool]]
 
 _SUPERVISOR = Path(__file__).with_name("child.py")
 # Seconds to wait for output after the end: a process that survived may hold the pipe.
@@ -49,8 +48,6 @@ class Process(Protocol):
 
 class PlainRunner:
     """Runs a command as it is, after `ask` agreed."""
-
-    question = "Run command without a sandbox"
 
     def __init__(
         self,
@@ -77,6 +74,13 @@ class PlainRunner:
         self._capture = capture
         self._running: Running | None = None
 
+    async def check(self) -> None:
+        """Raise an error if a command could not start. Ask nobody, and run nothing."""
+        try:
+            await self._prepare(self._folder())
+        finally:
+            self._clean_up()
+
     def stop(self) -> None:
         if self._running is not None:
             self._running.stop(Stop.PERSON)
@@ -87,15 +91,14 @@ class PlainRunner:
         *,
         sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
     ) -> Result:
-        text = command if isinstance(command, str) else shlex.join(command)
-        if not text.strip():
+        if not (command.strip() if isinstance(command, str) else command):
             raise SandboxError(N_("The command is empty."), N_("Enter a command."))
         argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
         check_command(argv)
         folder = self._folder()
         try:
             await self._prepare(folder)
-            if not await self._ask(f"{self.question}: {text}?"):
+            if not await self._ask():
                 raise DeniedError(N_("The command was denied and did not run."))
             return await self._follow(await self._start(argv, folder), sinks)
         finally:

@@ -85,8 +85,11 @@ class Plan:
 
     def describe(self) -> list[str]:
         """Return sentences for the user: about the network, then about each mount."""
-        network = _("The network is on.") if self.network else _("The network is off.")
-        return [network, *filter(None, (mount.describe() for mount in self.mounts))]
+        mounts = filter(None, (mount.describe() for mount in self.mounts))
+        return [self.describe_network(), *mounts]
+
+    def describe_network(self) -> str:
+        return _("The network is on.") if self.network else _("The network is off.")
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ class EditRequest(RequestBase):
                 )
             if context.ask_every_command or not found.can_wrap:
                 self._verdict = await questions.ask(
-                    context, watcher, self._question(file.path, found)
+                    context, watcher, self, self._question(file.path, found)
                 )
                 if not self._verdict.allowed:
                     text = questions.denial(self._verdict, "The change")
@@ -271,15 +271,12 @@ class EditRequest(RequestBase):
         old = [f"-{line}" for line in given.old_text.split("\n")] if given.old_text else []
         new = given.new_text if given.old_text else given.content or ""
         lines = [path, *old, *(f"+{line}" for line in new.split("\n"))]
-        self.one_time_only = not is_sandboxed
-        self.permission_question = f"Change file: {given.path}?"
-        self.permission_target_path = os.path.realpath(path)
         return questions.make_request(
             self._context,
             NAME,
             N_("Change a file?") if is_sandboxed else N_("Change a file without a sandbox?"),
             "\n".join(lines),
-            target=self.permission_target_path if is_sandboxed else "",
+            target=os.path.realpath(path) if is_sandboxed else "",
             sandboxed=is_sandboxed,
             facts=[questions.writes_fact(self._context.shown(path))],
             sees=() if is_sandboxed else questions.without_sandbox(found, _MEANING),

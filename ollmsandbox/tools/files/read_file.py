@@ -113,8 +113,6 @@ class ReadRequest(RequestBase):
             found = await asyncio.to_thread(context.capabilities)
             file = SandboxedFile(context, self._project, given.path, sandboxed=found.can_wrap)
             if not found.can_wrap:
-                self.one_time_only = True
-                self.permission_question = f"Read file: {given.path}?"
                 request = questions.make_request(
                     context,
                     NAME,
@@ -124,7 +122,7 @@ class ReadRequest(RequestBase):
                     sees=questions.without_sandbox(found, _MEANING),
                     call_id=self._call_id,
                 )
-                verdict = await questions.ask(context, watcher, request)
+                verdict = await questions.ask(context, watcher, self, request)
                 if not verdict.allowed:
                     return Outcome.failed(questions.denial(verdict, "Reading"), verdict=verdict)
             numbers = (given.first_line, given.line_count, _LIMIT)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from ... import N_
-from ...engine.run import PreparedRun
+from ...engine.run import Confinement, PreparedRun
 from ...errors import OllmSandboxError, Sentence, in_lines
 from ...paths import is_inside
 from ...project.apply.recorder import linked_roots
@@ -264,18 +264,11 @@ class SandboxedFile:
         )
 
     def _plain(self) -> PlainRunner:
-        context = self._context
-
-        async def already_asked(_question: str) -> bool:
+        async def already_asked() -> bool:
             return True
 
-        return PlainRunner(
-            self._project,
-            ask=already_asked,
-            profile=context.profile(),
-            timeout=_TIMEOUT,
-            environ=context.environ,
-            capture=1 << 12,
+        return self._context.prepare_unrecorded_run(
+            self._project, Confinement.NONE, already_asked, timeout=_TIMEOUT, capture=1 << 12
         )
 
 

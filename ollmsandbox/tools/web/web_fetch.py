@@ -109,10 +109,6 @@ class FetchRequest(RequestBase):
     _verdict: Verdict | None = None
     _allowed: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self.permission_question = f"Fetch a web page from {self.address.target}?"
-        self.permission_target_path = self.address.target
-
     def describe(self) -> str:
         return escape_line(self.address.text)
 
@@ -171,7 +167,7 @@ class FetchRequest(RequestBase):
             sees=[_("Only this page is fetched. The host sees the requested address.")],
             call_id=self.call_id,
         )
-        self._verdict = await questions.ask(self.context, watcher, request)
+        self._verdict = await questions.ask(self.context, watcher, self, request)
         if not self._verdict.allowed:
             raise ToolError(questions.denial(self._verdict, f"Fetching from {address.target}"))
         self._allowed.add(address.target)

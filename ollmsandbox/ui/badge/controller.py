@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from ...chat.sessions import SessionFactory
 from ...sandbox.probe.probe import Capabilities
-from ..preferences.settings import Settings
+from ..settings import Settings, own_limits
 from ..widgets.tasks import Tasks
 from .badge import SandboxBadge, SandboxState, Section
-from .limits import own_limits
 from .project import ProjectState, find_state, machine_state, with_network
 
 if TYPE_CHECKING:

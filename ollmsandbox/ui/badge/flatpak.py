@@ -7,16 +7,17 @@ The portal is tried as before each question, so the badge and the card say the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from ...engine.run import Confinement, load_profile, prepare_unrecorded_run
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...paths import Paths
 from ...sandbox.flatpak.portal import PortalError
-from ...sandbox.flatpak.runner import InnerRunner, ProjectNotSharedError
-from ...sandbox.profile.file import read_profile
-from ...sandbox.profile.profile import Limits, Profile
+from ...sandbox.flatpak.runner import ProjectNotSharedError
+from ...sandbox.plain.runner import PlainRunner
+from ...sandbox.profile.profile import Limits
 from .badge import SandboxState, Section
 from .project import ProjectState, broken_state, limits_without_sandbox
 
@@ -25,22 +26,23 @@ async def find_state(
     project: str, profile: str, paths: Paths, environ: Mapping[str, str], own: Limits
 ) -> ProjectState:
     """Return the state of a project, with the user's own limits in place of the profile's."""
+
+    def prepare(confinement: Confinement) -> PlainRunner:
+        return prepare_unrecorded_run(
+            project, paths, environ, confinement, ask=_deny, profile=profile, limits=own
+        )
+
     try:
-        found = await asyncio.to_thread(read_profile, profile, paths.profiles, paths.cache)
-        loaded = found.with_limits(own)
-        state = await _try(project, loaded, environ)
+        loaded = await asyncio.to_thread(load_profile, paths, profile, own)
+        state = await _try(prepare)
         return ProjectState(state.sandbox, (*state.sections, limits_without_sandbox(loaded)))
     except OllmSandboxError as error:
         return broken_state(error)
 
 
-async def _try(project: str, loaded: Profile, environ: Mapping[str, str]) -> ProjectState:
-    tight, loose = (
-        InnerRunner(project, ask=_deny, tight=tight, profile=loaded, environ=environ)
-        for tight in (True, False)
-    )
+async def _try(prepare: Callable[[Confinement], PlainRunner]) -> ProjectState:
     try:
-        await tight.check()
+        await prepare(Confinement.INNER).check()
         return _inner()
     except ProjectNotSharedError as error:
         why = localized(error.message)
@@ -48,7 +50,7 @@ async def _try(project: str, loaded: Profile, environ: Mapping[str, str]) -> Pro
         return _without(localized(error.message))
     # If this fails, too, it is as without a portal.
     with suppress(PortalError):
-        await loose.check()
+        await prepare(Confinement.OFFLINE).check()
         return _offline(why)
     return _without(why)
 
@@ -93,7 +95,7 @@ def _without(why: str) -> ProjectState:
 def _not_sandboxed(meaning: str, why: str, network: str) -> ProjectState:
     sections = (
         _asks_section(),
-        Section(_("Not sandboxed"), (meaning, localized(why))),
+        Section(_("Not sandboxed"), (meaning, why)),
         Section(_("Network"), (network,)),
     )
     return ProjectState(SandboxState.NONE, sections)
@@ -104,5 +106,5 @@ def _asks_section() -> Section:
     return Section(_("Asks each time"), (asks, _("Your answer applies to that command only.")))
 
 
-async def _deny(_question: str) -> bool:
+async def _deny() -> bool:
     return False

@@ -85,7 +85,6 @@ def machine_state(*, can_wrap: bool) -> ProjectState:
 
 def sections_of(plan: Plan) -> tuple[Section, ...]:
     """Return the plan's sentences, sorted by subject."""
-    network = plan.describe()[0]
     writes: list[str] = []
     hidden: list[str] = []
     rest: list[str] = []
@@ -101,7 +100,7 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
             Section(_("Can write"), writes),
             Section(_("Everything else"), rest),
             Section(_("Hidden"), hidden),
-            Section(_("Network"), [network]),
+            Section(_("Network"), [plan.describe_network()]),
             Section(_("Limits"), sentences(plan.limits)),
         )
         if section.sentences

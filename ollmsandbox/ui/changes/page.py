@@ -17,8 +17,8 @@ from ...text.visible import visible_line
 from ..diff.images import ImagePair
 from ..diff.model import DiffSection
 from ..diff.view import DiffView
-from ..preferences.settings import Settings
 from ..resources import template
+from ..settings import Settings
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gi.repository import Adw, GLib, GObject, Gtk
 
-from ...i18n import ngettext
+from ...i18n import _, ngettext
 from ...project.manager import ProjectManager
 from ...project.review.review import Review
-from ..preferences.settings import Settings
 from ..resources import template
+from ..settings import Settings
+from ..widgets.dialogs import confirm
 from ..widgets.signals import signals
 from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
-from ..window.confirmations import may_discard_all
 from .model import ChangeList, FileItem, RunItem, RunSearch, load
 from .rows import FileRow, RunRow
 from .text import busy_text, empty_text, result_text
@@ -526,7 +526,15 @@ class ChangesView(Gtk.Box):
         async def discard() -> None:
             window = self.get_root()
             assert isinstance(window, Gtk.Window)
-            if await may_discard_all(window):
+            if await confirm(
+                window,
+                _("Discard All Pending Changes?"),
+                _(
+                    "The project stays as it is. You can still apply discarded changes file by "
+                    "file."
+                ),
+                _("_Discard"),
+            ):
                 self._act_on_all(project, "discard")
 
         self._tasks.start(discard())

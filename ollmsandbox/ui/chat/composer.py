@@ -8,8 +8,8 @@ import shlex
 
 from gi.repository import Gdk, GLib, Gtk
 
-from ..preferences.settings import Settings
 from ..resources import template
+from ..settings import Settings
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 

@@ -14,10 +14,10 @@ from ...errors import OllmSandboxError
 from ...permission.request import Answer
 from ..changes.view import ChangesView
 from ..permission.asker import WindowAsker
+from ..sessions.entries import CallEntry
 from ..sessions.sessions import Sessions
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from .entries import CallEntry
 from .links import open_link, open_output
 from .view import ChatView
 

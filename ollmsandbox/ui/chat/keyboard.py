@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from gi.repository import Gtk
 
+from ..sessions.entries import CallEntry, ChatEntry
 from .composer import Composer
-from .entries import CallEntry, ChatEntry
 from .messages import MessageList
 
 

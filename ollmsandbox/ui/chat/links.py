@@ -10,8 +10,8 @@ from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 from ...errors import OllmSandboxError
 from ...i18n import _
 from ...text.visible import visible_line
+from ..sessions.entries import CallEntry
 from ..widgets.dialogs import confirm
-from .entries import CallEntry
 
 # The user closed the dialog that offers programs.
 _CANCELLED = Gio.IOErrorEnum.CANCELLED

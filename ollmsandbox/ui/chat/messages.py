@@ -164,6 +164,15 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
 
     __gtype_name__ = "OllmMessageList"
 
+    __gsignals__ = signals(
+        {
+            # Other rows may be in view.
+            "scrolled": (),
+            # A row was removed: the item, and the row.
+            "row-dropped": (object, Gtk.Widget),
+        }
+    )
+
     at_end = GObject.Property(type=bool, default=True)
 
     def __init__(self, make_row: Callable[[T], Gtk.Widget]) -> None:
@@ -196,14 +205,6 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._frames = FrameByFrame()
         self._root: Gtk.Root | None = None
         self._focus_handler = 0
-
-    @GObject.Signal
-    def scrolled(self):
-        """Other rows may be in view."""
-
-    @GObject.Signal(arg_types=(object, Gtk.Widget))
-    def row_dropped(self, item: T, row: Gtk.Widget) -> None:
-        """A row was removed."""
 
     # --- items -----------------------------------------------------------------------------------
 

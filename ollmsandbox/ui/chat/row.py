@@ -12,10 +12,10 @@ from ...i18n import _
 from ...text.visible import visible_words
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
+from ..sessions.entries import MessageEntry, NoticeEntry
 from ..widgets.labels import set_plain, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-from .entries import MessageEntry, NoticeEntry
 
 _LONG = 20_000
 _LONG_WORD = 1_000

@@ -12,14 +12,14 @@ from ...permission.request import Answer
 from ...text.visible import visible
 from ..permission.card import ChatPermission
 from ..resources import template
+from ..sessions import tool_text as words
+from ..sessions.entries import CallEntry, Stage
 from ..terminal.graph import UsageWatch
 from ..terminal.view import TerminalView
 from ..widgets.labels import show_ellipsized_as_tooltip, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
-from . import tool_text as words
-from .entries import CallEntry, Stage
 
 _MOST_LISTED = 8
 _TICK = 200

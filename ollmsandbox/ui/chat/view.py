@@ -12,14 +12,14 @@ from ...chat.messages import Role
 from ...i18n import _
 from ...permission.request import Answer
 from ...sandbox.probe.probe import Capabilities
-from ..permission.focus import QuestionFocus
-from ..preferences.settings import Settings
+from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage
+from ..settings import Settings
 from ..widgets.labels import name_buttons
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .bars import MissingFolderBar, QuestionBar
 from .composer import Composer
-from .entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage
+from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .messages import MessageList
 from .row import NoticeRow

@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from gi.repository import Adw, Gdk, GLib, GObject, Gtk
+from gi.repository import Adw, Gdk, GLib, Gtk
 
 from ...i18n import _, ngettext
 from ..resources import template
 from ..widgets.labels import set_accessible_name
+from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.work_bar import disable_unless_focused
 from .model import Diff, DiffSection, Fold, Line, compare, pairs
@@ -123,6 +124,15 @@ _UNFOLDED, _UNFOLD_BUDGET = 200, 0.05
 class DiffView(Gtk.Box):
     __gtype_name__ = "OllmDiffView"
 
+    __gsignals__ = signals(
+        {
+            # A button of a section was pressed: the section's index, and the action.
+            "section-action": (int, str),
+            # Everything is there that is shown for now.
+            "loaded": (),
+        }
+    )
+
     bar = Gtk.Template.Child()
     previous = Gtk.Template.Child()
     next = Gtk.Template.Child()
@@ -132,14 +142,6 @@ class DiffView(Gtk.Box):
     spinner = Gtk.Template.Child()
     same_label = Gtk.Template.Child()
     panes = Gtk.Template.Child()
-
-    @GObject.Signal(name="section-action", arg_types=(int, str))
-    def section_action(self, index: int, action: str):
-        """Emitted when a button of a section was pressed."""
-
-    @GObject.Signal(name="loaded")
-    def loaded(self):
-        """Emitted when everything is there that is shown for now."""
 
     def __init__(self, most_sections: int = _MOST_SECTIONS) -> None:
         super().__init__()

@@ -11,10 +11,11 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from gi.repository import Adw, GLib, GObject, Gtk
+from gi.repository import Adw, GLib, Gtk
 
 from ...i18n import _
 from ..widgets.scheduling import FrameByFrame, Patience, is_late
+from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .blocks import build
 from .code_block import CodeBlock
@@ -34,6 +35,15 @@ _AT_ONCE = 0.006
 class MarkdownView(Adw.Bin):
     __gtype_name__ = "OllmMarkdownView"
 
+    __gsignals__ = signals(
+        {
+            # The user clicked a link. The owner decides whether to open it.
+            "open-link": (str,),
+            # The text is finished, and all of it is shown as widgets.
+            "settled": (),
+        }
+    )
+
     def __init__(self, text: str = "") -> None:
         super().__init__()
         self._column = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
@@ -45,14 +55,6 @@ class MarkdownView(Adw.Bin):
         self._start()
         if text:
             self.set_text(text)
-
-    @GObject.Signal(arg_types=(str,))
-    def open_link(self, address: str) -> None:
-        """Emitted when the user clicks a link. The owner decides whether to open it."""
-
-    @GObject.Signal
-    def settled(self):
-        """Emitted when the text is finished and all of it is shown as widgets."""
 
     @property
     def text(self) -> str:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from gi.repository import Adw
 
 from ...i18n import _
+from ..settings import Settings
 from . import rows
-from .settings import Settings
 
 
 class GeneralPage(Adw.PreferencesPage):

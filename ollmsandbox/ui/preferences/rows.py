@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from gi.repository import Adw, GLib, Gtk
 
+from ..settings import Settings
 from ..widgets.labels import set_accessible_name
-from .settings import Settings
 
 _DIGITS = 6
 

@@ -17,11 +17,11 @@ from ...permission.store import RuleStore
 from ...sandbox.profile.file import profile_names, read_profile
 from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
-from ..badge.limits import LIMITS, LimitSetting, in_words, own_limits
+from ..badge.limits import in_words
+from ..settings import LIMITS, LimitSetting, Settings, own_limits
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with
 from . import rows
-from .settings import Settings
 
 
 class LimitsGroup(Adw.PreferencesGroup):

@@ -7,15 +7,15 @@ from gi.repository import Adw, Gdk, Gtk
 
 from ...chat.sessions import SessionFactory
 from ...i18n import _
+from ..settings import Settings
+from ..widgets.focus import FocusKeeper
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
+from ..widgets.toasts import Toasts
 from ..widgets.weak import weakly
-from ..window.focus import FocusKeeper
-from ..window.toasts import Toasts
 from .connections import ConnectionsPage
 from .general import GeneralPage
 from .safety import SafetyPage
-from .settings import Settings
 from .storage import StoragePage
 from .system import SystemPage
 

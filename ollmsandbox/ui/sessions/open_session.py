@@ -18,10 +18,10 @@ from ...chat.messages import Message, Role
 from ...errors import UnsavedError
 from ...i18n import _, localized
 from ...project.changes.change import State as ChangeState
-from ..chat import tool_text
-from ..chat.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
+from . import tool_text
+from .entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
 
 
 class OpenSession(GObject.Object):

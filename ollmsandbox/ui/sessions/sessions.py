@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gi.repository import GObject
@@ -20,14 +21,13 @@ from ...i18n import _
 from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project
-from ..badge.limits import own_limits
 from ..changes.model import count_pending
-from ..chat.entries import entries_of
 from ..models.choice import ModelChoice
-from ..preferences.settings import Settings
-from ..sidebar.rows import ProjectItem, SessionItem
+from ..settings import Settings, own_limits
 from ..widgets.signals import signals
+from .entries import entries_of
 from .folder import FolderChecker
+from .items import ProjectItem, SessionItem
 
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation
@@ -173,13 +173,21 @@ class Sessions(GObject.Object):
         for session in self.open_ones:
             if session.project == path:
                 await self.close(session.id)
+        # These are locked, too.
+        if self._opening:
+            await asyncio.wait(self._opening.values())
+        if self._closing:
+            await asyncio.wait(self._closing.values())
 
         def move() -> str:
             # Imported here, because it is seldom needed.
             from ...engine.move import move_project
+            from ...files.locks import SessionLock
 
             manager, rules = self._factory.manager, self._factory.rules
-            return move_project(manager, rules, self._project(path), folder).path
+            lock = partial(SessionLock, manager.paths)
+            project = self._project(path)
+            return move_project(manager, rules, project, folder, lock_session=lock).path
 
         try:
             return await asyncio.to_thread(move)
@@ -294,14 +302,17 @@ class Sessions(GObject.Object):
 
     def _follow(self, session: OpenSession) -> None:
         """Apply the preferences to a session, from its next call on."""
-        from ...tools.context import ToolContext
+        # Imported here: the first frame does not need it.
+        from ...tools.context import ToolPreferences
 
-        tool_context = session.conversation.tool_context
-        if isinstance(tool_context, ToolContext):
-            tool_context.mode = Mode(self._settings.text("apply-mode"))
-            tool_context.profile_name = self._settings.text("profile")
-            tool_context.ask_every_command = self._settings.boolean("ask-every-command")
-            tool_context.own_limits = own_limits(self._settings)
+        session.conversation.use_preferences(
+            ToolPreferences(
+                mode=Mode(self._settings.text("apply-mode")),
+                profile_name=self._settings.text("profile"),
+                ask_every_command=self._settings.boolean("ask-every-command"),
+                own_limits=own_limits(self._settings),
+            )
+        )
 
     def _listing(self, search: str, states: States) -> list[ProjectItem]:
         by_project: dict[str, list[SessionInfo]] = {}

@@ -12,12 +12,12 @@ from gi.repository import Adw, Gio, GLib, Gtk
 
 from ...i18n import _
 from ...text.visible import visible_line
+from ..sessions.confirmations import may_delete, may_remove
 from ..sessions.dialogs import ask_for_title
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_folder
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from ..window.confirmations import may_delete, may_remove
 from .sidebar import Sidebar
 
 if TYPE_CHECKING:

@@ -4,41 +4,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gi.repository import Gio, GLib, Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_line
-
-# Identifies what a row shows: the row stays as long as that does.
-Key = tuple[object, ...]
-
-
-@dataclass(frozen=True)
-class SessionItem:
-    id: str
-    title: str
-    is_busy: bool = False
-    is_asking: bool = False
-
-    @property
-    def key(self) -> Key:
-        return ("session", self.id)
-
-
-@dataclass(frozen=True)
-class ProjectItem:
-    # Empty for sessions without a project.
-    path: str
-    name: str
-    is_missing: bool = False
-    sessions: Sequence[SessionItem] = ()
-
-    @property
-    def key(self) -> Key:
-        return ("project", self.path, self.name, self.is_missing)
+from ..sessions.items import Key, ProjectItem, SessionItem
 
 
 @dataclass(frozen=True)

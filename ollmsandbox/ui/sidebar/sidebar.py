@@ -10,9 +10,10 @@ from itertools import islice
 from gi.repository import Gdk, Gio, GLib, Gtk
 
 from ..resources import template
+from ..sessions.items import ProjectItem, SessionItem
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-from .rows import Item, OlderItem, OlderRow, ProjectItem, ProjectRow, Row, SessionItem, SessionRow
+from .rows import Item, OlderItem, OlderRow, ProjectRow, Row, SessionRow
 
 # Sessions of a project that are listed at first, and that "Show Older" adds.
 LISTED = 30

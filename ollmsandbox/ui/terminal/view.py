@@ -12,6 +12,7 @@ from ...i18n import ngettext
 from ..resources import template
 from ..widgets.labels import name_buttons
 from ..widgets.scroller import NestedScroller
+from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .find import Finder
 from .follow import Follower
@@ -88,6 +89,9 @@ _MARGINS = 12
 class TerminalView(Gtk.Box):
     __gtype_name__ = "OllmTerminalView"
 
+    # The user wants all of the output, including what is only on disk.
+    __gsignals__ = signals({"open-all": ()})
+
     earlier = Gtk.Template.Child()
     earlier_label = Gtk.Template.Child()
     open_all = Gtk.Template.Child()
@@ -98,10 +102,6 @@ class TerminalView(Gtk.Box):
     search_next = Gtk.Template.Child()
     scroller: NestedScroller = Gtk.Template.Child()
     text_view = Gtk.Template.Child()
-
-    @GObject.Signal(name="open-all")
-    def open_all_signal(self):
-        """Emitted when the user wants all of the output, including what is only on disk."""
 
     def __init__(self, most_lines: int = MOST_LINES) -> None:
         super().__init__()

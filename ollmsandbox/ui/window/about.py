@@ -7,8 +7,8 @@ from gi.repository import Adw, Gtk
 
 from ... import __version__
 from ...i18n import _
-from ..preferences.settings import SCHEMA
 from ..resources import template
+from ..settings import SCHEMA
 
 
 def about(parent: Gtk.Window) -> Adw.AboutWindow:

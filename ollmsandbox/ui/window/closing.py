@@ -21,16 +21,16 @@ from ...i18n import _, localized
 from ...paths import Paths
 from ...project.apply.journal import Journal
 from ..permission.asker import WindowAsker
-from ..preferences.settings import Settings
-from ..sessions.sessions import Sessions
-from ..widgets.tasks import Tasks
-from ..widgets.work_bar import WorkBar
-from .confirmations import (
+from ..sessions.confirmations import (
     may_close_while_changing,
     may_lose_draft,
     may_lose_messages,
     may_stop_and_close,
 )
+from ..sessions.sessions import Sessions
+from ..settings import Settings
+from ..widgets.tasks import Tasks
+from ..widgets.work_bar import WorkBar
 
 # Seconds until a disk that does not respond is given up: longer than the database waits for a lock.
 PATIENCE = 20.0

@@ -22,29 +22,29 @@ from ..badge.badge import SandboxBadge
 from ..badge.controller import BadgeController
 from ..changes.view import ChangesView
 from ..chat.controller import ChatController
+from ..chat.model_controller import ModelController
 from ..chat.view import ChatView
 from ..models.choice import ModelChoice
 from ..models.chooser import ModelChooser
-from ..models.controller import ModelController
 from ..permission.asker import WindowAsker
-from ..preferences.settings import Settings
 from ..resources import template
 from ..sessions.dialogs import export_session
 from ..sessions.sessions import Sessions
+from ..settings import Settings
 from ..sidebar.controller import SidebarController
 from ..sidebar.sidebar import Sidebar
+from ..widgets.focus import FocusKeeper
 from ..widgets.labels import show_ellipsized_as_tooltip
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
+from ..widgets.toasts import Toasts
 from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
-from .focus import FocusKeeper
 from .maintenance import Maintenance
 from .panes import HeaderLayout, Panes
 from .questions import QuestionFinder
 from .startup import after_first_frame, load_rest
-from .toasts import Toasts
 from .welcome import Welcome
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ def test_an_allowed_command_runs(flatpak: Flatpak) -> None:
     assert (result.exit_code, result.stderr.text) == (0, "err\n")
     assert result.stdout.text == f"out\n{flatpak.person.project}\n"
     assert (flatpak.person.project / "made").read_text() == "new\n"
-    whole = "echo out; echo err >&2; echo new >made; pwd; cat"
-    assert flatpak.questions == [f"Run command in the Flatpak's inner sandbox: {whole}?"]
+    assert flatpak.times_asked == 1
 
 
 def test_a_denied_command_does_not_run_and_leaves_no_sandbox(flatpak: Flatpak) -> None:
@@ -100,10 +99,10 @@ def test_it_starts_in_the_given_folder_if_it_exists(flatpak: Flatpak) -> None:
     places = {"src": person.project / "src", "playground": person.playground, "/usr": "/usr"}
     for given, place in places.items():
         assert flatpak.run("pwd", working_dir=given).stdout.text == f"{place}\n"
-    asked = len(flatpak.questions)
+    asked = flatpak.times_asked
     with pytest.raises(WorkingDirError):
         flatpak.run("pwd", working_dir=str(person.home / "elsewhere"))
-    assert len(flatpak.questions) == asked
+    assert flatpak.times_asked == asked
 
 
 # --- its end -----------------------------------------------------------------------------------
@@ -166,7 +165,7 @@ def test_a_command_does_not_outlive_the_program(flatpak: Flatpak) -> None:
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
-async def yes(question): return True
+async def yes(): return True
 loop.run(InnerRunner(sys.argv[1], ask=yes).exec(sys.argv[2]))
 """
     argv = [

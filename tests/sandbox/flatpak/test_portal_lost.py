@@ -37,7 +37,7 @@ def test_a_portal_that_cannot_be_relied_on_is_not_used(person: Person, fault: st
         with pytest.raises(PortalError) as caught:
             flatpak.run("touch ran")
         assert FAULTS[fault] in str(caught.value)
-        assert flatpak.questions == []
+        assert flatpak.times_asked == 0
         wait_until(lambda: not children_of(flatpak.service.pid))
     assert os.listdir(person.project) == []
 
@@ -71,7 +71,7 @@ def test_a_portal_that_goes_away_ends_the_command(flatpak: Flatpak, what: str) -
 def test_nothing_runs_if_the_sandbox_is_gone_by_the_time_of_the_answer(
     flatpak: Flatpak, what: str
 ) -> None:
-    async def answer_late(_question: str) -> bool:
+    async def answer_late() -> bool:
         flatpak.lose(what)
         sandbox = runner._sandbox
         assert sandbox is not None
@@ -91,7 +91,7 @@ def test_nothing_runs_if_the_sandbox_is_gone_by_the_time_of_the_answer(
 def test_a_withdrawn_question_leaves_no_sandbox(flatpak: Flatpak) -> None:
     asked = asyncio.Event()
 
-    async def never(_question: str) -> bool:
+    async def never() -> bool:
         asked.set()
         await asyncio.sleep(1000)
         return True

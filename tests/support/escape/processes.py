@@ -164,7 +164,7 @@ STUBBORN_INSIDE: dict[str, str] = {
 }
 
 
-async def _yes(_question: str) -> bool:
+async def _yes() -> bool:
     return True
 
 

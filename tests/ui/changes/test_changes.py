@@ -25,7 +25,7 @@ from ollmsandbox.ui.changes.page import ChangePage
 from ollmsandbox.ui.changes.rows import FileRow, RunRow
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.diff.view import DiffView
-from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.settings import Settings
 
 _LONG = "".join(f"line {number}\n" for number in range(40))
 

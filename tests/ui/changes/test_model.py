@@ -15,7 +15,7 @@ from ollmsandbox.project.changes.change import Change, Kind, Recorded, Type
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.ui.changes.model import ChangeList, FileItem, RunData, RunItem
 from ollmsandbox.ui.changes.view import ChangesView
-from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.settings import Settings
 
 pytestmark = pytest.mark.anybody
 

@@ -14,7 +14,7 @@ from support.screen import Screen, spin_until, texts
 
 from ollmsandbox.paths import Paths
 from ollmsandbox.ui.chat.composer import Composer
-from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.settings import Settings
 
 pytestmark = pytest.mark.anybody
 

@@ -13,7 +13,7 @@ from support.window import finish, in_project, says, wait_until
 
 from ollmsandbox.chat.storage.stored import StoredSession
 from ollmsandbox.ui.chat import controller
-from ollmsandbox.ui.chat.entries import MessageEntry
+from ollmsandbox.ui.sessions.entries import MessageEntry
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 

@@ -20,8 +20,8 @@ from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 from ollmsandbox.sandbox.process import Stop, disk_bytes_below
 from ollmsandbox.tools.base import Outcome
-from ollmsandbox.ui.chat import tool_text
 from ollmsandbox.ui.permission import card as permission_card
+from ollmsandbox.ui.sessions import tool_text
 
 pytestmark = pytest.mark.anybody
 

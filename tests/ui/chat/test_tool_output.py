@@ -20,7 +20,7 @@ from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.changes.change import Kind, State
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.context import ToolContext
-from ollmsandbox.ui.chat.entries import CallEntry, entries_of
+from ollmsandbox.ui.sessions.entries import CallEntry, entries_of
 from ollmsandbox.ui.terminal.output import OutputFiles, remove_old
 
 pytestmark = pytest.mark.anybody

@@ -26,11 +26,11 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.project.changes.change import State as ChangeState
-from ollmsandbox.ui.chat.entries import MessageEntry, NoticeEntry
 from ollmsandbox.ui.chat.row import MessageRow, NoticeRow
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.card import ChatPermission
+from ollmsandbox.ui.sessions.entries import MessageEntry, NoticeEntry
 
 pytestmark = pytest.mark.anybody
 

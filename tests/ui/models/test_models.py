@@ -20,17 +20,17 @@ from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.ui.chat.model_controller import ModelController
 from ollmsandbox.ui.chat.view import ChatView
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.models.chooser import ModelChooser
-from ollmsandbox.ui.models.controller import ModelController
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.preferences.connections import ConnectionsPage
-from ollmsandbox.ui.preferences.settings import Settings
 from ollmsandbox.ui.preferences.window import Preferences
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
+from ollmsandbox.ui.settings import Settings
 from ollmsandbox.ui.widgets.tasks import Tasks
 
 pytestmark = pytest.mark.anybody

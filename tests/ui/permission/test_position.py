@@ -13,14 +13,14 @@ from support.screen import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.ui.chat.entries import CallEntry
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.chat.view import ChatView
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.card import ChatPermission
 from ollmsandbox.ui.permission.visibility import edges_in_sight
-from ollmsandbox.ui.preferences.settings import Settings
-from ollmsandbox.ui.window.focus import FocusKeeper
+from ollmsandbox.ui.sessions.entries import CallEntry
+from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.widgets.focus import FocusKeeper
 
 pytestmark = pytest.mark.anybody
 

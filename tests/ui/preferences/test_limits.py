@@ -15,11 +15,11 @@ from support.window import finish, program, wait_until, window_of
 
 from ollmsandbox.sandbox.profile.profile import Limits, Profile
 from ollmsandbox.ui.badge import controller, project
-from ollmsandbox.ui.badge.limits import LIMITS, own_limits, sentences
+from ollmsandbox.ui.badge.limits import sentences
 from ollmsandbox.ui.badge.project import ProjectState, limits_without_sandbox
-from ollmsandbox.ui.chat.entries import CallEntry
 from ollmsandbox.ui.preferences.safety import LimitsGroup
-from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions.entries import CallEntry
+from ollmsandbox.ui.settings import LIMITS, Settings, own_limits
 from ollmsandbox.ui.window.window import Window
 
 MIB = 1 << 20

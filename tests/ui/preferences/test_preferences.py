@@ -22,11 +22,10 @@ from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Key, Rule, Target
 from ollmsandbox.project.settings import KEEP_DAYS
-from ollmsandbox.ui.badge.limits import LIMITS
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
-from ollmsandbox.ui.preferences.settings import Settings
 from ollmsandbox.ui.preferences.window import Preferences
+from ollmsandbox.ui.settings import LIMITS, Settings
 
 
 @dataclass
@@ -85,7 +84,7 @@ def test_a_full_disk_leaves_the_old_preferences(person: Person) -> None:
     program = (
         "import resource, signal\n"
         "from ollmsandbox.paths import Paths\n"
-        "from ollmsandbox.ui.preferences.settings import Settings\n"
+        "from ollmsandbox.ui.settings import Settings\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5, 5))\n"
         f"settings = Settings(Paths.from_environ({dict(person.environ)!r}))\n"

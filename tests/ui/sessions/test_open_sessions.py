@@ -19,10 +19,10 @@ from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage, StoredSe
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.ui.chat.entries import CallEntry, entries_of
 from ollmsandbox.ui.models.choice import ModelChoice
-from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions.entries import CallEntry, entries_of
 from ollmsandbox.ui.sessions.sessions import Sessions
+from ollmsandbox.ui.settings import Settings
 
 pytestmark = pytest.mark.anybody
 

@@ -12,7 +12,8 @@ from gi.repository import GLib, Gtk
 from support.screen import Screen, all_of, spin_until, texts
 
 from ollmsandbox.ui.models.chooser import ConnectionItem, ConnectionState, ModelChooser
-from ollmsandbox.ui.sidebar.rows import OlderRow, ProjectItem, ProjectRow, SessionItem, SessionRow
+from ollmsandbox.ui.sessions.items import ProjectItem, SessionItem
+from ollmsandbox.ui.sidebar.rows import OlderRow, ProjectRow, SessionRow
 from ollmsandbox.ui.sidebar.sidebar import LISTED, Sidebar, listed_rows
 
 pytestmark = pytest.mark.anybody

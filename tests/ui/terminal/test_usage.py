@@ -13,7 +13,7 @@ import pytest
 from gi.repository import Gtk
 from support.screen import Screen, draw_frames
 
-from ollmsandbox.ui.chat.tool_text import clock, duration
+from ollmsandbox.ui.sessions.tool_text import clock, duration
 from ollmsandbox.ui.terminal.graph import POINTS, UsageGraph
 from ollmsandbox.ui.terminal.usage import Sample, Sampler, amount, watch
 

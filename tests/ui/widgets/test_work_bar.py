@@ -22,9 +22,8 @@ from ollmsandbox.ui.changes import page as change_page
 from ollmsandbox.ui.changes.actions import act_on_hunks, look
 from ollmsandbox.ui.changes.page import ChangePage
 from ollmsandbox.ui.changes.view import ChangesView
-from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.settings import Settings
 from ollmsandbox.ui.widgets.work_bar import WorkBar
-from ollmsandbox.ui.window import confirmations
 
 _LONG = "".join(f"line {number}\n" for number in range(40))
 
@@ -214,7 +213,7 @@ def test_all_is_discarded_where_it_was_asked_for(
         answers.append(asyncio.get_running_loop().create_future())
         return await answers[0]
 
-    monkeypatch.setattr(confirmations, "confirm", confirm)
+    monkeypatch.setattr("ollmsandbox.ui.changes.view.confirm", confirm)
     view.show_project(str(person.project))
     wait_until(lambda: view.count > 1)
     view.discard_all.emit("clicked")

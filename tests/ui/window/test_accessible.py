@@ -14,9 +14,9 @@ from support.window import card_that, finish, press, program, says, wait_until, 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.changes.rows import FileRow, RunRow
-from ollmsandbox.ui.chat.entries import Stage
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.preferences.window import Preferences
+from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.widgets.work_bar import WorkBar
 from ollmsandbox.ui.window.about import shortcuts
 from ollmsandbox.ui.window.window import Window

@@ -108,7 +108,7 @@ def test_settings_and_sessions_that_fail_keep_no_window_open(
     really_close = OpenSession.close
     with program(person) as application:
         session = open_session(window_of(application), person.project)
-        monkeypatch.setattr("ollmsandbox.ui.preferences.settings.Settings.set", set_)
+        monkeypatch.setattr("ollmsandbox.ui.settings.Settings.set", set_)
         monkeypatch.setattr(OpenSession, "close", close)
         window_of(application).close()
         wait_until(lambda: application.window is None)

@@ -24,12 +24,12 @@ from support.window import (
 
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.changes.rows import FileRow, RunRow
-from ollmsandbox.ui.chat.entries import Stage
 from ollmsandbox.ui.diff.view import DiffView
+from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.sidebar import controller
 from ollmsandbox.ui.sidebar.rows import SessionRow
+from ollmsandbox.ui.widgets.focus import FocusKeeper
 from ollmsandbox.ui.window.about import show_shortcuts
-from ollmsandbox.ui.window.focus import FocusKeeper
 from ollmsandbox.ui.window.window import Window
 
 FORWARD, BACKWARD = Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD

@@ -11,7 +11,7 @@ from support.screen import Screen, all_of, draw_frames, spin_until
 from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, State, Type
 from ollmsandbox.ui.changes.model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
-from ollmsandbox.ui.chat import tool_text
+from ollmsandbox.ui.sessions import tool_text
 from ollmsandbox.ui.widgets.labels import is_cut_off, show_ellipsized_as_tooltip
 
 pytestmark = pytest.mark.anybody

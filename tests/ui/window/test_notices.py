@@ -9,7 +9,7 @@ from support.screen import Screen
 from support.window import program, says, wait_until, window_of
 
 from ollmsandbox.ui.application import main
-from ollmsandbox.ui.preferences.settings import SCHEMA
+from ollmsandbox.ui.settings import SCHEMA
 
 pytestmark = pytest.mark.anybody
 

@@ -7,7 +7,7 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.screen import Screen, all_of, draw_frames, spin_until, texts
 
-from ollmsandbox.ui.window.toasts import Toasts
+from ollmsandbox.ui.widgets.toasts import Toasts
 
 pytestmark = pytest.mark.anybody
 

@@ -26,7 +26,7 @@ from support.window import (
 )
 
 from ollmsandbox.ui.badge.badge import SandboxBadge
-from ollmsandbox.ui.chat.entries import Stage
+from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.window.welcome import Welcome
 from ollmsandbox.ui.window.window import Window
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from gi.repository import GLib, GObject, Gtk
 
-from ..widgets.weak import weak_reference, weakly
+from .weak import weak_reference, weakly
 
 
 class FocusKeeper:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The entries of a chat, as objects that widgets show: messages, tool calls, notices.
 
-They live as long as the session is open, whether it is shown or not. A stored session is turned
-into such entries, too.
+They live as long as the session is open, whether it is shown or not. `entries_of` makes those of a
+stored session.
 """
 
 from __future__ import annotations

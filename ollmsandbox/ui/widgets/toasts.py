@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gi.repository import Adw, GLib, Gtk, Pango
 
 from ...text.visible import visible_words
-from ..widgets.labels import show_ellipsized_as_tooltip, without_hyphens
+from .labels import show_ellipsized_as_tooltip, without_hyphens
 
 # Characters that fit into one line of a narrow window. GTK would cut the end off, which says what
 # to do.

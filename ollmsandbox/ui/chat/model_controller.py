@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GObject
 
-from ..chat.view import ChatView
+from ..models.choice import ModelChoice
+from ..models.chooser import ModelChooser
 from ..sessions.sessions import Sessions
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from .choice import ModelChoice
-from .chooser import ModelChooser
+from .view import ChatView
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession

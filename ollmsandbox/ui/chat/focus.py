@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from gi.repository import Gtk
 
-from ..chat.composer import Composer
-from ..chat.entries import CallEntry, ChatEntry, Stage
-from ..chat.messages import MessageList
-from .visibility import is_covered
+from ..permission.visibility import is_covered
+from ..sessions.entries import CallEntry, ChatEntry, Stage
+from .composer import Composer
+from .messages import MessageList
 
 if TYPE_CHECKING:
-    from ..chat.tool_card import ToolCard
+    from .tool_card import ToolCard
 
 
 class QuestionFocus:

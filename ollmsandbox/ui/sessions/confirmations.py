@@ -12,8 +12,8 @@ from ...i18n import _, ngettext
 from ..widgets.dialogs import confirm
 
 if TYPE_CHECKING:
-    from ..sessions.open_session import OpenSession
-    from ..sessions.sessions import Sessions
+    from .open_session import OpenSession
+    from .sessions import Sessions
 
 
 async def may_stop_and_close(window: Gtk.Window, sessions: Sequence[OpenSession]) -> bool:
@@ -59,15 +59,6 @@ async def may_lose_messages(window: Gtk.Window) -> bool:
         ),
         _("_Close"),
         cancel=_("_Keep Open"),
-    )
-
-
-async def may_discard_all(window: Gtk.Window) -> bool:
-    return await confirm(
-        window,
-        _("Discard All Pending Changes?"),
-        _("The project stays as it is. You can still apply discarded changes file by file."),
-        _("_Discard"),
     )
 
 

@@ -11,17 +11,19 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from gi.repository import Gio, GLib, GObject
 
-from ... import N_
-from ...errors import OllmSandboxError
-from ...files.atomic import write_atomically
-from ...i18n import _
-from ...paths import Paths
-from ..resources import schemas
-from ..widgets.signals import signals
+from .. import N_
+from ..errors import OllmSandboxError
+from ..files.atomic import write_atomically
+from ..i18n import _
+from ..paths import Paths
+from ..sandbox.profile.profile import Limits
+from .resources import schemas
+from .widgets.signals import signals
 
 SCHEMA = "io.github.ollmsandbox.OllmSandbox"
 
@@ -127,3 +129,46 @@ def _find_schema() -> Gio.SettingsSchema:
     raise OllmSandboxError(
         N_("The settings schema is not installed. In a checkout, start with build-aux/run.")
     )
+
+
+_MIB = 1 << 20
+_MOST_MIB = 999_999
+_DAY = 86400
+
+
+@dataclass(frozen=True)
+class LimitSetting:
+    """A setting that replaces a profile's limit `name`, in units of `unit`.
+
+    0 means the profile's limit. With less than `least`, no command would work.
+    """
+
+    key: str
+    name: str
+    unit: int
+    least: int
+    most: int
+    step: int
+
+    def fitting(self, value: int) -> int:
+        """Return the nearest allowed value: users may edit the file."""
+        return max(self.least, min(value, self.most)) if value > 0 else 0
+
+    def chosen(self, settings: Settings) -> int:
+        return self.fitting(settings.number(self.key))
+
+
+LIMITS = (
+    LimitSetting("time-limit", "time", 1, least=1, most=_DAY, step=10),
+    LimitSetting("memory-limit", "memory", _MIB, least=64, most=_MOST_MIB, step=256),
+    LimitSetting("process-limit", "processes", 1, least=16, most=_MOST_MIB, step=16),
+    LimitSetting("disk-limit", "disk", _MIB, least=1, most=_MOST_MIB, step=256),
+    LimitSetting("free-limit", "free", _MIB, least=1, most=_MOST_MIB, step=256),
+    LimitSetting("temporary-limit", "tmp", _MIB, least=1, most=_MOST_MIB, step=256),
+)
+
+
+def own_limits(settings: Settings) -> Limits:
+    """Return the limits that the user has set; the others are None."""
+    chosen = {setting.name: setting.chosen(settings) * setting.unit for setting in LIMITS}
+    return Limits(**{name: value for name, value in chosen.items() if value})

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import make_sample, unused_folder
 from ...paths import Paths
-from ..agent.command import agent
+from .command import agent
 
 
 def tour(given: argparse.Namespace) -> int:

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the list of projects and sessions consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Identifies what a row shows: the row stays as long as that does.
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class SessionItem:
+    id: str
+    title: str
+    is_busy: bool = False
+    is_asking: bool = False
+
+    @property
+    def key(self) -> Key:
+        return ("session", self.id)
+
+
+@dataclass(frozen=True)
+class ProjectItem:
+    # Empty for sessions without a project.
+    path: str
+    name: str
+    is_missing: bool = False
+    sessions: Sequence[SessionItem] = ()
+
+    @property
+    def key(self) -> Key:
+        return ("project", self.path, self.name, self.is_missing)
