@@ -17,8 +17,9 @@ import yaml
 
 from ... import N_
 from ...errors import RootfsError, Sentence
+from ...net.http import CancellableSockets
 from ...paths import make_folder
-from .http import (
+from .mirror import (
     FLAVOR,
     OTHER_MIRROR,
     MissingError,
@@ -84,10 +85,12 @@ def branch_of(version: str) -> str:
     return f"v{'.'.join(version.split('.')[:2])}"
 
 
-def find_release(settings: RootfsSettings, arch: str) -> Release:
+def find_release(
+    settings: RootfsSettings, arch: str, sockets: CancellableSockets | None = None
+) -> Release:
     """Return the newest release of the branch, or the version that the user chose."""
     try:
-        return _find(settings, arch)
+        return _find(settings, arch, sockets)
     except MissingError as error:
         if not settings.version:
             raise
@@ -102,16 +105,16 @@ def find_release(settings: RootfsSettings, arch: str) -> Release:
         ) from error
 
 
-def _find(settings: RootfsSettings, arch: str) -> Release:
+def _find(settings: RootfsSettings, arch: str, sockets: CancellableSockets | None) -> Release:
     branch = branch_of(settings.version) if settings.version else settings.branch
     folder = f"{settings.mirror}/{branch}/releases/{arch}"
-    for entry in _read_list(f"{folder}/{_LIST}"):
+    for entry in _read_list(f"{folder}/{_LIST}", sockets):
         if entry.get("flavor") == FLAVOR:
             release = _release(entry, folder, arch)
             if settings.version in ("", release.version):
                 return release
     if settings.version:
-        return _by_name(settings.version, folder, arch)
+        return _by_name(settings.version, folder, arch, sockets)
     raise RootfsError(
         N_("{address}/{list} does not list {name}."),
         N_("Use another mirror: ollmsandbox settings rootfs-mirror ADDRESS"),
@@ -121,8 +124,8 @@ def _find(settings: RootfsSettings, arch: str) -> Release:
     )
 
 
-def _read_list(url: str) -> list[dict[object, object]]:
-    text = fetch(url)
+def _read_list(url: str, sockets: CancellableSockets | None) -> list[dict[object, object]]:
+    text = fetch(url, sockets)
     try:
         # BaseLoader: only text, lists and mappings, no other objects.
         found = yaml.load(text, yaml.BaseLoader)
@@ -159,10 +162,11 @@ def _text(entry: Mapping[object, object], key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _by_name(version: str, folder: str, arch: str) -> Release:
+def _by_name(version: str, folder: str, arch: str, sockets: CancellableSockets | None) -> Release:
     """Return an older release, which is not in the list: its checksum is beside the file."""
     file = f"{FLAVOR}-{version}-{arch}.tar.gz"
-    found = fetch(f"{folder}/{file}.sha256").decode("ascii", "replace").lower().split()
+    text = fetch(f"{folder}/{file}.sha256", sockets)
+    found = text.decode("ascii", "replace").lower().split()
     if not found or not _SHA256.fullmatch(found[0]):
         raise RootfsError(
             N_("{address}/{file}.sha256 is not a checksum."),
@@ -183,7 +187,11 @@ ReportProgress = Callable[[int, int | None], None]
 
 
 def download_rootfs(
-    release: Release, folder: Path, progress: ReportProgress, largest: int = LARGEST
+    release: Release,
+    folder: Path,
+    progress: ReportProgress,
+    largest: int = LARGEST,
+    sockets: CancellableSockets | None = None,
 ) -> Path:
     """Return the complete tarball, or raise. Blocks."""
     make_folder(folder)
@@ -196,7 +204,7 @@ def download_rootfs(
         for attempt in range(_ATTEMPTS):
             resumed = part.exists() and part.stat().st_size > 0
             try:
-                _fetch(release, part, progress, largest)
+                _fetch(release, part, progress, largest, sockets)
             except UnreachableError:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -220,9 +228,15 @@ def download_rootfs(
     )
 
 
-def _fetch(release: Release, part: Path, progress: ReportProgress, largest: int) -> None:
+def _fetch(
+    release: Release,
+    part: Path,
+    progress: ReportProgress,
+    largest: int,
+    sockets: CancellableSockets | None,
+) -> None:
     have = part.stat().st_size if part.exists() else 0
-    with get(release.url, {"Range": f"bytes={have}-"} if have else None) as answer:
+    with get(release.url, {"Range": f"bytes={have}-"} if have else None, sockets) as answer:
         if answer.status_code == 416:
             return  # already complete, or wrong: the checksum decides
         begins = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
