@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from .. import N_
 from ..errors import ProjectError
+from ..files.dirfd import FOLDER
 from ..paths import is_inside
 from . import ignore
 from .manager import SEEN, ProjectManager
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Each level holds a descriptor; what lies deeper counts as unreadable.
 _DEEPEST = 250
 # Rows in one transaction: a few milliseconds.
@@ -113,7 +113,7 @@ class Scanner:
 
     def _walk(self) -> None:
         try:
-            top = os.open(self._path, _FOLDER)
+            top = os.open(self._path, FOLDER)
         except OSError as error:
             raise ProjectError(
                 N_("{folder} cannot be read: {why}."), folder=self._path, why=error.strerror
@@ -131,7 +131,7 @@ class Scanner:
                     self._unreadable += 1
                     continue
                 try:
-                    descriptor = os.open(name, _FOLDER, dir_fd=level.descriptor)
+                    descriptor = os.open(name, FOLDER, dir_fd=level.descriptor)
                 except OSError as error:
                     # Gone or replaced in the meantime is not unreadable.
                     self._unreadable += error.errno not in _NOT_THERE
@@ -295,7 +295,7 @@ def _read_exclude(top: int) -> ignore.Rules | None:
     opened: list[int] = []
     try:
         for name in (".git", "info"):
-            descriptor = os.open(name, _FOLDER, dir_fd=descriptor)
+            descriptor = os.open(name, FOLDER, dir_fd=descriptor)
             opened.append(descriptor)
         return ignore.read("exclude", descriptor)
     except OSError:

@@ -84,11 +84,13 @@ class KeyStore:
         # Imported late: it takes long to load, and with a keyring there is no such file.
         import yaml
 
+        from ...config.yaml_reader import YamlSource, read_text
+
         try:
-            found = yaml.safe_load(self._file.read_text(encoding="utf-8"))
+            found = yaml.safe_load(read_text(self._file, YamlSource(ProviderError)))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        except (OSError, ValueError, ProviderError, yaml.YAMLError, RecursionError):
             found = None
         if not isinstance(found, dict):
             # Raised without the cause, which would show what is in the file.

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from ... import N_
+from ...config.yaml_reader import Value, YamlSource, parse_yaml
 from ...errors import RootfsError, Sentence
 from ...net.http import CancellableSockets
 from ...paths import make_folder
@@ -48,6 +47,8 @@ ARCH_MAP = {
 # A 32-bit system on a 64-bit kernel: its system-call filter kills 64-bit programs.
 _WITH_32_BITS = {"x86_64": "x86", "aarch64": "armv7"}
 _LIST = "latest-releases.yaml"
+# What is read of each entry of the list.
+_KEYS = ("flavor", "version", "file", "size", "sha256")
 # Such as 3.22.1, or a date for a snapshot of edge.
 _VERSION = re.compile(r"[0-9]+\.[0-9]+[0-9a-z._]{0,30}|20[0-9]{6}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -109,7 +110,7 @@ def _find(settings: RootfsSettings, arch: str, sockets: CancellableSockets | Non
     branch = branch_of(settings.version) if settings.version else settings.branch
     folder = f"{settings.mirror}/{branch}/releases/{arch}"
     for entry in _read_list(f"{folder}/{_LIST}", sockets):
-        if entry.get("flavor") == FLAVOR:
+        if entry["flavor"] == FLAVOR:
             release = _release(entry, folder, arch)
             if settings.version in ("", release.version):
                 return release
@@ -124,22 +125,25 @@ def _find(settings: RootfsSettings, arch: str, sockets: CancellableSockets | Non
     )
 
 
-def _read_list(url: str, sockets: CancellableSockets | None) -> list[dict[object, object]]:
+def _read_list(url: str, sockets: CancellableSockets | None) -> list[dict[str, str]]:
     text = fetch(url, sockets)
     try:
-        # BaseLoader: only text, lists and mappings, no other objects.
-        found = yaml.load(text, yaml.BaseLoader)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        root = parse_yaml(text.decode(), YamlSource(RootfsError))
+        return [_texts(item) for item in root.items()] if root else []
+    except (UnicodeDecodeError, RootfsError) as error:
         raise RootfsError(
             N_("{address} is not a list of releases."), OTHER_MIRROR, address=without_password(url)
         ) from error
-    entries = found if isinstance(found, list) else []
-    return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def _release(entry: Mapping[object, object], folder: str, arch: str) -> Release:
-    version, file, size = (_text(entry, key) for key in ("version", "file", "size"))
-    sha256 = _text(entry, "sha256").lower()
+def _texts(item: Value) -> dict[str, str]:
+    found = item.mapping()
+    return {key: found[key].text() if key in found else "" for key in _KEYS}
+
+
+def _release(entry: Mapping[str, str], folder: str, arch: str) -> Release:
+    version, file, size = (entry[key] for key in ("version", "file", "size"))
+    sha256 = entry["sha256"].lower()
     # The name becomes part of an address.
     if (
         not _VERSION.fullmatch(version)
@@ -154,12 +158,6 @@ def _release(entry: Mapping[object, object], folder: str, arch: str) -> Release:
         )
     known = int(size) if re.fullmatch("[0-9]{1,15}", size) else 0
     return Release(version, file, sha256, f"{folder}/{file}", known or None)
-
-
-def _text(entry: Mapping[object, object], key: str) -> str:
-    """Return the text of a key. Aliases could make a list endless."""
-    found = entry.get(key)
-    return found if isinstance(found, str) else ""
 
 
 def _by_name(version: str, folder: str, arch: str, sockets: CancellableSockets | None) -> Release:
