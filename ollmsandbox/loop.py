@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run asyncio on GLib's main loop, or without GLib where the command line has to start quickly."""
+"""Run asyncio on GLib's main loop, or without GLib where the command line has to start quickly;
+and start threads that never delay the end of the program."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, TypeVar
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from gi.repository import Gio
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -53,6 +57,39 @@ def run_application(application: Gio.Application, arguments: Sequence[str]) -> i
             return int(application.run(list(arguments)))
     finally:
         end(loop)
+
+
+def start_daemon(
+    name: str, function: Callable[P, object], *given: P.args, **named: P.kwargs
+) -> None:
+    """Run a function in a thread of its own, which the end of the program does not wait for.
+
+    For work that may block for long or forever: a dead mount, a keyring, a server. asyncio's pool
+    is not for that, because it has few threads and the program waits for them at its end.
+    """
+    threading.Thread(target=function, args=given, kwargs=named, name=name, daemon=True).start()
+
+
+async def in_daemon(name: str, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Return what the function returns, as `asyncio.to_thread` does, but see `start_daemon`. A
+    cancellation takes effect at once, while the function goes on."""
+    import asyncio
+    from concurrent.futures import Future, InvalidStateError
+
+    ended: Future[T] = Future()
+
+    def work() -> None:
+        # It is already cancelled if nobody waits for the result.
+        with contextlib.suppress(InvalidStateError):
+            try:
+                result = function(*given, **named)
+            except BaseException as error:  # noqa: BLE001  passed on to the caller
+                ended.set_exception(error)
+            else:
+                ended.set_result(result)
+
+    start_daemon(name, work)
+    return await asyncio.wrap_future(ended)
 
 
 def end(loop: asyncio.AbstractEventLoop) -> None:

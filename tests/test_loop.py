@@ -58,6 +58,41 @@ def test_a_thread_can_be_awaited(run: Run) -> None:
 
 
 @both
+def test_a_daemon_can_be_awaited(run: Run) -> None:
+    async def main() -> int:
+        with pytest.raises(ZeroDivisionError):
+            await loop.in_daemon("fails", divmod, 1, 0)
+        return await loop.in_daemon("adds", sum, [1, 2])
+
+    assert run(main()) == 3
+
+
+@both
+def test_a_daemon_that_hangs_delays_nobody(run: Run) -> None:
+    hangs, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hangs.set()
+        go_on.wait(60)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(loop.in_daemon("hangs", hang))
+        await asyncio.to_thread(hangs.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    began = time.monotonic()
+    run(main())
+    assert time.monotonic() - began < 30
+    [thread] = [one for one in threading.enumerate() if one.name == "hangs"]
+    assert thread.daemon
+    go_on.set()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+@both
 def test_a_task_that_is_left_is_cancelled_at_the_end(run: Run) -> None:
     seen: list[str] = []
 

@@ -8,7 +8,9 @@ The values are read from YAML's nodes, which know their lines, and always as tex
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from ..errors import OllmSandboxError, sentence
 
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z%]*)")
 _DEEPEST = 100
+_LARGEST = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -163,11 +166,31 @@ def read_yaml(source: YamlSource) -> Value | None:
     """Parse the source's file. A missing file raises FileNotFoundError."""
     assert source.file is not None
     try:
-        text = source.file.read_text(encoding="utf-8")
+        text = read_text(source.file, source)
     except FileNotFoundError:
         raise
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
+    except OSError as error:
         what = N_("{file} cannot be read: {why}.")
-        raise source.error(what, source.remedy, file=source.file, why=why) from error
+        raise source.error(what, source.remedy, file=source.file, why=error.strerror) from error
     return parse_yaml(text, source)
+
+
+def read_text(file: Path, source: YamlSource) -> str:
+    """Return the text of a file that a user may have edited or replaced. Raise OSError, or the
+    source's error if the content cannot be the text of a YAML file."""
+    # O_NONBLOCK: do not wait for a writer if it is a pipe.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise source.fail(1, "", N_("not a regular file."))
+        with open(descriptor, "rb", closefd=False) as opened:
+            data = opened.read(_LARGEST + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > _LARGEST:
+        raise source.fail(1, "", N_("the file is too large."))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise source.fail(line, "", N_("not valid UTF-8.")) from error

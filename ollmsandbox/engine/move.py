@@ -84,7 +84,7 @@ def _check_closed(
 ) -> None:
     """Raise ProjectError if a session is open in another program, which knows the old folder."""
     for project in filter(None, projects):
-        with manager.store.errors_told():
+        with manager.store.translated_errors():
             chosen = ChatSession.select(ChatSession.id).where(ChatSession.project == project.id)
             sessions = [session.id for session in chosen]
         for session_id in sessions:

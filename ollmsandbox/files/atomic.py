@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from ..paths import make_folder
+from .dirfd import FOLDER_OR_LINK
 
 
 def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
@@ -60,7 +61,7 @@ def _try_unnamed(file: Path, text: str, *, durably: bool) -> bool:
     other error.
     """
     try:
-        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(file.parent, FOLDER_OR_LINK)
         try:
             new = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=folder)
             _fill(new, text, durably=durably, name=(file.name, folder))

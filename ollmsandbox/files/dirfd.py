@@ -19,6 +19,8 @@ from ..errors import ProjectError
 
 # Flags to open a folder.
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# For a folder that the user chose, such as the one for the program's data: it may be a link.
+FOLDER_OR_LINK = FOLDER & ~os.O_NOFOLLOW
 
 
 class DirEntryAt(NamedTuple):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from .. import N_
 from ..errors import OllmSandboxError
-from ..paths import Paths, make_folder
+from ..paths import make_folder
+from .dirfd import FOLDER
 
 _FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAUSE = 0.02
 
 
@@ -38,7 +38,7 @@ class FileLock:
     ) -> None:
         """Wait for the lock, `timeout` seconds at most if one is given, and raise BlockingIOError
         after that. `on_wait` is called now and then meanwhile, and may raise."""
-        self._descriptor = os.open(path, _FOLDER if is_folder else _FILE, 0o600)
+        self._descriptor = os.open(path, FOLDER if is_folder else _FILE, 0o600)
         try:
             kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
             if timeout is None and on_wait is None:
@@ -85,41 +85,18 @@ class FileLock:
 
 
 @contextmanager
-def locked(file: Path) -> Iterator[None]:
+def locked(file: Path, *, timeout: float | None = None) -> Iterator[None]:
     """Keep other programs that call this from changing a file, with a lock file beside it."""
     path = make_folder(file.parent) / f".{file.stem}.lock"
     try:
-        lock = FileLock(path)
+        lock = FileLock(path, timeout=timeout)
+    except BlockingIOError:
+        raise OllmSandboxError(
+            N_("Another program has kept {file} locked for too long."), file=file
+        ) from None
     except OSError as error:
         raise OllmSandboxError(
             N_("Cannot open {file}: {why}."), file=path, why=error.strerror
         ) from error
     with lock:
         yield
-
-
-class SessionLock:
-    """Keeps a session open in one program at a time."""
-
-    def __init__(self, paths: Paths, session_id: str) -> None:
-        self._file = make_folder(paths.cache / "open-sessions") / session_id
-        self._lock = self._acquire()
-
-    def _acquire(self) -> FileLock:
-        while True:
-            try:
-                lock = FileLock(self._file, timeout=0)
-            except BlockingIOError:
-                raise OllmSandboxError(
-                    N_("This session is open in another program."),
-                    N_("Close it there, or start a new session."),
-                ) from None
-            # The previous holder may have removed the file between our two steps.
-            if lock.fstat().st_nlink:
-                return lock
-            lock.release()
-
-    def release(self) -> None:
-        if self._lock.is_held:
-            self._file.unlink(missing_ok=True)
-            self._lock.release()

@@ -80,15 +80,21 @@ class Address:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
-    def redirect(self, location: str) -> Address:
-        """Return the address that a Location header names."""
+    def redirect(self, location: str, *, stay_secure: bool = False) -> Address:
+        """Return the address that a Location header names. Raise NetError if it is not valid, or if
+        it leads from https to http and must not."""
         # requests decodes headers as Latin-1, but most are UTF-8.
         with contextlib.suppress(UnicodeError):
             location = location.encode("latin-1").decode("utf-8")
         try:
-            return Address.parse(urljoin(self.text, location.strip()))
+            found = Address.parse(urljoin(self.text, location.strip()))
         except ValueError as error:
             raise NetError(N_("{host} redirects to an invalid address."), host=self.host) from error
+        if stay_secure and (self.scheme, found.scheme) == ("https", "http"):
+            raise NetError(
+                N_("{address} redirects to an address that is not secure."), address=self.text
+            )
+        return found
 
 
 def _ascii(host: str) -> str:

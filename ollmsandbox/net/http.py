@@ -32,6 +32,7 @@ from urllib3.util.connection import create_connection
 
 from .. import N_, __version__
 from ..errors import NetError, Sentence
+from ..loop import start_daemon
 from .addresses import is_loopback, server_of
 
 # Pieces that may be queued for a slow reader. Then the thread stops reading, and with it the
@@ -75,11 +76,13 @@ def open_response(
 ) -> Iterator[requests.Response]:
     """Send the request and yield the response once its head has arrived. The body is read with
     `read_pieces`; other errors inside the block pass through unchanged."""
-    with requests.Session() as session:
+    with contextlib.ExitStack() as stack:
+        if sockets is None:
+            sockets = stack.enter_context(contextlib.closing(CancellableSockets()))
+        session = stack.enter_context(requests.Session())
         with net_errors(request):
-            response = _send(session, request, sockets or CancellableSockets())
-        with response:
-            yield response
+            response = stack.enter_context(_send(session, request, sockets))
+        yield response
 
 
 def read_pieces(
@@ -105,7 +108,6 @@ def _send(
     adapter = _Adapter(sockets, addresses)
     session.mount("http://", adapter)
     session.mount("https://", adapter)
-    environ = os.environ
     return session.request(
         request.method,
         request.url,
@@ -115,11 +117,13 @@ def _send(
         allow_redirects=False,
         timeout=(request.connect_timeout, request.idle_timeout),
         proxies={"http": request.proxy, "https": request.proxy} if request.proxy else None,
-        verify=request.ca_bundle
-        or environ.get("REQUESTS_CA_BUNDLE")
-        or environ.get("CURL_CA_BUNDLE")
-        or True,
+        verify=request.ca_bundle or ca_bundle(os.environ) or True,
     )
+
+
+def ca_bundle(environ: Mapping[str, str]) -> str:
+    """Return the file of certificates that the environment names, or "" for the system's."""
+    return environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE") or ""
 
 
 class CancelledExchangeError(OSError):
@@ -256,8 +260,8 @@ class Exchange:
     async def __aenter__(self) -> Exchange:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
-        # A daemon: a name lookup cannot be interrupted and must not delay the end of the program.
-        threading.Thread(target=self._work, name="http", daemon=True).start()
+        # A name lookup cannot be interrupted and must not delay the end of the program.
+        start_daemon("http", self._work)
         try:
             head = await self._next()
             if not isinstance(head, _Head):

@@ -32,6 +32,9 @@ class RuleFileError(OllmSandboxError):
     """A mistake in the file, with its line and key."""
 
 
+SOURCE = YamlSource(RuleFileError)
+
+
 @dataclass(frozen=True)
 class RuleEntry:
     rule: Rule
@@ -42,7 +45,7 @@ class RuleEntry:
 
 def parse_rules(text: str) -> tuple[RuleEntry, ...]:
     """Return the rules with their lines, or raise RuleFileError."""
-    root = parse_yaml(text, YamlSource(RuleFileError))
+    root = parse_yaml(text, SOURCE)
     rules_list = root.mapping((RULES,)).get(RULES) if root else None
     if rules_list is None or rules_list.is_null:
         return ()

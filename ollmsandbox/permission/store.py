@@ -17,15 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import N_
+from ..config.yaml_reader import read_text
 from ..errors import OllmSandboxError, Sentence
+from ..files.aside import free_name, set_aside
 from ..files.atomic import write_atomically
-from ..files.locks import FileLock
-from ..paths import Paths, is_inside, make_folder
+from ..files.locks import locked
+from ..paths import Paths, is_inside
 from .request import Answer
 from .rules import Key, Rule, Target, What
-from .rules_file import HEADER, RuleFileError, edited, parse_rules, written
+from .rules_file import HEADER, SOURCE, RuleFileError, edited, parse_rules, written
 
-_LARGEST = 4 << 20
 _TIMEOUT = 10.0
 
 _Signature = tuple[int, int, int, int]
@@ -147,7 +148,7 @@ class RuleStore:
             return
         if all(line in HEADER for line in text.splitlines() if "#" in line):
             return
-        kept = self._free_name("before")
+        kept = free_name(self.file, "before")
         write_atomically(kept, text)
         text = N_("{file} was rewritten. The old file with your comments is {kept}.")
         self._notices.append(Sentence(text, file=self.file, kept=kept))
@@ -172,7 +173,8 @@ class RuleStore:
 
     def _read(self, signature: _Signature | None) -> _Loaded:
         try:
-            text, entries = self._parsed()
+            text = read_text(self.file, SOURCE)
+            rules = tuple(entry.rule for entry in parse_rules(text))
         except FileNotFoundError:
             return _Loaded(None)
         except OSError as error:
@@ -180,7 +182,7 @@ class RuleStore:
             return self._unreadable(failure.message, signature)
         except RuleFileError as first:
             return self._handle_broken(first, signature)
-        return _Loaded(signature, text, entries)
+        return _Loaded(signature, text, rules)
 
     def _unreadable(self, why: Sentence, signature: _Signature | None) -> _Loaded:
         self._notices.append(Sentence(N_("{trouble} Its rules do not apply."), trouble=why))
@@ -211,36 +213,7 @@ class RuleStore:
         with self._lock():
             if self._signature() != signature:
                 return None
-            aside = self._free_name("broken")
-            os.rename(self.file, aside)
-            return aside
-
-    def _parsed(self) -> tuple[str, tuple[Rule, ...]]:
-        # O_NONBLOCK: do not wait for a writer if it is a pipe.
-        descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise RuleFileError(N_("line 1: not a regular file."))
-            with open(descriptor, "rb", closefd=False) as file:
-                data = file.read(_LARGEST + 1)
-        finally:
-            os.close(descriptor)
-        if len(data) > _LARGEST:
-            raise RuleFileError(N_("line 1: the file is too large."))
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise RuleFileError(N_("line {line}: not valid UTF-8."), line=line) from error
-        return text, tuple(entry.rule for entry in parse_rules(text))
-
-    def _free_name(self, why: str) -> Path:
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        name, number = self.file.with_name(f"permissions-{why}-{stamp}.yaml"), 1
-        while os.path.lexists(name):
-            number += 1
-            name = self.file.with_name(f"permissions-{why}-{stamp}-{number}.yaml")
-        return name
+            return set_aside(self.file)
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -248,17 +221,7 @@ class RuleStore:
         if self._is_locked:
             yield
             return
-        lock = self.file.with_name(".permissions.lock")
-        make_folder(lock.parent)
-        try:
-            held = FileLock(lock, timeout=_TIMEOUT)
-        except BlockingIOError:
-            raise OllmSandboxError(
-                N_("Another program has kept {file} locked for too long."), file=self.file
-            ) from None
-        except OSError as error:
-            raise _failure(N_("Cannot open {file}: {why}."), lock, error) from error
-        with held:
+        with locked(self.file, timeout=_TIMEOUT):
             self._is_locked = True
             try:
                 yield

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from .. import N_
 from ..errors import ProjectError
+from ..files.dirfd import FOLDER
 from ..paths import is_inside
 from . import ignore
 from .manager import UPSERT_SEEN, ProjectManager
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Each level takes a descriptor; deeper folders count as unreadable.
 _DEEPEST = 250
 # Rows in one transaction: a few milliseconds.
@@ -112,7 +112,7 @@ class Scanner:
 
     def _walk(self) -> None:
         try:
-            top = os.open(self._path, _FOLDER)
+            top = os.open(self._path, FOLDER)
         except OSError as error:
             raise ProjectError(
                 N_("{folder} cannot be read: {why}."), folder=self._path, why=error.strerror
@@ -130,7 +130,7 @@ class Scanner:
                     self._unreadable += 1
                     continue
                 try:
-                    descriptor = os.open(name, _FOLDER, dir_fd=level.descriptor)
+                    descriptor = os.open(name, FOLDER, dir_fd=level.descriptor)
                 except OSError as error:
                     # A folder that was deleted or replaced meanwhile is not unreadable.
                     self._unreadable += error.errno not in _NOT_THERE
@@ -297,7 +297,7 @@ def _read_exclude(top: int) -> ignore.IgnoreRules | None:
     opened: list[int] = []
     try:
         for name in (".git", "info"):
-            descriptor = os.open(name, _FOLDER, dir_fd=descriptor)
+            descriptor = os.open(name, FOLDER, dir_fd=descriptor)
             opened.append(descriptor)
         return ignore.read_ignore_file("exclude", descriptor)
     except OSError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING
 from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, make_folder
-from .launch import SHELL, LaunchPrograms, check_command, make_order, open_descriptors
-from .limits import KILLS, WitnessPipe, scope_command, watch_limits
+from .launch import SHELL, LaunchPrograms, check_command, launch
+from .limits import WitnessPipe, scope_command, watch_limits
 from .output import readable
 from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
@@ -28,71 +27,11 @@ from .probe.probe import Capabilities, probe
 from .process import Result, Running, Sinks, Stop
 from .profile.file import DEFAULT_PROFILE, read_profile
 from .profile.profile import Profile
-from .starter.client import start_process
+from .status import BwrapStatus
 
 if TYPE_CHECKING:
     from .monitor import FileEvent, Monitor
     from .rootfs.store import Installed
-
-
-class BwrapStatus:
-    """Reads the reports of bwrap and the memory witness from a pipe: the id of the first process,
-    errors, the exit code. All of it fits into the pipe, so it is read only when needed."""
-
-    def __init__(self) -> None:
-        self._descriptor = -1
-        self._has_own_pids = False
-        self._unread = b""
-        self.begun = False
-        # A pidfd of the first process, where that is not bwrap itself.
-        self.first = -1
-        self.exit: int | None = None
-        self.error = ""
-        # How many processes the kernel ended for the memory limit.
-        self.kills = 0
-
-    def listen(self, descriptor: int, *, has_own_pids: bool) -> None:
-        self._descriptor = descriptor
-        self._has_own_pids = has_own_pids
-        os.set_blocking(descriptor, False)
-
-    def read(self) -> bool:
-        """Take in what was reported by now; return whether more can come."""
-        data = b"?"
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(self._descriptor, 1 << 16)
-            self._unread += data
-        *lines, self._unread = self._unread.split(b"\n")
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                self._note(json.loads(line))
-        return bool(data)
-
-    async def read_all(self) -> None:
-        while self.read():
-            await readable(self._descriptor)
-
-    def _note(self, status: dict[str, object]) -> None:
-        code, pid, error = (status.get(key) for key in ("exit-code", "child-pid", "error"))
-        if isinstance(error, str):
-            self.error = error
-        if isinstance(code, int):
-            self.exit = code
-        if isinstance(kills := status.get(KILLS), int):
-            self.kills = kills
-        if isinstance(pid, int) and not self.begun:
-            self.begun = True
-            if not self._has_own_pids:
-                self._hold_first(pid, status.get("pid-namespace"))
-
-    def _hold_first(self, pid: int, namespace: object) -> None:
-        with contextlib.suppress(OSError):
-            pidfd = os.pidfd_open(pid)
-            # If this process was quick, another one may have its number by now.
-            if os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace:
-                self.first = pidfd
-            else:
-                os.close(pidfd)
 
 
 # A sandbox that has not started after this many seconds never will.
@@ -334,35 +273,11 @@ class Bubble:
         self, argv: Sequence[str], stdin: int | None, closing: contextlib.AsyncExitStack
     ) -> tuple[int, int]:
         """Start bwrap and return our ends of its standard output and error."""
-        programs = self._programs()
-        order, arguments = make_order(
-            self.plan, argv, programs, self._paths.runtime, first_descriptor=3
-        )
-        ours, theirs = [], []
-        with contextlib.ExitStack() as handed_over:
-            for _ in range(3):
-                reader, writer = os.pipe()
-                closing.callback(os.close, reader)
-                handed_over.callback(os.close, writer)
-                ours.append(reader)
-                theirs.append(writer)
-            if stdin is None:
-                stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-                handed_over.callback(os.close, stdin)
-            options, filter_ = open_descriptors(self.plan, arguments, self._paths.cache)
-            handed_over.callback(os.close, options)
-            handed_over.callback(os.close, filter_)
-            given = [stdin, theirs[0], theirs[1], options, filter_, theirs[2]]
-            if programs.scope:
-                self._witness = WitnessPipe()
-                closing.callback(self._witness.release)
-                handed_over.callback(os.close, self._witness.theirs)
-                given.insert(-1, self._witness.theirs)
-            started = start_process(order, given)
-            closing.callback(os.close, started.pidfd)
-            self._bwrap_pid, self._bwrap = started.pid, started.pidfd
-            self._status.listen(ours[2], has_own_pids="pid" in order.namespaces)
-        return ours[0], ours[1]
+        started = launch(self.plan, argv, self._programs(), self._paths, stdin, closing)
+        self._bwrap_pid, self._bwrap = started.pid, started.pidfd
+        self._witness = started.witness
+        self._status.listen(started.status, hold_first=not started.has_own_pids)
+        return started.stdout, started.stderr
 
     async def _read_oom_kills(self) -> None:
         """Learn from the control group whether the kernel killed a process for its memory."""

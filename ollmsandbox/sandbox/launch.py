@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turn a plan into what the starter needs: bwrap's command line, options and descriptors."""
+"""Start bwrap with what a plan allows: its command line, options, descriptors and pipes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +11,13 @@ from pathlib import Path
 
 from .. import N_
 from ..errors import SandboxError
-from .limits import witness_command
+from ..paths import Paths
+from .limits import WitnessPipe, witness_command
 from .plan import mask_layer
 from .plan.mounts import MaskedFolder, OverlaidFolder
 from .plan.plan import Plan
 from .seccomp import open_filter
-from .starter.client import StartOrder, memory_file
+from .starter.client import StartOrder, memory_file, start_process
 
 SHELL = "/bin/sh"
 # execve() takes no longer argument (MAX_ARG_STRLEN).
@@ -38,8 +40,69 @@ class LaunchPrograms:
     scope: tuple[str, ...] = ()
 
 
-def make_order(
-    plan: Plan, argv: Sequence[str], programs: LaunchPrograms, runtime: Path, first_descriptor: int
+@dataclass(frozen=True)
+class LaunchedBwrap:
+    """A started bwrap, with our ends of its pipes."""
+
+    pid: int
+    pidfd: int
+    stdout: int
+    stderr: int
+    # Where bwrap and the witness report, for `BwrapStatus`.
+    status: int
+    # Whether bwrap is the first process of a pid namespace, so that all others die with it.
+    has_own_pids: bool
+    witness: WitnessPipe | None
+
+
+def launch(
+    plan: Plan,
+    argv: Sequence[str],
+    programs: LaunchPrograms,
+    paths: Paths,
+    stdin: int | None,
+    closing: contextlib.AsyncExitStack,
+) -> LaunchedBwrap:
+    """Start bwrap; `closing` closes our ends of its pipes. Without `stdin` it reads nothing."""
+    order, arguments = _make_order(plan, argv, programs, paths.runtime)
+    ours, theirs = [], []
+    witness = None
+    with contextlib.ExitStack() as handed_over:
+        for _ in range(3):
+            reader, writer = os.pipe()
+            closing.callback(os.close, reader)
+            handed_over.callback(os.close, writer)
+            ours.append(reader)
+            theirs.append(writer)
+        if stdin is None:
+            stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            handed_over.callback(os.close, stdin)
+        filter_ = open_filter(plan.rules, paths.cache)
+        handed_over.callback(os.close, filter_)
+        options = memory_file("options", os.fsencode("\0".join(arguments) + "\0"))
+        handed_over.callback(os.close, options)
+        given = [stdin, theirs[0], theirs[1], options, filter_, theirs[2]]
+        if programs.scope:
+            witness = WitnessPipe()
+            closing.callback(witness.release)
+            handed_over.callback(os.close, witness.theirs)
+            given.insert(-1, witness.theirs)
+        started = start_process(order, given)
+        closing.callback(os.close, started.pidfd)
+    stdout, stderr, status = ours
+    return LaunchedBwrap(
+        started.pid,
+        started.pidfd,
+        stdout,
+        stderr,
+        status,
+        has_own_pids="pid" in order.namespaces,
+        witness=witness,
+    )
+
+
+def _make_order(
+    plan: Plan, argv: Sequence[str], programs: LaunchPrograms, runtime: Path
 ) -> tuple[StartOrder, list[str]]:
     """Create the folders that the plan needs, and return the order and bwrap's options.
 
@@ -52,7 +115,8 @@ def make_order(
             isinstance(mount, MaskedFolder) and not mount.in_place
         ):
             mask_layer.prepare_mount_point(runtime, mount.number)
-    options, filter_, life = range(first_descriptor, first_descriptor + 3)
+    # As in `launch`, after the three standard streams.
+    options, filter_, life = 3, 4, 5
     status = life + 1 if programs.scope else life
     bwrap = [programs.bwrap, "--args", str(options), "--"]
     if programs.scope:
@@ -74,12 +138,6 @@ def make_order(
         protect=programs.bwrap,
     )
     return order, arguments
-
-
-def open_descriptors(plan: Plan, arguments: Sequence[str], cache_folder: Path) -> tuple[int, int]:
-    """Return descriptors of bwrap's options and of the system-call filter."""
-    filter_ = open_filter(plan.rules, cache_folder)
-    return memory_file("options", os.fsencode("\0".join(arguments) + "\0")), filter_
 
 
 def check_command(argv: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..files.trees import measure
-from .process import Stop, tasks_below
+from .process import Stop, read_status, tasks_below
 from .profile.profile import Limits
 
 # A control group disappears with its last process, and its counters with it. So this process stays
@@ -165,22 +165,16 @@ def _unlinked_size(found: Sequence[int], *, in_memory: bool) -> int:
 
 
 def _rss(pid: int) -> int:
-    return sum(_sizes(f"/proc/{pid}/status", ("RssAnon", "RssShmem")))
+    return _total(read_status(pid, "RssAnon", "RssShmem"))
 
 
 def _pss(pid: int) -> int:
-    return sum(_sizes(f"/proc/{pid}/smaps_rollup", ("Pss_Anon", "Pss_Shmem")))
+    return _total(read_status(pid, "Pss_Anon", "Pss_Shmem", file="smaps_rollup"))
 
 
-def _sizes(file: str, names: tuple[str, ...]) -> list[int]:
-    """Return the sizes with these names, in bytes."""
-    found = []
-    with contextlib.suppress(OSError, ValueError), open(file, encoding="utf-8") as opened:
-        for line in opened:
-            name, _, value = line.partition(":")
-            if name in names:
-                found.append(int(value.split()[0]) << 10)
-    return found
+def _total(sizes: Mapping[str, Sequence[int]]) -> int:
+    """Return the sum in bytes of sizes that the kernel gives in KiB."""
+    return sum(size << 10 for found in sizes.values() for size in found)
 
 
 def _used(folder: str) -> int:

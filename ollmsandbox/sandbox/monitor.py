@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from ..files.dirfd import FOLDER
+
 if TYPE_CHECKING:
     from gi.repository import Gio
 
@@ -31,7 +33,6 @@ _LAST_LOOK = 0.02  # seconds of work for what is still queued at the end
 _MOST_QUEUED = 20_000
 _MOST_KEPT = 10_000
 _MOST_ERRORS = 10
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class EventKind(Enum):
@@ -345,7 +346,7 @@ class Monitor:
 @contextmanager
 def _open_folder(path: str) -> Iterator[int]:
     """Open a folder unless a link leads there: a command may put one anywhere, at any time."""
-    descriptor = os.open(path, _FOLDER)
+    descriptor = os.open(path, FOLDER)
     try:
         if os.readlink(f"/proc/self/fd/{descriptor}") != path:
             raise FileNotFoundError(path)

@@ -23,6 +23,7 @@ from ..files import trees
 from ..files.atomic import flush, write_atomically
 from ..files.locks import FileLock
 from ..paths import make_folder
+from .process import read_stat
 
 _PREFIX = "overlay-"
 # Folders that are no longer needed and are being removed.
@@ -355,9 +356,7 @@ def _is_alive(folder: str) -> bool:
 def _start_time(pid: int) -> str:
     """Return when a process started, which together with its id identifies it."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The second field is a name, which may contain spaces and brackets.
-            state, *fields = file.read().rpartition(b")")[2].decode("ascii").split()
+        state, *fields = read_stat(pid)
     except (OSError, ValueError):
         return _GONE
     # Dead, but not reaped by its parent yet.

@@ -194,6 +194,29 @@ def tasks_below(pid: int, most: int) -> tuple[list[int], int]:
     return found, threads
 
 
+def read_status(pid: int, *names: str, file: str = "status") -> dict[str, list[int]]:
+    """Return the numbers in these lines of /proc/PID/status, or of another file in its format.
+    There are none if the process has ended."""
+    found: dict[str, list[int]] = {}
+    # A process may give itself a name that is not UTF-8.
+    with (
+        contextlib.suppress(OSError),
+        open(f"/proc/{pid}/{file}", encoding="utf-8", errors="replace") as opened,
+    ):
+        for line in opened:
+            name, _, value = line.partition(":")
+            if name in names:
+                found[name] = [int(word) for word in value.split() if word.isdigit()]
+    return found
+
+
+def read_stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat, from the state on. Raise OSError if it has ended."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        # The second field is a name, which may contain spaces and brackets.
+        return file.read().rpartition(b")")[2].decode("ascii").split()
+
+
 class ProcessUsage(NamedTuple):
     """Seconds of processor time, with those of children that have ended, and bytes of memory."""
 
@@ -207,9 +230,7 @@ def usage_below(pid: int) -> ProcessUsage | None:
     for one in tasks_below(pid, _MOST_MEASURED)[0]:
         # One that ends between the two files counts with its parent from now on.
         with contextlib.suppress(OSError, IndexError):
-            with open(f"/proc/{one}/stat", "rb") as file:
-                # The name before the state can contain anything.
-                fields = file.read().rpartition(b")")[2].split()
+            fields = read_stat(one)
             with open(f"/proc/{one}/statm", "rb") as file:
                 pages += int(file.read().split()[1])
             ticks += sum(map(int, fields[11:15]))

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,24 @@ def test_an_error_names_the_file_and_has_the_remedy(tmp_path: Path) -> None:
         read_yaml(YamlSource(MistakeError, file, "Do it again."))
     assert caught.value.message.startswith(f"{file}, line ")
     assert caught.value.remedy == "Do it again."
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (Path.mkdir, "line 1: not a regular file"),
+        (os.mkfifo, "line 1: not a regular file"),
+        (lambda file: file.write_bytes(b"#" * (5 << 20)), "line 1: the file is too large"),
+        (lambda file: file.write_bytes(b"a: 1\n# \xff\n"), "line 2: not valid UTF-8"),
+    ],
+    ids=["folder", "pipe", "large", "bytes"],
+)
+def test_what_cannot_be_the_text_of_a_file_is_refused(
+    tmp_path: Path, make: Callable[[Path], object], complaint: str
+) -> None:
+    make(tmp_path / "x.yaml")
+    with pytest.raises(MistakeError, match=complaint):
+        read_yaml(YamlSource(MistakeError, tmp_path / "x.yaml"))
 
 
 def test_braces_of_the_user_are_not_taken_for_fields() -> None:

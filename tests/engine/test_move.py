@@ -13,10 +13,10 @@ from support.person import Person
 
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.storage.history import History
+from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import SessionInfo
 from ollmsandbox.engine import move
 from ollmsandbox.errors import OllmSandboxError, ProjectError
-from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
 from ollmsandbox.permission.store import RuleStore

@@ -13,7 +13,8 @@ from ...errors import NetError
 from ...net.http import Exchange, Request
 from .base import Piece, ProviderError, RefusedError, Timeouts
 from .errors import from_message, from_status, not_a_model_server, server_message
-from .wire import KeyMask, read_json
+from .lenient import read_json
+from .mask import KeyMask
 
 # Returns the key. It is in a keyring, which may ask for a password each time.
 KeySource = Callable[[], Awaitable[str]]

@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
 from ... import N_
+from ...config.yaml_reader import read_text
 from ...errors import OllmSandboxError, Sentence
+from ...files.aside import set_aside
 from ...files.atomic import write_atomically
 from ...files.locks import locked
 from ...net.addresses import is_loopback
 from ...paths import Paths
 from .base import ProviderError, Server, Timeouts
 from .connections_file import (
+    SOURCE,
     TOUR,
     Connection,
     ConnectionList,
@@ -33,8 +35,6 @@ from .keys import KeyStorage, KeyStore
 from .tour.model import TourServer
 
 __all__ = ["TOUR", "Connection", "ConnectionList", "ConnectionStore", "ServerKind"]
-
-_MOST = 1 << 20
 
 T = TypeVar("T")
 
@@ -210,12 +210,9 @@ class ConnectionStore:
 
     def _read(self) -> ConnectionList:
         try:
-            with open(self._file, encoding="utf-8") as file:
-                return read(file.read(_MOST))
+            return read(read_text(self._file, SOURCE))
         except FileNotFoundError:
             return ConnectionList()
-        except UnicodeDecodeError:
-            return self._set_aside(Sentence(N_("it is not a text file.")))
         except ConnectionsFileError as error:
             return self._set_aside(error.message)
         except OSError as error:
@@ -224,10 +221,8 @@ class ConnectionStore:
             ) from error
 
     def _set_aside(self, why: str) -> ConnectionList:
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        aside = self._file.with_name(f"{self._file.name}.broken-{stamp}-{os.getpid()}")
         try:
-            os.rename(self._file, aside)
+            aside = set_aside(self._file)
         except FileNotFoundError:
             return ConnectionList()  # another program was faster
         except OSError as error:

@@ -55,9 +55,12 @@ class ConnectionsFileError(ProviderError):
     """The file of connections has a mistake."""
 
 
+SOURCE = YamlSource(ConnectionsFileError)
+
+
 def read(text: str) -> ConnectionList:
     """Return the list of connections. Raise ConnectionsFileError if the file has a mistake."""
-    root = parse_yaml(text, YamlSource(ConnectionsFileError))
+    root = parse_yaml(text, SOURCE)
     if root is None:
         return ConnectionList()
     entries = root.mapping(("default", "connections"))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from .base import ModelInfo, ProviderError, Timeouts
 from .client import Client
 from .connections_file import ServerKind
+from .lenient import inside, list_value, text_value
 from .openai import OpenAIServer
-from .wire import a_list, a_text, inside
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ async def _ollama(known: KnownServer, address: str, timeouts: Timeouts) -> Found
     entries = found.get("models")
     if not isinstance(entries, list):
         return None
-    names = [a_text(inside(entry, "name")) for entry in a_list(entries)]
+    names = [text_value(inside(entry, "name")) for entry in list_value(entries)]
     models = tuple(ModelInfo(name) for name in names if name)
     return FoundServer(known.name, ServerKind.OLLAMA, address, models)
 

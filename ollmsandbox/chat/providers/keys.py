@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ... import N_
 from ...files.atomic import write_atomically
 from ...files.locks import locked
+from ...loop import in_daemon
 from ...paths import Paths
 from .base import ProviderError
 
@@ -83,11 +84,13 @@ class KeyStore:
         # Imported late: it takes long to load, and with a keyring there is no such file.
         import yaml
 
+        from ...config.yaml_reader import YamlSource, read_text
+
         try:
-            found = yaml.safe_load(self._file.read_text(encoding="utf-8"))
+            found = yaml.safe_load(read_text(self._file, YamlSource(ProviderError)))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        except (OSError, ValueError, ProviderError, yaml.YAMLError, RecursionError):
             found = None
         if not isinstance(found, dict):
             # Raised without the cause, which would show what is in the file.
@@ -121,46 +124,24 @@ class KeyStore:
         from gi.repository import Gio
 
         cancel = Gio.Cancellable()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        # A daemon: a keyring that does not answer must not delay the end of the program.
-        arguments = (ask, cancel, loop, answer, self._patience)
-        threading.Thread(target=_work, args=arguments, name="keyring", daemon=True).start()
+        asking = in_daemon("keyring", _ask_alone, ask, cancel, self._patience)
         try:
-            return await asyncio.wait_for(answer, self._patience)
+            return await asyncio.wait_for(asking, self._patience)
         except TimeoutError:
             raise _no_keyring() from None
         finally:
             cancel.cancel()
 
 
-def _work(
-    ask: Callable[[Gio.Cancellable], T],
-    cancel: Gio.Cancellable,
-    loop: asyncio.AbstractEventLoop,
-    answer: asyncio.Future[T],
-    patience: float,
-) -> None:
+def _ask_alone(ask: Callable[[Gio.Cancellable], T], cancel: Gio.Cancellable, patience: float) -> T:
     from gi.repository import GLib
 
-    def tell(settle: Callable[[], None]) -> None:
-        if not answer.done():
-            settle()
-
-    def post(settle: Callable[[], None]) -> None:
-        try:
-            loop.call_soon_threadsafe(tell, settle)
-        except RuntimeError:
-            pass  # the loop is closed
-
     if not _ONE_AT_A_TIME.acquire(timeout=patience):
-        post(lambda: answer.set_exception(_no_keyring()))
-        return
+        raise _no_keyring()
     try:
-        found = ask(cancel)
-        post(lambda: answer.set_result(found))
+        return ask(cancel)
     except (GLib.Error, ImportError, ValueError):
-        post(lambda: answer.set_exception(_no_keyring()))
+        raise _no_keyring() from None
     finally:
         _ONE_AT_A_TIME.release()
 

@@ -20,20 +20,10 @@ from .base import (
     ollama_root,
 )
 from .client import Client, KeySource, LineReader, retried
+from .convert import CallBuilder, arguments_object, names_of_calls, pair_calls, tool_list
 from .errors import answer_lost, not_a_model_server
-from .wire import (
-    CallBuilder,
-    TextSplitter,
-    a_list,
-    a_number,
-    a_text,
-    arguments_object,
-    inside,
-    names_of_calls,
-    pair_calls,
-    read_object,
-    tool_list,
-)
+from .lenient import inside, list_value, number_value, read_object, text_value
+from .think import TextSplitter
 
 _AT_ONCE = 4
 
@@ -62,7 +52,7 @@ class OllamaServer:
         names = [
             name
             for entry in entries
-            if (name := a_text(inside(entry, "name") or inside(entry, "model")))
+            if (name := text_value(inside(entry, "name") or inside(entry, "model")))
         ]
         loaded = await self._loaded()
         turn = asyncio.Semaphore(_AT_ONCE)
@@ -88,7 +78,7 @@ class OllamaServer:
             found = await self._client.ask("/api/ps")
         except ProviderError:
             return None  # older versions do not report it
-        return {a_text(inside(entry, "name")) for entry in a_list(found.get("models"))}
+        return {text_value(inside(entry, "name")) for entry in list_value(found.get("models"))}
 
 
 async def show(client: Client, name: str) -> ModelInfo:
@@ -97,7 +87,7 @@ async def show(client: Client, name: str) -> ModelInfo:
     length = None
     if isinstance(facts, Mapping):
         # The key begins with the model family: llama.context_length.
-        lengths = [a_number(v) for k, v in facts.items() if str(k).endswith(".context_length")]
+        lengths = [number_value(v) for k, v in facts.items() if str(k).endswith(".context_length")]
         length = next((number for number in lengths if number), None)
     can = found.get("capabilities")
     return ModelInfo(name, length, "tools" in can if isinstance(can, list) else None)
@@ -149,19 +139,21 @@ class OllamaModel:
                     raise self._client.failed(line, self._name)
                 understood = understood or "message" in found or "done" in found
                 message = found.get("message")
-                for piece in words.thinking(a_text(inside(message, "thinking"))):
+                for piece in words.thinking(text_value(inside(message, "thinking"))):
                     yield piece
-                for piece in words.text(a_text(inside(message, "content"))):
+                for piece in words.text(text_value(inside(message, "content"))):
                     yield piece
-                for given in a_list(inside(message, "tool_calls")):
-                    if name := a_text(inside(given, "function", "name")):
+                for given in list_value(inside(message, "tool_calls")):
+                    if name := text_value(inside(given, "function", "name")):
                         arguments = inside(given, "function", "arguments")
-                        yield CallPiece(maker.make(a_text(inside(given, "id")), name, arguments))
+                        yield CallPiece(
+                            maker.make(text_value(inside(given, "id")), name, arguments)
+                        )
                 if found.get("done") is True:
                     for piece in words.end():
                         yield piece
                     prompt, said = (
-                        a_number(found.get(key)) for key in ("prompt_eval_count", "eval_count")
+                        number_value(found.get(key)) for key in ("prompt_eval_count", "eval_count")
                     )
                     if prompt is not None or said is not None:
                         yield Usage(prompt or 0, said or 0)

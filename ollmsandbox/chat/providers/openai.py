@@ -20,20 +20,11 @@ from .base import (
     openai_root,
 )
 from .client import Client, EventReader, KeySource, LineReader, retried
+from .convert import CallBuilder, arguments_object, pair_calls, tool_list
 from .errors import answer_lost, not_a_model_server
-from .wire import (
-    CallBuilder,
-    KeyMask,
-    TextSplitter,
-    a_list,
-    a_number,
-    a_text,
-    arguments_object,
-    inside,
-    pair_calls,
-    read_json,
-    tool_list,
-)
+from .lenient import inside, list_value, number_value, read_json, text_value
+from .mask import KeyMask
+from .think import TextSplitter
 
 _MOST_CALLS = 128
 
@@ -99,7 +90,7 @@ class OpenAIStream:
     def _take(self, found: object) -> list[Piece]:
         if not isinstance(found, Mapping):
             return []
-        choices = a_list(found.get("choices"))
+        choices = list_value(found.get("choices"))
         if found.get("error") or (not choices and found.get("object") == "error"):
             self.error = json.dumps(found)
             return []
@@ -110,19 +101,19 @@ class OpenAIStream:
         delta = inside(choice, "delta") or inside(choice, "message")
         pieces: list[Piece] = []
         for name in ("reasoning_content", "reasoning"):
-            if thought := a_text(inside(delta, name)):
+            if thought := text_value(inside(delta, name)):
                 pieces += self._splitter.thinking(thought)
                 break
         pieces += self._splitter.text(_content(inside(delta, "content")))
-        for given in a_list(inside(delta, "tool_calls")):
+        for given in list_value(inside(delta, "tool_calls")):
             self._add(given)
-        if reason := a_text(inside(choice, "finish_reason")):
+        if reason := text_value(inside(choice, "finish_reason")):
             self._finish = reason
         return pieces
 
     def _count(self, given: object) -> None:
-        prompt = a_number(inside(given, "prompt_tokens"))
-        said = a_number(inside(given, "completion_tokens"))
+        prompt = number_value(inside(given, "prompt_tokens"))
+        said = number_value(inside(given, "completion_tokens"))
         if prompt is not None or said is not None:
             self.usage = Usage(prompt or 0, said or 0)
 
@@ -130,19 +121,19 @@ class OpenAIStream:
         call = self._which(given)
         if call is None:
             return
-        call.id = call.id or a_text(inside(given, "id"))
-        call.name = call.name or a_text(inside(given, "function", "name"))
+        call.id = call.id or text_value(inside(given, "id"))
+        call.name = call.name or text_value(inside(given, "function", "name"))
         arguments = inside(given, "function", "arguments")
         if isinstance(arguments, Mapping):
             call.whole = arguments
         else:
-            call.text += a_text(arguments)
+            call.text += text_value(arguments)
 
     def _which(self, given: object) -> _Call | None:
         """Return the call that a piece belongs to: by its index, else by its id, else the last."""
-        index = a_number(inside(given, "index"))
-        id_ = a_text(inside(given, "id"))
-        name = a_text(inside(given, "function", "name"))
+        index = number_value(inside(given, "index"))
+        id_ = text_value(inside(given, "id"))
+        name = text_value(inside(given, "function", "name"))
         found: _Call | None = None
         if index is not None:
             found = next((c for c in reversed(self._calls) if c.index == index), None)
@@ -162,8 +153,8 @@ class OpenAIStream:
 def _content(given: object) -> str:
     """Return the text of a message's content, which may be a list of parts."""
     if isinstance(given, list):
-        return "".join(a_text(inside(part, "text")) for part in given)
-    return a_text(given)
+        return "".join(text_value(inside(part, "text")) for part in given)
+    return text_value(given)
 
 
 _LENGTHS = (
@@ -193,7 +184,7 @@ class OpenAIServer:
         entries = found.get("data")
         if not isinstance(entries, list):
             raise not_a_model_server(self.address)
-        named = [(a_text(inside(entry, "id")), entry) for entry in entries]
+        named = [(text_value(inside(entry, "id")), entry) for entry in entries]
         return [ModelInfo(name, _length(entry)) for name, entry in named if name]
 
     def model(self, name: str) -> OpenAIModel:
@@ -201,7 +192,7 @@ class OpenAIServer:
 
 
 def _length(entry: object) -> int | None:
-    return next((n for path in _LENGTHS if (n := a_number(inside(entry, *path)))), None)
+    return next((n for path in _LENGTHS if (n := number_value(inside(entry, *path)))), None)
 
 
 class OpenAIModel:
@@ -219,7 +210,7 @@ class OpenAIModel:
     async def context_length(self) -> int | None:
         if self._length is None:
             found = await self._client.ask("/models")
-            entries = a_list(found.get("data"))
+            entries = list_value(found.get("data"))
             mine = next((e for e in entries if inside(e, "id") == self._name), None)
             self._length = _length(mine)
             if inside(mine, "meta") is not None:
@@ -233,7 +224,7 @@ class OpenAIModel:
             found = await self._client.ask("/props", root=self._client.root.removesuffix("/v1"))
         except ProviderError:
             return None
-        return a_number(inside(found, "default_generation_settings", "n_ctx"))
+        return number_value(inside(found, "default_generation_settings", "n_ctx"))
 
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]

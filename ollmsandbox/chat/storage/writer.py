@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence, UnsavedError
-from ...files.locks import SessionLock
 from ...permission.request import PermissionRequest, Verdict
 from .history import History, title_from
+from .lock import SessionLock
 from .stored import SessionInfo, StoredMessage, StoredSession
 
 Job = Callable[[], None]

@@ -7,9 +7,9 @@ import argparse
 import os
 from functools import partial
 
+from ...chat.storage.lock import SessionLock
 from ...engine.move import move_project
 from ...errors import ProjectError
-from ...files.locks import SessionLock
 from ...paths import Paths
 from ...permission.store import RuleStore
 from ...project.database.models import Project

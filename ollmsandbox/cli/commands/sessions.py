@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ...chat.storage.export import as_json, as_markdown
 from ...chat.storage.history import History
+from ...chat.storage.lock import SessionLock
 from ...chat.storage.stored import SessionInfo
 from ...errors import OllmSandboxError
-from ...files.locks import SessionLock
 from ...paths import Paths
 from ...project.manager import ProjectManager
 from ...text.ansi import safe

@@ -19,6 +19,7 @@ from peewee import PeeweeException, SqliteDatabase
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
+from ...files.aside import set_aside
 from ...files.atomic import flush
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder, real_path
@@ -256,15 +257,8 @@ class Database:
         return False
 
     def _set_aside(self) -> None:
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        aside, number = self.file.with_name(f"ollmsandbox-broken-{stamp}.db"), 1
-        while aside.exists():
-            number += 1
-            aside = self.file.with_name(f"ollmsandbox-broken-{stamp}-{number}.db")
-        # The file itself last: a new one must never meet the log of an old one.
-        for suffix in ("-wal", "-shm", ""):
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
+        # The log first: that of an old database must never meet a new one.
+        aside = set_aside(self.file, ("-wal", "-shm"))
         text = N_(
             "The database was damaged, so a new one was created; the old one is {aside}. "
             "Your files are not affected, but the list of projects is lost, and you can no "

@@ -22,6 +22,7 @@ from ...paths import is_inside, make_folder
 from ...text.ansi import harmless
 from ..output import readable
 from ..plain.runner import Ask, PlainRunner
+from ..process import read_status
 from ..profile.profile import Profile
 from .child import CHANNEL, STDERR, STDOUT, InnerCheck, pack_expected, pack_order
 from .portal import Flags, Portal, PortalError
@@ -175,7 +176,7 @@ def _last_line(log: int) -> str:
 def _first_of(pid: int) -> int:
     """Return the first process of the pid namespace of `pid`, as an id of our namespace."""
     for one in _ancestors(pid):
-        numbers = _numbers(one, "NSpid")
+        numbers = read_status(one, "NSpid").get("NSpid", [])
         if len(numbers) > 1 and numbers[-1] == 1:
             return one
     raise ProcessLookupError
@@ -185,16 +186,7 @@ def _ancestors(pid: int) -> Iterator[int]:
     """Yield the process, its parent, and so on."""
     while pid:
         yield pid
-        pid = (_numbers(pid, "PPid") or [0])[0]
-
-
-def _numbers(pid: int, name: str) -> list[int]:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8") as file:
-        for line in file:
-            key, _colon, value = line.partition(":")
-            if key == name:
-                return [int(number) for number in value.split()]
-    return []
+        pid = read_status(pid, "PPid").get("PPid", [0])[0]
 
 
 # Folders that a file chooser opened for the Flatpak. They have another path outside, and the portal

@@ -74,6 +74,7 @@ def _end_all() -> None:
 
 
 def _below(pid: int) -> list[int]:
+    # As tasks_below in sandbox/process.py: this file runs alone, without the package.
     found = [pid]
     for one in found:
         try:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ... import N_
 from ...errors import RootfsError
+from ...files.dirfd import FOLDER, FOLDER_OR_LINK
 
 # Where the sandbox mounts something.
 RESOLVER = "etc/resolv.conf"
 MOUNT_POINTS = ("workspace", "playground", "dev", "proc", "sys", "tmp", "var/tmp", "run")
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def prepare_mount_points(folder: Path) -> None:
@@ -76,14 +76,14 @@ def _read(name: str, around: int, most: int) -> str:
 @contextlib.contextmanager
 def _inside(folder: Path, name: str, *, make: bool = True) -> Iterator[int]:
     """Open the folder that contains a name, and create it where it is missing."""
-    here = os.open(folder, _FOLDER)
+    here = os.open(folder, FOLDER_OR_LINK)
     try:
         for part in name.split("/")[:-1]:
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, 0o755, dir_fd=here)
             try:
-                inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
+                inner = os.open(part, FOLDER, dir_fd=here)
             except OSError as error:
                 if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                     raise

@@ -14,7 +14,6 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -23,11 +22,13 @@ from typing import ParamSpec, TypeVar
 from ... import N_
 from ...errors import RootfsError, Sentence
 from ...files import trees
+from ...loop import in_daemon
+from ...net.http import CancellableSockets
 from ...paths import Paths
 from ..probe.probe import probe
 from .extract import ArchiveLimits, extract_rootfs, make_safe
 from .files import add_user, prepare_mount_points, read_inside, write_inside
-from .http import FLAVOR, UnreachableError, without_password
+from .mirror import FLAVOR, UnreachableError, without_password
 from .packages import (
     KNOWN_PROGRAMS,
     TIERS,
@@ -166,32 +167,19 @@ class Worker:
                 task.result()  # the cancellation counts, not how it ended
             raise
 
-    async def online(self, function: Callable[_P, _R], *given: _P.args, **named: _P.kwargs) -> _R:
-        """Run a function that uses the network. If cancelled, do not wait for its end: a dead
-        connection may block it for long. It calls `report` before it changes anything."""
-        ended: Future[_R] = Future()
-
-        def work() -> None:
-            try:
-                result = function(*given, **named)
-            except BaseException as error:  # noqa: BLE001  passed on to the caller
-                failed = error
-                settle(lambda: ended.set_exception(failed))
-            else:
-                settle(lambda: ended.set_result(result))
-
-        def settle(settled: Callable[[], None]) -> None:
-            # After a cancellation the future is cancelled, and the loop may be closed.
-            with contextlib.suppress(InvalidStateError, RuntimeError):
-                settled()
-
-        # Not from asyncio's pool: the program's exit waits for those threads.
-        threading.Thread(target=work, daemon=True).start()
+    async def online(self, function: Callable[[CancellableSockets], _R]) -> _R:
+        """Run a function that uses the network. A cancellation closes its connections and does not
+        wait for its end: a name lookup may take long. It calls `report` before it changes
+        anything."""
+        sockets = CancellableSockets()
         try:
-            return await asyncio.wrap_future(ended)
+            return await in_daemon("mirror", function, sockets)
         except asyncio.CancelledError:
             self._stop.set()
+            sockets.cancel()
             raise
+        finally:
+            sockets.close()
 
 
 @dataclass(frozen=True)
@@ -213,8 +201,13 @@ class InstallContext:
     limits: ArchiveLimits
     largest: int
 
-    def fetch(self, release: Release, progress: Callable[[int, int | None], None]) -> Path:
-        return download_rootfs(release, self.store.downloads, progress, self.largest)
+    def fetch(
+        self,
+        release: Release,
+        progress: Callable[[int, int | None], None],
+        sockets: CancellableSockets,
+    ) -> Path:
+        return download_rootfs(release, self.store.downloads, progress, self.largest, sockets)
 
     def sandbox(self, folder: Path) -> RootfsSandbox:
         found = probe(self.paths, self.environ)
@@ -284,7 +277,10 @@ class Installation:
         if current and settings.version and self._is_ready(current, settings.version):
             return await self._nothing_to_do(current)
         try:
-            release = await self._worker.online(find_release, settings, alpine_arch())
+            arch = alpine_arch()
+            release = await self._worker.online(
+                lambda sockets: find_release(settings, arch, sockets)
+            )
         except UnreachableError as error:
             if current is None or not self._is_ready(current, settings.version):
                 raise
@@ -352,10 +348,12 @@ class Installation:
 
     async def _fetch(self, release: Release) -> Path:
         self._worker.report(Step.FETCH, 0, release.size)
+
+        def report(done: int, total: int | None) -> None:
+            self._worker.report(Step.FETCH, done, total)
+
         return await self._worker.online(
-            self._context.fetch,
-            release,
-            lambda done, total: self._worker.report(Step.FETCH, done, total),
+            lambda sockets: self._context.fetch(release, report, sockets)
         )
 
     async def _nothing_to_do(self, current: Installed, *notices: str) -> InstallResult:

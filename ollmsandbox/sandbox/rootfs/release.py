@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from ... import N_
+from ...config.yaml_reader import Value, YamlSource, parse_yaml
 from ...errors import RootfsError, Sentence
+from ...net.http import CancellableSockets
 from ...paths import make_folder
-from .http import (
+from .mirror import (
     FLAVOR,
     OTHER_MIRROR,
     MissingError,
@@ -47,6 +47,8 @@ ARCH_MAP = {
 # A 32-bit system on a 64-bit kernel: its system-call filter kills 64-bit programs.
 _WITH_32_BITS = {"x86_64": "x86", "aarch64": "armv7"}
 _LIST = "latest-releases.yaml"
+# What is read of each entry of the list.
+_KEYS = ("flavor", "version", "file", "size", "sha256")
 # Such as 3.22.1, or a date for a snapshot of edge.
 _VERSION = re.compile(r"[0-9]+\.[0-9]+[0-9a-z._]{0,30}|20[0-9]{6}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -84,10 +86,12 @@ def branch_of(version: str) -> str:
     return f"v{'.'.join(version.split('.')[:2])}"
 
 
-def find_release(settings: RootfsSettings, arch: str) -> Release:
+def find_release(
+    settings: RootfsSettings, arch: str, sockets: CancellableSockets | None = None
+) -> Release:
     """Return the newest release of the branch, or the version that the user chose."""
     try:
-        return _find(settings, arch)
+        return _find(settings, arch, sockets)
     except MissingError as error:
         if not settings.version:
             raise
@@ -102,16 +106,16 @@ def find_release(settings: RootfsSettings, arch: str) -> Release:
         ) from error
 
 
-def _find(settings: RootfsSettings, arch: str) -> Release:
+def _find(settings: RootfsSettings, arch: str, sockets: CancellableSockets | None) -> Release:
     branch = branch_of(settings.version) if settings.version else settings.branch
     folder = f"{settings.mirror}/{branch}/releases/{arch}"
-    for entry in _read_list(f"{folder}/{_LIST}"):
-        if entry.get("flavor") == FLAVOR:
+    for entry in _read_list(f"{folder}/{_LIST}", sockets):
+        if entry["flavor"] == FLAVOR:
             release = _release(entry, folder, arch)
             if settings.version in ("", release.version):
                 return release
     if settings.version:
-        return _by_name(settings.version, folder, arch)
+        return _by_name(settings.version, folder, arch, sockets)
     raise RootfsError(
         N_("{address}/{list} does not list {name}."),
         N_("Use another mirror: ollmsandbox settings rootfs-mirror ADDRESS"),
@@ -121,22 +125,25 @@ def _find(settings: RootfsSettings, arch: str) -> Release:
     )
 
 
-def _read_list(url: str) -> list[dict[object, object]]:
-    text = fetch(url)
+def _read_list(url: str, sockets: CancellableSockets | None) -> list[dict[str, str]]:
+    text = fetch(url, sockets)
     try:
-        # BaseLoader: only text, lists and mappings, no other objects.
-        found = yaml.load(text, yaml.BaseLoader)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        root = parse_yaml(text.decode(), YamlSource(RootfsError))
+        return [_texts(item) for item in root.items()] if root else []
+    except (UnicodeDecodeError, RootfsError) as error:
         raise RootfsError(
             N_("{address} is not a list of releases."), OTHER_MIRROR, address=without_password(url)
         ) from error
-    entries = found if isinstance(found, list) else []
-    return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def _release(entry: Mapping[object, object], folder: str, arch: str) -> Release:
-    version, file, size = (_text(entry, key) for key in ("version", "file", "size"))
-    sha256 = _text(entry, "sha256").lower()
+def _texts(item: Value) -> dict[str, str]:
+    found = item.mapping()
+    return {key: found[key].text() if key in found else "" for key in _KEYS}
+
+
+def _release(entry: Mapping[str, str], folder: str, arch: str) -> Release:
+    version, file, size = (entry[key] for key in ("version", "file", "size"))
+    sha256 = entry["sha256"].lower()
     # The name becomes part of an address.
     if (
         not _VERSION.fullmatch(version)
@@ -153,16 +160,11 @@ def _release(entry: Mapping[object, object], folder: str, arch: str) -> Release:
     return Release(version, file, sha256, f"{folder}/{file}", known or None)
 
 
-def _text(entry: Mapping[object, object], key: str) -> str:
-    """Return the text of a key. Aliases could make a list endless."""
-    found = entry.get(key)
-    return found if isinstance(found, str) else ""
-
-
-def _by_name(version: str, folder: str, arch: str) -> Release:
+def _by_name(version: str, folder: str, arch: str, sockets: CancellableSockets | None) -> Release:
     """Return an older release, which is not in the list: its checksum is beside the file."""
     file = f"{FLAVOR}-{version}-{arch}.tar.gz"
-    found = fetch(f"{folder}/{file}.sha256").decode("ascii", "replace").lower().split()
+    text = fetch(f"{folder}/{file}.sha256", sockets)
+    found = text.decode("ascii", "replace").lower().split()
     if not found or not _SHA256.fullmatch(found[0]):
         raise RootfsError(
             N_("{address}/{file}.sha256 is not a checksum."),
@@ -183,7 +185,11 @@ ReportProgress = Callable[[int, int | None], None]
 
 
 def download_rootfs(
-    release: Release, folder: Path, progress: ReportProgress, largest: int = LARGEST
+    release: Release,
+    folder: Path,
+    progress: ReportProgress,
+    largest: int = LARGEST,
+    sockets: CancellableSockets | None = None,
 ) -> Path:
     """Return the complete tarball, or raise. Blocks."""
     make_folder(folder)
@@ -196,7 +202,7 @@ def download_rootfs(
         for attempt in range(_ATTEMPTS):
             resumed = part.exists() and part.stat().st_size > 0
             try:
-                _fetch(release, part, progress, largest)
+                _fetch(release, part, progress, largest, sockets)
             except UnreachableError:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -220,9 +226,15 @@ def download_rootfs(
     )
 
 
-def _fetch(release: Release, part: Path, progress: ReportProgress, largest: int) -> None:
+def _fetch(
+    release: Release,
+    part: Path,
+    progress: ReportProgress,
+    largest: int,
+    sockets: CancellableSockets | None,
+) -> None:
     have = part.stat().st_size if part.exists() else 0
-    with get(release.url, {"Range": f"bytes={have}-"} if have else None) as answer:
+    with get(release.url, {"Range": f"bytes={have}-"} if have else None, sockets) as answer:
         if answer.status_code == 416:
             return  # already complete, or wrong: the checksum decides
         begins = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")

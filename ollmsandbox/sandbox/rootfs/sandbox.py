@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from ... import N_
 from ...errors import SandboxError, Sentence, in_lines
 from ...paths import Paths
-from ..launch import LaunchPrograms, make_order, open_descriptors
+from ..launch import LaunchPrograms, launch
 from ..limits import watch_limits
 from ..output import Sink, readable
 from ..plan.host import Host
@@ -34,7 +33,7 @@ from ..process import Result, Running, Sinks
 from ..profile.file import DEFAULT_PROFILE, read_profile
 from ..profile.profile import Limits
 from ..seccomp import FilterRules
-from ..starter.client import start_process
+from ..status import BwrapStatus
 from .files import RESOLVER
 from .paths import PATH, proxy_variables
 
@@ -137,33 +136,18 @@ class RootfsSandbox:
         `watched`: the folder must not outgrow the disk limit.
         """
         programs = LaunchPrograms(self.found.bwrap, self.found.namespaces)
-        order, arguments = make_order(plan, argv, programs, self.paths.runtime, first_descriptor=3)
+        status = BwrapStatus()
         async with contextlib.AsyncExitStack() as closing:
-            ours, theirs = [], []
-            with contextlib.ExitStack() as handed_over:
-                for _ in range(3):
-                    reader, writer = os.pipe()
-                    closing.callback(os.close, reader)
-                    handed_over.callback(os.close, writer)
-                    ours.append(reader)
-                    theirs.append(writer)
-                nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-                handed_over.callback(os.close, nothing)
-                options, filter_ = open_descriptors(plan, arguments, self.paths.cache)
-                handed_over.callback(os.close, options)
-                handed_over.callback(os.close, filter_)
-                input_ = nothing if stdin is None else stdin
-                given = [input_, theirs[0], theirs[1], options, filter_, theirs[2]]
-                started = start_process(order, given)
-                closing.callback(os.close, started.pidfd)
+            started = launch(plan, argv, programs, self.paths, stdin, closing)
+            status.listen(started.status)
 
             def kill() -> None:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(started.pidfd, signal.SIGKILL)
 
             running = Running(
-                stdout=ours[0],
-                stderr=ours[1],
+                stdout=started.stdout,
+                stderr=started.stderr,
                 ended=readable(started.pidfd),
                 kill=kill,
                 capture=_CAPTURE,
@@ -174,22 +158,14 @@ class RootfsSandbox:
             limits = watch_limits(plan.limits, started.pid, folders)
             await running.wait(asyncio.ensure_future(limits))
             await running.drain(seconds=5.0)
-            os.set_blocking(ours[2], False)
-            with contextlib.suppress(BlockingIOError):
-                status = os.read(ours[2], 1 << 16)
+            status.read()
         return _result(running, status)
 
 
-def _result(running: Running, status: bytes) -> Result:
-    code, problem = None, ""
-    for line in status.split(b"\n"):
-        with contextlib.suppress(ValueError):
-            found = json.loads(line)
-            code = found.get("exit-code", code)
-            problem = found.get("error", problem)
-    result = running.result(125 if code is None else code)
-    if code is None and result.stop is None:
-        why = problem or result.stderr.text.strip()
+def _result(running: Running, status: BwrapStatus) -> Result:
+    result = running.result(125 if status.exit is None else status.exit)
+    if status.exit is None and result.stop is None:
+        why = status.error or result.stderr.text.strip()
         raise SandboxError(
             in_lines(Sentence(N_("The sandbox could not start.")), why),
             N_("See `ollmsandbox doctor`."),

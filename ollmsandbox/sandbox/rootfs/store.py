@@ -17,6 +17,7 @@ from ... import N_
 from ...errors import RootfsError
 from ...files import trees
 from ...files.atomic import write_atomically
+from ...files.dirfd import FOLDER_OR_LINK
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder
 from .files import write_inside
@@ -31,7 +32,6 @@ _GONE = ".gone-"
 _LOCK = ".rootfs.lock"
 _DOWNLOADS = "downloads"
 _PATIENCE = 1.0  # seconds
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ def _is_at(lock: FileLock, folder: str) -> bool:
 
 
 def _remove(folder: Path, name: str) -> None:
-    around = os.open(folder, _FOLDER)
+    around = os.open(folder, FOLDER_OR_LINK)
     try:
         # Another process may be removing it, too.
         with contextlib.suppress(FileNotFoundError):

@@ -20,7 +20,7 @@ from ...net.addresses import (
     refuse_private_name,
     resolve,
 )
-from ...net.http import Exchange, Request
+from ...net.http import Exchange, Request, ca_bundle
 from ...permission.request import Fact, Verdict
 from ...text.ansi import escape_line, harmless
 from .. import questions
@@ -180,9 +180,7 @@ class FetchRequest(RequestBase):
             address.text,
             headers={"Accept": _ACCEPT},
             proxy=proxy,
-            ca_bundle=context.environ.get("REQUESTS_CA_BUNDLE")
-            or context.environ.get("CURL_CA_BUNDLE")
-            or "",
+            ca_bundle=ca_bundle(context.environ),
             lookup=lambda: public_addresses(
                 address,
                 self.resolver,

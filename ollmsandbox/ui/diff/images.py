@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import threading
-
 from gi.repository import Gdk, GdkPixbuf, GLib, Gtk
 
 from ...i18n import _
+from ...loop import start_daemon
 from ..resources import template
 from ..terminal.usage import amount
 from ..widgets.weak import weakly
@@ -99,7 +98,7 @@ class ImagePair(Gtk.Box):
             sizes = [0 if data is None else len(data) for data in (old, new)]
             GLib.timeout_add(0, done, ticket, pictures, sizes)
 
-        threading.Thread(target=work, name="picture", daemon=True).start()
+        start_daemon("picture", work)
 
     def _read(self, ticket: int, pictures: list[GdkPixbuf.Pixbuf | None], sizes: list[int]) -> bool:
         if ticket != self._ticket:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from itertools import pairwise
 from gi.repository import Adw, Gdk, GLib, Gtk
 
 from ...i18n import _, ngettext
+from ...loop import start_daemon
 from ..resources import template
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
@@ -213,7 +213,7 @@ class DiffView(Gtk.Box):
             diff = compare(old, new)
             GLib.timeout_add(0, done, ticket, diff)
 
-        threading.Thread(target=work, name="diff", daemon=True).start()
+        start_daemon("diff", work)
 
     @property
     def is_loaded(self) -> bool:

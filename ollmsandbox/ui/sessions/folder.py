@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from ...loop import start_daemon
 from ...project.manager import is_missing
 
 # Seconds.
@@ -36,10 +37,7 @@ class FolderChecker:
             look = self._under_way.get(folder)
             if look is None:
                 look = self._under_way[folder] = _Look(time.monotonic() + self._patience)
-                # Not of a pool: that has a few threads for everybody, and is waited for at the end.
-                threading.Thread(
-                    target=self._look, args=(folder, look), name="folder", daemon=True
-                ).start()
+                start_daemon("folder", self._look, folder, look)
         look.is_over.wait(max(0.0, look.until - time.monotonic()))
         return look.is_missing
 

@@ -181,8 +181,8 @@ class Sessions(GObject.Object):
 
         def move() -> str:
             # Imported here, because it is seldom needed.
+            from ...chat.storage.lock import SessionLock
             from ...engine.move import move_project
-            from ...files.locks import SessionLock
 
             manager, rules = self._factory.manager, self._factory.rules
             lock = partial(SessionLock, manager.paths)

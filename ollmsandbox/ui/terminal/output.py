@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 from ...files.locks import FileLock
 from ...i18n import _
+from ...loop import start_daemon
 from ...paths import Paths, make_folder
 from ...text.ansi import harmless
 
@@ -121,8 +121,8 @@ class OutputFiles:
         """Create a file for one command. Raise OSError if that fails."""
         if self._folder is None or not self._folder.is_dir():
             make_folder(self._base)
-            # In a daemon thread: neither the window nor the end of the program should wait for it.
-            threading.Thread(target=remove_old, args=(self._base,), daemon=True).start()
+            # Neither the window nor the end of the program should wait for it.
+            start_daemon("old output", remove_old, self._base)
             self._folder = Path(tempfile.mkdtemp(prefix="session-", dir=self._base))
             self._release()
             self._lock = FileLock(self._folder / _LOCK)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 import threading
 import time
@@ -223,12 +224,22 @@ def test_a_broken_file_is_set_aside_and_reported(person: Person, text: str, word
     (notice,) = store.take_notices()
     assert str(file) in notice
     assert words in notice
-    (aside,) = file.parent.glob("connections.yaml.broken-*")
+    (aside,) = file.parent.glob("connections-broken-*.yaml")
     assert aside.read_text() == text
     assert aside.name in notice
     put(store, HOME)
     assert [c.name for c in store.all()] == ["home"]
     assert store.take_notices() == []
+
+
+def test_a_pipe_in_the_place_of_the_file_is_set_aside(person: Person) -> None:
+    file = person.paths.config / "connections.yaml"
+    file.parent.mkdir(parents=True)
+    os.mkfifo(file)
+    store = store_of(person)
+    put(store, HOME)
+    assert [c.name for c in store.all()] == ["home"]
+    assert "not a regular file" in store.take_notices()[0]
 
 
 def test_a_file_by_hand(person: Person) -> None:

@@ -21,8 +21,10 @@ from ollmsandbox.chat.providers.base import (
     ThinkingPiece,
 )
 from ollmsandbox.chat.providers.client import EventReader, LineReader
+from ollmsandbox.chat.providers.lenient import read_arguments
+from ollmsandbox.chat.providers.mask import INSTEAD, KeyMask
 from ollmsandbox.chat.providers.openai import OpenAIStream
-from ollmsandbox.chat.providers.wire import INSTEAD, KeyMask, TextSplitter, read_arguments
+from ollmsandbox.chat.providers.think import TextSplitter
 
 pytestmark = pytest.mark.anybody
 

@@ -14,6 +14,7 @@ from support.person import Person
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.storage.export import as_json, as_markdown
 from ollmsandbox.chat.storage.history import History, new_session_id, title_from
+from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import (
     INTERRUPTED,
     CallRecord,
@@ -22,7 +23,6 @@ from ollmsandbox.chat.storage.stored import (
     record_from_json,
 )
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
 from ollmsandbox.project.changes.change import Kind
 from ollmsandbox.project.manager import ProjectManager

@@ -11,7 +11,7 @@ import pytest
 from support.rootfs import ARCH, Mirror, mirror
 
 from ollmsandbox.errors import RootfsError
-from ollmsandbox.sandbox.rootfs.http import UnreachableError
+from ollmsandbox.sandbox.rootfs.mirror import UnreachableError
 from ollmsandbox.sandbox.rootfs.release import Release, download_rootfs, find_release
 
 pytestmark = pytest.mark.anybody

@@ -34,8 +34,8 @@ from support.rootfs import (
 from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.rootfs.http import UnreachableError
 from ollmsandbox.sandbox.rootfs.install import InstallProgress, InstallResult, Step
+from ollmsandbox.sandbox.rootfs.mirror import UnreachableError
 from ollmsandbox.sandbox.rootfs.packages import TIERS, programs_in
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
 from ollmsandbox.sandbox.rootfs.settings import RootfsSettings, save_rootfs_settings
@@ -255,6 +255,30 @@ def test_cancelled_it_leaves_only_what_was_fetched(person: Person, served: Mirro
     go_on.set()
     assert names(person) == [".rootfs.lock", "downloads"]
     assert prepare(person, served).is_new
+
+
+def test_cancelled_it_closes_the_connection_to_the_mirror_at_once(person: Person) -> None:
+    async def cancel() -> bytes:
+        heard = asyncio.Event()
+        rest = asyncio.get_running_loop().create_future()
+
+        async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            heard.set()
+            rest.set_result(await reader.read())
+            writer.close()
+
+        server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        settings = RootfsSettings(mirror=f"http://127.0.0.1:{port}")
+        task = asyncio.ensure_future(Rootfs(person.paths, person.environ, settings).prepare())
+        await asyncio.wait_for(heard.wait(), 60)
+        task.cancel()
+        # The mirror's own time-out is 10 seconds.
+        return bytes(await asyncio.wait_for(rest, 5))
+
+    person._copy_probe()
+    assert loop.run_bare(cancel()) == b""
 
 
 _BUILDER = """

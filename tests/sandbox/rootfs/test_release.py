@@ -19,8 +19,8 @@ from support.rootfs import ARCH, Mirror, mirror
 
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.net.http import Request
-from ollmsandbox.sandbox.rootfs import http
-from ollmsandbox.sandbox.rootfs.http import FLAVOR, UnreachableError
+from ollmsandbox.sandbox.rootfs import mirror as mirror_client
+from ollmsandbox.sandbox.rootfs.mirror import FLAVOR, UnreachableError
 from ollmsandbox.sandbox.rootfs.release import alpine_arch, find_release
 from ollmsandbox.sandbox.rootfs.settings import (
     RootfsSettings,
@@ -173,13 +173,13 @@ def test_https_is_not_redirected_to_http(monkeypatch: pytest.MonkeyPatch) -> Non
     """One step over http is too many, even if it leads back to https."""
 
     @contextmanager
-    def redirect(request: Request) -> Iterator[requests.Response]:
+    def redirect(request: Request, _sockets: object) -> Iterator[requests.Response]:
         made = requests.Response()
         made.status_code, made.url, made.raw = 302, request.url, io.BytesIO()
         made.headers["Location"] = "http://between.example/list"
         yield made
 
-    monkeypatch.setattr(http, "open_response", redirect)
+    monkeypatch.setattr(mirror_client, "open_response", redirect)
     with pytest.raises(RootfsError, match="not secure"):
         find_release(RootfsSettings(), ARCH)
 
@@ -196,6 +196,16 @@ def test_passwords_are_sent_to_whom_they_are_for(
     with_name = served.address.replace("//", "//me:secret@")
     find_release(replace(served.settings, mirror=with_name), ARCH)
     assert served.credentials == ["Basic bWU6c2VjcmV0"]
+    served.files["/moved"] = served.files[LIST]
+    served.redirects[LIST] = "/moved"
+    with mirror() as other:
+        other.redirects[LIST] = f"{served.address}/moved"
+        find_release(replace(served.settings, mirror=with_name), ARCH)
+        assert served.credentials == ["Basic bWU6c2VjcmV0"] * 3
+        there = other.address.replace("//", "//me:secret@")
+        find_release(replace(other.settings, mirror=there), ARCH)
+    assert served.credentials == ["Basic bWU6c2VjcmV0"] * 3
+    del served.redirects[LIST]
     served.status[LIST] = 500
     with pytest.raises(RootfsError) as caught:
         find_release(replace(served.settings, mirror=with_name), ARCH)
@@ -265,4 +275,4 @@ def test_unreadable_settings_are_reported(tmp_path: Path) -> None:
     (tmp_path / "rootfs.yaml").mkdir()
     with pytest.raises(RootfsError) as caught:
         load_rootfs_settings(tmp_path)
-    assert caught.value.message == f"{tmp_path}/rootfs.yaml cannot be read: Is a directory."
+    assert caught.value.message == f"{tmp_path}/rootfs.yaml, line 1: not a regular file."

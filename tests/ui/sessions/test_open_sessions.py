@@ -15,9 +15,9 @@ from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.storage.history import new_session_id
+from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage, StoredSession, repair
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.sessions.entries import CallEntry, entries_of

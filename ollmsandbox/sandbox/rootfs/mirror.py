@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 
 from ... import N_
 from ...errors import NetError, RootfsError, Sentence
-from ...net.http import Request, open_response, read_pieces
+from ...net.addresses import Address
+from ...net.http import CancellableSockets, Request, open_response, read_pieces
 from ...text.ansi import harmless
 
 FLAVOR = "alpine-minirootfs"
@@ -51,11 +52,13 @@ def without_password(url: str) -> str:
 
 
 @contextmanager
-def get(url: str, headers: Mapping[str, str] | None = None) -> Iterator[requests.Response]:
+def get(
+    url: str, headers: Mapping[str, str] | None = None, sockets: CancellableSockets | None = None
+) -> Iterator[requests.Response]:
     """Yield the mirror's response, after redirects. Raise a RootfsError with a remedy if there is
     none, or if it is an error."""
     with ExitStack() as stack:
-        answer = _follow(stack, url, headers or {})
+        answer = _follow(stack, url, headers or {}, sockets)
         # 416: the file has no more bytes than we have.
         if not answer.ok and answer.status_code != 416:
             status = f"{answer.status_code} {harmless(answer.reason or '')}".strip()
@@ -78,9 +81,9 @@ def pieces(answer: requests.Response, url: str) -> Iterator[bytes]:
         raise UnreachableError(url, error.message) from error
 
 
-def fetch(url: str) -> bytes:
+def fetch(url: str, sockets: CancellableSockets | None = None) -> bytes:
     """Return a small document."""
-    with get(url) as answer:
+    with get(url, sockets=sockets) as answer:
         content = b""
         for piece in pieces(answer, url):
             content += piece
@@ -91,34 +94,35 @@ def fetch(url: str) -> bytes:
         return content
 
 
-def _follow(stack: ExitStack, url: str, headers: Mapping[str, str]) -> requests.Response:
+def _follow(
+    stack: ExitStack, url: str, headers: Mapping[str, str], sockets: CancellableSockets | None
+) -> requests.Response:
     """Follow redirects one by one, and check each: an insecure one could lead anywhere."""
     here = url
     for _ in range(_REDIRECTS):
         try:
-            answer = stack.enter_context(open_response(_request(here, headers)))
+            answer = stack.enter_context(open_response(_request(here, headers), sockets))
         except NetError as error:
             raise UnreachableError(here, error.message) from error
         if not answer.is_redirect:
             return answer
         answer.close()
-        there = urljoin(here, requests.Session().get_redirect_target(answer) or "")
-        if urlsplit(there).scheme not in ("http", "https"):
-            raise RootfsError(
-                N_("{address} redirects to something that is not a web address."),
-                OTHER_MIRROR,
-                address=without_password(url),
-            )
-        if here.startswith("https:") and not there.startswith("https:"):
-            raise RootfsError(
-                N_("{address} redirects to an address that is not secure."),
-                OTHER_MIRROR,
-                address=without_password(url),
-            )
-        here = there
+        try:
+            here = _redirect(here, answer.headers["Location"])
+        except NetError as error:
+            raise RootfsError(error.message, OTHER_MIRROR) from error
     raise RootfsError(
         N_("{address} redirects too often."), OTHER_MIRROR, address=without_password(url)
     )
+
+
+def _redirect(url: str, location: str) -> str:
+    here = Address.parse(without_password(url))
+    there = here.redirect(location, stay_secure=True)
+    # The user's name and password for the mirror are for no other server.
+    if (there.scheme, there.target) != (here.scheme, here.target):
+        return there.text
+    return urlsplit(there.text)._replace(netloc=urlsplit(url).netloc).geturl()
 
 
 def _request(url: str, headers: Mapping[str, str] | None = None) -> Request:

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parse the JSON that servers and models send, and look into data of any shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+
+def read_json(text: str) -> object:
+    """Parse JSON; replace lone surrogates, which cannot be stored or shown. Raise ValueError."""
+    try:
+        found: object = json.loads(text)
+        return _clean_all(found) if "\\u" in text else found
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+
+
+def read_object(text: str) -> Mapping[str, object]:
+    """Parse a JSON object; return an empty one for anything else."""
+    try:
+        found = read_json(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def clean(text: str) -> str:
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _clean_all(found: object) -> object:
+    if isinstance(found, str):
+        return clean(found)
+    if isinstance(found, list):
+        return [_clean_all(item) for item in found]
+    if isinstance(found, dict):
+        return {clean(str(key)): _clean_all(value) for key, value in found.items()}
+    return found
+
+
+# For looking into data of any shape.
+
+
+def inside(found: object, *keys: str) -> object:
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def text_value(found: object) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def list_value(found: object) -> list[object]:
+    return found if isinstance(found, list) else []
+
+
+def number_value(found: object) -> int | None:
+    """Return a whole number that is not negative, such as a number of tokens."""
+    if isinstance(found, bool) or not isinstance(found, int):
+        return None
+    return found if 0 <= found < 1 << 53 else None
+
+
+def read_arguments(given: object) -> Mapping[str, object] | str:
+    """Return the object. It may be encoded as JSON once or twice; anything else stays as it is."""
+    for _ in range(2):
+        if isinstance(given, Mapping):
+            return given
+        if given is None or (isinstance(given, str) and not given.strip()):
+            return {}
+        if not isinstance(given, str):
+            return json.dumps(given)
+        try:
+            found = read_json(given)
+        except ValueError:
+            return given
+        if not isinstance(found, Mapping | str):
+            return given
+        given = found
+    return given if isinstance(given, Mapping) else str(given)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lock of a session that is open."""
+
+from __future__ import annotations
+
+from ... import N_
+from ...errors import OllmSandboxError
+from ...files.locks import FileLock
+from ...paths import Paths, make_folder
+
+
+class SessionLock:
+    """Keeps a session open in one program at a time."""
+
+    def __init__(self, paths: Paths, session_id: str) -> None:
+        self._file = make_folder(paths.cache / "open-sessions") / session_id
+        self._lock = self._acquire()
+
+    def _acquire(self) -> FileLock:
+        while True:
+            try:
+                lock = FileLock(self._file, timeout=0)
+            except BlockingIOError:
+                raise OllmSandboxError(
+                    N_("This session is open in another program."),
+                    N_("Close it there, or start a new session."),
+                ) from None
+            # The previous holder may have removed the file between our two steps.
+            if lock.fstat().st_nlink:
+                return lock
+            lock.release()
+
+    def release(self) -> None:
+        if self._lock.is_held:
+            self._file.unlink(missing_ok=True)
+            self._lock.release()

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What bwrap reports about a sandbox while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+
+from .limits import KILLS
+from .output import readable
+
+
+class BwrapStatus:
+    """Reads the reports of bwrap and the memory witness from a pipe: the id of the first process,
+    errors, the exit code. All of it fits into the pipe, so it is read only when needed."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        self._hold_first = False
+        self._unread = b""
+        self.begun = False
+        # A pidfd of the first process, if that was asked for and the process was found.
+        self.first = -1
+        self.exit: int | None = None
+        self.error = ""
+        # How many processes the kernel ended for the memory limit.
+        self.kills = 0
+
+    def listen(self, descriptor: int, *, hold_first: bool = False) -> None:
+        """Set the pipe, and whether to open a pidfd of the first process."""
+        self._descriptor = descriptor
+        self._hold_first = hold_first
+        os.set_blocking(descriptor, False)
+
+    def read(self) -> bool:
+        """Take in what was reported by now; return whether more can come."""
+        data = b"?"
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._descriptor, 1 << 16)
+            self._unread += data
+        *lines, self._unread = self._unread.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                self._note(json.loads(line))
+        return bool(data)
+
+    async def read_all(self) -> None:
+        while self.read():
+            await readable(self._descriptor)
+
+    def _note(self, status: dict[str, object]) -> None:
+        code, pid, error = (status.get(key) for key in ("exit-code", "child-pid", "error"))
+        if isinstance(error, str):
+            self.error = error
+        if isinstance(code, int):
+            self.exit = code
+        if isinstance(kills := status.get(KILLS), int):
+            self.kills = kills
+        if isinstance(pid, int) and not self.begun:
+            self.begun = True
+            if self._hold_first:
+                self._open_first(pid, status.get("pid-namespace"))
+
+    def _open_first(self, pid: int, namespace: object) -> None:
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(pid)
+            # If this process was quick, another one may have its number by now.
+            if os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace:
+                self.first = pidfd
+            else:
+                os.close(pidfd)
