@@ -10,6 +10,7 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ...text.visible import replace_surrogates
 from ..messages import Message, Role, ToolCall, ToolSpec
 from .base import Piece, TextPiece, ThinkingPiece
 
@@ -110,7 +111,7 @@ def read_json(text: str) -> object:
     """Parse JSON; replace lone surrogates, which cannot be stored or shown. Raise ValueError."""
     try:
         found: object = json.loads(text)
-        return _clean_all(found) if "\\u" in text else found
+        return _without_surrogates(found) if "\\u" in text else found
     except RecursionError as error:
         raise ValueError("too deep") from error
 
@@ -124,18 +125,15 @@ def read_object(text: str) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def clean(text: str) -> str:
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def _clean_all(found: object) -> object:
+def _without_surrogates(found: object) -> object:
     if isinstance(found, str):
-        return clean(found)
+        return replace_surrogates(found)
     if isinstance(found, list):
-        return [_clean_all(item) for item in found]
+        return [_without_surrogates(item) for item in found]
     if isinstance(found, dict):
-        return {clean(str(key)): _clean_all(value) for key, value in found.items()}
+        return {
+            replace_surrogates(str(key)): _without_surrogates(value) for key, value in found.items()
+        }
     return found
 
 
@@ -218,7 +216,7 @@ class TextSplitter:
         return self._say(piece)
 
     def thinking(self, piece: str) -> list[Piece]:
-        masked = self._thinking.feed(clean(piece))
+        masked = self._thinking.feed(replace_surrogates(piece))
         return [ThinkingPiece(masked)] if masked else []
 
     def end(self) -> list[Piece]:
@@ -257,5 +255,5 @@ class TextSplitter:
             # Empty lines between the reasoning and the answer.
             text = text.lstrip("\r\n")
             self._strip = not text
-        masked = self._text.feed(clean(text))
+        masked = self._text.feed(replace_surrogates(text))
         return [TextPiece(masked)] if masked else []

@@ -13,7 +13,8 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
-from .inline import Inline, Spans, clean, spans_of
+from ...text.visible import replace_unshowable
+from .inline import Inline, Spans, spans_of
 
 # Nesting. Nobody reads deeper levels, and each costs a widget inside a widget.
 MAX_DEPTH = 8
@@ -90,7 +91,7 @@ def parse(text: str) -> tuple[Block, ...]:
 
 def parse_lines(text: str) -> list[tuple[int, Block]]:
     """Return each block with the number of its first line."""
-    text = clean(text)
+    text = replace_unshowable(text)
     return _Reader(_parser().parse(text), text.split("\n")).top()
 
 

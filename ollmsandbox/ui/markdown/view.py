@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from gi.repository import Adw, GLib, GObject, Gtk
 
 from ...i18n import _
+from ...text.visible import replace_unshowable
 from ..widgets.scheduling import FrameByFrame, Patience, is_late
 from ..widgets.weak import weakly
 from .blocks import build
 from .code_block import CodeBlock
-from .inline import clean
 from .parse import Block, Code
 from .stream import Splitter
 
@@ -169,7 +169,7 @@ class MarkdownView(Adw.Bin):
             self._show_code(*open_code)
             text = ""
         else:
-            text = clean(self._splitter.tail).strip("\n")
+            text = replace_unshowable(self._splitter.tail).strip("\n")
         if self._tail is None:
             if not text:
                 return
@@ -195,13 +195,13 @@ class MarkdownView(Adw.Bin):
 
     def _show_code(self, language: str, code: str) -> None:
         if self._code is None:
-            self._code = CodeBlock(clean(language))
+            self._code = CodeBlock(replace_unshowable(language))
             self._code.insert_before(self._column, self._tail)
         # The last line may become the closing fence.
         lines, _newline, last = code.rpartition("\n")
         if last.strip(" `~"):
             lines = code
-        self._code.add_text(clean(lines[len(self._code.text) :]), follow=True)
+        self._code.add_text(replace_unshowable(lines[len(self._code.text) :]), follow=True)
 
     def _link_clicked(self, _label: Gtk.Label, address: str) -> bool:
         self.emit("open-link", address)
