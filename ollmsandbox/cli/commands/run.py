@@ -20,7 +20,7 @@ from ...errors import OllmSandboxError, SandboxError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
 from ..arguments import FAILED, default_project
-from ..streams import give_up
+from ..streams import give_up, print_error
 
 if TYPE_CHECKING:
     from ...project.changes.change import Report
@@ -59,8 +59,6 @@ def run(given: argparse.Namespace) -> int:
         error = ""
     except (OllmSandboxError, OSError) as caught:
         explained = job.explain(caught)
-        # main() prints the error that it catches.
-        job.errors = [one for one in job.errors if one != str(caught)]
         if not given.json:
             job.print_changes()
             raise explained from caught
@@ -221,7 +219,7 @@ class _Run:
         """Print to standard error: standard output is the command's own."""
         for error in self.errors:
             # Even with --quiet: some errors are reported only once.
-            print(f"ollmsandbox: {error}", file=sys.stderr)
+            print_error(error)
         if self._given.quiet:
             return
         for notice in self.notices:
