@@ -255,7 +255,7 @@ def test_a_model_gets_the_reason_why_a_command_was_ended() -> None:
     assert told.splitlines() == [
         "out",
         "err",
-        "The command was ended: It took longer than the time limit.",
+        "The command did not finish. Exceeded the time limit.",
         "Exit status: 124",
     ]
 

@@ -68,7 +68,8 @@ def run(given: argparse.Namespace) -> int:
     else:
         try:
             if result is not None and result.stop is not None and not given.quiet:
-                print(f"ollmsandbox: The command was stopped. {result.stop.value}", file=sys.stderr)
+                why = result.stop.sentence
+                print(f"ollmsandbox: The command did not finish. {why}.", file=sys.stderr)
             job.print_changes()
         except OSError:
             # The exit status is the command's, even if nobody reads our messages.
@@ -311,12 +312,12 @@ def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]
         "exit_code": result.exit_code if result else FAILED,
         "signal": result.signal if result else None,
         "timed_out": result.timed_out if result else False,
-        "stopped": result.stop.name.lower() if result and result.stop else None,
+        "stopped": result.stop.value if result and result.stop else None,
         "stdout": result.stdout.text if result else "",
         "stderr": result.stderr.text if result else "",
         "truncated": result.truncated if result else False,
         "duration": round(result.duration, 6) if result else 0.0,
         **report_document(job.report, job.project),
         "notices": job.notices,
-        "errors": [*job.errors, *([error] if error else [])],
+        "errors": list(dict.fromkeys([*job.errors, *([error] if error else [])])),
     }
