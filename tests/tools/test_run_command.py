@@ -81,7 +81,7 @@ def test_changes_that_cannot_be_settled_are_reported_and_kept(agent: Agent) -> N
     outcome = agent.run("echo works")
     assert outcome.ok
     assert outcome.text.startswith("works\n")
-    assert f"which project {left} belongs to" in outcome.text
+    assert f"{left} contains changes from a command" in outcome.text
     assert kept.read_text() == "somebody's work"
 
 

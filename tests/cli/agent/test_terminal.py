@@ -61,7 +61,7 @@ def test_the_card_shows_all_of_it_and_each_key_is_an_answer(person: Person) -> N
         assert "  ┃ echo one" in card
         assert "touch second⟨U+202E⟩.txt ⟨ESC⟩[2K" in card
         assert "Off" in card  # the network
-        assert "cannot be saved" in card
+        assert "cannot always be allowed" in card
         assert "[s]ession" not in card
         # Not an answer that was offered.
         terminal.send("s")
