@@ -75,7 +75,7 @@ async def against_pipeline(person: Person, project: Path, rounds: int) -> None:
         plan, overlay = subject.plan, subject.overlay
         words = [f"mkdir -p {shlex.quote(overlay.upper('overlay1'))}"]
         words.append(f"mkdir -p {shlex.quote(overlay.work('overlay1'))}")
-        for mount in plan.outer():
+        for mount in plan.overlay_mounts():
             options = f"{mount.options},lowerdir={':'.join(mount.lower)}"
             if mount.upper:
                 options += f",upperdir={mount.upper},workdir={mount.work}"

@@ -126,9 +126,13 @@ def _feed(descriptor: int, writer: int) -> None:
                 return  # the command has stopped reading, or we cannot read
 
 
+_printed_errors: set[str] = set()
+
+
 def open_streams() -> None:
     """Open closed streams as /dev/null: otherwise the next file that is opened would take their
     number, and receive our output."""
+    _printed_errors.clear()
     for number in range(3):
         try:
             os.fstat(number)
@@ -158,9 +162,17 @@ def wants_colour(*streams: TextIO) -> bool:
     )
 
 
+def print_error(text: str) -> None:
+    """Print an error, each only once: finishing earlier runs and the command itself may fail for
+    the same reason."""
+    if text not in _printed_errors:
+        _printed_errors.add(text)
+        print(f"ollmsandbox: {text}", file=sys.stderr)
+
+
 def complain(text: str) -> None:
     with contextlib.suppress(OSError):  # there is no other way to report it
-        print(f"ollmsandbox: {text}", file=sys.stderr)
+        print_error(text)
 
 
 def give_up() -> OSError | None:

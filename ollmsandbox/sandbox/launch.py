@@ -116,25 +116,25 @@ def _make_order(
         ):
             mask_layer.prepare_mount_point(runtime, mount.number)
     # As in `launch`, after the three standard streams.
-    options, filter_, life = 3, 4, 5
-    status = life + 1 if programs.scope else life
+    options, filter_, witness_pipe = 3, 4, 5
+    status = witness_pipe + 1 if programs.scope else witness_pipe
     bwrap = [programs.bwrap, "--args", str(options), "--"]
     if programs.scope:
-        before = witness_command(options=options, filter_=filter_, life=life, status=status)
+        before = witness_command(options=options, filter_=filter_, pipe=witness_pipe, status=status)
         bwrap = [*programs.scope, *before, *bwrap]
     arguments = [*plan.args(), "--seccomp", str(filter_), "--json-status-fd", str(status)]
     limit = plan.limits.processes
-    apart = "user" in programs.namespaces
+    has_user_namespace = "user" in programs.namespaces
     # The kernel does not limit root's processes: `watch_limits` does.
-    if limit is not None and not apart and os.getuid() != 0:
+    if limit is not None and not has_user_namespace and os.getuid() != 0:
         argv = [SHELL, "-c", _INNER, "sh", str(limit), *argv]
     order = StartOrder(
         argv=[*bwrap, *argv],
         folder=str(runtime),
         # systemd only knows process ids of the host's namespace.
         namespaces=[n for n in programs.namespaces if n != "pid" or not programs.scope],
-        mounts=plan.outer(),
-        processes=limit if apart else None,
+        mounts=plan.overlay_mounts(),
+        processes=limit if has_user_namespace else None,
         protect=programs.bwrap,
     )
     return order, arguments

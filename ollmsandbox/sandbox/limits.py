@@ -24,7 +24,7 @@ from .profile.profile import Limits
 # ends. systemd may stop the whole scope once a process was killed, but has to wait for this one.
 _WITNESS = """\
 ( (
-    exec <&{life} >&{status} 2>/dev/null {life}<&- {status}>&- {options}<&- {filter_}<&-
+    exec <&{pipe} >&{status} 2>/dev/null {pipe}<&- {status}>&- {options}<&- {filter_}<&-
     trap "" HUP INT TERM
     read -r nothing
     while IFS=: read -r number controllers group; do
@@ -34,7 +34,7 @@ _WITNESS = """\
         [ "$name" = oom_kill ] && echo "{{\\"{key}\\": $count}}"
     done <"/sys/fs/cgroup$group/memory.events"
 ) & )
-exec "$@" {life}<&-
+exec "$@" {pipe}<&-
 """
 # The key of that number, in the format of bwrap's own status.
 KILLS = "oom-kills"
@@ -54,10 +54,10 @@ def scope_command(systemd_run: str, memory: int, environ: Mapping[str, str]) -> 
     )
 
 
-def witness_command(*, options: int, filter_: int, life: int, status: int) -> tuple[str, ...]:
+def witness_command(*, options: int, filter_: int, pipe: int, status: int) -> tuple[str, ...]:
     """Return the command that starts the witness and then becomes bwrap. The numbers are
     descriptors, of one digit each: a shell knows no others."""
-    script = _WITNESS.format(options=options, filter_=filter_, life=life, status=status, key=KILLS)
+    script = _WITNESS.format(options=options, filter_=filter_, pipe=pipe, status=status, key=KILLS)
     return ("/bin/sh", "-c", script, "sh")
 
 

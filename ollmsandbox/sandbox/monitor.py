@@ -18,6 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ..files.dirfd import FOLDER
+from .overlay import is_whiteout
 
 if TYPE_CHECKING:
     from gi.repository import Gio
@@ -212,7 +213,7 @@ class Monitor:
                 return
         else:
             self._leave(path)
-        if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
+        if is_whiteout(found):
             self._note_removed(real, is_whiteout=True)
         else:
             self._note_written(real)

@@ -326,6 +326,11 @@ def _has_content(folder: str) -> bool:
         return True
 
 
+def is_whiteout(found: os.stat_result) -> bool:
+    """Return whether an entry of an upper folder says that a name is deleted."""
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
 def clock_offset() -> int:
     """Return the difference between the clock and one that cannot be set.
 

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from .. import N_
+from ..errors import Sentence
 from ..text.ansi import harmless
 from .output import Capture, Sink, pump
 
@@ -22,15 +23,29 @@ _NOT_MAPPED = os.strerror(errno.EOVERFLOW)
 
 
 class Stop(Enum):
-    """Why a command was ended early; the value is a sentence for the user."""
+    """Why a command was ended early. The values appear in records and in `run --json`."""
 
-    TIME = N_("It took longer than the time limit.")
-    # The name is part of the output of `run --json`.
-    PERSON = N_("It was stopped.")
-    DISK = N_("It wrote more to the disk than the limit.")
-    FULL = N_("The disk is almost full.")
-    MEMORY = N_("It used more memory than the limit.")
-    PROCESSES = N_("It started more processes than the limit.")
+    TIME = "time"
+    PERSON = "person"
+    DISK = "disk"
+    FULL = "full"
+    MEMORY = "memory"
+    PROCESSES = "processes"
+
+    @property
+    def sentence(self) -> Sentence:
+        """The reason for users and models, without a full stop."""
+        return Sentence(_REASONS[self])
+
+
+_REASONS = {
+    Stop.TIME: N_("Exceeded the time limit"),
+    Stop.PERSON: N_("Stopped"),
+    Stop.DISK: N_("Exceeded the disk limit"),
+    Stop.FULL: N_("The disk is almost full"),
+    Stop.MEMORY: N_("Exceeded the memory limit"),
+    Stop.PROCESSES: N_("Exceeded the process limit"),
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +84,7 @@ class Result:
         """Return output, then errors, then the status if it is not 0."""
         parts = [harmless(self.stdout.text), harmless(self.stderr.text)]
         if self.stop is not None:
-            parts.append(f"The command was ended: {self.stop.value}")
+            parts.append(f"The command did not finish. {self.stop.sentence}.")
         if self.exit_code != 0:
             parts.append(f"Exit status: {self.exit_code}")
         if self.hint:

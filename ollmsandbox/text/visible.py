@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text as a person may be shown it: nothing in it acts, hides or moves what stands beside it.
+"""Makes text safe to show to a user: nothing in it acts, hides, or moves what is beside it.
 
-What cannot be seen, or could be taken for something else, stands there as ⟨its name⟩. As ⟨ itself
-is shown so too, two texts that differ are never shown alike.
+A character that cannot be seen, or that looks like another one, becomes its name in ⟨⟩. `visible`
+and its variants write ⟨ itself so too: they never show two different texts alike.
 """
 
 from __future__ import annotations
@@ -11,6 +11,25 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+
+# Characters that reorder the text around them. All of these are for character classes.
+REORDERING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+# Characters without width, line ends besides the usual one, tags that can carry hidden words, and
+# surrogates.
+_INVISIBLE = REORDERING + (
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2028\u2029\u2060-\u2065"
+    "\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffc\U000e0000-\U000e0fff\ud800-\udfff"
+)
+# Output may contain these as parts of emoji, plots and notes. In a question they could hide a word.
+_BLANK = "\u2800\ufe00-\ufe0f\U0001d159"
+# Parts of emoji and of words in some scripts; after ASCII they only hide.
+_JOINERS = "(?<![^\x00-\x7f])[\u200c\u200d]"
+_UNSEEN = re.compile(f"[{_INVISIBLE}{_BLANK}]")
+_HIDDEN = re.compile(f"[{_INVISIBLE}]|{_JOINERS}")
+_HIDDEN_OR_CONTROL = re.compile(f"[\x00-\x08\x0a-\x1f\x7f-\x9f{_INVISIBLE}]|{_JOINERS}")
+# Characters that Pango cannot show, and lone surrogates, which GLib refuses.
+_UNSHOWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufeff]")
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 _NAMES = {
     "\0": "NUL",
@@ -25,10 +44,6 @@ _NAMES = {
     "\x7f": "DEL",
 }
 _OPENING = "⟨"
-# Shown as nothing or as a blank although they count as letters, marks or symbols.
-_UNSEEN = frozenset(
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U0001d159"
-) | frozenset(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 _RIGHT_TO_LEFT = ("R", "AL", "AN")
 # Around a word that runs from right to left: what is beside it keeps its place.
 _ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
@@ -40,24 +55,57 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LATIN = re.compile(r"[A-Za-z]")
 _WORD = re.compile(r"\w+")
 # Alphabets with letters that look like Latin ones.
-_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "GEORGIAN", "TIFINAGH")
+_LOOKALIKES = (
+    *("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"),
+    *("COPTIC", "LISU", "GEORGIAN", "TIFINAGH"),
+)
 # French has such blanks before a colon; Chinese has such commas, colons and brackets.
-_OF_SENTENCES = "\u00a0\u202f\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+_PUNCTUATION = "\u00a0\u202f\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
 
 
 def visible(text: str) -> str:
-    """On as many lines as it has."""
+    """Return the text with its line ends and tabs, and marks for everything else unseen."""
     return _shown(text, kept="\n\t")
 
 
 def visible_line(text: str) -> str:
-    """On one line: its ends of lines are marked."""
+    """Return the text on one line, with marks for line ends and tabs, too."""
     return _shown(text, kept="")
 
 
 def visible_words(text: str) -> str:
-    """The same for what this program says itself, in any language: not for what others chose."""
-    return _shown(text, kept=_OF_SENTENCES)
+    """Return a sentence of this program on one line, with the punctuation of any language.
+
+    Others must not choose the text: some of this punctuation looks like that of a shell.
+    """
+    return _shown(text, kept=_PUNCTUATION)
+
+
+def mark_hidden(text: str) -> str:
+    """Return output with marks for invisible characters. Control characters stay."""
+    return _HIDDEN.sub(_mark_match, text)
+
+
+def mark_hidden_line(text: str) -> str:
+    """Return one line of a file with marks for invisible and control characters, except tabs."""
+    return _HIDDEN_OR_CONTROL.sub(_mark_match, text)
+
+
+def printable_line(text: str) -> str:
+    """Return the text on one line, with one space for each run of blank or unprintable
+    characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def replace_unshowable(text: str) -> str:
+    """Return text that Pango can show: control characters and surrogates become U+FFFD."""
+    return _UNSHOWABLE.sub(REPLACEMENT, text)
+
+
+def replace_surrogates(text: str) -> str:
+    """Return text that can be stored: join pairs of surrogates; lone ones and NUL become U+FFFD."""
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\0", REPLACEMENT)
 
 
 def _shown(text: str, *, kept: str) -> str:
@@ -76,13 +124,13 @@ def _shown(text: str, *, kept: str) -> str:
 
 
 def _marked(text: str, kept: str) -> str:
-    end = "\n" if "\n" in kept else _seen("\n")
+    end = "\n" if "\n" in kept else _mark("\n")
     return end.join(_marked_line(line, kept) for line in text.split("\n"))
 
 
 def _marked_line(text: str, kept: str) -> str:
     if text.isascii():
-        return _CONTROL.sub(lambda found: found[0] if found[0] in kept else _seen(found[0]), text)
+        return _CONTROL.sub(lambda found: found[0] if found[0] in kept else _mark(found[0]), text)
     disguised = _disguised(text)
     marks = 0
     shown: list[str] = []
@@ -106,24 +154,31 @@ def _marked_line(text: str, kept: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _seen(character: str, *, named: bool = False) -> str:
-    if "\udc80" <= character <= "\udcff":
-        # A byte that is no text, as Python keeps it.
-        return f"⟨byte {ord(character) - 0xDC00:02X}⟩"
-    if character in _NAMES:
-        return f"⟨{_NAMES[character]}⟩"
-    if named or character == _OPENING or _is_unseen(character) or _is_like_ascii(character):
-        return f"⟨U+{ord(character):04X}⟩"
+    named = named or character in _NAMES or character == _OPENING
+    if named or _is_unseen(character) or _is_like_ascii(character):
+        return _mark(character)
     return character
 
 
+def _mark_match(found: re.Match[str]) -> str:
+    return _mark(found[0])
+
+
+def _mark(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":
+        # Python's surrogate for a byte that is not UTF-8.
+        return f"⟨byte {ord(character) - 0xDC00:02X}⟩"
+    return f"⟨{_NAMES.get(character) or f'U+{ord(character):04X}'}⟩"
+
+
 def _is_unseen(character: str) -> bool:
-    """Or, as a mark that encloses, not what it seems."""
-    is_around = unicodedata.category(character) == "Me"
-    return is_around or not character.isprintable() or character in _UNSEEN
+    """Tell whether a character shows as nothing, or encloses the one before it and changes it."""
+    is_enclosing = unicodedata.category(character) == "Me"
+    return is_enclosing or not character.isprintable() or bool(_UNSEEN.match(character))
 
 
 def _is_like_ascii(character: str) -> bool:
-    """Full-width, mathematical and other spellings of a plain character, such as U+FF1B for `;`."""
+    """Recognize full-width, mathematical and other variants of ASCII, such as U+FF1B for `;`."""
     if character.isascii():
         return False
     plain = unicodedata.normalize("NFKC", character)
@@ -131,14 +186,14 @@ def _is_like_ascii(character: str) -> bool:
 
 
 def _is_odd(before: str, mark: str) -> bool:
-    """A mark that makes no letter with what is before it could strike that out."""
+    """Tell whether a mark does not form a letter with `before`: it could strike that out."""
     if not before.isascii():
         return not before.isalpha() and unicodedata.category(before) not in ("Mn", "Mc")
     return not before or len(unicodedata.normalize("NFC", before + mark)) != 1
 
 
 def _disguised(text: str) -> frozenset[int]:
-    """Where a letter of another alphabet stands in a word that has Latin letters, too."""
+    """Return where a word with Latin letters has one of another alphabet that looks alike."""
     return frozenset(_find_disguised(text)) if not text.isascii() else frozenset()
 
 
@@ -147,5 +202,5 @@ def _find_disguised(text: str) -> Iterator[int]:
         if word[0].isascii() or not _LATIN.search(word[0]):
             continue
         for at, character in enumerate(word[0], word.start()):
-            if unicodedata.name(character, "").startswith(_ALIKE):
+            if unicodedata.name(character, "").startswith(_LOOKALIKES):
                 yield at

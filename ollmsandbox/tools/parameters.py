@@ -189,11 +189,11 @@ def _text(name: str, value: object, longest: int) -> str:
     try:
         size = len(value.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise ToolError(f"`{name}` holds half a character (a lone surrogate).") from error
+        raise ToolError(f"`{name}` contains invalid Unicode (a lone surrogate).") from error
     if size > longest:
         raise ToolError(f"`{name}` is too long: {size:,} bytes, and {longest:,} are allowed.")
     if "\0" in value:
-        raise ToolError(f"`{name}` holds a NUL character, which is not allowed there.")
+        raise ToolError(f"`{name}` contains a NUL character, which is not allowed there.")
     return value
 
 

@@ -50,7 +50,7 @@ def test_a_command_killed_for_the_memory_limit_says_so(person: Person, systemd: 
     assert result.stdout.text == "begun\n"
     done = person.cli("run", "--profile", "mine", "-c", "kill -KILL $$")
     assert done.returncode == 137
-    assert "more memory than the limit" in done.stderr
+    assert "Exceeded the memory limit" in done.stderr
 
 
 def test_a_child_killed_for_the_memory_limit_is_why_the_command_failed(

@@ -178,6 +178,8 @@ def test_a_busy_sink_blocks_the_writer() -> None:
         ("\x1b]0;title\x07x", "x"),
         ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
         ("\x1b]52;c;c2VjcmV0\x07x", "x"),
+        ("\x1bPsome\x1b\\x\x1b_other\x07", "x"),
+        ("\x1b(Bx\x1b7", "x"),
         ("one\r\ntwo\r\n", "one\ntwo\n"),
     ],
 )
@@ -198,6 +200,7 @@ def test_colours_titles_and_line_ends_are_taken_out(given: str, shown: str) -> N
         "a\x1b",
         "a\x1b\x1b[31m[31mb",
         "a\x1b]0;never ended",
+        "a\x1bPnever ended",
         "a\x9b31mb",
         "a\x90payload\x9c",
         "a\x85b",
@@ -219,6 +222,10 @@ def test_marks_that_reorder_text_are_made_visible(mark: str) -> None:
     assert harmless(f"a{mark}b") == f"a{UNKNOWN}b"
 
 
+def test_a_sequence_hides_nothing_beyond_its_line() -> None:
+    assert harmless("a\x1b]0;b\nrm x\x07c") == f"a{UNKNOWN}]0;b\nrm x{UNKNOWN}c"
+
+
 def test_no_input_leaves_a_control_sequence() -> None:
     choose = random.Random(4)
     alphabet = "\x1b\x1b\x1b[]()P\\;m0J\x07\r\n\t\x9b\x9d\u202eab"
@@ -227,7 +234,9 @@ def test_no_input_leaves_a_control_sequence() -> None:
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown)
 
 
-@pytest.mark.parametrize(("first", "then"), [("", "\x1b["), ("", "\x1b]"), ("\x1b[", "0")])
+@pytest.mark.parametrize(
+    ("first", "then"), [("", "\x1bP"), ("\x1b", "("), ("", "\x1b["), ("", "\x1b]"), ("\x1b[", "0")]
+)
 def test_harmful_text_is_cleaned_in_linear_time(first: str, then: str) -> None:
     assert_linear(lambda count: harmless(first + then * count), 10_000)
 
@@ -246,7 +255,7 @@ def test_a_model_gets_the_reason_why_a_command_was_ended() -> None:
     assert told.splitlines() == [
         "out",
         "err",
-        "The command was ended: It took longer than the time limit.",
+        "The command did not finish. Exceeded the time limit.",
         "Exit status: 124",
     ]
 

@@ -197,7 +197,7 @@ def test_the_time_limit_is_reported(person: Person) -> None:
     agent = Agent(person, own_limits=Limits(time=0.3))
     outcome = agent.run("echo begun; sleep 600")
     assert not outcome.ok
-    assert "longer than the time limit" in outcome.text
+    assert "Exceeded the time limit" in outcome.text
 
 
 # --- where -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from ... import N_
 from ...errors import Sentence
 from ...net.addresses import server_of
 from ...net.http import connection_lost, seconds
+from ...text.visible import printable_line
 from .base import NoToolsError, ProviderError, RefusedError, TooLongError
 
 # If a server asks to wait longer than this, the user decides instead.
@@ -193,5 +194,5 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _short(text: str) -> str:
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    plain = printable_line(text)
     return plain if len(plain) <= _MOST_SHOWN else f"{plain[:_MOST_SHOWN]}…"

@@ -16,6 +16,7 @@ from ...project.changes.change import Recorded, State
 from ...project.database.models import ChangeRow, ChatMessage, ChatSession, Project, Question, Run
 from ...project.database.runs import read_changes
 from ...project.manager import ProjectManager
+from ...text.visible import printable_line
 from ..messages import Message, Role
 from .stored import (
     SessionInfo,
@@ -38,7 +39,7 @@ def new_session_id() -> str:
 
 def title_from(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    shown = " ".join("".join(c if c.isprintable() else " " for c in line).split())
+    shown = printable_line(line)
     return shown if len(shown) <= _TITLE else f"{shown[: _TITLE - 1].rstrip()}…"
 
 

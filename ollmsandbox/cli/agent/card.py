@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 
 from ...permission.request import Answer, PermissionRequest
+from ...text.ansi import column_width
 from ...text.visible import visible, visible_line
 
 KEYS = {
@@ -67,16 +67,10 @@ def wrapped(text: str, width: int, first: str, further: str) -> Iterator[str]:
     """Yield the text in lines, keeping every space. Continued lines begin with `further`."""
     line, room, prefix = "", width - len(first), first
     for character in text:
-        size = columns(character)
+        size = column_width(character)
         if size > room and line:
             yield prefix + line
             line, room, prefix = "", width - len(further), further
         line += character
         room -= size
     yield prefix + line
-
-
-def columns(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) == "Cf":
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -10,7 +10,7 @@ from ...chat import events
 from ...chat.events import ChatEvent
 from ...permission.request import Source, Verdict
 from ...project.changes.change import Report
-from ...text.ansi import Live, safe
+from ...text.ansi import LiveOutput, harmless
 from ...text.visible import visible_line
 from ...tools.base import Outcome
 from ..changes import summary
@@ -30,7 +30,7 @@ class Printer:
         self._held_size = 0
         self._in_line = False
         self._is_thinking = False
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LiveOutput] = {}
         # The id of the call whose output was printed last.
         self._shown = ""
         self._reports: list[Report] = []
@@ -46,7 +46,7 @@ class Printer:
             case events.MessageAdded(message) if message.partial:
                 self._print("(interrupted)")
             case events.Notice(text):
-                self._print(safe(text))
+                self._print(harmless(text))
             case events.TurnEnded():
                 self._turn_ended(event)
             case _:
@@ -57,7 +57,7 @@ class Printer:
             case events.CallBegan(call, description):
                 name = _short(visible_line(f"{call.name}: {description}"))
                 self._print(name, bold=True)
-                self._live[call.id] = Live(name, colour=self._colour)
+                self._live[call.id] = LiveOutput(name, colour=self._colour)
                 self._shown = call.id
             case events.PermissionAnswered(_, verdict):
                 if text := _verdict_text(verdict):
@@ -88,7 +88,7 @@ class Printer:
 
     def _grow(self, text: str, *, thinking: bool) -> None:
         stream = sys.stderr if thinking else sys.stdout
-        shown = safe(text)
+        shown = harmless(text)
         if thinking != self._is_thinking:
             self._end_line()
             self._is_thinking = thinking
@@ -134,7 +134,7 @@ class Printer:
         if result is not None and result.exit_code != 0:
             self._print(f"  exit status {result.exit_code}")
         elif result is None and not outcome.ok:
-            self._print(f"  {safe(outcome.text[:_MOST_SHOWN])}")
+            self._print(f"  {harmless(outcome.text[:_MOST_SHOWN])}")
         if outcome.report is not None:
             self._reports.append(outcome.report)
 
@@ -142,7 +142,7 @@ class Printer:
         self._end_line()
         self.print_changes()
         if text := " ".join(part for part in (ended.end.value, ended.why) if part):
-            self._print(safe(text))
+            self._print(harmless(text))
 
     def print_changes(self) -> None:
         """Print what calls have changed since the last time."""

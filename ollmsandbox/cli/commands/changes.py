@@ -34,7 +34,7 @@ from ..changes import (
     report_document,
     summary,
 )
-from ..streams import complain, wants_colour
+from ..streams import complain, print_error, wants_colour
 
 _RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
 _DONE = {
@@ -214,11 +214,11 @@ class _open:
     def _summary(self, report: Report) -> Iterator[str]:
         return summary(report, self._review.manager.run(report.run_id).project.path)
 
-    def __exit__(self, _kind: object, raised: BaseException | None, _where: object) -> None:
-        # main() prints the error that it catches.
-        errors = [error for error in self._errors if error != str(raised)]
-        for text in (*errors, *self._review.manager.notices):
-            print(f"ollmsandbox: {text}", file=sys.stderr)
+    def __exit__(self, *_raised: object) -> None:
+        for error in self._errors:
+            print_error(error)
+        for notice in self._review.manager.notices:
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
         self._review.close()
 
 

@@ -20,7 +20,7 @@ from ...errors import OllmSandboxError, SandboxError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
 from ..arguments import FAILED, default_project
-from ..streams import give_up
+from ..streams import give_up, print_error
 
 if TYPE_CHECKING:
     from ...project.changes.change import Report
@@ -59,8 +59,6 @@ def run_in_sandbox(given: argparse.Namespace) -> int:
         error = ""
     except (OllmSandboxError, OSError) as caught:
         explained = job.explain(caught)
-        # main() prints the error that it catches.
-        job.errors = [one for one in job.errors if one != str(caught)]
         if not given.json:
             job.print_changes()
             raise explained from caught
@@ -70,7 +68,8 @@ def run_in_sandbox(given: argparse.Namespace) -> int:
     else:
         try:
             if result is not None and result.stop is not None and not given.quiet:
-                print(f"ollmsandbox: The command was stopped. {result.stop.value}", file=sys.stderr)
+                why = result.stop.sentence
+                print(f"ollmsandbox: The command did not finish. {why}.", file=sys.stderr)
             job.print_changes()
         except OSError:
             # The exit status is the command's, even if nobody reads our messages.
@@ -221,7 +220,7 @@ class _Run:
         """Print to standard error: standard output is the command's own."""
         for error in self.errors:
             # Even with --quiet: some errors are reported only once.
-            print(f"ollmsandbox: {error}", file=sys.stderr)
+            print_error(error)
         if self._given.quiet:
             return
         for notice in self.notices:
@@ -313,12 +312,12 @@ def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]
         "exit_code": result.exit_code if result else FAILED,
         "signal": result.signal if result else None,
         "timed_out": result.timed_out if result else False,
-        "stopped": result.stop.name.lower() if result and result.stop else None,
+        "stopped": result.stop.value if result and result.stop else None,
         "stdout": result.stdout.text if result else "",
         "stderr": result.stderr.text if result else "",
         "truncated": result.truncated if result else False,
         "duration": round(result.duration, 6) if result else 0.0,
         **report_document(job.report, job.project),
         "notices": job.notices,
-        "errors": [*job.errors, *([error] if error else [])],
+        "errors": list(dict.fromkeys([*job.errors, *([error] if error else [])])),
     }

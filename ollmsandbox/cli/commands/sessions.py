@@ -18,7 +18,7 @@ from ...chat.storage.stored import SessionInfo
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.manager import ProjectManager
-from ...text.ansi import safe
+from ...text.ansi import harmless
 from ...text.visible import visible_line
 
 
@@ -76,7 +76,7 @@ def _write(history: History, given: argparse.Namespace) -> int:
             raise OllmSandboxError(f"{given.output}: {error.strerror}.") from error
     else:
         # The text may contain a command's output.
-        sys.stdout.write(safe(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
     return 0
 
 

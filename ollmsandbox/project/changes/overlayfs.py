@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from ...files import dirfd
+from ...sandbox.overlay import is_whiteout as is_whiteout
 
 OPAQUE = "user.overlay.opaque"
 _ORIGIN = "user.overlay.origin"
@@ -17,10 +18,6 @@ _ORIGIN = "user.overlay.origin"
 # begins with the inode's number.
 _HANDLE, _HANDLE_TYPE, _INODE = 21, 4, 1
 _BLOCK = 1 << 20
-
-
-def is_whiteout(found: os.stat_result) -> bool:
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
 
 
 def is_opaque(folder: int) -> bool:

@@ -16,11 +16,15 @@ from ...paths import Paths, is_inside, real_path
 
 # Programs put sockets and temporary files there, so the sandbox has its own, empty ones.
 EMPTY_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/run")
-_NO_PROJECT = ("/proc", "/sys", "/dev", "/run/user")
-_OF_THE_KERNEL = ("/proc", "/dev")
-# These and everything in them cannot be projects; of the second list only the folders themselves.
-_OF_THE_SYSTEM = ("/etc", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr")
-_OF_ALL = ("/", "/var", "/var/lib", "/home", "/opt", "/root", "/srv", "/mnt", "/media", "/snap")
+_NOT_ON_DISK = ("/proc", "/sys", "/dev", "/run/user")
+_KERNEL_FOLDERS = ("/proc", "/dev")
+# These folders and everything in them cannot be projects.
+_SYSTEM_FOLDERS = ("/etc", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr")
+# These cannot be projects, but folders in them can.
+_SHARED_FOLDERS = (
+    *("/", "/var", "/var/lib", "/home", "/opt"),
+    *("/root", "/srv", "/mnt", "/media", "/snap"),
+)
 
 
 def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
@@ -60,12 +64,12 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
                 N_("{project} contains files of this program, or is inside its folders."),
                 project=project,
             )
-    for place in _NO_PROJECT:
+    for place in _NOT_ON_DISK:
         if is_inside(project, place) and not is_inside(project, "/dev/shm"):
             raise ProjectError(
                 N_("{project} cannot be a project because it is not on a disk."), project=project
             )
-    if project in _OF_ALL or is_inside(project, *_OF_THE_SYSTEM):
+    if project in _SHARED_FOLDERS or is_inside(project, *_SYSTEM_FOLDERS):
         raise ProjectError(
             N_("{project} belongs to the system and cannot be a project."),
             N_("Choose a folder of your own."),
@@ -119,14 +123,14 @@ def find_working_dir(
         raise WorkingDirError(working_dir)
     home = paths.real_home
     # Parents of the project and the home folder exist even in the empty folders.
-    leads = is_inside(project, path) or is_inside(home, path) or path in empty
-    in_scratch = is_inside(path, *empty) and not leads and not is_inside(path, home)
-    alive = is_inside(path, *_OF_THE_KERNEL) and path not in (
+    is_parent = is_inside(project, path) or is_inside(home, path) or path in empty
+    in_scratch = is_inside(path, *empty) and not is_parent and not is_inside(path, home)
+    in_kernel = is_inside(path, *_KERNEL_FOLDERS) and path not in (
         *EMPTY_FOLDERS,
-        *_OF_THE_KERNEL,
+        *_KERNEL_FOLDERS,
         "/dev/pts",
     )
-    unseen = in_scratch or alive or is_inside(path, *hidden)
+    unseen = in_scratch or in_kernel or is_inside(path, *hidden)
     if unseen and not is_inside(path, project):
         raise WorkingDirError(working_dir)
     return path

@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from ...files.locks import FileLock
+from ..overlay import is_whiteout
 
 # The most folders with a layer in one run. All runs share the mount points, as each mounts in a
 # namespace of its own.
@@ -103,7 +104,7 @@ def _is_whole(target: Path, spec: LayerSpec) -> bool:
         frame = os.lstat(f"{target}/frame")
     except OSError:
         return False
-    gone = all(stat.S_ISCHR(found.st_mode) and found.st_rdev == 0 for found in whiteouts)
+    gone = all(map(is_whiteout, whiteouts))
     return gone and stat.S_ISDIR(frame.st_mode)
 
 

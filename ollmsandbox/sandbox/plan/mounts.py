@@ -180,13 +180,14 @@ class OverlaidFolder:
     upper: str
     work: str
     what: str
-    way: OverlayMethod
+    method: OverlayMethod
     runtime: str
     number: int
     shown: str = ""
 
-    def outer(self) -> Sequence[OverlayMount]:
-        if self.way is not OverlayMethod.UNSHARE:
+    def overlay_mounts(self) -> Sequence[OverlayMount]:
+        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
+        if self.method is not OverlayMethod.UNSHARE:
             return ()
         # volatile: it need not survive a power cut, and syncing the disk takes long.
         options = "userxattr,volatile"
@@ -201,7 +202,7 @@ class OverlaidFolder:
         return f"{self.runtime}/merged{self.number}"
 
     def args(self) -> Sequence[str]:
-        if self.way is OverlayMethod.BWRAP:
+        if self.method is OverlayMethod.BWRAP:
             sources = (part for layer in reversed(self._lower) for part in ("--overlay-src", layer))
             return (*sources, "--overlay", self.upper, self.work, self.shown or self.folder)
         return ("--bind", self._merged, self.shown or self.folder)
@@ -273,7 +274,7 @@ class MaskedFolder:
     """
 
     spec: LayerSpec
-    way: OverlayMethod
+    method: OverlayMethod
     runtime: str
     number: int
     # Mounted at its own path before bwrap starts: that saves a bind, for which bwrap reads all
@@ -281,8 +282,9 @@ class MaskedFolder:
     in_place: bool = False
     shown: str = ""
 
-    def outer(self) -> Sequence[OverlayMount]:
-        if self.way is not OverlayMethod.UNSHARE:
+    def overlay_mounts(self) -> Sequence[OverlayMount]:
+        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
+        if self.method is not OverlayMethod.UNSHARE:
             return ()
         target = self.spec.folder if self.in_place else self._merged
         return (OverlayMount((*self._layers, self.spec.folder), target, "userxattr"),)
@@ -297,7 +299,7 @@ class MaskedFolder:
         return f"{self.runtime}/merged{self.number}"
 
     def args(self) -> Sequence[str]:
-        if self.way is OverlayMethod.BWRAP:
+        if self.method is OverlayMethod.BWRAP:
             top, frame = self._layers
             lowest_first = (self.spec.folder, frame, top)
             sources = (part for layer in lowest_first for part in ("--overlay-src", layer))

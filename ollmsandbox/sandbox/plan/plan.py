@@ -69,9 +69,11 @@ class Plan:
             made += ["--setenv", name, value]
         return made
 
-    def outer(self) -> list[OverlayMount]:
+    def overlay_mounts(self) -> list[OverlayMount]:
+        """Return the overlays to mount before bwrap starts."""
         kinds = (MaskedFolder, OverlaidFolder)
-        return [o for mount in self.mounts if isinstance(mount, kinds) for o in mount.outer()]
+        layered = (mount for mount in self.mounts if isinstance(mount, kinds))
+        return [overlay for mount in layered for overlay in mount.overlay_mounts()]
 
     def notices(self) -> list[str]:
         """Return, in English for a model, why commands cannot write to the project."""

@@ -179,7 +179,7 @@ def _cached_or_new(
                 # From another boot, kernel or program.
                 if time.time() - old.stat().st_mtime > _OLD:
                     old.unlink(missing_ok=True)
-            write_atomically(file, json.dumps(asdict(found), default=lambda way: way.value))
+            write_atomically(file, json.dumps(asdict(found), default=lambda method: method.value))
     else:
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
@@ -190,8 +190,10 @@ def _is_mounted_below(folder: str) -> bool:
     return any(mount.path != folder and is_inside(mount.path, folder) for mount in mount_table())
 
 
-def _written(made: str, upper: str, work: str, way: OverlayMethod, runtime: str) -> OverlaidFolder:
-    return OverlaidFolder(f"{made}/below", "", upper, work, "", way, runtime, number=1)
+def _written(
+    made: str, upper: str, work: str, method: OverlayMethod, runtime: str
+) -> OverlaidFolder:
+    return OverlaidFolder(f"{made}/below", "", upper, work, "", method, runtime, number=1)
 
 
 class _Probe:
@@ -296,17 +298,18 @@ class _Probe:
     def _starter_mounts(
         self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
     ) -> bool:
-        way, runtime = OverlayMethod.UNSHARE, str(self._paths.runtime)
-        layered = MaskedFolder(spec, way, runtime, 0)
-        written = _written(made, f"{made}/above", f"{made}/work", way, runtime)
+        method, runtime = OverlayMethod.UNSHARE, str(self._paths.runtime)
+        layered = MaskedFolder(spec, method, runtime, 0)
+        written = _written(made, f"{made}/above", f"{made}/work", method, runtime)
         test = "test -d merged0/playground && echo x >merged1/file"
-        return self._starter_can(namespaces, [*layered.outer(), *written.outer()], test, runtime)
+        mounts = [*layered.overlay_mounts(), *written.overlay_mounts()]
+        return self._starter_can(namespaces, mounts, test, runtime)
 
     def _bwrap_mounts(self, spec: mask_layer.LayerSpec, made: str) -> bool:
-        way, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
-        written = _written(made, f"{made}/above2", f"{made}/work2", way, runtime)
+        method, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
+        written = _written(made, f"{made}/above2", f"{made}/work2", method, runtime)
         tried = (
-            (MaskedFolder(spec, way, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
+            (MaskedFolder(spec, method, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
             (written.args(), 'echo x >"$1/file"', written.folder),
         )
         return all(

@@ -107,7 +107,7 @@ async def make_safe(sandbox: RootfsSandbox) -> None:
 
 def _check(result: Result, what: Sentence) -> None:
     if result.stop is not None:
-        raise RootfsError(in_lines(what, Sentence(result.stop.value)))
+        raise RootfsError(in_lines(what, result.stop.sentence))
     if result.exit_code != 0:
         said = harmless(result.stderr.text).strip()[:_LONGEST]
         raise RootfsError(in_lines(what, said), N_("Download it again, or use another tarball."))

@@ -83,12 +83,9 @@ async def install_packages(
     result = await sandbox.run_own(argv, writable=True, network=True, sink=sink)
     if result.exit_code != 0 or result.stop is not None:
         said = harmless(f"{result.stdout.text}{result.stderr.text}").strip()[-_LONGEST:]
-        what, why = N_("The packages could not be installed."), Sentence("")
-        if result.stop:
-            what = N_("The packages could not be installed. {why}")
-            why = Sentence(result.stop.value)
+        what = Sentence(N_("The packages could not be installed."))
         raise RootfsError(
-            in_lines(Sentence(what, why=why), said),
+            in_lines(what, result.stop.sentence if result.stop else "", said),
             N_(
                 "Check your connection, or use another mirror: "
                 "ollmsandbox settings rootfs-mirror ADDRESS\n"

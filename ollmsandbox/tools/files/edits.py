@@ -76,7 +76,7 @@ def _not_found(text: str, old: str) -> str:
     what = "`old_text` was not found; it has to match exactly."
     wanted = next((line for line in old.split("\n") if line.strip()), "")[:_LONGEST_LINE]
     if not wanted:
-        return f"{what} It holds nothing but white space."
+        return f"{what} It contains only white space."
     lines = text.split("\n")[:_LOOKED_AT]
     plain = wanted.strip()
     for number, line in enumerate(lines, 1):

@@ -297,7 +297,7 @@ async def _finish(
 
 def _check(result: Result, reply: ScriptReply) -> None:
     if result.stop is not None:
-        raise OllmSandboxError(N_("Stopped: {why}"), why=Sentence(result.stop.value))
+        raise OllmSandboxError(result.stop.sentence)
     if result.exit_code != 0 or not reply.words:
         ended = Sentence(N_("the exit status is {status}"), status=result.exit_code)
         why = harmless(result.stderr.text).strip() or ended

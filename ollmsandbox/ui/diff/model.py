@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import zip_longest
 
-from ...text.ansi import mark_all
 from ...text.diff import (
     Hunk,
     HunkGroup,
@@ -18,6 +17,7 @@ from ...text.diff import (
     group_hunks,
     split_lines,
 )
+from ...text.visible import mark_hidden_line
 
 # The index of the first character, and the one after the last.
 Span = tuple[int, int]
@@ -222,7 +222,7 @@ def _same(
 
 def _line(kind: LineKind, old: int | None, new: int | None, text: str, has_crlf: bool) -> Line:
     text = text.removesuffix("\r\n") if has_crlf else text
-    return Line(kind, old, new, mark_all(text.removesuffix("\n")))
+    return Line(kind, old, new, mark_hidden_line(text.removesuffix("\n")))
 
 
 def _cut(line: Line) -> Line:

@@ -14,6 +14,7 @@ from markdown_it.common.normalize_url import normalizeLink
 from markdown_it.token import Token
 
 from ...i18n import _
+from ...text.visible import replace_unshowable
 
 
 class InlineStyle(Flag):
@@ -35,8 +36,6 @@ class Inline:
 
 Spans = tuple[Inline, ...]
 
-# Characters that Pango cannot show, and lone surrogates, which GLib refuses.
-_UNSHOWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufeff]")
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[^\s<>\"`\\|{}^]+", re.IGNORECASE)
 _SCHEMES = ("http", "https", "mailto")
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -50,10 +49,6 @@ _TAGS = (
     (InlineStyle.STRIKE, "s"),
     (InlineStyle.CODE, "tt"),
 )
-
-
-def replace_unshowable(text: str) -> str:
-    return _UNSHOWABLE.sub("\ufffd", text)
 
 
 def plain(spans: Iterable[Inline]) -> str:

@@ -13,7 +13,8 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
-from .inline import Inline, Spans, replace_unshowable, spans_of
+from ...text.visible import replace_unshowable
+from .inline import Inline, Spans, spans_of
 
 # Nesting. Nobody reads deeper levels, and each costs a widget inside a widget.
 MAX_DEPTH = 8

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from gi.repository import Adw, GLib, Gtk
 
 from ...i18n import _
+from ...text.visible import replace_unshowable
 from ..widgets.scheduling import FrameByFrame, Patience, is_late
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .blocks import build
 from .code_block import CodeBlock
-from .inline import replace_unshowable
 from .parse import Block, Code
 from .stream import Splitter
 

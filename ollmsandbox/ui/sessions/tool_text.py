@@ -8,7 +8,7 @@ import os
 import signal
 from itertools import chain, islice
 
-from ...i18n import _, ngettext
+from ...i18n import _, localized, ngettext
 from ...project.changes.change import Kind, Recorded, Report, State, Type
 from ...sandbox.process import Stop
 from ...text.visible import visible_line
@@ -86,29 +86,17 @@ def status(entry: CallEntry) -> str:
             Stage.RUNNING: _("Running"),
         }[entry.stage]
     if is_stopped(entry):
-        return _("Stopped")
+        return localized(Stop.PERSON.sentence)
     if is_denied(entry):
         return _("Did not run") if entry.asked else _("Denied, did not run")
     if entry.stop is not None:
-        return stop_words(entry.stop)
+        return localized(entry.stop.sentence)
     result = entry.outcome.result if entry.outcome else None
     if result is not None:
         return exit_words(result.exit_code)
     if entry.record is not None and entry.record.exit_code is not None:
         return exit_words(entry.record.exit_code)
     return _("Done") if succeeded(entry) else _("Failed")
-
-
-def stop_words(stop: Stop) -> str:
-    """Describe why a command was stopped. The enum's own texts are for a model."""
-    return {
-        Stop.TIME: _("Exceeded the time limit"),
-        Stop.PERSON: _("Stopped"),
-        Stop.DISK: _("Exceeded the disk limit"),
-        Stop.FULL: _("The disk is almost full"),
-        Stop.MEMORY: _("Exceeded the memory limit"),
-        Stop.PROCESSES: _("Exceeded the process limit"),
-    }[stop]
 
 
 def exit_words(code: int) -> str:

@@ -13,7 +13,8 @@ import re
 from collections import deque
 from itertools import groupby
 
-from ...text.ansi import mark_hidden, width
+from ...text.ansi import column_width
+from ...text.visible import mark_hidden
 from .style import PLAIN, StyledText, TextStyle, restyled
 
 Line = tuple[StyledText, ...]
@@ -49,7 +50,7 @@ class LiveLine:
         if text.isascii():
             return self._put(column, list(text), style, len(text))
         for character in text:
-            columns = width(character)
+            columns = column_width(character)
             if columns == 0 and column:
                 self._add_mark(column - 1, character)
                 continue

@@ -12,7 +12,7 @@ from support.questions import command
 from ollmsandbox.cli.agent.asker import TerminalAsker
 from ollmsandbox.cli.agent.keyboard import KeyReader
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.text.ansi import Live
+from ollmsandbox.text.ansi import LiveOutput
 
 pytestmark = pytest.mark.anybody
 
@@ -44,7 +44,7 @@ def test_a_key_pressed_just_before_a_card_answers_nothing() -> None:
 
 @pytest.mark.parametrize(("most_lines", "most"), [(6, 1000), (1000, 24)])
 def test_endless_output_shows_its_beginning_and_counts_the_rest(most_lines: int, most: int) -> None:
-    live = Live(colour=True, most_lines=most_lines, most=most)
+    live = LiveOutput(colour=True, most_lines=most_lines, most=most)
     assert "".join(live.feed(b"line\n") for _ in range(6)).count("line") == 6
     before = live.dropped_lines
     # Work for each line of this would take long.

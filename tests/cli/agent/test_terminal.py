@@ -349,11 +349,11 @@ def test_the_tour_from_its_beginning_to_its_end(person: Person) -> None:
 @pytest.mark.parametrize("width", [20, 45, 200])
 def test_a_card_has_no_line_that_the_terminal_would_break(width: int) -> None:
     from ollmsandbox.cli.agent.card import card as make_card
-    from ollmsandbox.cli.agent.card import columns
+    from ollmsandbox.text.ansi import column_width
 
     subject = f"echo {'x' * 300} && {'漢字' * 40} \t end"
     request = PermissionRequest("1", "run_command", "/p", "Run?" * 30, subject, "/p", True)
     lines = make_card(request, width)
-    assert max(sum(map(columns, line)) for line in lines) <= width
+    assert max(sum(map(column_width, line)) for line in lines) <= width
     shown = "".join(re.sub("^  [┃┊] ", "", line) for line in lines if line[:3] in ("  ┃", "  ┊"))
     assert shown.replace(" ", "") == subject.expandtabs(4).replace(" ", "")

@@ -159,7 +159,7 @@ def test_text_that_occurs_twice_is_not_replaced(agent: Agent) -> None:
         ("\treturn x", "Line 2 has the same words with other white space: '    return x'"),
         ("def f():\n  other", "Its first line is line 1, but what follows differs"),
         ("zzzzzzzzzzzz", "Nothing in the file is like it"),
-        ("\n\n\n", "nothing but white space"),
+        ("\n\n\n", "contains only white space"),
     ],
 )
 def test_the_closest_match_is_shown(agent: Agent, old: str, words: str) -> None:

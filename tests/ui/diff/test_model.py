@@ -99,8 +99,8 @@ def test_a_missing_newline_at_the_end_is_shown() -> None:
 
 def test_invisible_characters_are_marked() -> None:
     diff = compare("a\r\nb\n", "a\nb\n")
-    assert written(diff) == ["-a^M", "+a", " b"]
-    assert written(compare("x\n", "x\u202e\u200b\n")) == ["-x", "+x<U+202E><U+200B>"]
+    assert written(diff) == ["-a⟨CR⟩", "+a", " b"]
+    assert written(compare("x\n", "x\u202e\u200b\n")) == ["-x", "+x⟨U+202E⟩⟨U+200B⟩"]
     windows = compare("a\r\nb\r\n", "a\r\nc\r\n")
     assert windows.has_crlf
     assert written(windows) == [" a", "-b", "+c"]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ollmsandbox.text.ansi import mark_all
+from ollmsandbox.text.visible import mark_hidden_line
 from ollmsandbox.ui.terminal.output import OutputFile, write_readable
 from ollmsandbox.ui.terminal.screen import MOST_COLUMNS, Screen
 from ollmsandbox.ui.terminal.style import DARK, LIGHT, StyledText, TextStyle, colours, contrast
@@ -91,8 +91,8 @@ def test_wide_and_combining_characters_take_their_columns() -> None:
 
 
 def test_marks_that_turn_the_reading_direction_are_seen() -> None:
-    assert shown("a\u202eb\u2066c\u2028d".encode()) == "a<U+202E>b<U+2066>c<U+2028>d"
-    assert mark_all("a\rb\x1bc\td\u200b") == "a^Mb^[c\td<U+200B>"
+    assert shown("a\u202eb\u2066c\u2028d".encode()) == "a⟨U+202E⟩b⟨U+2066⟩c⟨U+2028⟩d"
+    assert mark_hidden_line("a\rb\x1bc\td\u200b") == "a⟨CR⟩b⟨ESC⟩c\td⟨U+200B⟩"
 
 
 def test_colours_and_weights() -> None:
