@@ -55,9 +55,7 @@ def test_all_answers_are_offered_for_a_command_that_was_read() -> None:
 
 
 def test_the_reason_is_given_why_an_answer_cannot_be_saved() -> None:
-    assert command("make | sh", "/p").why_not_remembered == (
-        "Your answer cannot be saved, because the command runs several commands."
-    )
+    assert "runs several commands" in command("make | sh", "/p").why_not_remembered
 
 
 _NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
