@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from ...text.visible import replace_surrogates
+
 
 def read_json(text: str) -> object:
     """Parse JSON; replace lone surrogates, which cannot be stored or shown. Raise ValueError."""
     try:
         found: object = json.loads(text)
-        return _clean_all(found) if "\\u" in text else found
+        return _without_surrogates(found) if "\\u" in text else found
     except RecursionError as error:
         raise ValueError("too deep") from error
 
@@ -25,18 +27,15 @@ def read_object(text: str) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def clean(text: str) -> str:
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def _clean_all(found: object) -> object:
+def _without_surrogates(found: object) -> object:
     if isinstance(found, str):
-        return clean(found)
+        return replace_surrogates(found)
     if isinstance(found, list):
-        return [_clean_all(item) for item in found]
+        return [_without_surrogates(item) for item in found]
     if isinstance(found, dict):
-        return {clean(str(key)): _clean_all(value) for key, value in found.items()}
+        return {
+            replace_surrogates(str(key)): _without_surrogates(value) for key, value in found.items()
+        }
     return found
 
 

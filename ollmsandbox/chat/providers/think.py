@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from ...text.visible import replace_surrogates
 from .base import Piece, TextPiece, ThinkingPiece
-from .lenient import clean
 from .mask import KeyMask, MaskedStream
 
 _OPEN, _CLOSE = "<think>", "</think>"
@@ -29,7 +29,7 @@ class TextSplitter:
         return self._say(piece)
 
     def thinking(self, piece: str) -> list[Piece]:
-        masked = self._thinking.feed(clean(piece))
+        masked = self._thinking.feed(replace_surrogates(piece))
         return [ThinkingPiece(masked)] if masked else []
 
     def end(self) -> list[Piece]:
@@ -68,5 +68,5 @@ class TextSplitter:
             # Empty lines between the reasoning and the answer.
             text = text.lstrip("\r\n")
             self._strip = not text
-        masked = self._text.feed(clean(text))
+        masked = self._text.feed(replace_surrogates(text))
         return [TextPiece(masked)] if masked else []
