@@ -176,7 +176,7 @@ def test_nothing_else_can_be_pressed_while_something_is_changed(
 
     module, name = {
         "part": (change_page, "act_on_hunks"),
-        "file": (actions, "act"),
+        "file": (actions, "act_on_run"),
         "version": (versions, "restore"),
     }[by]
     slow = Slow(fail if fails else getattr(module, name))
