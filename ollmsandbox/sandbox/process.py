@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from .. import N_
 from ..errors import Sentence
-from ..text.ansi import harmless
 from .output import Capture, Sink, pump
 
 # The error when an overlay has to copy up a file whose group has no number inside.
@@ -82,6 +81,8 @@ class Result:
 
     def for_model(self) -> str:
         """Return output, then errors, then the status if it is not 0."""
+        from ..text.ansi import harmless  # not needed by a command line that shows all output
+
         parts = [harmless(self.stdout.text), harmless(self.stderr.text)]
         if self.stop is not None:
             parts.append(f"The command did not finish. {self.stop.sentence}.")

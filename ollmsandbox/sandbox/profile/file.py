@@ -11,14 +11,16 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ... import N_
-from ...config.yaml_reader import Value, YamlSource, read_yaml
 from ...errors import OllmSandboxError, ProfileError, SandboxError
 from ...files.atomic import write_atomically
 from ..seccomp import find_call
 from .profile import Limits, Profile
+
+if TYPE_CHECKING:
+    from ...config.yaml_reader import Value
 
 T = TypeVar("T")
 
@@ -137,6 +139,9 @@ class _File:
 
     def added_to(self, profile: Profile, default_base: str | None = None) -> Profile:
         """Return the profile with this file's values, on top of the profile that it extends."""
+        # Not at the top: with the cache, most commands do without it, and it takes 20 ms to load.
+        from ...config.yaml_reader import YamlSource, read_yaml
+
         root = read_yaml(YamlSource(ProfileError, self._path))
         entries = root.mapping(("extends", *_KEYS)) if root else {}
         base = default_base
