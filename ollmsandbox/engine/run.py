@@ -128,7 +128,7 @@ def prepare_run(
 
 
 class Confinement(Enum):
-    """What holds back a command whose changes are not recorded."""
+    """The kinds of sandbox for a command whose changes are not recorded."""
 
     NONE = auto()
     # As little as the Flatpak around this program, but without the network.

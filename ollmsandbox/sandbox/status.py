@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What bwrap reports about a sandbox while it runs."""
+"""Read bwrap's status reports about a running sandbox."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class HunkGroup:
 
 
 class HunkState(Enum):
-    """What became of a hunk in a later version."""
+    """The state of a hunk in a later version of the text."""
 
     PRESENT = "present"
     UNDONE = "undone"

@@ -19,7 +19,7 @@ _REMOVED = Note(Reason.REMOVED)
 
 
 class _FolderEdits(NamedTuple):
-    """What happened to a folder since the command began."""
+    """The edits that others made to one folder since the command began."""
 
     has_changed: bool = False
     # Something was added to it or removed from it.
@@ -30,7 +30,7 @@ class _FolderEdits(NamedTuple):
 
 
 class OutsideEdits:
-    """What others did to folders of one root since the command began that wrote to `upper`."""
+    """Finds the edits that others made to folders of one root while a command ran."""
 
     def __init__(self, root: str, upper: str, began: int) -> None:
         self._root = root

@@ -130,7 +130,7 @@ def _settle(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
 
 @dataclass(frozen=True)
 class RecoveryResult:
-    """What was finished, and messages for the user."""
+    """The runs that a recovery finished, with messages for the user."""
 
     # Interrupted runs.
     finished: tuple[Report, ...] = ()

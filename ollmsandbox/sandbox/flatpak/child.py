@@ -28,7 +28,7 @@ _SIZE = struct.Struct("!Q")
 
 
 class InnerCheck(Enum):
-    """What the sandbox is like, seen from inside."""
+    """The result of the checks that this program makes inside the sandbox."""
 
     READY = b"ready"
     NO_WORKING_DIR = b"no working directory"

@@ -29,7 +29,7 @@ _OUTSIDE = f"echo 'The tour was here.' > ~/ollm-tour.txt && echo '{_WRITTEN}'"
 
 @dataclass(frozen=True)
 class _Result:
-    """What the calls of a step returned, and whether the user denied one of them."""
+    """The combined result of a step's calls."""
 
     text: str = ""
     was_denied: bool = False
