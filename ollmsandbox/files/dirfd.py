@@ -10,7 +10,6 @@ import os
 import resource
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -209,8 +208,7 @@ def restore_modes(layer: str) -> None:
         OpenTree(layer, file).close()
 
 
-@dataclass(frozen=True)
-class UnlockedFolder:
+class UnlockedFolder(NamedTuple):
     """A folder that has permissions for a while."""
 
     name: str

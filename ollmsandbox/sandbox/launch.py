@@ -6,8 +6,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from .. import N_
 from ..errors import SandboxError
@@ -28,8 +28,7 @@ _LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 _INNER = '{ ulimit -u "$1" || ulimit -p "$1"; } 2>/dev/null; shift; exec "$@"'
 
 
-@dataclass(frozen=True)
-class LaunchPrograms:
+class LaunchPrograms(NamedTuple):
     """The programs and namespaces that a sandbox is started with."""
 
     bwrap: str
@@ -40,8 +39,7 @@ class LaunchPrograms:
     scope: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class LaunchedBwrap:
+class LaunchedBwrap(NamedTuple):
     """A started bwrap, with our ends of its pipes."""
 
     pid: int

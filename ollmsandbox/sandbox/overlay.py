@@ -13,9 +13,8 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from .. import N_
 from ..errors import SandboxError
@@ -36,8 +35,7 @@ _CLOSE_ENOUGH = 20_000  # nanoseconds
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
-@dataclass(frozen=True)
-class Root:
+class Root(NamedTuple):
     """A folder that a command may change: the project or a linked folder."""
 
     path: str

@@ -93,8 +93,7 @@ class Result:
         return "\n".join(part.rstrip("\n") for part in parts if part.strip())
 
 
-@dataclass(frozen=True)
-class Sinks:
+class Sinks(NamedTuple):
     """Callbacks that receive output as it arrives, besides the capture."""
 
     stdout: Sink | None = None

@@ -12,10 +12,9 @@ import re
 import socket
 import struct
 import termios
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import N_
 from ..errors import OllmSandboxError, SandboxError
@@ -80,8 +79,7 @@ _ALLOWED_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_
 _SOCKET_TYPE_MASK = 0xF
 
 
-@dataclass(frozen=True)
-class FilterRules:
+class FilterRules(NamedTuple):
     """Options of the filter, besides its fixed list.
 
     `unix_sockets` is off in strict profiles, and while the network is on: abstract sockets belong

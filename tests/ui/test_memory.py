@@ -89,7 +89,8 @@ MAKERS: dict[str, Callable[[Person], Gtk.Widget]] = {
 def test_a_closed_widget_is_freed(screen: Screen, person: Person, name: str) -> None:
     def use() -> Callable[[], bool]:
         widget = MAKERS[name](person)
-        window = Adw.Window(content=widget)
+        # Scrolled, as in the chat: GTK warns of a window that is lower than what is in it.
+        window = Adw.Window(content=Gtk.ScrolledWindow(child=widget))
         window.present()
         wait_until(widget.get_mapped)
         window.destroy()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -105,8 +104,7 @@ class Recorded(NamedTuple):
         return self.note is not None and self.note.reason is reason
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(NamedTuple):
     """What cannot be in a project; it is left out, and what was at its name stays."""
 
     root: str
@@ -114,8 +112,7 @@ class Skipped:
     what: str
 
 
-@dataclass(frozen=True)
-class ChangeSet:
+class ChangeSet(NamedTuple):
     changes: tuple[Change, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     # Names in upper that change nothing: touched only.
@@ -140,8 +137,7 @@ class Mode(Enum):
     NEVER = "never"
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What a run changed, and what became of it."""
 
     run_id: str

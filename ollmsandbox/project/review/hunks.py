@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ... import N_
 from ...errors import OllmSandboxError
@@ -225,7 +225,7 @@ def _leave_rest(
             covered = manager.paths.versions / run.id / f"new-{number}"
             covered.unlink(missing_ok=True)
         left.append(item._replace(state=State.DISCARDED) if done else item)
-    return replace(report, changes=tuple(left))
+    return report._replace(changes=tuple(left))
 
 
 def _versions_with(

@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from ...paths import is_inside
 
@@ -19,8 +20,7 @@ def path_and_parents(path: str) -> list[str]:
     return ["/".join(parts[: n + 1]) or "/" for n in range(len(parts))]
 
 
-@dataclass(frozen=True)
-class MountPoint:
+class MountPoint(NamedTuple):
     """A path where a file system, or the part of it below `root`, is mounted."""
 
     path: str

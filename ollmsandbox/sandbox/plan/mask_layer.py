@@ -15,6 +15,7 @@ import stat
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from ...files.locks import FileLock
 from ..overlay import is_whiteout
@@ -25,8 +26,7 @@ MOUNT_POINTS = 32
 _VERSION = 2
 
 
-@dataclass(frozen=True)
-class LayerFolder:
+class LayerFolder(NamedTuple):
     """A folder in the layer, with the mode and owner of the one below it."""
 
     name: str

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ... import N_
 from ...i18n import _
@@ -17,6 +16,9 @@ from .mask_layer import LayerSpec
 PROJECT = N_("the project")
 LINKED = N_("linked from the project")
 PLAYGROUND = N_("the playground")
+
+
+# Each of these is a NamedTuple: to create a dataclass takes 1 ms, and every command waits for that.
 
 
 class Mount(Protocol):
@@ -35,8 +37,7 @@ class OverlayMethod(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True)
-class OverlayMount:
+class OverlayMount(NamedTuple):
     """An overlay mounted before bwrap starts, in a mount namespace of the run's own."""
 
     lower: tuple[str, ...]
@@ -57,7 +58,6 @@ class OverlayMount:
         }
 
 
-@dataclass(frozen=True)
 class HostSystem:
     """The whole host, read-only, below all other mounts."""
 
@@ -68,8 +68,7 @@ class HostSystem:
         return _("The system is read-only.")
 
 
-@dataclass(frozen=True)
-class DevicesAndProcesses:
+class DevicesAndProcesses(NamedTuple):
     """The sandbox's own /dev and /proc."""
 
     is_root: bool
@@ -94,8 +93,7 @@ class DevicesAndProcesses:
         return _("Other programs and devices are not visible.")
 
 
-@dataclass(frozen=True)
-class EmptyFolder:
+class EmptyFolder(NamedTuple):
     """A folder in memory, empty at first and removed after the command."""
 
     folder: str
@@ -112,8 +110,7 @@ class EmptyFolder:
         return text.format(folder=self.folder)
 
 
-@dataclass(frozen=True)
-class RootfsSystem:
+class RootfsSystem(NamedTuple):
     """A root file system in place of the host's, read-only."""
 
     folder: str
@@ -128,8 +125,7 @@ class RootfsSystem:
         return text.format(title=self.title)
 
 
-@dataclass(frozen=True)
-class ReadOnlyBind:
+class ReadOnlyBind(NamedTuple):
     folder: str
     # Its path inside, if that is another one.
     shown: str = ""
@@ -141,8 +137,7 @@ class ReadOnlyBind:
         return ""
 
 
-@dataclass(frozen=True)
-class SealedFolder:
+class SealedFolder(NamedTuple):
     """A folder in memory that becomes read-only once its mount points exist."""
 
     folder: str
@@ -154,8 +149,7 @@ class SealedFolder:
         return ""
 
 
-@dataclass(frozen=True)
-class WritableFolder:
+class WritableFolder(NamedTuple):
     """A folder that the command changes directly."""
 
     folder: str
@@ -171,8 +165,7 @@ class WritableFolder:
         return text.format(folder=self.folder, what=_(self.what))
 
 
-@dataclass(frozen=True)
-class OverlaidFolder:
+class OverlaidFolder(NamedTuple):
     """A folder with an overlay, which collects the command's changes."""
 
     folder: str
@@ -212,8 +205,7 @@ class OverlaidFolder:
         return text.format(folder=self.folder, what=_with_path(_(self.what), self.shown, _))
 
 
-@dataclass(frozen=True)
-class UnrecordedFolder:
+class UnrecordedFolder(NamedTuple):
     """A folder that is read-only because its changes cannot be recorded."""
 
     folder: str
@@ -235,8 +227,7 @@ class UnrecordedFolder:
         return text.format(folder=self.folder, what=_with_path(_(self.what), self.shown, _))
 
 
-@dataclass(frozen=True)
-class PinnedFolder:
+class PinnedFolder(NamedTuple):
     """A folder bound onto itself: the command can write in it, but cannot rename it."""
 
     folder: str
@@ -249,8 +240,7 @@ class PinnedFolder:
         return ""
 
 
-@dataclass(frozen=True)
-class HiddenPath:
+class HiddenPath(NamedTuple):
     """A single path that is covered, used where its folder cannot get a mask layer."""
 
     path: str
@@ -265,8 +255,7 @@ class HiddenPath:
         return _("{path} is hidden.").format(path=self.path)
 
 
-@dataclass(frozen=True)
-class MaskedFolder:
+class MaskedFolder(NamedTuple):
     """A folder below a mask layer: read-only, without some names, with mount points added.
 
     Its Unix sockets are out of reach: the kernel finds a socket by its inode, and an overlay has
@@ -312,8 +301,7 @@ class MaskedFolder:
         return _hidden_of(self.spec.folder, self.spec.hidden)
 
 
-@dataclass(frozen=True)
-class BoundFolder:
+class BoundFolder(NamedTuple):
     """A folder rebuilt from binds of what is not hidden, where no overlay can be mounted."""
 
     folder: str

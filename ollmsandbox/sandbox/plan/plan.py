@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ... import N_
 from ...errors import ProjectError, SandboxError
@@ -36,8 +36,7 @@ from .mounts import (
 )
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Everything a run is allowed, decided before it starts."""
 
     project: str
@@ -94,8 +93,7 @@ class Plan:
         return _("The network is on.") if self.network else _("The network is off.")
 
 
-@dataclass(frozen=True)
-class PlanInputs:
+class PlanInputs(NamedTuple):
     """Everything a plan is built from. The overlay's first root is the project."""
 
     overlay: Overlay

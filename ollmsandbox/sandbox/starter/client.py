@@ -15,9 +15,8 @@ import socket
 import sys
 from _thread import allocate_lock
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ... import N_
 from ...errors import SandboxError
@@ -38,8 +37,7 @@ _TIMEOUT = 15.0
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
-@dataclass(frozen=True)
-class StartOrder:
+class StartOrder(NamedTuple):
     """A request to the starter. The descriptors sent along become 0, 1, 2 and so on."""
 
     argv: Sequence[str]
@@ -63,8 +61,7 @@ class StartOrder:
         )
 
 
-@dataclass(frozen=True)
-class StartedProcess:
+class StartedProcess(NamedTuple):
     pid: int
     pidfd: int
 

@@ -86,7 +86,7 @@ def test_a_run_is_folded_and_undone_and_the_keyboard_stays_there(
         assert len(all_of(window.changes, FileRow)) == 1
         _focus(window).activate()
         wait_until(lambda: _has_focus(window, RunRow, "pan-end-symbolic"))
-        assert window.child_focus(FORWARD)
+        _press_tab(window)
         assert texts(_focus(window)) == ["Undo"]
         _focus(window).activate()
         wait_until(lambda: _focused_texts(window) == ["Redo"])
@@ -104,7 +104,7 @@ def test_the_keyboard_stays_at_its_row_when_a_command_ends(screen: Screen, perso
         finish(session.conversation.run("echo 1 > a"))
         press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")
         wait_until(lambda: _has_focus(window, RunRow, "pan-down-symbolic"))
-        assert window.child_focus(FORWARD)
+        _press_tab(window)
         assert texts(_focus(window)) == ["Undo"]
         run("echo 2 > b")
         wait_until(lambda: _focused_texts(window) == ["Undo"])
@@ -276,6 +276,20 @@ def _press_undo(window: Window) -> bool:
             if trigger is not None and action is not None and trigger.to_string() == "<Control>z":
                 return action.activate(Gtk.ShortcutActionFlags(0), window, None)
     raise AssertionError("there is no such key")
+
+
+def _press_tab(window: Window) -> None:
+    """Move the focus on, once everything is where the user sees it: GTK goes by the positions."""
+    frames: list[None] = []
+
+    def count(*_args: object) -> bool:
+        frames.append(None)
+        return len(frames) < 2
+
+    window.add_tick_callback(count)
+    # The second frame begins after the first is laid out.
+    wait_until(lambda: len(frames) == 2)
+    assert window.child_focus(FORWARD)
 
 
 def _focus(window: Window) -> Gtk.Widget:
