@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import gc
 import json
 import os
 import signal
@@ -47,8 +46,6 @@ _LEFT = {
 
 
 def run_in_sandbox(given: argparse.Namespace) -> int:
-    # Nothing that is loaded now is garbage, and collecting takes a while.
-    gc.disable()
     # Starts in parallel, while we import the larger libraries.
     shared_starter()
     from ...loop import run_bare
@@ -81,9 +78,8 @@ def run_in_sandbox(given: argparse.Namespace) -> int:
 
 
 def _exit_now(code: int) -> None:
-    """Exit without cleaning up the interpreter, which takes longer than a short command.
-
-    Nothing is open that would have to be closed.
+    """Exit without cleaning up the interpreter: `run -- true` takes 170 ms this way, and 199 ms
+    otherwise. Nothing is open that would have to be closed.
     """
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -130,7 +126,6 @@ class _Run:
         from ...sandbox.profile.file import DEFAULT_PROFILE
         from ..streams import Writer, stdin_for
 
-        gc.enable()
         given = self._given
         paths = Paths.from_environ(os.environ)
         if (recovered := finish_interrupted_runs(paths, clean_up=True)) is not None:

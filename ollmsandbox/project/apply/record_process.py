@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A process that makes backups and records of many changes while this one still applies them.
 
-It is a process because two threads of one Python only take turns. The journal contains the changes:
+It is a process because two threads of one Python only take turns: 20,000 replaced files take 1.7 s
+this way, and 3.3 s otherwise (build-aux/bench changes). The journal contains the changes:
 the process receives only which were applied, and the versions that were found. If it fails, its
 caller does the work; if the caller is killed, the process ends, too, and whoever finds the journal
 continues. Everything it writes may be written twice.
