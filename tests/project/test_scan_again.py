@@ -12,7 +12,6 @@ from support.folder import project_of, recorded, scan, write
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.project import scan as scan_module
 from ollmsandbox.project import scan_cache
 from ollmsandbox.project.database.models import Project
 from ollmsandbox.project.folder import Folder
@@ -37,7 +36,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             found.append(os.fstat(folder).st_ino)
         return list_folder(folder)
 
-    monkeypatch.setattr(scan_module.os, "scandir", listing)
+    monkeypatch.setattr(os, "scandir", listing)
     return found
 
 

@@ -53,7 +53,7 @@ class FolderLine(NamedTuple):
     example: Recorded
     files: int
     executables: int
-    count: int
+    changes: int
 
 
 class GitLine(NamedTuple):
@@ -68,7 +68,7 @@ class GitLine(NamedTuple):
     refs: int
     # Its other files, and the refs if they are few.
     names: tuple[str, ...]
-    count: int
+    changes: int
 
 
 Line = Recorded | FolderLine | GitLine
@@ -325,7 +325,7 @@ def _by_severity(line: Line) -> tuple[bool, bool, int]:
 
 
 def _count(line: Line) -> int:
-    return 1 if isinstance(line, Recorded) else line.count
+    return 1 if isinstance(line, Recorded) else line.changes
 
 
 def short_lines(
