@@ -35,8 +35,9 @@ _REPOSITORY = re.compile(
 # What git itself writes while it works. It neither runs nor obeys any of this, unlike its
 # configuration, hooks, attributes and alternates.
 _BOOKKEEPING = re.compile(
-    r"(?:objects/(?!info/(?:http-)?alternates).+|objects|logs(?:/.+)?|refs(?:/.+)?|index|packed-refs"
-    r"|info/refs|shallow|gc\.log|[A-Z]+_HEAD|HEAD|[A-Z]+_(?:EDIT)?MSG|MERGE_(?:MODE|RR|AUTOSTASH)|AUTO_MERGE)",
+    r"objects|objects/(?!info/(?:http-)?alternates).+|logs(?:/.+)?|refs(?:/.+)?|info/refs"
+    r"|index|packed-refs|shallow|gc\.log|HEAD|[A-Z]+_HEAD|[A-Z]+_(?:EDIT)?MSG"
+    r"|MERGE_(?:MODE|RR|AUTOSTASH)|AUTO_MERGE",
     re.DOTALL,
 )
 _OBJECT = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]+")
@@ -230,10 +231,11 @@ class _Builder:
 
     def build(self) -> ShortList:
         for (root, path, *_), found in self._folders.items():
-            if _is_flagged(found.example):
-                self._flagged.append(found.line())
+            line = found.line()
+            if _is_flagged(line if isinstance(line, Recorded) else found.example):
+                self._flagged.append(line)
             elif found.files or (root, path) not in self._named:
-                self._lines.append(found.line())
+                self._lines.append(line)
         repositories = [found.line() for found in self._repositories.values()]
         lost = [line for line in self._lines if _kind(line) in _LOST]
         lost = sorted(lost, key=_by_kind) + [line for line in repositories if line.is_deleted]

@@ -94,6 +94,11 @@ def test_a_new_folder_with_one_file_is_shown_by_that_file() -> None:
     assert counts(short.lines) == {"empty": 0}
 
 
+def test_the_only_file_of_a_new_folder_is_flagged_if_it_is_executable() -> None:
+    tool = change("bin/tool", flags=[Flag.EXECUTABLE])
+    assert short_list([change("bin/"), tool]) == ShortList((), (tool,))
+
+
 def test_a_risky_file_in_a_new_folder_has_its_own_line() -> None:
     names = ["modules/", *(f"modules/{n}.js" for n in range(9))]
     risky = change("modules/.envrc", flags=[Flag.LATER])
