@@ -88,6 +88,10 @@ class Paths:
     def linked_roots(self, project: str) -> Path:
         return self.cache / f"roots-{_key(project)}.json"
 
+    def scan_cache(self, project: str) -> Path:
+        """The file that remembers the folders of the last scan."""
+        return self.cache / f"scan-{_key(project)}.json"
+
     def system(self, project: str) -> Path:
         """The file that says which system the commands of a project run in."""
         return self.data / "systems" / _key(project)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes as text, as JSON and as a unified diff.
-
-Deleted and replaced files come first, and are always listed in full.
-"""
+"""Changes as text, as JSON and as a unified diff. Deleted and replaced files come first."""
 
 from __future__ import annotations
 
@@ -13,7 +10,16 @@ from dataclasses import dataclass
 
 from ..paths import is_inside
 from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
-from ..project.changes.labels import FLAG_LABELS, KIND_ORDER, shown_name, shown_path
+from ..project.changes.labels import (
+    FLAG_LABELS,
+    KIND_ORDER,
+    counted,
+    line_text,
+    short_lines,
+    short_list,
+    shown_path,
+    skipped_lines,
+)
 from ..project.changes.reasons import Note
 from ..project.database.models import Run
 from ..project.review.review import Review
@@ -21,9 +27,8 @@ from ..project.review.versions import Version, Versions
 from ..text.ansi import escape_line
 from ..text.diff import LARGEST, decode_text, split_lines, unified_diff
 
-# Of these everything is listed, whatever the number.
-_IN_FULL = (Kind.DELETED, Kind.REPLACED)
-_MOST = 20
+# Of the column with the kinds of changes.
+_WIDTH = 9
 
 
 def document(item: Recorded, project: str) -> dict[str, object]:
@@ -57,32 +62,19 @@ def in_order(items: Iterable[Recorded]) -> list[Recorded]:
     return sorted(items, key=lambda item: KIND_ORDER.index(item.change.kind))
 
 
-def listing(items: Sequence[Recorded], project: str, *, whole: bool = False) -> Iterator[str]:
-    """Yield a line for each change; if many files are modified or added, only for the first."""
-    for kind in KIND_ORDER:
-        of_kind = [item for item in items if item.change.kind is kind]
-        most = len(of_kind) if whole or kind in _IN_FULL else _MOST
-        # Never leave out what the user should look at.
-        listed = [i for n, i in enumerate(of_kind) if n < most or i.note or marks(i)]
-        for item in listed:
-            yield _line(item, project)
-        if len(of_kind) > len(listed):
-            yield f"  {kind.value:9} and {len(of_kind) - len(listed):,} more"
+def listing(items: Iterable[Recorded], project: str) -> Iterator[str]:
+    """Yield a line for each change."""
+    for item in in_order(items):
+        yield line_text(item, project, _remarks, width=_WIDTH)
 
 
-def _line(item: Recorded, project: str) -> str:
-    change = item.change
-    name = shown_name(item, project)
-    if change.kind is Kind.MODIFIED and change.type is Type.FOLDER:
-        name += f" (mode {change.old_mode or 0:04o} to {change.mode or 0:04o})"
-    if change.kind is Kind.REPLACED and change.old_type:
-        name += f" (was a {change.old_type.value})"
-    remarks = [*marks(item)]
+def _remarks(item: Recorded) -> list[str]:
+    remarks = marks(item)
     if item.state not in (State.APPLIED, State.PENDING):
         remarks.insert(0, item.state.value)
     if item.note:
         remarks.append(_reason(item.note))
-    return f"  {change.kind.value:9} {name}" + (f"  [{'; '.join(remarks)}]" if remarks else "")
+    return remarks
 
 
 def _reason(note: Note) -> str:
@@ -102,9 +94,10 @@ def marks(item: Recorded) -> list[str]:
 def summary(report: Report, project: str) -> Iterator[str]:
     """Yield the lines that are printed after a run."""
     count = len(report.changes)
+    short = short_list(report.changes)
     if count:
         pending = sum(item.state is State.PENDING for item in report.changes)
-        what = f"{count:,} {'change' if count == 1 else 'changes'}"
+        what = counted(count, "change")
         if pending == count:
             what += ", pending"
         elif pending:
@@ -112,9 +105,11 @@ def summary(report: Report, project: str) -> Iterator[str]:
         if all(item.state is State.DISCARDED for item in report.changes):
             what += ", not kept"
         yield f"{what} (run {report.run_id})"
-        yield from listing(report.changes, project)
-    for item in report.skipped:
-        yield f"  left out  {escape_line(shown_path(item, project))}  [{item.what}]"
+        yield from short_lines(short, project, _remarks, width=_WIDTH)
+    yield from skipped_lines(report, project, width=_WIDTH)
+    if short.left_out:
+        more = counted(short.left_out, "more change")
+        yield f"{more}: `ollmsandbox changes {report.run_id}` lists them all."
     yield from advice(report)
 
 

@@ -3,25 +3,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ..project.changes.change import Flag, Kind, Recorded, Report, State
-from ..project.changes.labels import FLAG_LABELS, count_kinds, shown_name, shown_path
+from ..project.changes.change import Flag, Recorded, Report, State
+from ..project.changes.labels import (
+    FLAG_LABELS,
+    count_kinds,
+    counted,
+    short_lines,
+    short_list,
+    skipped_lines,
+)
 from ..sandbox.output import Capture
 from ..sandbox.process import Result
 from ..text.ansi import escape_line
 
 # Bytes to keep of each stream, at its beginning and at its end.
 _OUTPUT = 12_000
-# List up to _MANY of these, and up to _FEW of the others.
-_IN_FULL = (Kind.DELETED, Kind.REPLACED)
-_MANY, _FEW = 400, 40
 _STATES = {
     State.CONFLICT: "NOT applied: someone else has changed it, too",
     State.FAILED: "NOT applied",
 }
-_FLAGS = (Flag.OUTSIDE, Flag.STRIPPED)
 
 
 def output_text(result: Result) -> str:
@@ -51,45 +54,21 @@ def _lines(report: Report, project: str) -> Iterator[str]:
     if counts:
         totals = ", ".join(f"{count:,} {kind.value}" for kind, count in counts.items())
         yield f"Changes: {totals}."
-    for kind in counts:
-        of_kind = [item for item in items if item.change.kind is kind]
-        yield from _listed(of_kind, project, _MANY if kind in _IN_FULL else _FEW)
-    for skip in report.skipped[:_FEW]:
-        yield f"  left out {escape_line(shown_path(skip, project))} ({skip.what})"
+    short = short_list(items)
+    yield from short_lines(short, project, _remarks)
+    yield from skipped_lines(report, project)
+    if short.left_out:
+        more = counted(short.left_out, "more change")
+        yield f"{more}: the user sees them all with `ollmsandbox changes {report.run_id}`."
     yield from (f"Problem: {error}" for error in report.errors)
     yield from _explanations(items)
-
-
-def _listed(items: Sequence[Recorded], project: str, most: int) -> Iterator[str]:
-    """Yield lines for the first and the last items, and for those between with remarks."""
-    half = most // 2
-    left_out = special = 0
-    applied = State.APPLIED
-    for number, item in enumerate(items):
-        is_near = number < half or number >= len(items) - half
-        is_plain = item.state is applied and not item.change.flags and not item.note
-        remarks = [] if is_plain else _remarks(item)
-        special += bool(remarks)
-        if is_near or len(items) <= most or (remarks and special <= _MANY):
-            if left_out:
-                yield f"  ... {left_out:,} more {item.change.kind.value} ..."
-                left_out = 0
-            yield _line(item, project, remarks)
-        else:
-            left_out += 1
-
-
-def _line(item: Recorded, project: str, remarks: Sequence[str]) -> str:
-    line = f"  {item.change.kind.value} {shown_name(item, project)}"
-    return f"{line} [{'; '.join(remarks)}]" if remarks else line
 
 
 def _remarks(item: Recorded) -> list[str]:
     found = [_STATES[item.state]] if item.state in _STATES else []
     if item.state is State.PENDING and item.is_held:
-        found.append("needs the user's approval: it can run code outside the sandbox")
-    if item.change.flags:
-        found += [FLAG_LABELS[flag] for flag in item.change.flags if flag in _FLAGS]
+        found.append("needs the user's approval")
+    found += [FLAG_LABELS[flag] for flag in item.change.flags if flag is not Flag.HELD]
     if item.note:
         found.append(escape_line(item.note.sentence.rstrip(".")))
     return found

@@ -162,7 +162,7 @@ def test_a_project_that_is_removed_during_a_scan_is_reported(
     folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan_module, "_BATCH", 1)
-    write(person.project, *(str(number) for number in range(50)))
+    write(person.project, ".gitignore", *(str(number) for number in range(50)))
     project = project_of(folder)
     read = ignore.read_ignore_file
 

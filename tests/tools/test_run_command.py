@@ -103,7 +103,6 @@ def test_changes_are_listed_and_what_is_gone_comes_first(agent: Agent) -> None:
         "Changes: 1 deleted, 1 modified, 2 added.",
         "  deleted old",
         "  modified same",
-        "  added new/",
         "  added new/file",
     ]
     assert outcome.report is not None
@@ -118,7 +117,7 @@ def test_many_new_files_are_counted_and_every_deletion_is_listed(agent: Agent) -
     assert "Changes: 120 deleted, 500 added." in lines
     assert sum(line.startswith("  deleted") for line in lines) == 120
     assert sum(line.startswith("  added") for line in lines) == 40
-    assert "  ... 460 more added ..." in lines
+    assert lines[-1].startswith("460 more changes")
 
 
 def test_the_run_is_recorded_with_its_call(agent: Agent) -> None:

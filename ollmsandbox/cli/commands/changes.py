@@ -65,7 +65,7 @@ def changes(given: argparse.Namespace) -> int:
             else:
                 when = _when(run.started_at)
                 print(f"{escape_line(run.command)}  (run {run.id}, {when}{_where(run)})")
-                for line in listing(in_order(items), project, whole=True):
+                for line in listing(items, project):
                     print(line)
                 for line in advice(Report(run.id, tuple(items))):
                     print(line)
@@ -107,7 +107,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
             print(f"{total:,} {'change' if total == 1 else 'changes'} {word}.")
             # A note says, for example, that an earlier run's change is pending again.
             again = [] if given.all else [i for i in done if i.state is wanted and i.note]
-            for line in listing(in_order([*missed, *again]), project, whole=True):
+            for line in listing([*missed, *again], project):
                 print(line)
             if not left and any(item.state is State.CONFLICT for item in missed):
                 print("These files have changed since and are left as they are. To overwrite them:")

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes in plain English, for the command line and for models. The window has its own texts."""
+"""Changes in plain English, for the command line and for models: the short list after a run, and
+its lines. The window has its own texts for this list."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ...text.ansi import escape_line
-from .change import Flag, Kind, Recorded, Skipped, Type
+from .change import Flag, Kind, Recorded, Report, Skipped, State, Type
+from .reasons import Note
 
 # What is lost comes first.
 KIND_ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
@@ -17,6 +21,382 @@ FLAG_LABELS = {
     Flag.STRIPPED: "its setuid or setgid bit was removed",
     Flag.HELD: "needs approval",
 }
+HEADING = "Worth a second look:"
+
+_LOST = (Kind.DELETED, Kind.REPLACED)
+_TROUBLED = (State.CONFLICT, State.FAILED)
+# Lines for what is lost, and for what is worth a second look; and lines for everything else.
+_MANY, _FEW = 400, 40
+_REFS_BY_NAME = 3
+_REPOSITORY = re.compile(
+    r"(?P<folder>(?:[^/]+/)*?)\.git/(?P<inner>(?:(?:modules|worktrees)/[^/]+/)*)(?P<name>.+)",
+    re.DOTALL,
+)
+# What git itself writes while it works. It neither runs nor obeys any of this, unlike its
+# configuration, hooks, attributes and alternates.
+_BOOKKEEPING = re.compile(
+    r"objects|objects/(?!info/(?:http-)?alternates).+|logs(?:/.+)?|refs(?:/.+)?|info/refs"
+    r"|index|packed-refs|shallow|gc\.log|HEAD|[A-Z]+_HEAD|[A-Z]+_(?:EDIT)?MSG"
+    r"|MERGE_(?:MODE|RR|AUTOSTASH)|AUTO_MERGE",
+    re.DOTALL,
+)
+_OBJECT = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]+")
+
+
+class FolderLine(NamedTuple):
+    """A folder that came, went or was replaced with everything in it, as one line.
+
+    The numbers are of the files that have no line of their own.
+    """
+
+    folder: Recorded
+    # One of the changes that the line stands for. The others are in the same state.
+    example: Recorded
+    files: int
+    executables: int
+    changes: int
+
+
+class GitLine(NamedTuple):
+    """What git wrote or deleted in one repository to do its work, as one line."""
+
+    root: str
+    # The folder that the repository is of, with a slash at its end; "" for the root itself.
+    folder: str
+    is_deleted: bool
+    objects: int
+    packs: int
+    refs: int
+    # Its other files, and the refs if they are few.
+    names: tuple[str, ...]
+    changes: int
+
+
+Line = Recorded | FolderLine | GitLine
+
+
+class ShortList(NamedTuple):
+    # What is lost; then other files; then what is summed up.
+    lines: tuple[Line, ...] = ()
+    # Risky and held files, those that failed, and everything else that has a remark.
+    flagged: tuple[Line, ...] = ()
+    # The number of changes that no line stands for.
+    left_out: int = 0
+
+    def cut(self, most: int) -> ShortList:
+        """Return a shorter list, in which up to half of the lines are flagged."""
+        flagged = self.flagged[: max(most // 2, most - len(self.lines))]
+        lines = self.lines[: most - len(flagged)]
+        cut = (*self.lines[len(lines) :], *self.flagged[len(flagged) :])
+        return ShortList(lines, flagged, self.left_out + sum(map(_count, cut)))
+
+
+class _Folder:
+    """Collects the changes in a whole folder that are alike."""
+
+    def __init__(self, folder: Recorded, example: Recorded) -> None:
+        self.folder = folder
+        flags = (Flag.HELD,) if _is_held_deletion(example) else ()
+        self.example = example._replace(change=example.change._replace(flags=flags))
+        self.files = self.executables = self.count = 0
+        self.file: Recorded | None = None
+
+    def add(self, item: Recorded) -> None:
+        self.count += 1
+        # A file in place of a folder is the line itself.
+        if item.change.type is not Type.FOLDER and item is not self.folder:
+            self.files += 1
+            self.executables += Flag.EXECUTABLE in item.change.flags
+            self.file = item
+
+    def line(self) -> Line:
+        if self.folder.change.kind is Kind.ADDED and self.files == 1 and self.file is not None:
+            return self.file  # says more than its folder
+        return FolderLine(self.folder, self.example, self.files, self.executables, self.count)
+
+
+class _WholeFolders:
+    """Finds the outermost folder around a change that came, went or was replaced as a whole."""
+
+    def __init__(self, items: Iterable[Recorded]) -> None:
+        self._folders = {
+            (item.change.root, item.change.path): item for item in items if _is_whole(item)
+        }
+        self._found: dict[tuple[str, str], Recorded | None] = {}
+
+    def around(self, item: Recorded) -> Recorded | None:
+        if not self._folders:
+            return None
+        root, path, kind, type_, *_ = item.change
+        parent = path.rpartition("/")[0]
+        unknown: list[str] = []
+        # Not by recursion: there may be thousands of levels.
+        while parent and (root, parent) not in self._found:
+            unknown.append(parent)
+            parent = parent.rpartition("/")[0]
+        found = self._found[root, parent] if parent else None
+        for folder in reversed(unknown):
+            found = found or self._folders.get((root, folder))
+            self._found[root, folder] = found
+        if found is None and (type_ is Type.FOLDER or kind is Kind.REPLACED):
+            found = self._folders.get((root, path))
+        if found is None or found.change.kind is kind:
+            return found
+        # Its content was added, or deleted, in place of the other.
+        return found if found.change.kind is Kind.REPLACED else None
+
+
+class _Git:
+    """Collects git's own files in one repository."""
+
+    def __init__(self, root: str, folder: str, *, is_deleted: bool) -> None:
+        self.root = root
+        self.folder = folder
+        self.is_deleted = is_deleted
+        self.objects = self.packs = self.count = 0
+        self.refs: list[str] = []
+        # In order, without repetition.
+        self.names: dict[str, None] = {}
+
+    def add(self, name: str, type_: Type) -> None:
+        self.count += 1
+        if type_ is Type.FOLDER:
+            return
+        if _OBJECT.fullmatch(name):
+            self.objects += 1
+        elif name.startswith("objects/pack/"):
+            # A pack has an index and other files beside it.
+            self.packs += name.endswith(".pack")
+        elif name.startswith("refs/"):
+            self.refs.append(name)
+        else:
+            self.names["logs" if name.startswith("logs/") else name] = None
+
+    def line(self) -> GitLine:
+        refs = self.refs if len(self.refs) <= _REFS_BY_NAME else []
+        names = (*self.names, *refs)
+        return GitLine(
+            self.root,
+            self.folder,
+            self.is_deleted,
+            self.objects,
+            self.packs,
+            len(self.refs) - len(refs),
+            names,
+            self.count,
+        )
+
+
+class _Builder:
+    def __init__(self, items: Sequence[Recorded]) -> None:
+        self._whole = _WholeFolders(items)
+        # By the path of the folder, and by what the changes in it have in common.
+        self._folders: dict[tuple[str, str, bool, Note | None, bool], _Folder] = {}
+        self._repositories: dict[tuple[str, str, bool], _Git] = {}
+        self._lines: list[Line] = []
+        self._flagged: list[Line] = []
+        # Folders in which something has a line of its own.
+        self._named: set[tuple[str, str]] = set()
+        for item in items:
+            self._add(item)
+
+    def _add(self, item: Recorded) -> None:
+        change = item.change
+        folder = self._whole.around(item)
+        is_flagged = _is_flagged(item)
+        if not is_flagged and (git := _git_file(change.path, folder)):
+            key = (change.root, git[0], change.kind is Kind.DELETED)
+            if key not in self._repositories:
+                self._repositories[key] = _Git(*key[:2], is_deleted=key[2])
+            self._repositories[key].add(git[1], change.type)
+            return
+        if folder is None or not _can_be_summed_up(item):
+            (self._flagged if is_flagged else self._lines).append(item)
+        elif not is_flagged:
+            self._sum_up(item, folder, None, is_failed=False, is_held=False)
+        else:
+            is_failed, is_held = item.state is State.FAILED, _is_held_deletion(item)
+            self._sum_up(item, folder, item.note, is_failed=is_failed, is_held=is_held)
+        if folder is not None and is_flagged:
+            self._named.add((change.root, folder.change.path))
+
+    def _sum_up(
+        self, item: Recorded, folder: Recorded, note: Note | None, *, is_failed: bool, is_held: bool
+    ) -> None:
+        alike = (folder.change.root, folder.change.path, is_failed, note, is_held)
+        found = self._folders.get(alike)
+        if found is None:
+            found = self._folders[alike] = _Folder(folder, item)
+        found.add(item)
+
+    def build(self) -> ShortList:
+        for (root, path, *_), found in self._folders.items():
+            line = found.line()
+            if _is_flagged(line if isinstance(line, Recorded) else found.example):
+                self._flagged.append(line)
+            elif found.files or (root, path) not in self._named:
+                self._lines.append(line)
+        repositories = [found.line() for found in self._repositories.values()]
+        lost = [line for line in self._lines if _kind(line) in _LOST]
+        lost = sorted(lost, key=_by_kind) + [line for line in repositories if line.is_deleted]
+        rest = [line for line in self._lines if _kind(line) not in _LOST]
+        # The files of a long list are cut before the lines that stand for many.
+        files = sorted((line for line in rest if isinstance(line, Recorded)), key=_by_kind)
+        sums = [line for line in rest if not isinstance(line, Recorded)]
+        sums += [line for line in repositories if not line.is_deleted]
+        self._flagged.sort(key=_by_severity)
+        parts = (
+            (lost, _MANY),
+            (files, max(_FEW - len(sums), _FEW // 2)),
+            (sums, _FEW // 2),
+            (self._flagged, _MANY),
+        )
+        first, then, last, flagged = (tuple(lines[:most]) for lines, most in parts)
+        left_out = sum(_count(line) for lines, most in parts for line in lines[most:])
+        return ShortList((*first, *then, *last), flagged, left_out)
+
+
+def short_list(items: Sequence[Recorded]) -> ShortList:
+    """Return a list of changes that is short enough to be read after a run."""
+    return _Builder(items).build()
+
+
+def _is_whole(item: Recorded) -> bool:
+    change = item.change
+    if change.kind is Kind.REPLACED:
+        return Type.FOLDER in (change.type, change.old_type)
+    return change.type is Type.FOLDER and change.kind in (Kind.ADDED, Kind.DELETED)
+
+
+def _is_flagged(item: Recorded) -> bool:
+    change = item.change
+    if item.note is not None or item.state in _TROUBLED:
+        return True
+    # A folder is held only because of what is in it.
+    return bool(change.flags) and (change.type is not Type.FOLDER or change.flags != (Flag.HELD,))
+
+
+def _is_held_deletion(item: Recorded) -> bool:
+    """Return whether a deletion is held although the file itself is not risky."""
+    change = item.change
+    is_folder = change.type is Type.FOLDER
+    return change.kind is Kind.DELETED and change.flags == (Flag.HELD,) and not is_folder
+
+
+def _can_be_summed_up(item: Recorded) -> bool:
+    if item.state is State.CONFLICT:
+        return False
+    flags = item.change.flags
+    if not flags:
+        return True
+    if item.change.type is Type.FOLDER:
+        return flags == (Flag.HELD,)
+    # Unlike risky files, executables are not run by themselves: their number is enough.
+    return flags == (Flag.EXECUTABLE,) or _is_held_deletion(item)
+
+
+def _git_file(path: str, whole: Recorded | None) -> tuple[str, str] | None:
+    """Return the folder of a repository and the name in it, if it is one of git's own files.
+
+    A repository that came or went as a whole is a folder like others.
+    """
+    if ".git/" not in path or (found := _REPOSITORY.fullmatch(path)) is None:
+        return None
+    folder, inner, name = found.group("folder", "inner", "name")
+    if _BOOKKEEPING.fullmatch(name) is None:
+        return None
+    if whole is not None and len(whole.change.path) < len(f"{folder}.git/{inner}"):
+        return None
+    return (f"{folder}.git/{inner}" if inner else folder), name
+
+
+def _kind(line: Line) -> Kind:
+    if isinstance(line, GitLine):
+        return Kind.DELETED if line.is_deleted else Kind.MODIFIED
+    return line.folder.change.kind if isinstance(line, FolderLine) else line.change.kind
+
+
+def _by_kind(line: Line) -> int:
+    return KIND_ORDER.index(_kind(line))
+
+
+def _by_severity(line: Line) -> tuple[bool, bool, int]:
+    item = line.example if isinstance(line, FolderLine) else line
+    flags = () if isinstance(item, GitLine) else item.change.flags
+    return Flag.HELD not in flags, Flag.LATER not in flags, _by_kind(line)
+
+
+def _count(line: Line) -> int:
+    return 1 if isinstance(line, Recorded) else line.changes
+
+
+def short_lines(
+    short: ShortList, project: str, remarks: Callable[[Recorded], Sequence[str]], *, width: int = 0
+) -> Iterator[str]:
+    """Yield the list as text, without what is left out. `remarks` are those of one change."""
+    for line in short.lines:
+        yield line_text(line, project, remarks, width=width)
+    if short.flagged:
+        yield HEADING
+    for line in short.flagged:
+        yield line_text(line, project, remarks, width=width)
+
+
+def line_text(
+    line: Line, project: str, remarks: Callable[[Recorded], Sequence[str]], *, width: int = 0
+) -> str:
+    """Return the line as text, with kinds in a column that is `width` characters wide."""
+    if isinstance(line, GitLine):
+        return _git_text(line, project)
+    item = line.folder if isinstance(line, FolderLine) else line
+    change = item.change
+    details = []
+    if isinstance(line, FolderLine) and change.kind is not Kind.REPLACED:
+        details += _sizes(line)
+    if change.kind is Kind.MODIFIED and change.type is Type.FOLDER:
+        details.append(f"mode {change.old_mode or 0:04o} to {change.mode or 0:04o}")
+    if change.kind is Kind.REPLACED and change.old_type:
+        details.append(f"was a {change.old_type.value}")
+        if isinstance(line, FolderLine) and (sizes := _sizes(line)):
+            is_gone = change.old_type is Type.FOLDER
+            details = [f"{details[0]} with {sizes[0]}"] if is_gone else [*sizes, *details]
+    said = remarks(line.example if isinstance(line, FolderLine) else line)
+    return (
+        f"  {change.kind.value:{width}} {shown_name(item, project)}"
+        + (f" ({', '.join(details)})" if details else "")
+        + (f" [{'; '.join(said)}]" if said else "")
+    )
+
+
+def _sizes(line: FolderLine) -> list[str]:
+    sizes = [counted(line.files, "file")] if line.files else []
+    return [*sizes, f"{line.executables:,} executable"] if line.executables else sizes
+
+
+def _git_text(line: GitLine, project: str) -> str:
+    folder = line.folder if line.root == project else f"{line.root}/{line.folder}"
+    where = f" in {escape_line(folder)}" if folder else ""
+    parts = [
+        *([counted(line.objects, "object")] if line.objects else []),
+        *([counted(line.packs, "pack")] if line.packs else []),
+        *map(escape_line, line.names),
+        *([counted(line.refs, "ref")] if line.refs else []),
+    ]
+    deleted = "deleted " if line.is_deleted else ""
+    return f"  git{where}: {deleted}{', '.join(parts) or 'folders'}"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def skipped_lines(report: Report, project: str, *, width: int = 0) -> Iterator[str]:
+    """Yield a line for each file that cannot be in a project, up to a limit."""
+    for item in report.skipped[:_FEW]:
+        path = escape_line(shown_path(item, project))
+        yield f"  {'left out':{width}} {path} [{item.what}]"
+    if len(report.skipped) > _FEW:
+        yield f"  {'left out':{width}} {len(report.skipped) - _FEW:,} more"
 
 
 def count_kinds(items: Sequence[Recorded]) -> dict[Kind, int]:

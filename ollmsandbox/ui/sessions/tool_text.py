@@ -6,10 +6,11 @@ from __future__ import annotations
 import locale
 import os
 import signal
-from itertools import chain, islice
+from collections.abc import Iterator
 
 from ...i18n import _, localized, ngettext
 from ...project.changes.change import Kind, Recorded, Report, State, Type
+from ...project.changes.labels import GitLine, Line, short_list
 from ...sandbox.process import Stop
 from ...text.visible import visible_line
 from .entries import CallEntry, Stage
@@ -201,17 +202,45 @@ def _counted(kind: Kind, count: int) -> str:
     }[kind].format(count=count)
 
 
-def first_changes(report: Report, count: int) -> list[Recorded]:
-    """Return the first `count` changes, with deletions and replacements before the rest."""
-    taken = (Kind.DELETED, Kind.REPLACED)
-    lost = (item for item in report.changes if item.change.kind in taken)
-    rest = (item for item in report.changes if item.change.kind not in taken)
-    return list(islice(chain(lost, rest), count))
+def change_lines(report: Report, most: int) -> list[str]:
+    """Return a short list of the changes: up to `most` lines, and how many changes they omit."""
+    short = short_list(report.changes).cut(most)
+    lines = [_change_line(line) for line in short.lines]
+    if short.flagged:
+        # Translators: the files that follow can run code, are held for approval, or failed.
+        lines += [_("Worth a second look:"), *map(_change_line, short.flagged)]
+    if short.left_out:
+        lines.append(_("and {} more").format(short.left_out))
+    return lines
 
 
-def change_line(item: Recorded) -> str:
-    change = item.change
-    return f"{_SIGNS[change.kind]} {visible_line(change.path)}"
+def _change_line(line: Line) -> str:
+    if isinstance(line, GitLine):
+        sign = _SIGNS[Kind.DELETED if line.is_deleted else Kind.MODIFIED]
+        name = f"git ({visible_line(line.folder)})" if line.folder else "git"
+        return f"{sign} {name}: {', '.join(_git_parts(line))}"
+    if isinstance(line, Recorded):
+        return f"{_SIGNS[line.change.kind]} {visible_line(line.change.path)}"
+    change = line.folder.change
+    name = visible_line(change.path) + ("/" if change.type is Type.FOLDER else "")
+    # Translators: {name} is a folder with this number of files.
+    text = ngettext("{name} ({count:,} file)", "{name} ({count:,} files)", line.files)
+    name = text.format(name=name, count=line.files) if line.files else name
+    return f"{_SIGNS[change.kind]} {name}"
+
+
+def _git_parts(line: GitLine) -> Iterator[str]:
+    """Yield what git wrote: the numbers of its objects and packs, and the names of other files."""
+    if line.objects:
+        text = ngettext("{count:,} object", "{count:,} objects", line.objects)
+        yield text.format(count=line.objects)
+    if line.packs:
+        # Translators: a pack is a file in which git stores many objects.
+        yield ngettext("{count:,} pack", "{count:,} packs", line.packs).format(count=line.packs)
+    yield from map(visible_line, line.names)
+    if line.refs:
+        # Translators: a ref is a name in git, such as a branch or a tag.
+        yield ngettext("{count:,} ref", "{count:,} refs", line.refs).format(count=line.refs)
 
 
 def can_undo(entry: CallEntry) -> bool:

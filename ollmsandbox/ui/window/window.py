@@ -43,6 +43,7 @@ from .about import about, show_shortcuts
 from .closing import WindowCloser
 from .maintenance import Maintenance
 from .panes import HeaderLayout, Panes
+from .project_scan import ProjectScan
 from .questions import QuestionFinder
 from .startup import after_first_frame, load_rest
 from .welcome import Welcome
@@ -101,6 +102,7 @@ class Window(Adw.ApplicationWindow):
         self._settings = settings
         self._toasts = Toasts(self.toasts.add_toast)
         self._tasks = Tasks(self.tell)
+        self._scan = ProjectScan(factory.manager, self.tell)
         self._session: OpenSession | None = None
         # Whether to open the last session, unless the user opens another one first.
         self._goes_to_last = bool(settings.text("last-session"))
@@ -288,6 +290,7 @@ class Window(Adw.ApplicationWindow):
     def _leave_screen(self) -> None:
         if self._maintenance is not None:
             self._maintenance.end()
+        self._scan.end()
         for source, handler in self._handlers:
             source.disconnect(handler)
         self.changes.leave_screen()
@@ -316,6 +319,7 @@ class Window(Adw.ApplicationWindow):
         self._talk.look_for_folder()
         self._badge.show_session(session)
         self.changes.show_project(session.project if session else None)
+        self._scan.show_project(session.project if session else None)
         self._settings.set("last-session", session.id if session else "")
         self.pages.set_visible_child_name("welcome" if session is None else "chat")
         self.changes_button.set_sensitive(session is not None)

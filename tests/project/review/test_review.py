@@ -69,12 +69,15 @@ def test_deletions_and_replacements_come_before_the_rest(person: Person) -> None
 def test_all_deletions_are_listed_and_of_many_additions_the_first(person: Person) -> None:
     for number in range(50):
         (person.project / f"old{number}").touch()
-    done = person.cli("run", "-c", "rm old*; for i in $(seq 50); do echo > new$i; done")
+    done = person.cli("run", "-c", "rm old*; for i in $(seq 70); do echo > new$i; done")
     assert done.stdout == ""
     assert done.stderr.count("deleted") == 50
-    assert done.stderr.count("  added ") == 21
-    assert "and 30 more" in done.stderr
-    assert person.cli("changes").stdout.count("  added ") == 50
+    assert done.stderr.count("  added ") == 40
+    run = json.loads(person.cli("changes", "--json").stdout)["run_id"]
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("30 more")
+    assert f"ollmsandbox changes {run}" in last
+    assert person.cli("changes").stdout.count("  added ") == 70
 
 
 @pytest.mark.anybody

@@ -16,6 +16,7 @@ from support.window import running_loop, wait_until
 from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.events import CallSettled, FilesChanged
 from ollmsandbox.permission.request import Answer, Source
+from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, Report, Type
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 from ollmsandbox.sandbox.process import Stop, disk_bytes_below
@@ -299,6 +300,29 @@ def test_changes_can_be_undone_once(screen: Screen, chat: Chat) -> None:
     assert card.undo_button.get_label() == "Undone"
     assert not card.undo_button.get_sensitive()
     assert card.undo_button.get_visible()
+
+
+def test_the_list_of_changes_is_short_and_ends_with_risky_files(screen: Screen, chat: Chat) -> None:
+    def change(path: str, kind: Kind, type_: Type = Type.FILE, *flags: Flag) -> Recorded:
+        return Recorded(0, Change(PROJECT, path, kind, type_, flags=flags), ChangeState.APPLIED)
+
+    gone = [change(f"{number}.c", Kind.DELETED) for number in range(6)]
+    folder = change("new", Kind.ADDED, Type.FOLDER)
+    inside = [change(f"new/{number}", Kind.ADDED) for number in range(3)]
+    git = change(".git/index", Kind.MODIFIED)
+    hook = change(".git/hooks/pre-commit", Kind.ADDED, Type.FILE, Flag.LATER, Flag.HELD)
+    entry = chat.call()
+    card = shown(screen, entry)
+    card.open(is_open=False)
+    chat.end(entry, done(report=Report("run-1", (hook, git, folder, *inside, *gone))))
+    assert not card.change_list.get_visible()
+    card.open()
+    *lost, summed, heading, risky, left_out = card.change_list.get_label().splitlines()
+    assert lost == [f"- {number}.c" for number in range(6)]
+    assert summed == "+ new/ (3 files)"
+    assert heading == "Worth a second look:"
+    assert risky == "+ .git/hooks/pre-commit"
+    assert left_out == "and 1 more"
 
 
 def test_changes_of_a_stopped_call_are_shown_later(screen: Screen, chat: Chat) -> None:
