@@ -87,7 +87,9 @@ def _line(item: Recorded, project: str, remarks: Sequence[str]) -> str:
 def _remarks(item: Recorded) -> list[str]:
     found = [_STATES[item.state]] if item.state in _STATES else []
     if item.state is State.PENDING and item.is_held:
-        found.append("needs the user's approval: it can run code outside the sandbox")
+        is_risky = Flag.LATER in item.change.flags
+        why = "it can run code outside the sandbox" if is_risky else "the command deleted too much"
+        found.append(f"needs the user's approval: {why}")
     if item.change.flags:
         found += [FLAG_LABELS[flag] for flag in item.change.flags if flag in _FLAGS]
     if item.note:

@@ -20,6 +20,7 @@ from ...files import dirfd
 from ...files.dirfd import FOLDER
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories
+from .mass_deletion import hold_mass_deletion
 from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
 from .risky import is_held, is_plain_folder, is_plain_name, is_risky
 
@@ -114,6 +115,7 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
         walk.run(upper, lowers)
     finally:
         walk.close()
+    hold_mass_deletion(root, walk.changes)
     return ChangeSet(tuple(walk.changes), tuple(walk.skipped), tuple(walk.idle))
 
 
