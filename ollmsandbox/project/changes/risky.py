@@ -33,7 +33,7 @@ _FOLDERS = frozenset(
 _GIT_FILES = frozenset(("config", "config.worktree", "commondir", "gitdir"))
 # Folders that git obeys; the last one has commands that run when a rebase continues.
 _REBASE = "rebase-merge"
-_GIT_FOLDERS = frozenset(("hooks", "remotes", "branches", _REBASE))
+GIT_FOLDERS = frozenset(("hooks", "remotes", "branches", _REBASE))
 _GIT_INNER = frozenset(("modules", "worktrees"))
 _OTHERS = {
     ".hg": frozenset(("hgrc", "hgrc-not-shared", "sharedpath")),
@@ -41,7 +41,7 @@ _OTHERS = {
 }
 
 _ALL = frozenset().union(
-    _NAMES, _FOLDERS, _GIT_FILES, _GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values()
+    _NAMES, _FOLDERS, _GIT_FILES, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values()
 ) | {"head", "git~1"}
 
 
@@ -97,7 +97,7 @@ def _leading(parts: list[str]) -> set[int]:
         at
         for at, part in enumerate(parts)
         if (part in _GIT_FILES and at == last)
-        or (part in _GIT_FOLDERS and not parts[-1].endswith(".sample"))
+        or (part in GIT_FOLDERS and not parts[-1].endswith(".sample"))
     }
     # A repository in a repository; its name may have slashes in it.
     furthest = max(found, default=-1)

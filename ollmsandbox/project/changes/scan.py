@@ -20,9 +20,25 @@ from ...files import dirfd
 from ...files.dirfd import FOLDER
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories
+from .git_config import (
+    LARGEST,
+    REFERENCES,
+    WRITTEN_BY_GIT,
+    Surroundings,
+    is_harmless_config,
+    is_harmless_pointer,
+    is_reference,
+)
 from .mass_deletion import hold_mass_deletion
 from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
-from .risky import is_held, is_plain_folder, is_plain_name, is_risky
+from .risky import (
+    GIT_FOLDERS,
+    is_held,
+    is_plain_folder,
+    is_plain_name,
+    is_risky,
+    normalised,
+)
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -155,8 +171,10 @@ class _Walk:
         self._held = ""
         self._git_targets = GitTargets.of(root)
         self._nested_repositories = NestedRepositories(root)
+        self._layers: tuple[str, ...] = ()
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
+        self._layers = (upper, *lowers)
         level = _Level("", os.open(upper, FOLDER), [], [])
         self._levels.append(level)
         top, below = level.upper, level.lowers
@@ -318,7 +336,28 @@ class _Walk:
         self._add(
             path, kind, type_, mode, target, flags, old_type, old_mode,
             inode=new.st_ino if is_plain and not new.st_mode & _LENT else 0,
+            is_by_git=is_plain
+            and (name in WRITTEN_BY_GIT or REFERENCES in path)
+            and self._is_by_git(path, name),
         )  # fmt: skip
+
+    def _is_by_git(self, path: str, name: str) -> bool:
+        """Return whether a file has nothing in it but what git writes by itself."""
+        where = Surroundings(self._root, path, lambda path: read_merged(self._layers, path))
+        new = where.read(path)
+        if new is None:
+            return False
+        without = path.replace(REFERENCES, "/", 1)
+        if not GIT_FOLDERS.isdisjoint(normalised(without).split("/")):
+            return False  # a hook, for example
+        if without != path:
+            return is_reference(new)
+        # What is applied takes the place of what is on disk, whatever is pending.
+        disk = f"{self._root}/{path}"
+        if name != "config":
+            return not os.path.lexists(disk) and is_harmless_pointer(new, where)
+        old = read_merged((self._root,), path) if os.path.lexists(disk) else b""
+        return old is not None and is_harmless_config(new, old, where)
 
     def _delete(
         self, path: str, name: str, old: os.stat_result, covered: list[int], whiteout: int = 0
@@ -389,13 +428,19 @@ class _Walk:
         old_mode: int | None = None,
         *,
         inode: int = 0,
+        is_by_git: bool = False,
     ) -> None:
         is_git_target = self._git_targets.covers(path)
         if not is_git_target and type_ is not Type.FOLDER:
             is_git_target = self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
-        marks = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
+        if not is_by_git or is_git_target:
+            flags = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
+        elif is_risky(path):
+            flags = (*flags, Flag.LATER)
         self.changes.append(
-            Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode, inode)
+            Change(
+                self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode, inode
+            )
         )
 
     def _marks(
@@ -413,6 +458,34 @@ class _Walk:
             self._held = path
             return (Flag.LATER, Flag.HELD)
         return (Flag.LATER,) if is_risky(path) else ()
+
+
+def read_merged(layers: Sequence[str], path: str) -> bytes | None:
+    """Return the content of a small file as it is visible through the layers, the top one first;
+    None if there is none, a link is on the way to it, or it cannot be read."""
+    parts = path.split("/")
+    try:
+        for number in range(1, len(parts) + 1):
+            inside = "/".join(parts[:number])
+            place = next(
+                (f"{layer}/{inside}" for layer in layers if _is_there(f"{layer}/{inside}")), ""
+            )
+            mode = os.lstat(place).st_mode
+            if not (stat.S_ISDIR(mode) if number < len(parts) else stat.S_ISREG(mode)):
+                return None
+        with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError:
+        return None
+    return data if len(data) <= LARGEST else None
+
+
+def _is_there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def is_too_deep(path: str) -> bool:
