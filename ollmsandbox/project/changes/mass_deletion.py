@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..ignore import IgnoreRules, parse_ignore_file, read_ignore_file
+from ..roots import is_git_folder
 from .change import Change, Flag, Kind, Type
 
 # Fewer can be taken in at a glance when they are listed, and undone. Otherwise a small project
@@ -45,8 +46,9 @@ def hold_mass_deletion(root: str, changes: list[Change]) -> None:
         return
     repositories: dict[str, list[Change]] = {}
     others: list[Change] = []
+    find = _itself if is_git_folder(root) else _repository
     for change in deletions:
-        repository = _repository(root, change.path)
+        repository = find(change.path)
         if repository is None:
             others.append(change)
         else:
@@ -65,10 +67,13 @@ def _replaces_folder(change: Change) -> bool:
     return change.old_type is Type.FOLDER and change.type is not Type.FOLDER
 
 
-def _repository(root: str, path: str) -> str | None:
+def _itself(_path: str) -> str | None:
+    """Return the git folder of a path in a root that is one."""
+    return ""
+
+
+def _repository(path: str) -> str | None:
     """Return the git folder that a path is in, relative to the root with a slash at the end."""
-    if root.endswith("/.git"):
-        return ""
     around, found, _ = f"/{path}/".partition("/.git/")
     return f"{around}{found}".lstrip("/") if found else None
 
@@ -107,7 +112,7 @@ def _is_most_of_project(root: str, deletions: Sequence[Change], changes: Iterabl
             change.path
             for change in some
             if change.type is not Type.FOLDER
-            and _repository(root, change.path) is None
+            and _repository(change.path) is None
             and not ignored.covers(change.path, is_folder=False)
         }
 

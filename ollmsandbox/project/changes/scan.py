@@ -18,6 +18,7 @@ from pathlib import Path
 from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
+from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories
 from .git_config import (
@@ -172,6 +173,8 @@ class _Walk:
         self._git_targets = GitTargets.of(root)
         self._nested_repositories = NestedRepositories(root)
         self._layers: tuple[str, ...] = ()
+        # In a root that is a repository without a worktree, the same paths are held as in another.
+        self._prefix = ".git/" if is_git_folder(root) else ""
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
         self._layers = (upper, *lowers)
@@ -451,10 +454,14 @@ class _Walk:
             # A folder cannot be deleted before its content, which came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
         folder, _, name = path.rpartition("/")
-        if is_plain_folder(folder) and is_plain_name(name) and not is_git_target:
+        is_plain = is_plain_folder(folder) and is_plain_name(name) and not self._prefix
+        if is_plain and not is_git_target:
             return ()
         is_link = type_ is Type.LINK
-        if is_git_target or is_held(self._root, path, is_link=is_link, is_deleted=is_deleted):
+        is_risk = is_git_target or is_held(
+            self._root, self._prefix + path, is_link=is_link, is_deleted=is_deleted
+        )
+        if is_risk:
             self._held = path
             return (Flag.LATER, Flag.HELD)
         return (Flag.LATER,) if is_risky(path) else ()
