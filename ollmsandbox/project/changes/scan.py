@@ -316,7 +316,7 @@ class _Walk:
         target = os.readlink(name, dir_fd=level.upper) if type_ is Type.LINK else None
         old_type = old_mode = None
         if old is not None:
-            old_type, old_mode = _type(old), _mode(old)
+            old_type, old_mode = _old_type(old), _mode(old)
             if old_type is Type.FOLDER:
                 self._delete_inside(path, name, covered)
             elif old_type is type_:
@@ -369,7 +369,8 @@ class _Walk:
         if type_ is Type.FOLDER:
             self._delete_inside(path, name, covered)
         inode = whiteout if stat.S_ISREG(old.st_mode) else 0
-        self._add(path, Kind.DELETED, type_, old_type=type_, old_mode=_mode(old), inode=inode)
+        was = _old_type(old)
+        self._add(path, Kind.DELETED, type_, old_type=was, old_mode=_mode(old), inode=inode)
 
     def _delete_inside(self, path: str, name: str, covered: list[int]) -> None:
         """Add the deletion of everything in a folder, the deepest first."""
@@ -403,8 +404,8 @@ class _Walk:
                     folders.append((where, found))
                     self._enter(levels, where, inner, below)
                 else:
-                    type_ = _type(found)
-                    self._add(where, Kind.DELETED, type_, old_type=type_, old_mode=_mode(found))
+                    type_, was = _type(found), _old_type(found)
+                    self._add(where, Kind.DELETED, type_, old_type=was, old_mode=_mode(found))
         finally:
             while levels:
                 levels.pop().leave()
@@ -539,6 +540,12 @@ def _type(found: os.stat_result) -> Type:
     if stat.S_ISDIR(found.st_mode):
         return Type.FOLDER
     return Type.LINK if stat.S_ISLNK(found.st_mode) else Type.FILE
+
+
+def _old_type(found: os.stat_result) -> Type | None:
+    """Return what was there; None for a pipe, a socket or a device, which has no content."""
+    is_special = not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode))
+    return None if is_special and not stat.S_ISDIR(found.st_mode) else _type(found)
 
 
 def _kind_of_file(mode: int) -> str:
