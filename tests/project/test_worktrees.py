@@ -80,8 +80,8 @@ def test_what_git_would_run_is_held_as_in_the_main_checkout(person: Person, main
     attack = f"cd {common}; echo x >hooks/pre-commit; git config alias.x '!x'; ln -s /tmp info/x;"
     attack += "echo ../../evil >worktrees/project/commondir; echo x >worktrees/project/gitdir;"
     attack += "mkdir -p modules/m/hooks; echo x >modules/m/hooks/update; echo x >description"
-    paths = ("hooks/pre-commit", "config", "info/x", "worktrees/project/commondir")
-    paths += ("worktrees/project/gitdir", "modules/m/hooks/update")
+    paths = ["hooks/pre-commit", "config", "info/x", "worktrees/project/commondir"]
+    paths += ["worktrees/project/gitdir", "modules/m/hooks/update"]
     assert held(settle(person, attack)) == {f"{common}/{path}" for path in paths}
     assert (common / "description").read_text() == "x\n"
     assert roots(person) == (str(common),)

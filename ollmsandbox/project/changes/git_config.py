@@ -77,7 +77,7 @@ _REFERENCE = re.compile(
 _UNREVIEWED = frozenset(("ollmchat", "playground"))
 
 
-class Setting(NamedTuple):
+class GitSetting(NamedTuple):
     """One line of a configuration."""
 
     section: str
@@ -90,7 +90,7 @@ class Setting(NamedTuple):
         return self.section, self.subsection is not None, self.key
 
 
-def read_config(data: bytes) -> list[Setting] | None:
+def read_config(data: bytes) -> list[GitSetting] | None:
     """Return the settings as git reads them, or None for anything out of the ordinary."""
     try:
         text = data.decode() if len(data) <= _LARGEST_CONFIG else "\0"
@@ -109,7 +109,7 @@ def read_config(data: bytes) -> list[Setting] | None:
             quoted, plain = found[2], found[3]
             value = plain.rstrip(" ") if quoted is None else quoted
             value = re.sub(r"\\.", lambda escape: _ESCAPES[escape[0]], value)
-            settings.append(Setting(*section, found[1].lower(), value))
+            settings.append(GitSetting(*section, found[1].lower(), value))
         else:
             return None
     return settings
@@ -158,11 +158,11 @@ def is_harmless_config(new: bytes, old: bytes, where: Surroundings) -> bool:
     return all(s in known or _is_harmless(s, remotes, where) for s in settings)
 
 
-def _remotes(settings: Sequence[Setting]) -> set[str | None]:
+def _remotes(settings: Sequence[GitSetting]) -> set[str | None]:
     return {s.subsection for s in settings if s.section == "remote" and s.key == "url"}
 
 
-def _is_harmless(setting: Setting, remotes: set[str | None], where: Surroundings) -> bool:
+def _is_harmless(setting: GitSetting, remotes: set[str | None], where: Surroundings) -> bool:
     kind, value = setting.kind, setting.value
     if setting.subsection is not None and not re.fullmatch(_NAME, setting.subsection):
         return False

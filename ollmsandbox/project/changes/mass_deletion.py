@@ -197,10 +197,12 @@ class _IgnoredPaths:
         around: list[tuple[int, IgnoreRules]] | None = self._outer
         if folder:
             around = self._rules[folder.rpartition("/")[0]]
-            if around is None or self._decides(around, folder, is_folder=True):
+            if self._decides(around, folder, is_folder=True):
                 return None
         own = self._read(f"{folder}/.gitignore" if folder else ".gitignore")
-        return [(folder.count("/") + 1 if folder else 0, own), *around] if own else around
+        if own is None or around is None:
+            return around
+        return [(folder.count("/") + 1 if folder else 0, own), *around]
 
     def _decides(
         self, rules: list[tuple[int, IgnoreRules]] | None, path: str, *, is_folder: bool

@@ -114,8 +114,9 @@ __all__ = ["Change", "ChangeSet", "Flag", "Kind", "Skipped", "Type", "is_too_dee
 _PLAIN = stat.S_IFREG | 0o666
 # A touched file that is larger counts as changed: comparing it would take minutes.
 _MOST_COMPARED = 1 << 30
-# Programs could not open files in deeper folders by their paths.
-_DEEPEST = 4096 - 256
+# Four times as long as a path that programs can open. Each folder on the way has a change with its
+# whole path, so a longer way would take more memory than anybody has use for.
+_LONGEST = 4 * 4096
 # Descriptors that each level takes, and that are in use elsewhere.
 _TAKEN_BY_LEVEL, _IN_USE = 4, 256
 
@@ -139,7 +140,7 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
 class _Level:
     """A folder of upper that the walk is in, with the folders that it covers."""
 
-    __slots__ = ("hides", "lowers", "names", "opened", "prefix", "upper")
+    __slots__ = ("hides", "is_plain", "lowers", "names", "opened", "prefix", "upper")
 
     def __init__(
         self, prefix: str, upper: int, lowers: list[int], opened: list[dirfd.UnlockedFolder]
@@ -151,6 +152,8 @@ class _Level:
         self.names: Iterator[str] = iter(())
         # Whether it hides the folders below it completely.
         self.hides = False
+        # Whether no part of its path is special.
+        self.is_plain = True
 
     def leave(self) -> None:
         for descriptor in (self.upper, *self.lowers):
@@ -206,11 +209,7 @@ class _Walk:
 
         The result is the same as that of `_look`, only faster for many files.
         """
-        if (
-            len(level.lowers) > 1
-            or not is_plain_folder(level.prefix)
-            or self._git_targets.is_near(level.prefix)
-        ):
+        if len(level.lowers) > 1 or not level.is_plain or self._git_targets.is_near(level.prefix):
             return next(level.names, None)
         upper, lower = level.upper, next(iter(level.lowers), -1)
         root, prefix, file, look = self._root, level.prefix, Type.FILE, os.stat
@@ -275,6 +274,7 @@ class _Walk:
         flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
         inside = _Level(f"{path}/", -1, [], [])
         self._levels.append(inside)
+        inside.is_plain = level.is_plain and is_plain_folder(name)
         lowers, opened = inside.lowers, inside.opened
         if old is None:
             self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
@@ -497,7 +497,7 @@ def _is_there(path: str) -> bool:
 
 
 def is_too_deep(path: str) -> bool:
-    if len(os.fsencode(path)) > _DEEPEST:
+    if len(os.fsencode(path)) > _LONGEST:
         return True
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = max(limit - _IN_USE, _IN_USE) // _TAKEN_BY_LEVEL

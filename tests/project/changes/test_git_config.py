@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ollmsandbox.project.changes.git_config import (
-    Setting,
+    GitSetting,
     Surroundings,
     is_harmless_config,
     is_harmless_pointer,
@@ -256,7 +256,7 @@ def test_what_is_understood_is_read_as_git_does(
     assert [_as_git(setting) for setting in found] == git_reads(file)
 
 
-def _as_git(setting: Setting) -> bytes:
+def _as_git(setting: GitSetting) -> bytes:
     names = (setting.section, setting.subsection, setting.key)
     name = ".".join(name for name in names if name is not None)
     return f"{name}\n{setting.value}".encode()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from support.escape.copy_back import review, settle, states
 from support.person import Person
 
-from ollmsandbox.project.changes.change import Kind, Report, State, Type
+from ollmsandbox.project.changes.change import Change, Kind, Report, State, Type
+from ollmsandbox.project.changes.mass_deletion import hold_mass_deletion
 
 SOURCES = [f"src/{name}/{number}.c" for name in "abc" for number in range(6)]
 
@@ -185,21 +187,17 @@ def test_counting_ends_early(person: Person, monkeypatch: pytest.MonkeyPatch) ->
         for number in range(10):
             (person.project / str(folder) / str(number)).write_text("x")
     looked: list[str] = []
-    from ollmsandbox.project.changes import mass_deletion
-
-    scandir = mass_deletion.os.scandir
+    scandir = os.scandir
 
     def counted(folder: str) -> object:
-        looked.append(str(folder))
+        looked.append(folder)
         return scandir(folder)
 
-    monkeypatch.setattr(mass_deletion.os, "scandir", counted)
-    changes = [
-        mass_deletion.Change(str(person.project), f"1/{n}", Kind.DELETED, Type.FILE)
-        for n in range(10)
-    ]
-    mass_deletion.hold_mass_deletion(str(person.project), changes[:9])
+    monkeypatch.setattr(os, "scandir", counted)
+    root = str(person.project)
+    changes = [Change(root, f"1/{n}", Kind.DELETED, Type.FILE) for n in range(10)]
+    hold_mass_deletion(root, changes[:9])
     assert looked == []
-    mass_deletion.hold_mass_deletion(str(person.project), changes)
+    hold_mass_deletion(root, changes)
     assert 0 < len(looked) <= 4
     assert not any(change.flags for change in changes)
