@@ -201,3 +201,19 @@ def test_counting_ends_early(person: Person, monkeypatch: pytest.MonkeyPatch) ->
     hold_mass_deletion(root, changes)
     assert 0 < len(looked) <= 4
     assert not any(change.flags for change in changes)
+
+
+def test_the_next_command_works_on_what_is_left(person: Person, project: Path) -> None:
+    settle(person, "rm -rf -- *")
+    report = settle(person, "mkdir src; echo new >src/new; echo other >other")
+    assert held(report) == set()
+    assert (project / "src/new").read_text() == "new\n"
+    assert all((project / path).exists() for path in SOURCES)
+    assert person.run("find . -type f -not -path './.git/*' | sort").stdout.text.split() == [
+        "./.gitignore",
+        "./other",
+        "./src/new",
+    ]
+    assert person.cli("apply", "--all").returncode == 0
+    assert sorted(path.name for path in project.iterdir()) == [".git", ".gitignore", "other", "src"]
+    assert [path.name for path in (project / "src").iterdir()] == ["new"]
