@@ -64,7 +64,8 @@ class OpenTree:
         with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
             top = top if top >= 0 else os.open(root, FOLDER)
         self._top = top
-        # The names and descriptors of the folders on the way to the last one.
+        # The last folder, and the names and descriptors of those on the way to it.
+        self._last = ""
         self._way: list[tuple[str, int]] = []
         self._modes_file = modes_file
         self._written_modes = read_modes_file(modes_file) if modes_file else {}
@@ -74,25 +75,23 @@ class OpenTree:
         """Return the descriptor of a folder, which stays the tree's. "" is the root."""
         if self._top < 0:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.root)
-        parts = path.split("/") if path else []
-        common = 0
-        for (name, _), part in zip(self._way, parts, strict=False):
-            if name != part:
-                break
-            common += 1
-        while len(self._way) > common:
+        # Comparing whole paths instead of their parts is quick where a path has thousands of them.
+        while self._last and path != self._last and not path.startswith(f"{self._last}/"):
+            self._last = self._last.rpartition("/")[0]
             os.close(self._way.pop()[1])
-        for number in range(common, len(parts)):
-            name = parts[number]
+        rest = path[len(self._last) + 1 :] if self._last else path
+        for name in rest.split("/") if path != self._last else ():
             if name in ("", ".", ".."):
                 raise NotADirectoryError(name)
             dir_fd = self._way[-1][1] if self._way else self._top
+            inner = f"{self._last}/{name}" if self._last else name
             try:
                 descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
             except PermissionError:
-                self._unlock(name, dir_fd, "/".join(parts[: number + 1]))
+                self._unlock(name, dir_fd, inner)
                 descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
             self._way.append((name, descriptor))
+            self._last = inner
         return self._way[-1][1] if self._way else self._top
 
     def split(self, path: str) -> tuple[int, str]:
@@ -179,6 +178,7 @@ class OpenTree:
 
     def leave(self) -> None:
         """Close all folders without restoring modes."""
+        self._last = ""
         while self._way:
             os.close(self._way.pop()[1])
         if self._top >= 0:

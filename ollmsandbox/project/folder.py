@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..paths import is_inside
 from .database.models import FoundLink
 from .manager import ProjectManager
+from .roots import common_git_folder
 from .scan import Scan, Scanner, ScanProgress
 
 
@@ -32,6 +33,16 @@ class Folder:
         self.manager = manager
 
     def build_roots(self) -> tuple[str, ...]:
+        """Return the folders that commands may change; none is inside another.
+
+        These are the project, the approved folders outside it, and for a worktree of git the
+        repository it belongs to.
+        """
+        roots = self.approved_roots()
+        common = common_git_folder(self.manager.paths, self.path)
+        return roots if common is None or is_inside(common, *roots) else (*roots, common)
+
+    def approved_roots(self) -> tuple[str, ...]:
         """Return the project, then the approved folders outside it; none is inside another."""
         roots = [self.path]
         project = self.manager.find_project(self.path)

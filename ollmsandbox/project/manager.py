@@ -12,9 +12,10 @@ from peewee import SQL, fn
 
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
-from ..paths import Paths, is_inside
+from ..paths import Paths
 from .database.connection import Database, insert_rows
 from .database.models import ApprovedRoot, ChangeRow, Project, Run, Setting, as_bytes
+from .roots import may_be_root
 
 _ACTIVE = "active_project"
 # SQLite takes only so many values in one statement.
@@ -173,15 +174,8 @@ class ProjectManager:
             return [root.path for root in approved.order_by(ApprovedRoot.path)]
 
     def may_be_root(self, project_path: str, folder: str) -> bool:
-        """Return whether commands may be given access to a folder; links must be resolved in both.
-
-        They never get a folder that contains the project, the home folder or our own files.
-        """
-        own = [os.path.realpath(path) for path in self.paths.own]
-        return not (
-            any(is_inside(path, folder) for path in (project_path, self.paths.real_home, *own))
-            or is_inside(folder, *own)
-        )
+        """Return whether commands may be given access to a folder; links must be resolved."""
+        return may_be_root(self.paths, project_path, folder)
 
     # --- records of files ----------------------------------------------------------------------
 

@@ -67,7 +67,9 @@ def _lines(report: Report, project: str) -> Iterator[str]:
 def _remarks(item: Recorded) -> list[str]:
     found = [_STATES[item.state]] if item.state in _STATES else []
     if item.state is State.PENDING and item.is_held:
-        found.append("needs the user's approval")
+        is_risky = Flag.LATER in item.change.flags
+        why = "" if is_risky else ": the command deleted too much"
+        found.append(f"needs the user's approval{why}")
     found += [FLAG_LABELS[flag] for flag in item.change.flags if flag is not Flag.HELD]
     if item.note:
         found.append(escape_line(item.note.sentence.rstrip(".")))

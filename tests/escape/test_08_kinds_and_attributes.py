@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from support.escape.copy_back import (
 from support.person import Person
 
 from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.reasons import Reason
 
 
 @pytest.fixture(autouse=True)
@@ -77,11 +79,64 @@ def block(file: Path) -> None:
         os.mkfifo(file)
 
 
-@pytest.mark.parametrize("when", ["before", "during", "between", "undo"])
+BLOCKING = [f"{name}{kind}" for name in "abc" for kind in ("pipe", "socket", "device")]
+REPLACE = """
+    for kind in pipe socket device; do
+        rm -f a$kind b$kind; echo new >a$kind; rm -f c$kind; ln -s x c$kind
+    done
+"""
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+def test_special_files_are_removed_and_restored(person: Person, mode: Mode) -> None:
+    for name in ("sub", "other"):
+        (person.project / name).mkdir()
+    for number in range(30):
+        # So that the run does not delete most of the project.
+        (person.project / "other" / str(number)).touch()
+    names = [*BLOCKING, *(f"sub/{name}" for name in BLOCKING), "dpipe"]
+    for name in names:
+        block(person.project / name)
+        (person.project / name).chmod(0o640)
+    before = {name: (person.project / name).lstat() for name in names}
+    report = settle(person, f"{REPLACE} rm -r sub dpipe; mkdir dpipe; echo x >dpipe/x", mode)
+    assert person.cli("changes", report.run_id, "--diff").returncode == 0
+    if mode is Mode.REVIEW:
+        report = review(person, "apply", report.run_id)
+    assert set(states(report).values()) == {State.APPLIED}
+    assert sorted(path.name for path in person.project.iterdir()) == sorted(
+        name for name in (*BLOCKING, "dpipe", "other") if not name.startswith("b")
+    )
+    assert person.cli("changes", report.run_id, "--diff").returncode == 0
+    report = review(person, "undo", report.run_id)
+    assert set(states(report).values()) == {State.UNDONE}
+    for name, found in before.items():
+        now = (person.project / name).lstat()
+        assert (now.st_mode, now.st_rdev) == (found.st_mode, found.st_rdev), name
+
+
+@pytest.mark.anybody
+def test_what_can_be_restored_from_another_disk(person: Person) -> None:
+    """A pipe is made again; a socket goes, and undo says that it cannot be restored."""
+    if os.stat("/dev/shm").st_dev == os.stat(person.home).st_dev:
+        pytest.skip("there is only one file system")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        project = person.project = Path(folder).resolve()
+        os.mkfifo(project / "pipe", 0o640)
+        bind_socket(project / "socket")
+        report = settle(person, "rm pipe socket")
+        assert states(report) == {"pipe": State.APPLIED, "socket": State.APPLIED}
+        assert os.listdir(project) == []
+        report = review(person, "undo", report.run_id)
+        assert states(report) == {"pipe": State.UNDONE, "socket": State.CONFLICT}
+        assert [item.note.reason for item in report.changes if item.note] == [Reason.OTHER_LOST]
+        assert stat.S_ISFIFO((project / "pipe").lstat().st_mode)
+        assert stat.S_IMODE((project / "pipe").lstat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("when", ["during", "between", "undo"])
 def test_a_file_of_the_project_that_blocks_its_reader(person: Person, when: str) -> None:
-    files = [
-        person.project / f"{name}{kind}" for name in "abc" for kind in ("pipe", "socket", "device")
-    ]
+    files = [person.project / name for name in BLOCKING]
 
     def act() -> None:
         for file in files:
@@ -89,15 +144,8 @@ def test_a_file_of_the_project_that_blocks_its_reader(person: Person, when: str)
 
     for file in files:
         file.write_text("old\n")
-    attack = """
-    for kind in pipe socket device; do
-        rm -f a$kind b$kind; echo new >a$kind; rm -f c$kind; ln -s x c$kind
-    done
-    """
-    if when == "before":
-        act()
-        report = settle(person, attack)
-    elif when == "during":
+    attack = REPLACE
+    if when == "during":
         report = during(person, attack, act, Mode.AUTO)
     else:
         run = settle(person, attack, Mode.REVIEW if when == "between" else Mode.AUTO).run_id

@@ -24,7 +24,7 @@ from support.escape.copy_back import (
 )
 from support.person import Person, cli_argv
 
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import Mode, Report, State
 
 
 @pytest.fixture(autouse=True)
@@ -125,38 +125,65 @@ def test_upper_and_lower_case(person: Person) -> None:
     }
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
-def test_folders_deeper_than_any_path_is_long(person: Person, mode: Mode, cleared: None) -> None:
-    attack = """
-    for _ in range(22):
-        os.mkdir('deep' * 50)
-        os.chdir('deep' * 50)
-    open('bottom', 'w').close()
+def at_depth(names: list[str], act: str) -> str:
+    """Return a command that does something in a folder so deep that no path leads there."""
+    return python(
+        f"""
+    for name in {names!r}:
+        if not os.path.isdir(name):
+            os.mkdir(name)
+        os.chdir(name)
+    {act}
     """
-    report = settle(person, python(attack) + "; echo new >file", mode)
-    assert {skip.path.count("/") for skip in report.skipped} <= {*range(23)}
-    if mode is Mode.REVIEW:
-        report = review(person, "apply", report.run_id)
-    assert states(report)["file"] is State.APPLIED
-    assert set(states(report).values()) == {State.APPLIED}
-    report = review(person, "undo", report.run_id)
-    assert set(states(report).values()) == {State.UNDONE}
+    )
+
+
+DEPTHS = {"long names": ["deep" * 50] * 22, "many names": ["dddd"] * 1000}
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+@pytest.mark.parametrize("names", DEPTHS.values(), ids=DEPTHS)
+def test_folders_deeper_than_any_path_is_long(
+    person: Person, names: list[str], mode: Mode, cleared: None
+) -> None:
+    def settled(act: str) -> Report:
+        report = settle(person, f"{at_depth(names, act)}; date >file", mode)
+        assert not report.skipped
+        assert person.cli("changes", report.run_id, "--diff").returncode == 0
+        if mode is Mode.REVIEW:
+            report = review(person, "apply", report.run_id)
+        assert set(states(report).values()) == {State.APPLIED}
+        return report
+
+    def content() -> str:
+        return person.run(at_depth(names, "print(open('bottom').read(), end='')")).stdout.text
+
+    bottom = "/".join((*names, "bottom"))
+    made = settled("open('bottom', 'w').write('one\\n')")
+    assert set(states(made)) >= {bottom, names[0], "file"}
+    changed = settled("open('bottom', 'w').write('two\\n'); os.mkdir('more')")
+    assert content() == "two\n"
+    shown = person.cli("changes", changed.run_id, "--diff").stdout
+    assert "\n-one\n+two\n" in shown
+    assert set(states(review(person, "undo", changed.run_id)).values()) == {State.UNDONE}
+    assert content() == "one\n"
+    removed = settled(f"os.chdir('/'); os.chdir({str(person.project)!r}); os.system('rm -rf d*')")
+    assert states(removed).keys() >= {bottom, names[0]}
+    assert [path.name for path in person.project.iterdir()] == ["file"]
+    assert set(states(review(person, "undo", removed.run_id)).values()) == {State.UNDONE}
+    assert content() == "one\n"
+    assert set(states(review(person, "undo", made.run_id)).values()) == {State.UNDONE}
     assert os.listdir(person.project) == []
     assert not list(person.paths.cache.glob("overlay-*"))
 
 
 @pytest.mark.anybody
-def test_folders_deeper_than_a_program_may_open_files(person: Person, cleared: None) -> None:
-    # Each level that is looked at takes a descriptor, and each path names all levels above it.
-    attack = """
-    for _ in range(1000):
-        os.mkdir('dddd')
-        os.chdir('dddd')
-    """
-    report = settle(person, python(attack) + "; echo new >file")
+def test_folders_deeper_than_anybody_has_use_for(person: Person, cleared: None) -> None:
+    """Each folder has a change with its whole path, which must not use up the memory."""
+    report = settle(person, at_depth(["dddd"] * 4000, "") + "; echo new >file")
     assert (person.project / "file").read_text() == "new\n"
-    assert len(report.changes) < 1000
-    assert report.skipped
+    assert len(report.changes) < 4000
+    assert [skip.path.count("/") for skip in report.skipped] == [len(report.changes) - 1]
     assert not list(person.paths.cache.glob("overlay-*"))
     assert person.run("echo fine").stdout.text == "fine\n"
 

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...files.atomic import write_atomically
-from ...paths import Paths
+from ...paths import Paths, is_inside
 from ...sandbox.overlay import Overlay, Root
 from ..changes.change import DAILY, MANY, Mode, Report, nothing
+from ..roots import common_git_folder
 
 if TYPE_CHECKING:
     from .journal import Way
@@ -138,10 +139,18 @@ class Recorder:
 
 
 def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
-    """Return the folders outside the project that the user approved.
+    """Return the folders outside the project that its commands may change: those that the user
+    approved, and the repository of a worktree.
 
-    They are in the database. A file has a copy, so that a command starts without the database.
+    The first are in the database. A file has a copy, so that a command starts without the database.
     """
+    approved = _approved_roots(paths, project)
+    common = common_git_folder(paths, project)
+    is_new = common is not None and not is_inside(common, project, *approved)
+    return (*approved, common) if common is not None and is_new else approved
+
+
+def _approved_roots(paths: Paths, project: str) -> tuple[str, ...]:
     file = paths.linked_roots(project)
     agreed: list[str] | None = None
     with contextlib.suppress(OSError, ValueError):
@@ -154,7 +163,7 @@ def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
 
         manager = ProjectManager(paths)
         try:
-            _, *agreed = Folder(project, manager).build_roots()
+            _, *agreed = Folder(project, manager).approved_roots()
         finally:
             manager.close()
         write_atomically(file, json.dumps(agreed))

@@ -67,7 +67,7 @@ def exchange(
     step: Step,
     fresh: bool = False,
 ) -> Exchanged:
-    """Files and links only. Without `incoming` the place is emptied. `expects` says that there was
+    """Anything but a folder. Without `incoming` the place is emptied. `expects` says that there was
     something, `fresh` that nothing of this was begun before."""
     old = place.lstat()
     version = None if fresh else kept.lstat()
@@ -92,8 +92,6 @@ def exchange(
             return _finish(place, incoming, temporary)
         if not may:
             raise ConflictError(Reason.CHANGED)
-        if not (stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode)):
-            raise ConflictError(Reason.IS_SPECIAL_FILE)
         is_kept = is_linked or (is_begun and _is_copy(kept, place))
         if is_begun and not is_kept:
             # Somebody has saved the place since: then this is another version.
@@ -275,8 +273,9 @@ def _move_away(place: DirEntryAt, kept: DirEntryAt, old: os.stat_result, step: S
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        copy_whole(place, kept)
-        step()
+        if _can_be_copied(old):
+            copy_whole(place, kept)
+            step()
         check_again(place, old)
         os.unlink(place.name, dir_fd=place.dir_fd)
     step()
@@ -291,7 +290,15 @@ def _keep(place: DirEntryAt, kept: DirEntryAt, old: os.stat_result) -> None:
             if error.errno not in NO_LINKS:
                 raise
     # With another name elsewhere, it would be changed there, and so in what is kept.
-    copy_whole(place, kept)
+    if _can_be_copied(old):
+        copy_whole(place, kept)
+
+
+def _can_be_copied(found: os.stat_result) -> bool:
+    """A socket or a device cannot be, and so cannot be restored if it is on another disk."""
+    return (
+        stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode) or stat.S_ISFIFO(found.st_mode)
+    )
 
 
 def copy_whole(source: DirEntryAt, target: DirEntryAt, half: DirEntryAt | None = None) -> None:
@@ -309,6 +316,11 @@ def copy(source: DirEntryAt, target: DirEntryAt) -> None:
     if stat.S_ISLNK(found.st_mode):
         words = os.readlink(source.name, dir_fd=source.dir_fd)
         os.symlink(words, target.name, dir_fd=target.dir_fd)
+        return
+    if stat.S_ISFIFO(found.st_mode):
+        os.mkfifo(target.name, 0o600, dir_fd=target.dir_fd)
+        mode = stat.S_IMODE(found.st_mode) & 0o1777
+        dirfd.set_mode(target.name, target.dir_fd, mode, any_kind=True)
         return
     # What became a pipe just now must not make us wait.
     given = os.open(

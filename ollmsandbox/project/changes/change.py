@@ -43,6 +43,7 @@ class Change(NamedTuple):
     mode: int | None = None
     target: str | None = None
     flags: tuple[Flag, ...] = ()
+    # What was there before; None for nothing, and for a pipe, a socket or a device.
     old_type: Type | None = None
     old_mode: int | None = None
     # Of a plain file, which has one name and no rights to be stripped, and takes the place of a

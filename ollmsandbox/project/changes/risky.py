@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from functools import lru_cache
 
 _NAMES = frozenset(
     (
@@ -33,7 +32,7 @@ _FOLDERS = frozenset(
 _GIT_FILES = frozenset(("config", "config.worktree", "commondir", "gitdir"))
 # Folders that git obeys; the last one has commands that run when a rebase continues.
 _REBASE = "rebase-merge"
-_GIT_FOLDERS = frozenset(("hooks", "remotes", "branches", _REBASE))
+GIT_FOLDERS = frozenset(("hooks", "remotes", "branches", _REBASE))
 _GIT_INNER = frozenset(("modules", "worktrees"))
 _OTHERS = {
     ".hg": frozenset(("hgrc", "hgrc-not-shared", "sharedpath")),
@@ -41,14 +40,28 @@ _OTHERS = {
 }
 
 _ALL = frozenset().union(
-    _NAMES, _FOLDERS, _GIT_FILES, _GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values()
+    _NAMES, _FOLDERS, _GIT_FILES, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values()
 ) | {"head", "git~1"}
 
 
-@lru_cache(maxsize=4096)
+_plain_folders: dict[str, bool] = {}
+_MOST_FOLDERS = 4096
+
+
 def is_plain_folder(folder: str) -> bool:
     """Return whether no part of a folder's path is special: a quick check, true for most."""
-    return all(map(is_plain_name, _parts(folder)))
+    known = _plain_folders.get(folder)
+    if known is None:
+        # The folder around it was mostly asked for before: paths may have thousands of parts.
+        around, _, name = folder.rstrip("/").rpartition("/")
+        is_plain = _plain_folders.get(around)
+        if is_plain is None:
+            is_plain = all(map(is_plain_name, _parts(around)))
+        known = is_plain and is_plain_name(_parts(name)[0])
+        if len(_plain_folders) >= _MOST_FOLDERS:
+            _plain_folders.clear()
+        _plain_folders[folder.rstrip("/")] = _plain_folders[folder] = known
+    return known
 
 
 def is_plain_name(name: str) -> bool:
@@ -97,7 +110,7 @@ def _leading(parts: list[str]) -> set[int]:
         at
         for at, part in enumerate(parts)
         if (part in _GIT_FILES and at == last)
-        or (part in _GIT_FOLDERS and not parts[-1].endswith(".sample"))
+        or (part in GIT_FOLDERS and not parts[-1].endswith(".sample"))
     }
     # A repository in a repository; its name may have slashes in it.
     furthest = max(found, default=-1)

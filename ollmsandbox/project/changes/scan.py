@@ -18,10 +18,28 @@ from pathlib import Path
 from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
+from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories
+from .git_config import (
+    LARGEST,
+    REFERENCES,
+    WRITTEN_BY_GIT,
+    Surroundings,
+    is_harmless_config,
+    is_harmless_pointer,
+    is_reference,
+)
+from .mass_deletion import hold_mass_deletion
 from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
-from .risky import is_held, is_plain_folder, is_plain_name, is_risky
+from .risky import (
+    GIT_FOLDERS,
+    is_held,
+    is_plain_folder,
+    is_plain_name,
+    is_risky,
+    normalised,
+)
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -96,8 +114,9 @@ __all__ = ["Change", "ChangeSet", "Flag", "Kind", "Skipped", "Type", "is_too_dee
 _PLAIN = stat.S_IFREG | 0o666
 # A touched file that is larger counts as changed: comparing it would take minutes.
 _MOST_COMPARED = 1 << 30
-# Programs could not open files in deeper folders by their paths.
-_DEEPEST = 4096 - 256
+# Four times as long as a path that programs can open. Each folder on the way has a change with its
+# whole path, so a longer way would take more memory than anybody has use for.
+_LONGEST = 4 * 4096
 # Descriptors that each level takes, and that are in use elsewhere.
 _TAKEN_BY_LEVEL, _IN_USE = 4, 256
 
@@ -114,13 +133,14 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
         walk.run(upper, lowers)
     finally:
         walk.close()
+    hold_mass_deletion(root, walk.changes)
     return ChangeSet(tuple(walk.changes), tuple(walk.skipped), tuple(walk.idle))
 
 
 class _Level:
     """A folder of upper that the walk is in, with the folders that it covers."""
 
-    __slots__ = ("hides", "lowers", "names", "opened", "prefix", "upper")
+    __slots__ = ("hides", "is_plain", "lowers", "names", "opened", "prefix", "upper")
 
     def __init__(
         self, prefix: str, upper: int, lowers: list[int], opened: list[dirfd.UnlockedFolder]
@@ -132,6 +152,8 @@ class _Level:
         self.names: Iterator[str] = iter(())
         # Whether it hides the folders below it completely.
         self.hides = False
+        # Whether no part of its path is special.
+        self.is_plain = True
 
     def leave(self) -> None:
         for descriptor in (self.upper, *self.lowers):
@@ -153,8 +175,12 @@ class _Walk:
         self._held = ""
         self._git_targets = GitTargets.of(root)
         self._nested_repositories = NestedRepositories(root)
+        self._layers: tuple[str, ...] = ()
+        # In a root that is a repository without a worktree, the same paths are held as in another.
+        self._prefix = ".git/" if is_git_folder(root) else ""
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
+        self._layers = (upper, *lowers)
         level = _Level("", os.open(upper, FOLDER), [], [])
         self._levels.append(level)
         top, below = level.upper, level.lowers
@@ -183,11 +209,7 @@ class _Walk:
 
         The result is the same as that of `_look`, only faster for many files.
         """
-        if (
-            len(level.lowers) > 1
-            or not is_plain_folder(level.prefix)
-            or self._git_targets.is_near(level.prefix)
-        ):
+        if len(level.lowers) > 1 or not level.is_plain or self._git_targets.is_near(level.prefix):
             return next(level.names, None)
         upper, lower = level.upper, next(iter(level.lowers), -1)
         root, prefix, file, look = self._root, level.prefix, Type.FILE, os.stat
@@ -252,6 +274,7 @@ class _Walk:
         flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
         inside = _Level(f"{path}/", -1, [], [])
         self._levels.append(inside)
+        inside.is_plain = level.is_plain and is_plain_folder(name)
         lowers, opened = inside.lowers, inside.opened
         if old is None:
             self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
@@ -293,7 +316,7 @@ class _Walk:
         target = os.readlink(name, dir_fd=level.upper) if type_ is Type.LINK else None
         old_type = old_mode = None
         if old is not None:
-            old_type, old_mode = _type(old), _mode(old)
+            old_type, old_mode = _old_type(old), _mode(old)
             if old_type is Type.FOLDER:
                 self._delete_inside(path, name, covered)
             elif old_type is type_:
@@ -316,7 +339,28 @@ class _Walk:
         self._add(
             path, kind, type_, mode, target, flags, old_type, old_mode,
             inode=new.st_ino if is_plain and not new.st_mode & _LENT else 0,
+            is_by_git=is_plain
+            and (name in WRITTEN_BY_GIT or REFERENCES in path)
+            and self._is_by_git(path, name),
         )  # fmt: skip
+
+    def _is_by_git(self, path: str, name: str) -> bool:
+        """Return whether a file has nothing in it but what git writes by itself."""
+        where = Surroundings(self._root, path, lambda path: read_merged(self._layers, path))
+        new = where.read(path)
+        if new is None:
+            return False
+        without = path.replace(REFERENCES, "/", 1)
+        if not GIT_FOLDERS.isdisjoint(normalised(without).split("/")):
+            return False  # a hook, for example
+        if without != path:
+            return is_reference(new)
+        # What is applied takes the place of what is on disk, whatever is pending.
+        disk = f"{self._root}/{path}"
+        if name != "config":
+            return not os.path.lexists(disk) and is_harmless_pointer(new, where)
+        old = read_merged((self._root,), path) if os.path.lexists(disk) else b""
+        return old is not None and is_harmless_config(new, old, where)
 
     def _delete(
         self, path: str, name: str, old: os.stat_result, covered: list[int], whiteout: int = 0
@@ -325,7 +369,8 @@ class _Walk:
         if type_ is Type.FOLDER:
             self._delete_inside(path, name, covered)
         inode = whiteout if stat.S_ISREG(old.st_mode) else 0
-        self._add(path, Kind.DELETED, type_, old_type=type_, old_mode=_mode(old), inode=inode)
+        was = _old_type(old)
+        self._add(path, Kind.DELETED, type_, old_type=was, old_mode=_mode(old), inode=inode)
 
     def _delete_inside(self, path: str, name: str, covered: list[int]) -> None:
         """Add the deletion of everything in a folder, the deepest first."""
@@ -359,8 +404,8 @@ class _Walk:
                     folders.append((where, found))
                     self._enter(levels, where, inner, below)
                 else:
-                    type_ = _type(found)
-                    self._add(where, Kind.DELETED, type_, old_type=type_, old_mode=_mode(found))
+                    type_, was = _type(found), _old_type(found)
+                    self._add(where, Kind.DELETED, type_, old_type=was, old_mode=_mode(found))
         finally:
             while levels:
                 levels.pop().leave()
@@ -387,13 +432,19 @@ class _Walk:
         old_mode: int | None = None,
         *,
         inode: int = 0,
+        is_by_git: bool = False,
     ) -> None:
         is_git_target = self._git_targets.covers(path)
         if not is_git_target and type_ is not Type.FOLDER:
             is_git_target = self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
-        marks = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
+        if not is_by_git or is_git_target:
+            flags = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
+        elif is_risky(path):
+            flags = (*flags, Flag.LATER)
         self.changes.append(
-            Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode, inode)
+            Change(
+                self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode, inode
+            )
         )
 
     def _marks(
@@ -404,17 +455,49 @@ class _Walk:
             # A folder cannot be deleted before its content, which came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
         folder, _, name = path.rpartition("/")
-        if is_plain_folder(folder) and is_plain_name(name) and not is_git_target:
+        is_plain = is_plain_folder(folder) and is_plain_name(name) and not self._prefix
+        if is_plain and not is_git_target:
             return ()
         is_link = type_ is Type.LINK
-        if is_git_target or is_held(self._root, path, is_link=is_link, is_deleted=is_deleted):
+        is_risk = is_git_target or is_held(
+            self._root, self._prefix + path, is_link=is_link, is_deleted=is_deleted
+        )
+        if is_risk:
             self._held = path
             return (Flag.LATER, Flag.HELD)
         return (Flag.LATER,) if is_risky(path) else ()
 
 
+def read_merged(layers: Sequence[str], path: str) -> bytes | None:
+    """Return the content of a small file as it is visible through the layers, the top one first;
+    None if there is none, a link is on the way to it, or it cannot be read."""
+    parts = path.split("/")
+    try:
+        for number in range(1, len(parts) + 1):
+            inside = "/".join(parts[:number])
+            place = next(
+                (f"{layer}/{inside}" for layer in layers if _is_there(f"{layer}/{inside}")), ""
+            )
+            mode = os.lstat(place).st_mode
+            if not (stat.S_ISDIR(mode) if number < len(parts) else stat.S_ISREG(mode)):
+                return None
+        with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError:
+        return None
+    return data if len(data) <= LARGEST else None
+
+
+def _is_there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def is_too_deep(path: str) -> bool:
-    if len(os.fsencode(path)) > _DEEPEST:
+    if len(os.fsencode(path)) > _LONGEST:
         return True
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = max(limit - _IN_USE, _IN_USE) // _TAKEN_BY_LEVEL
@@ -457,6 +540,12 @@ def _type(found: os.stat_result) -> Type:
     if stat.S_ISDIR(found.st_mode):
         return Type.FOLDER
     return Type.LINK if stat.S_ISLNK(found.st_mode) else Type.FILE
+
+
+def _old_type(found: os.stat_result) -> Type | None:
+    """Return what was there; None for a pipe, a socket or a device, which has no content."""
+    is_special = not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode))
+    return None if is_special and not stat.S_ISDIR(found.st_mode) else _type(found)
 
 
 def _kind_of_file(mode: int) -> str:

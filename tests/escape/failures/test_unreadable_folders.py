@@ -38,7 +38,7 @@ def test_many_files_in_a_folder_that_the_command_closed_and_one_that_is_held(
     keeper = Recorder(str(person.project), person.paths, many=1)
     person.run(
         "for name in a b; do echo 'this is new' >shut/$name; done\n"
-        f"chmod {mode:o} shut; echo '[x]' >.git/config",
+        f"chmod {mode:o} shut; printf '[x]\\ny = z\\n' >.git/config",
         keeper=keeper,
     )
     assert keeper.report is not None
