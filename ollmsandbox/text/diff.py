@@ -278,7 +278,7 @@ def with_hunks(old: Sequence[str], chosen: Iterable[Hunk]) -> list[str]:
     """Return the old version with only these of its changes."""
     lines = list(old)
     # From the end, so that the lines before keep their places.
-    for hunk in sorted(chosen, key=lambda hunk: -hunk.old_start):
+    for hunk in sorted(chosen, key=lambda hunk: (-hunk.old_start, -hunk.old_end)):
         lines[hunk.old_start : hunk.old_end] = hunk.new
     return lines
 
