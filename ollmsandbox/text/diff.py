@@ -84,6 +84,8 @@ class HunkState(Enum):
     UNDONE = "undone"
     # The same lines, or those next to them, were changed again.
     CHANGED = "changed"
+    # It was pending, and is no longer.
+    DISCARDED = "discarded"
 
 
 def decode_text(data: bytes) -> str | None:

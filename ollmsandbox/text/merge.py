@@ -14,7 +14,16 @@ from typing import TypeVar
 
 from merge3 import Merge3
 
-from .diff import LARGEST, Hunk, find_hunks, matching_blocks, split_lines, with_hunks
+from .diff import (
+    LARGEST,
+    Hunk,
+    HunkState,
+    find_hunks,
+    hunk_states,
+    matching_blocks,
+    split_lines,
+    with_hunks,
+)
 
 _BOMS = (
     # The longer ones first: UTF-32's begins like UTF-16's.
@@ -32,13 +41,21 @@ def is_mergeable(data: bytes) -> bool:
     return len(data) <= LARGEST and _decode(data) is not None
 
 
-def merge(before: bytes, after: bytes, current: bytes, *, keep_both: bool = False) -> bytes | None:
+def merge_change(
+    before: bytes,
+    after: bytes,
+    current: bytes,
+    *,
+    has_hunks: bool = False,
+    keep_both: bool = False,
+) -> bytes | None:
     """Return `current` with the change from `before` to `after`; None if that is a conflict.
 
     It is a conflict if the change and `current` changed the same lines, if a version is no text,
     or if merging the change out again would not give `current` back: then the merge had to guess
-    which of several equal lines were meant. With `keep_both`, lines that both changed appear
-    twice, those of `current` first.
+    which of several equal lines were meant. With `has_hunks`, some hunks of the change may be
+    merged already. With `keep_both`, lines that both changed appear twice, those of `current`
+    first.
     """
     if before in (after, current):
         return current if before == after else after
@@ -47,7 +64,26 @@ def merge(before: bytes, after: bytes, current: bytes, *, keep_both: bool = Fals
     merged = _merge(before, after, current, keep_both=keep_both)
     if merged is None or keep_both:
         return merged
-    return merged if _merge(after, before, merged) == current else None
+    if _merge(after, before, merged) == current:
+        return merged
+    # What is merged already was merged out, too.
+    with_part = _with_present_hunks(before, after, current) if has_hunks else None
+    if with_part is None:
+        return None
+    is_same = _merge(with_part, after, current) == merged
+    return merged if is_same and _merge(after, with_part, merged) == current else None
+
+
+def _with_present_hunks(before: bytes, after: bytes, current: bytes) -> bytes | None:
+    """Return `before` with the hunks of the change that `current` has already; None if it has
+    none."""
+    versions = _decode_all(before, after, current)
+    if versions is None:
+        return None
+    old, new, now = map(_ended_lines, versions[0])
+    states = hunk_states(now, old, new, find_hunks(old, new))
+    present = [number for number, state in enumerate(states) if state is HunkState.PRESENT]
+    return with_chosen_hunks(before, after, present) if present else None
 
 
 def change_hunks(before: bytes, after: bytes) -> tuple[Hunk, ...] | None:

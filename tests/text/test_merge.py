@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from ollmsandbox.text.diff import LARGEST
-from ollmsandbox.text.merge import change_hunks, is_mergeable, merge, with_chosen_hunks
+from ollmsandbox.text.merge import change_hunks, is_mergeable, merge_change, with_chosen_hunks
 
 pytestmark = pytest.mark.anybody
 
@@ -40,9 +40,9 @@ def test_an_edit_elsewhere_stays_when_a_change_is_applied_and_undone(
 ) -> None:
     after = changed(TEN, b"line 5\n", b"fifth\nand more\n")
     mine = changed(TEN, old, new)
-    merged = merge(TEN, after, mine)
+    merged = merge_change(TEN, after, mine)
     assert merged == changed(after, old, new)
-    assert merge(after, TEN, merged) == mine
+    assert merge_change(after, TEN, merged) == mine
 
 
 @pytest.mark.parametrize(
@@ -62,36 +62,44 @@ def test_an_edit_elsewhere_stays_when_a_change_is_applied_and_undone(
     ],
 )
 def test_a_conflict(before: bytes, after: bytes, mine: bytes) -> None:
-    assert merge(before, after, mine) is None
+    assert merge_change(before, after, mine) is None
 
 
 def test_both_versions_of_lines_that_both_changed() -> None:
     after = changed(TEN, b"line 5\n", b"command's\n")
     mine = changed(TEN, b"line 5\n", b"mine\n")
-    assert merge(TEN, after, mine, keep_both=True) == changed(
+    assert merge_change(TEN, after, mine, keep_both=True) == changed(
         TEN, b"line 5\n", b"mine\ncommand's\n"
     )
 
 
 def test_what_is_already_so_stays() -> None:
     after = changed(TEN, b"line 5\n", b"fifth\n")
-    assert merge(TEN, after, after) == after
-    assert merge(TEN, after, TEN) == after
-    assert merge(TEN, TEN, after) == after
+    assert merge_change(TEN, after, after) == after
+    assert merge_change(TEN, after, TEN) == after
+    assert merge_change(TEN, TEN, after) == after
+
+
+def test_a_part_of_the_change_that_is_there_already_stays() -> None:
+    after = changed(changed(TEN, b"line 2\n", b"second\n"), b"line 8\n", b"")
+    mine = changed(changed(TEN, b"line 2\n", b"second\n"), b"line 5\n", b"mine\n")
+    whole = changed(after, b"line 5\n", b"mine\n")
+    assert merge_change(TEN, after, mine, has_hunks=True) == whole
+    assert merge_change(after, TEN, mine, has_hunks=True) == changed(TEN, b"line 5\n", b"mine\n")
 
 
 def test_line_ends_that_the_user_converted_stay_converted() -> None:
     after = changed(TEN, b"line 5\n", b"fifth\n")
     mine = TEN.replace(b"\n", b"\r\n")
-    merged = merge(TEN, after, mine)
+    merged = merge_change(TEN, after, mine)
     assert merged == after.replace(b"\n", b"\r\n")
-    assert merge(after, TEN, merged) == mine
+    assert merge_change(after, TEN, merged) == mine
 
 
 def test_line_ends_that_a_command_converted_are_converted_in_lines_of_the_user() -> None:
     after = TEN.replace(b"\n", b"\r\n")
     mine = changed(TEN, b"line 5\n", b"mine\n")
-    assert merge(TEN, after, mine) == mine.replace(b"\n", b"\r\n")
+    assert merge_change(TEN, after, mine) == mine.replace(b"\n", b"\r\n")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +113,13 @@ def test_encodings(encoding: str) -> None:
 
     before = encoded("ä\nö\nü\nß\n")
     after, mine = encoded("ä\nö\nü\nß\né\n"), encoded("à\nö\nü\nß\n")
-    assert merge(before, after, mine) == encoded("à\nö\nü\nß\né\n")
+    assert merge_change(before, after, mine) == encoded("à\nö\nü\nß\né\n")
 
 
 def test_bytes_that_are_no_encoding_come_out_as_they_went_in() -> None:
     odd = bytes(range(1, 256)).replace(b"\n", b"")
     before = b"1\n" + odd + b"\n3\n"
-    assert merge(before, before + b"4\n", b"0\n" + before) == b"0\n" + before + b"4\n"
+    assert merge_change(before, before + b"4\n", b"0\n" + before) == b"0\n" + before + b"4\n"
     assert is_mergeable(before) and not is_mergeable(b"\0")
 
 
@@ -151,11 +159,11 @@ def versions(draw: some.DrawFn) -> tuple[bytes, bytes, bytes]:
 @given(versions())
 def test_no_line_of_the_user_is_lost_or_moved(given_versions: tuple[bytes, bytes, bytes]) -> None:
     before, after, mine = given_versions
-    merged = merge(before, after, mine)
+    merged = merge_change(before, after, mine)
     if merged is None:
         return
     assert _own(merged) == _own(mine)
-    undone = merge(after, before, merged)
+    undone = merge_change(after, before, merged)
     if mine != after:
         assert undone == mine
 
@@ -166,7 +174,7 @@ def test_hunks_in_any_order_are_the_whole(
     given_versions: tuple[bytes, bytes, bytes], random: Random
 ) -> None:
     before, after, mine = given_versions
-    whole = merge(before, after, mine)
+    whole = merge_change(before, after, mine)
     if whole is None:
         return
     order = list(range(len(change_hunks(before, after) or ())))
@@ -178,7 +186,7 @@ def test_hunks_in_any_order_are_the_whole(
         applied.add(number)
         new = with_chosen_hunks(before, after, applied)
         assert old is not None and new is not None and current is not None
-        current = merge(old, new, current)
+        current = merge_change(old, new, current)
         if current is None:
             # A single hunk may be a conflict where the whole is none, but never another text.
             return
