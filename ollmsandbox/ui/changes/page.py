@@ -190,9 +190,9 @@ class ChangePage(Gtk.Box):
         if HunkState.CHANGED in states:
             return [("", _("Edited since"))]
         if states == {HunkState.DISCARDED}:
-            return [("apply", _("Apply"))]
-        if states == {HunkState.PRESENT}:
-            return [("undo", _("Undo"))]
+            return [("", _("Discarded")), ("apply", _("Apply"))]
+        if is_pending and states == {HunkState.PRESENT}:
+            return [("", _("Applied")), ("undo", _("Undo"))]
         if HunkState.UNDONE in states and not is_pending:
             return [("redo", _("Redo"))]
         return [(v, label) for v, label in action_labels({item.state}) if v != "redo"]
