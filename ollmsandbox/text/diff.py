@@ -84,6 +84,8 @@ class HunkState(Enum):
     UNDONE = "undone"
     # The same lines, or those next to them, were changed again.
     CHANGED = "changed"
+    # It was pending, and is no longer.
+    DISCARDED = "discarded"
 
 
 def decode_text(data: bytes) -> str | None:
@@ -278,7 +280,7 @@ def with_hunks(old: Sequence[str], chosen: Iterable[Hunk]) -> list[str]:
     """Return the old version with only these of its changes."""
     lines = list(old)
     # From the end, so that the lines before keep their places.
-    for hunk in sorted(chosen, key=lambda hunk: -hunk.old_start):
+    for hunk in sorted(chosen, key=lambda hunk: (-hunk.old_start, -hunk.old_end)):
         lines[hunk.old_start : hunk.old_end] = hunk.new
     return lines
 

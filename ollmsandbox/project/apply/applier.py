@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 from ...files import dirfd
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
 from ...paths import make_folder
-from ..changes.change import Change, Kind, Recorded, State, Type
+from ..changes.change import MANY, Change, Kind, Recorded, State, Type
 from ..changes.overlayfs import is_whiteout
 from ..changes.reasons import Note, Reason
 from .fast_swap import Plain
 from .kept_versions import Kept
+from .patch import Patch, keep_copy
 from .swap import ConflictError, Exchanged, Found, Step, exchange, make_single, signature
 
 if TYPE_CHECKING:
@@ -287,16 +288,25 @@ class Applier:
                     return_rights(incoming, change.mode)
                 if change.old_type is Type.FOLDER and incoming.lstat() is not None:
                     self._remove_folder(place)
-            return exchange(
-                place,
-                incoming,
-                kept,
-                may_replace=check,
-                expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
-                temporary=self._temporary(item),
-                step=self._step,
-                fresh=fresh and not guard.is_again,
-            )
+            try:
+                return exchange(
+                    place,
+                    incoming,
+                    kept,
+                    may_replace=check,
+                    expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
+                    temporary=self._temporary(item),
+                    step=self._step,
+                    fresh=fresh and not guard.is_again and kept.lstat() is None,
+                )
+            except ConflictError as conflict:
+                if conflict.reason is not Reason.CHANGED or not change.is_edit or fresh:
+                    raise
+                assert incoming is not None
+                base = Patch(self._versions, item.number).base
+                done = self._merge(item, place, base, incoming, (change.old_mode, change.mode))
+                os.unlink(incoming.name, dir_fd=incoming.dir_fd)
+                return done
 
         plain = Plain(self._project, layer, self._versions, self._step)
         if alongside:
@@ -308,8 +318,11 @@ class Applier:
         done: list[Recorded] = []
         ready: list[Recorded] = []
         try:
+            keeps_results = alongside is None and len(recorded) < MANY
             for item in recorded:
                 change = item.change
+                if keeps_results and change.type is Type.FILE and change.kind is not Kind.DELETED:
+                    self._keep_result(item, layer)
                 if fresh and change.is_plain and plain.is_possible and not always:
                     put = plain.put(change, item.number, item.began)
                     if put is not None:
@@ -337,6 +350,12 @@ class Applier:
             layer.close()
         return self._finish(done)
 
+    def _keep_result(self, item: Recorded, layer: OpenTree) -> None:
+        # What cannot be kept is applied all the same: undo then needs the file as it was left.
+        with contextlib.suppress(OSError, ConflictError):
+            incoming = DirEntryAt(*layer.split(item.change.path))
+            keep_copy(incoming, Patch(self._versions, item.number).result)
+
     def go(
         self,
         recorded: Sequence[Recorded],
@@ -348,7 +367,11 @@ class Applier:
         return self._finish(self._back_or_forth(recorded, frozenset(forced), back=back))
 
     def _back_or_forth(
-        self, recorded: Sequence[Recorded], forced: frozenset[str], *, back: bool
+        self,
+        recorded: Sequence[Recorded],
+        forced: frozenset[str],
+        *,
+        back: bool,
     ) -> list[Recorded]:
         guard = self._guard
 
@@ -359,6 +382,7 @@ class Applier:
             if change.path == ".":
                 self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
                 return Exchanged()
+            patch = Patch(self._versions, item.number)
             spot = DirEntryAt(self._versions, kept)
             place = self._place(change, spot)
             if place is None:
@@ -381,6 +405,7 @@ class Applier:
                 if self._resumed:
                     return_rights(incoming, change.mode)
                 make_single(incoming, place)
+                incoming = patch.copy_of(incoming)
                 if change.old_type is Type.FOLDER and incoming.lstat() is not None:
                     self._remove_folder(place)
             try:
@@ -393,6 +418,13 @@ class Applier:
                     temporary=self._temporary(item),
                     step=self._step,
                 )
+            except ConflictError as conflict:
+                if conflict.reason is not Reason.CHANGED or not change.is_edit:
+                    raise
+                modes = (item.change.old_mode, item.change.mode)
+                if back:
+                    return self._merge(item, place, patch.result, patch.base, modes[::-1])
+                return self._merge(item, place, patch.base, patch.result, modes)
             except FileNotFoundError as error:
                 if error.filename == given:
                     raise ConflictError(Reason.OTHER_LOST) from error
@@ -402,6 +434,31 @@ class Applier:
         state = State.UNDONE if back else State.APPLIED
         done = [self._try(item, one, state) for item in order]
         return list(reversed(done)) if back else done
+
+    def merge_hunks(self, recorded: Sequence[Recorded]) -> list[Recorded]:
+        """Merge the hunks that the user chose; the state of a change stays."""
+
+        def one(item: Recorded) -> Exchanged:
+            patch = Patch(self._versions, item.number)
+            place = DirEntryAt(*self._project.split(item.change.path))
+            return self._merge(item, place, patch.without_hunks, patch.with_hunks)
+
+        return self._finish([self._try(item, one, item.state) for item in recorded])
+
+    def _merge(
+        self,
+        item: Recorded,
+        place: DirEntryAt,
+        old: DirEntryAt,
+        new: DirEntryAt,
+        modes: tuple[int | None, int | None] = (None, None),
+    ) -> Exchanged:
+        """Merge a change into what somebody else has made of the file."""
+        temporary = self._temporary(item)
+        patch = Patch(self._versions, item.number)
+        patch.merge_into(place, old, new, modes=modes, temporary=temporary, step=self._step)
+        # What is in the project is neither version: it is known by no signature.
+        return Exchanged(item.before, "")
 
     def _try(
         self,

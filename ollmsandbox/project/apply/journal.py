@@ -41,6 +41,8 @@ class Task(Enum):
     BRING_BACK = "bring back"
     UNDO = "undo"
     REDO = "redo"
+    # Single hunks of a change are merged into the file.
+    HUNKS = "hunks"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from ...files.dirfd import restore_modes
-from ...paths import Paths, real_path
+from ...paths import Paths, make_folder, real_path
 from ...sandbox.overlay import Overlay, clock_offset, time_at
 from ..changes import outside_edits
 from ..changes.change import MANY, Change, ChangeSet, Mode, Recorded, State, Type, nothing
@@ -45,6 +45,7 @@ from . import kept_versions
 from .applier import Applier, device, only_ours, still_own
 from .journal import Job, Journal, Task, Way
 from .parents import closed_folders, implied_parents
+from .patch import keep_base
 from .swap import Step
 
 if TYPE_CHECKING:
@@ -305,6 +306,7 @@ class Settling:
                 job = again
                 journal.write_again(job)
         _make_way(overlay, job)
+        self._keep_bases(job, project, job.items)
         for name, root in overlay.overlay_map.items():
             here = [item for item in job.items if item.change.root == root]
             covered = job.ways.get(root, Way()).covered
@@ -455,6 +457,24 @@ class Settling:
                 kept_versions.put_away(job.sources[root], versions, root, exchanged.values())
             self._step()
 
+    def _keep_bases(self, job: Job, project: Project, items: Sequence[Recorded]) -> None:
+        """Keep what is on disk of each file that is to wait, before somebody edits it there. If an
+        earlier run's version waits below, that run has kept it."""
+        versions = make_folder(self._paths.versions / job.run_id)
+        is_done = versions / "bases"
+        if is_done.exists() or len(items) >= MANY:
+            return
+        waits = {root: runs.waiting(self._manager, project, root) for root in job.sources}
+        for item in items:
+            if item.change.is_edit:
+                below = waits[item.change.root].get(item.change.path)
+                earlier = None
+                if below is not None:
+                    earlier = self._paths.versions / below.run_id / str(below.number)
+                keep_base(item, versions, earlier)
+        is_done.touch()
+        self._step()
+
     def _keep_rest(
         self, overlay: Overlay, job: Job, project: Project, done: Sequence[Recorded]
     ) -> list[Recorded]:
@@ -464,6 +484,7 @@ class Settling:
         for name, root in overlay.overlay_map.items():
             layer = self._layer(overlay, root) if root in left else job.sources[root]
             if root in left and job.sources[root] == overlay.upper(name):
+                self._keep_bases(job, project, [i for i in done if i.state is not State.APPLIED])
                 # First without what was applied: it would hide what comes to be there later.
                 pending.prune(overlay.upper(name), root, whole=True)
                 here = [item for item in done if item.change.root == root]

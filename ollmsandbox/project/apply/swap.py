@@ -322,32 +322,58 @@ def copy(source: DirEntryAt, target: DirEntryAt) -> None:
         mode = stat.S_IMODE(found.st_mode) & 0o1777
         dirfd.set_mode(target.name, target.dir_fd, mode, any_kind=True)
         return
-    # What became a pipe just now must not make us wait.
-    given = os.open(
-        source.name,
-        os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK,
-        dir_fd=source.dir_fd,
-    )
+    given = _open_file(source)
     try:
         found = os.fstat(given)
-        if not stat.S_ISREG(found.st_mode):
-            raise ConflictError(Reason.IS_SPECIAL_FILE)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        made = os.open(target.name, flags, 0o600, dir_fd=target.dir_fd)
+        made = _create_file(target)
         try:
             _copy_bytes(given, made, found.st_size)
-            if os.getuid() == 0:
-                os.fchown(made, found.st_uid, found.st_gid)
-            for name in _attributes(given):
-                if (name.startswith("user.") and not name.startswith(OURS)) or name == _RIGHTS:
-                    with contextlib.suppress(OSError):  # not every file system has them
-                        os.setxattr(made, name, os.getxattr(given, name))
+            _copy_attributes(given, made, found)
             os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
             os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
         finally:
             os.close(made)
     finally:
         os.close(given)
+
+
+def write_like(model: DirEntryAt, target: DirEntryAt, data: bytes, mode: int) -> None:
+    """Create a file with the owner and the attributes of another one."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(target.name, dir_fd=target.dir_fd)
+    given = _open_file(model)
+    try:
+        with os.fdopen(_create_file(target), "wb") as file:
+            file.write(data)
+            file.flush()
+            _copy_attributes(given, file.fileno(), os.fstat(given))
+            os.fchmod(file.fileno(), mode & 0o1777)
+    finally:
+        os.close(given)
+
+
+def _open_file(spot: DirEntryAt) -> int:
+    # What became a pipe just now must not make us wait.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(spot.name, flags, dir_fd=spot.dir_fd)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ConflictError(Reason.IS_SPECIAL_FILE)
+    return descriptor
+
+
+def _create_file(spot: DirEntryAt) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(spot.name, flags, 0o600, dir_fd=spot.dir_fd)
+
+
+def _copy_attributes(given: int, made: int, found: os.stat_result) -> None:
+    if os.getuid() == 0:
+        os.fchown(made, found.st_uid, found.st_gid)
+    for name in _attributes(given):
+        if (name.startswith("user.") and not name.startswith(OURS)) or name == _RIGHTS:
+            with contextlib.suppress(OSError):  # not every file system has them
+                os.setxattr(made, name, os.getxattr(given, name))
 
 
 def _copy_bytes(given: int, made: int, size: int) -> None:

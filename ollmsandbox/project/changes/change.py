@@ -56,6 +56,11 @@ class Change(NamedTuple):
         """Mostly done in a few calls: one file, which comes or goes."""
         return self.inode != 0 or (self.kind is Kind.DELETED and self.type is Type.FILE)
 
+    @property
+    def is_edit(self) -> bool:
+        """Return whether a file stays a file: then it has lines to merge."""
+        return self.kind is Kind.MODIFIED and self.type is Type.FILE
+
 
 class State(Enum):
     APPLIED = "applied"

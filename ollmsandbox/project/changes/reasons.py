@@ -18,6 +18,7 @@ class Reason(Enum):
 
     # Conflicts: someone else was there first.
     CHANGED = "changed"
+    SAME_LINES = "same-lines"
     REMOVED = "removed"
     IS_FOLDER = "is-folder"
     IS_SPECIAL_FILE = "is-special-file"
@@ -42,6 +43,7 @@ class Reason(Enum):
 
 _SENTENCES = {
     Reason.CHANGED: N_("It was changed in the meantime."),
+    Reason.SAME_LINES: N_("The same lines were changed in the meantime."),
     Reason.REMOVED: N_("It was removed in the meantime."),
     Reason.IS_FOLDER: N_("It is a folder now."),
     Reason.IS_SPECIAL_FILE: N_("It is neither a file nor a link now."),

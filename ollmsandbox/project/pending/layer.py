@@ -17,6 +17,7 @@ from ...files import dirfd, trees
 from ...files.atomic import write_locked
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file, restore_modes
 from ...files.locks import FileLock
+from ..apply.patch import Patch
 from ..apply.swap import copy_whole
 from ..changes.change import Change, ChangeSet, Kind
 from ..changes.overlayfs import OPAQUE, folders_in, is_opaque, is_whiteout
@@ -330,7 +331,7 @@ def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], version
             if found is None or is_whiteout(found):
                 continue
             if not stat.S_ISDIR(found.st_mode):
-                _take_once(spot, DirEntryAt(versions, f"new-{number}"))
+                _take_once(spot, Patch(versions, number))
             elif change.kind is Kind.MODIFIED:
                 with contextlib.suppress(FileNotFoundError):
                     on_disk = os.lstat(f"{root}/{change.path}").st_mode
@@ -342,12 +343,12 @@ def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], version
         tree.close()
 
 
-def _take_once(spot: DirEntryAt, kept: DirEntryAt) -> None:
-    """What is kept already stays. In the layer there is the same, if it was being copied before a
-    kill; or else that of a later run, which is not on record yet."""
-    if kept.lstat() is None:
-        take(spot, kept)
-    elif _is_same(spot, kept):
+def _take_once(spot: DirEntryAt, patch: Patch) -> None:
+    """What is kept already stays. In the layer there is the same, or what discarded hunks left of
+    it; or else that of a later run, which is not on record yet."""
+    if patch.result.lstat() is None:
+        take(spot, patch.result)
+    elif _is_same(spot, patch.result) or _is_same(spot, patch.rest):
         os.unlink(spot.name, dir_fd=spot.dir_fd)
 
 

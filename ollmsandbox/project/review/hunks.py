@@ -1,36 +1,36 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Undoes, redoes, applies or discards single hunks of a change to a text file.
 
-Each of these is a run of its own with one change, and can be undone like any other.
+A hunk lies between two versions of the file, and merging it is merging the change from one to the
+other. It belongs to its run, and which hunks are in the project is read from there.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...paths import make_folder
 from ...text.diff import (
     LARGEST,
     Hunk,
     HunkState,
-    apply_to_later,
     find_hunks,
     hunk_states,
     split_lines,
     with_hunks,
 )
-from ..changes.change import PENDING_STATES, Kind, Mode, Recorded, Report, State, Type
+from ...text.merge import merge_change
+from ..apply.journal import project_lock
+from ..apply.patch import trim
+from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type
 from ..changes.view import find_in_layers, layers_of, read_seen
 from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager
 from .review import Review
 from .versions import Versions
-from .write_file import write_file
 
 
 @dataclass(frozen=True)
@@ -70,73 +70,68 @@ def text_versions(manager: ProjectManager, run: Run, item: Recorded) -> TextVers
 
 
 def current_hunk_states(manager: ProjectManager, run: Run, item: Recorded) -> dict[Hunk, HunkState]:
-    """Return what became of each hunk of an applied change; nothing if the file is as the run left
-    it, or has no hunks."""
-    change = item.change
-    if item.state is not State.APPLIED or (change.kind, change.type) != (Kind.MODIFIED, Type.FILE):
+    """Return what became of each hunk of a change in the project; nothing if the file is as the run
+    left it, or has no hunks."""
+    if not item.change.is_edit:
         return {}
     try:
         present = _present(item)
     except OSError:
         return {}  # an attempt to undo it reports the error
+    is_pending = item.state in PENDING_STATES
     after = Versions(manager).after(run, item)
-    lines = None if present is None or after.read() == present else decode_lines(present)
+    is_whole = not is_pending and after.read() == present
+    lines = None if present is None or is_whole else decode_lines(present)
     found = None if lines is None else text_versions(manager, run, item)
     if lines is None or found is None:
         return {}
-    states = hunk_states(lines, found.old, found.new, found.hunks)
-    return dict(zip(found.hunks, states, strict=True))
+    states = dict(
+        zip(found.hunks, hunk_states(lines, found.old, found.new, found.hunks), strict=True)
+    )
+    if is_pending:
+        states.update(_discarded(manager, run, item, found, states))
+    return states
 
 
-def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
-    """Take hunks of an applied change back. Later changes to other lines stay."""
-    found = _versions_with(manager, run, item, chosen, (State.APPLIED,))
-    command = f"Undid {_count(chosen, found)} in {_shown(run, item)}"
-    inverse = [hunk.inverse for hunk in chosen]
-    return _rewrite(manager, run, item, found.new, inverse, command)
-
-
-def redo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
-    """Make hunks of an applied change again that were undone."""
-    found = _versions_with(manager, run, item, chosen, (State.APPLIED,))
-    command = f"Redid {_count(chosen, found)} in {_shown(run, item)}"
-    return _rewrite(manager, run, item, found.old, chosen, command)
-
-
-def _rewrite(
+def _discarded(
     manager: ProjectManager,
     run: Run,
     item: Recorded,
-    base: Sequence[str],
-    hunks: Sequence[Hunk],
-    command: str,
-) -> Report:
-    """Apply hunks that were made for `base` to the file as it is now."""
-    full = _full(item)
-    if item.change.path in runs.waiting(manager, run.project, item.change.root):
-        raise OllmSandboxError(
-            N_("{file} has pending changes."),
-            N_("Apply or discard them first, then try again."),
-            file=full,
-        )
-    present = _present(item)
-    result = None if present is None else decode_lines(present)
-    # From the end, so that the lines before keep their places.
-    for hunk in sorted(hunks, key=lambda hunk: -hunk.old_start):
-        result = None if result is None else apply_to_later(result, base, hunk)
-    if result is None:
-        raise _changed(full)
-    return write_file(
-        manager.paths,
-        run.project.path,
-        full,
-        encode_lines(result),
-        command=command,
-        based_on=present,
-        session_id=run.session_id,
-        call_id=run.call_id,
-        agreed=True,
-    )
+    found: TextVersions,
+    states: Mapping[Hunk, HunkState],
+) -> dict[Hunk, HunkState]:
+    """Return the hunks that are neither in the project nor pending."""
+    layers = _pending_layer(manager, run, item)
+    seen = find_in_layers(layers, item.change.path) if layers else None
+    rest = decode_lines(read_seen(seen)) if seen is not None and seen.is_file else None
+    if rest is None:
+        return {}
+    waiting = hunk_states(rest, found.old, found.new, found.hunks)
+    return {
+        hunk: HunkState.DISCARDED
+        for hunk, state in zip(found.hunks, waiting, strict=True)
+        if state is HunkState.UNDONE and states[hunk] is HunkState.UNDONE
+    }
+
+
+def _pending_layer(manager: ProjectManager, run: Run, item: Recorded) -> list[str]:
+    """Return the layer that the next command sees the change in; nothing if there is none."""
+    *above, _disk = layers_of(manager.paths, run.project.path, item.change.root)
+    return above
+
+
+def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
+    """Take hunks of an applied change back. Other changes to the file stay."""
+    states = (State.APPLIED, *PENDING_STATES)
+    found = _versions_with(manager, run, item, chosen, states)
+    part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
+    return _merge(manager, run, item, found.new, part)
+
+
+def redo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
+    """Make hunks of a change again that were undone."""
+    found = _versions_with(manager, run, item, chosen, (State.APPLIED, State.UNDONE))
+    return _merge(manager, run, item, found.old, with_hunks(found.old, chosen))
 
 
 def _present(item: Recorded) -> bytes | None:
@@ -149,83 +144,69 @@ def apply_hunks(
 ) -> Report:
     """Apply hunks of a pending change; the rest of it stays pending."""
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
-    return write_file(
-        manager.paths,
-        run.project.path,
-        _full(item),
-        encode_lines(with_hunks(found.old, chosen)),
-        command=f"Applied {_count(chosen, found)} in {_shown(run, item)}",
-        based_on=encode_lines(found.old),
-        session_id=run.session_id,
-        call_id=run.call_id,
-        agreed=True,
-        past_pending=True,
-    )
+    report = _merge(manager, run, item, found.old, with_hunks(found.old, chosen))
+    states = current_hunk_states(manager, run, item)
+    if states and set(states.values()) == {HunkState.PRESENT}:
+        review = Review(manager.paths)
+        try:
+            return review.apply(review.manager.run(run.id), [_full(item)])
+        finally:
+            review.close()
+    return report
+
+
+def _merge(
+    manager: ProjectManager, run: Run, item: Recorded, old: Sequence[str], new: Sequence[str]
+) -> Report:
+    """Merge the change from one version to another into the file as it is now."""
+    review = Review(manager.paths)
+    try:
+        with project_lock(manager.paths, run.project.path):
+            [now] = [row for row in runs.read_changes(manager, run) if row.number == item.number]
+            if now.state is not item.state:
+                raise _changed(_full(item))
+            done = review.merge_hunks(run, now, encode_lines(old), encode_lines(new))
+            if done.note is not None:
+                raise _changed(_full(item))
+            # What is in the project decides whether the change is undone.
+            states = set(current_hunk_states(manager, run, done).values())
+            if done.state in (State.APPLIED, State.UNDONE) and states:
+                is_undone = states == {HunkState.UNDONE}
+                done = done._replace(state=State.UNDONE if is_undone else State.APPLIED)
+                runs.write_changes(manager, run.id, [done])
+            return Report(run.id, (done,))
+    finally:
+        review.close()
 
 
 def discard_hunks(
     manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]
 ) -> Report:
-    """Discard hunks of a pending change; the rest of it stays pending. With all of its hunks, the
-    change itself is discarded."""
+    """Discard hunks of a pending change: the next command no longer sees them. With all of its
+    hunks, the change itself is discarded."""
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
-    if set(chosen) == set(found.hunks) and item.change.mode == item.change.old_mode:
-        review = Review(manager.paths)
-        try:
-            return review.discard(review.manager.run(run.id), [_full(item)])
-        finally:
-            review.close()
-    report = write_file(
-        manager.paths,
-        run.project.path,
-        _full(item),
-        encode_lines(with_hunks(found.new, [hunk.inverse for hunk in chosen])),
-        command=f"Discarded {_count(chosen, found)} in {_shown(run, item)}",
-        how=Mode.REVIEW,
-        based_on=encode_lines(found.new),
-        session_id=run.session_id,
-        call_id=run.call_id,
-    )
-    return _leave_rest(manager, run, item.number, report, encode_lines(found.new))
-
-
-def _leave_rest(
-    manager: ProjectManager, run: Run, number: int, report: Report, whole: bytes
-) -> Report:
-    """Record the rest as that run's pending change, and the new run as discarded: it keeps the file
-    with those hunks, which can still be applied."""
-    folder = make_folder(manager.paths.versions / report.run_id)
-    left = []
-    for item in report.changes:
-        kept = folder / f"new-{item.number}"
-        # A link that is there would lead elsewhere, and one that is closed cannot be written to.
-        kept.unlink(missing_ok=True)
-        kept.write_bytes(whole)
-        rest = find_in_layers(
-            layers_of(manager.paths, run.project.path, item.change.root), item.change.path
+    change = item.change
+    with project_lock(manager.paths, run.project.path):
+        owner = runs.waiting(manager, run.project, change.root, change.path).get(change.path)
+        layers = _pending_layer(manager, run, item)
+        seen = find_in_layers(layers, change.path) if layers else None
+        if owner is None or owner.run_id != run.id or seen is None or not seen.is_file:
+            raise _changed(_full(item))
+        result, part = (
+            encode_lines(lines)
+            for lines in (found.new, with_hunks(found.new, [hunk.inverse for hunk in chosen]))
         )
-        if rest is not None:
-            if os.getuid() == 0:
-                os.chown(kept, rest.found.st_uid, rest.found.st_gid)
-            kept.chmod(rest.found.st_mode & 0o1777)
-        with manager.store.transaction() as connection:
-            done = connection.execute(
-                "UPDATE change SET state = ? WHERE run_id = ? AND number = ? AND state = ?"
-                # Unless it was settled in the meantime.
-                " AND EXISTS (SELECT 1 FROM change AS its WHERE its.run_id = ? AND its.root ="
-                " change.root AND its.path = change.path"
-                " AND its.state IN ('pending', 'conflict', 'failed'))",
-                (
-                    *(State.DISCARDED.value, report.run_id, item.number),
-                    *(State.PENDING.value, run.id),
-                ),
-            ).rowcount
-        if done:
-            # The rest lies on top of the whole, which was kept because the rest covers it.
-            covered = manager.paths.versions / run.id / f"new-{number}"
-            covered.unlink(missing_ok=True)
-        left.append(item._replace(state=State.DISCARDED) if done else item)
-    return report._replace(changes=tuple(left))
+        rest = merge_change(result, part, read_seen(seen), has_hunks=True)
+        if rest is None:
+            raise _changed(_full(item))
+        if rest != encode_lines(found.old) or change.mode != change.old_mode:
+            trim(layers[0], item, rest, manager.paths.versions / run.id)
+            return Report(run.id, (item,))
+    review = Review(manager.paths)
+    try:
+        return review.discard(review.manager.run(run.id), [_full(item)])
+    finally:
+        review.close()
 
 
 def _versions_with(
@@ -251,16 +232,5 @@ def _changed(full: str) -> OllmSandboxError:
     )
 
 
-def _count(chosen: Sequence[Hunk], found: TextVersions) -> str:
-    total = len(found.hunks)
-    return f"{len(chosen)} of {total} {'hunk' if total == 1 else 'hunks'}"
-
-
 def _full(item: Recorded) -> str:
     return f"{item.change.root}/{item.change.path}"
-
-
-def _shown(run: Run, item: Recorded) -> str:
-    full = _full(item)
-    project = run.project.path
-    return os.path.relpath(full, project) if item.change.root == project else full

@@ -8,10 +8,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...paths import Paths
+from ...files.dirfd import FOLDER
+from ...paths import Paths, make_folder
 from ..apply.applier import Applier, only_ours, still_own
 from ..apply.journal import Job, Journal, Task, asked, parts, project_lock
 from ..apply.parents import closed_folders, numbered_parents
+from ..apply.patch import Patch
 from ..apply.swap import Step
 from ..changes.change import PENDING_STATES, ChangeSet, Recorded, Report, State, nothing
 from ..changes.reasons import Note, Reason
@@ -152,6 +154,21 @@ class Review:
             applied, gone = split_gone(with_folders(items, rows, undo=True))
             jobs = [self._job(Task.UNDO, run, applied, forced=bool(chosen))] if applied else []
             return Report(run.id, (*self._start(jobs), *gone))
+
+    def merge_hunks(self, run: Run, item: Recorded, without: bytes, with_: bytes) -> Recorded:
+        """Merge hunks of a change into the file on disk, given as the two versions that they lie
+        between. The caller holds the project's lock."""
+        versions = make_folder(self._paths.versions / run.id)
+        folder = os.open(versions, FOLDER)
+        try:
+            patch = Patch(folder, item.number)
+            for spot, data in ((patch.without_hunks, without), (patch.with_hunks, with_)):
+                (versions / spot.name).unlink(missing_ok=True)
+                (versions / spot.name).write_bytes(data)
+        finally:
+            os.close(folder)
+        [done] = self._start([self._job(Task.HUNKS, run, [item])])
+        return done
 
     def _own(self, run: Run, items: Sequence[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
         """Those that wait for this run, and those whose version in the layer is a later one's."""
@@ -320,6 +337,8 @@ class Review:
                     done += applier.go(items, job.forced, back=True)
                 elif job.task is Task.REDO:
                     done += applier.go(items, job.forced, back=False)
+                elif job.task is Task.HUNKS:
+                    done += applier.merge_hunks(items)
                 else:
                     done += [item for item in items if item.state in _SETTLED]
                     items = [item for item in items if item.state not in _SETTLED]
@@ -332,7 +351,7 @@ class Review:
                         done += applier.apply(items, layer, forced=job.forced, closed=closed)
             finally:
                 applier.close()
-            if resumed:
+            if resumed and job.task is not Task.HUNKS:
                 state = State.UNDONE if job.task is Task.UNDO else State.APPLIED
                 written = records.signatures(self.manager, job.run_id, state)
                 is_moved = os.stat(root).st_dev == os.stat(self._paths.data).st_dev
@@ -354,7 +373,7 @@ class Review:
         if job.task in (Task.TAKE, Task.REDO):
             backups.back_up(self.manager, project, self._paths.versions / job.run_id, done)
         rows = list(done)
-        if job.task in (Task.UNDO, Task.REDO):
+        if job.task in (Task.UNDO, Task.REDO, Task.HUNKS):
             # Where that failed, the change is what it was before; the report says why.
             before = {item.number: item for item in job.items}
             rows = [
@@ -365,6 +384,7 @@ class Review:
                 else item
                 for item in done
             ]
+        if job.task in (Task.UNDO, Task.REDO):
             records.note_deleted(self.manager, project, done)
         records.write_changes(self.manager, job.run_id, rows)
         if job.task in (Task.UNDO, Task.REDO):

@@ -84,8 +84,9 @@ class Versions:
         if change.kind is Kind.REPLACED and change.old_type is Type.FOLDER:
             # What was in it has changes of its own.
             return _NOTHING
-        if item.state is State.APPLIED:
-            return self._kept_before(run.id, item.number, item.change)
+        kept = self._kept_before(run.id, item.number, item.change)
+        if item.state is State.APPLIED or kept.seen is not None:
+            return kept
         if item.state is State.UNDONE:
             return self._left_there(item)
         return self._on_disk(item)
@@ -97,12 +98,13 @@ class Versions:
             return _NOTHING
         if change.kind is Kind.REPLACED and change.type is Type.FOLDER:
             return _NOTHING
+        kept = self._kept(run.id, f"new-{item.number}")
+        if kept.seen is not None or item.is_aside:
+            return kept
         if item.state is State.APPLIED:
             return self._left_there(item)
         if item.state in (State.UNDONE, State.DISCARDED):
-            return self._kept(run.id, f"new-{item.number}")
-        if item.is_aside:
-            return self._kept(run.id, f"new-{item.number}")
+            return kept
         # Of this path alone: there may be as many as are asked for, one after the other.
         waiting = runs.waiting(self._manager, run.project, change.root, change.path)
         owner = waiting.get(change.path)

@@ -10,7 +10,7 @@ from functools import partial
 from gi.repository import Adw, Gtk
 
 from ...i18n import _
-from ...project.changes.change import Kind, Recorded, State, Type
+from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
 from ...text.diff import HunkState
 from ...text.visible import visible_line
@@ -186,10 +186,15 @@ class ChangePage(Gtk.Box):
         if item.change.kind is not Kind.MODIFIED or item.state is State.CONFLICT:
             return []
         states = self._shown.hunk_states(section.group) if self._shown else set()
-        if states == {HunkState.UNDONE}:
-            return [("redo", _("Redo"))]
-        if states - {HunkState.PRESENT}:
+        is_pending = item.state in PENDING_STATES
+        if HunkState.CHANGED in states:
             return [("", _("Edited since"))]
+        if states == {HunkState.DISCARDED}:
+            return [("", _("Discarded")), ("apply", _("Apply"))]
+        if is_pending and states == {HunkState.PRESENT}:
+            return [("", _("Applied")), ("undo", _("Undo"))]
+        if HunkState.UNDONE in states and not is_pending:
+            return [("redo", _("Redo"))]
         return [(v, label) for v, label in action_labels({item.state}) if v != "redo"]
 
     def _on_part(self, diff: DiffView, index: int, verb: str) -> None:

@@ -195,11 +195,6 @@ class LineCounts:
             self._wanted[key] = weak_reference(row)
             self.look()
 
-    def forget(self, run_id: str, number: int) -> None:
-        """Drop the counts of a change after some of its hunks were applied or undone."""
-        for state in State:
-            self._known.pop((run_id, number, state), None)
-
     def look(self) -> None:
         """Count for the rows that are in view now."""
         if self._wanted and not self._is_working:

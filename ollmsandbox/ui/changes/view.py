@@ -438,9 +438,7 @@ class ChangesView(Gtk.Box):
         if page is not None:
             focus_file(self.list_view, self._list, page.run.id, page.recorded.number)
 
-    def _on_page_changed(self, page: ChangePage) -> None:
-        if self._counts is not None:
-            self._counts.forget(page.run.id, page.recorded.number)
+    def _on_page_changed(self, _page: ChangePage) -> None:
         self.refresh()
         self.emit("acted")
 

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.changes.change import Mode, Recorded, Report, State
+from ollmsandbox.project.changes.change import Mode, Recorded, State
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import hunks, write_file
@@ -60,18 +59,12 @@ def test_one_hunk_is_undone_and_redone(person: Person, review: Review) -> None:
     run, item = change(person, review, NEW, Mode.AUTO)
     second = parts(review, run, item)[1]
     file.write_text(by_hand := NEW.replace("line 20\n", "by hand\n"))
-    # It is on disk no more as it was left; the next run's version from before is.
-    assert hunks.text_versions(review.manager, run, item) is None
-    file.unlink()
-    file.write_text(OLD)
-    run, item = change(person, review, NEW, Mode.AUTO)
-    change(person, review, by_hand, Mode.AUTO)
     assert parts(review, run, item)[1] == second
     report = hunks.undo_hunks(review.manager, run, item, [second])
+    assert report.run_id == run.id
     assert file.read_text() == by_hand.replace("line 14\n", "line 14\nline 15\n")
-    undone, _ = latest(review, report.run_id)
-    assert undone.command == "Undid 1 of 3 hunks in file"
-    review.undo(undone)
+    run, item = latest(review, run.id)
+    hunks.redo_hunks(review.manager, run, item, [second])
     assert file.read_text() == by_hand
 
 
@@ -90,9 +83,8 @@ def test_an_undone_hunk_is_known_as_such_and_redone(person: Person, review: Revi
         second: HunkState.UNDONE,
         third: HunkState.PRESENT,
     }
-    for part in (first, third):
-        with pytest.raises(OllmSandboxError, match="in the meantime"):
-            hunks.redo_hunks(review.manager, run, item, [part])
+    with pytest.raises(OllmSandboxError, match="in the meantime"):
+        hunks.redo_hunks(review.manager, run, item, [first])
     hunks.redo_hunks(review.manager, run, item, [second])
     assert file.read_text() == by_hand.replace("line 15\n", "")
     assert hunks.current_hunk_states(review.manager, run, item)[second] is HunkState.PRESENT
@@ -103,15 +95,15 @@ def test_a_hunk_is_applied_and_the_rest_stays_pending(person: Person, review: Re
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
     first, second, third = parts(review, run, item)
-    report = hunks.apply_hunks(review.manager, run, item, [second])
-    assert [each.state for each in report.changes] == [State.APPLIED]
+    hunks.apply_hunks(review.manager, run, item, [second])
     assert file.read_text() == OLD.replace("line 15\n", "")
     run, item = latest(review, run.id)
     assert item.state is State.PENDING
-    assert [part.new for part in parts(review, run, item)] == [first.new, third.new]
-    # What the user saw is not what is there: nothing happens.
-    with pytest.raises(OllmSandboxError, match="in the meantime"):
-        hunks.apply_hunks(review.manager, run, item, [second])
+    assert hunks.current_hunk_states(review.manager, run, item) == {
+        first: HunkState.UNDONE,
+        second: HunkState.PRESENT,
+        third: HunkState.UNDONE,
+    }
     # The rest is no conflict with what we wrote ourselves.
     assert [each.state for each in review.apply(run).changes] == [State.APPLIED]
     assert file.read_text() == NEW
@@ -122,8 +114,8 @@ def test_applying_the_last_hunk_applies_the_change(person: Person, review: Revie
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
-    for _ in range(3):
-        hunks.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
+    for part in parts(review, run, item):
+        hunks.apply_hunks(review.manager, run, item, [part])
         run, item = latest(review, run.id)
     assert item.state is State.APPLIED
     assert file.read_text() == NEW
@@ -135,11 +127,12 @@ def test_an_applied_hunk_can_be_undone_while_the_rest_is_pending(
 ) -> None:
     (person.project / "file").write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
-    report = hunks.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
-    part = review.manager.run(report.run_id)
-    assert [each.state for each in review.undo(part).changes] == [State.UNDONE]
+    first = parts(review, run, item)[0]
+    hunks.apply_hunks(review.manager, run, item, [first])
+    hunks.undo_hunks(review.manager, run, item, [first])
     assert (person.project / "file").read_text() == OLD
-    assert len(parts(review, *latest(review, run.id))) == 3
+    run, item = latest(review, run.id)
+    assert item.state is State.PENDING and len(parts(review, run, item)) == 3
 
 
 def test_a_hunk_is_discarded_and_the_rest_stays_pending(person: Person, review: Review) -> None:
@@ -147,16 +140,21 @@ def test_a_hunk_is_discarded_and_the_rest_stays_pending(person: Person, review: 
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
     project = run.project
-    hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    first, second, third = parts(review, run, item)
+    hunks.discard_hunks(review.manager, run, item, [second])
     assert file.read_text() == OLD
     # For the same run as before, and for no other.
     assert [one.id for one in review.waiting(project)] == [run.id]
     run, item = latest(review, run.id)
-    assert [part.new for part in parts(review, run, item)] == [("changed 3\n",), ("a\n", "b\n")]
-    listed = person.cli("changes", "--all").stdout
-    assert listed.count("file") == 2 and "Edit of file" in listed
-    for _ in range(2):
-        hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[0]])
+    assert hunks.current_hunk_states(review.manager, run, item) == {
+        first: HunkState.UNDONE,
+        second: HunkState.DISCARDED,
+        third: HunkState.UNDONE,
+    }
+    # The next command does not see it.
+    assert person.run("cat file").stdout.text == NEW.replace("line 14\n", "line 14\nline 15\n")
+    for part in (first, third):
+        hunks.discard_hunks(review.manager, run, item, [part])
         run, item = latest(review, run.id)
     # Nothing of it is left, and nothing is pending.
     assert item.state is State.DISCARDED
@@ -179,39 +177,17 @@ def test_the_rest_of_what_was_discarded_is_applied_and_undone(
     assert file.read_text() == OLD
 
 
-def test_a_partly_discarded_file_is_kept_whole(person: Person, review: Review) -> None:
+def test_a_discarded_hunk_can_still_be_applied(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     file.chmod(0o640)
     run, item = change(person, review, NEW, Mode.REVIEW)
-    report = hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
-    dropped, item = latest(review, report.run_id)
-    assert item.state is State.DISCARDED
-    assert len(parts(review, dropped, item)) == 3
-    assert [one.state for one in review.apply(dropped, [str(file)]).changes] == [State.APPLIED]
+    second = parts(review, run, item)[1]
+    hunks.discard_hunks(review.manager, run, item, [second])
+    run, item = latest(review, run.id)
+    hunks.apply_hunks(review.manager, run, item, [second])
+    assert [one.state for one in review.apply(run).changes] == [State.APPLIED]
     assert (file.read_text(), file.stat().st_mode & 0o777) == (NEW, 0o640)
-
-
-def test_a_partly_discarded_file_is_not_written_through_a_link(
-    person: Person, review: Review, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (person.project / "file").write_text(OLD)
-    run, item = change(person, review, NEW, Mode.REVIEW)
-    mine = person.home / "mine"
-    mine.write_text("mine\n")
-    write = write_file.write_file
-
-    def and_link(*given: Any, **options: Any) -> Report:
-        report = write(*given, **options)
-        folder = person.paths.versions / report.run_id
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"new-{report.changes[0].number}").symlink_to(mine)
-        return report
-
-    monkeypatch.setattr(hunks, "write_file", and_link)
-    report = hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
-    assert mine.read_text() == "mine\n"
-    assert len(parts(review, *latest(review, report.run_id))) == 3
 
 
 def test_a_changed_mode_stays_pending_without_the_text(person: Person, review: Review) -> None:
@@ -233,16 +209,15 @@ def test_a_changed_mode_stays_pending_without_the_text(person: Person, review: R
     assert (file.read_text(), file.stat().st_mode & 0o777) == (OLD, 0o755)
 
 
-def test_a_hunk_is_not_undone_while_other_changes_are_pending(
-    person: Person, review: Review
-) -> None:
-    (person.project / "file").write_text(OLD)
+def test_a_hunk_is_undone_while_a_later_change_is_pending(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
-    first = parts(review, run, item)[0]
-    change(person, review, NEW + "more\n", Mode.REVIEW)
-    with pytest.raises(OllmSandboxError, match="pending"):
-        hunks.undo_hunks(review.manager, run, item, [first])
-    assert (person.project / "file").read_text() == NEW
+    later, _ = change(person, review, NEW + "more\n", Mode.REVIEW)
+    hunks.undo_hunks(review.manager, run, item, [parts(review, run, item)[0]])
+    assert file.read_text() == (rest := NEW.replace("changed 3\n", "line 3\n"))
+    review.apply(later)
+    assert file.read_text() == rest + "more\n"
 
 
 def test_a_binary_file_has_no_hunks(person: Person, review: Review) -> None:

@@ -201,48 +201,37 @@ def test_one_hunk_is_undone(pane: Pane) -> None:
     assert buttons(shown).count("Undo") == 1
 
 
-def test_one_pending_hunk_is_applied_and_the_next_has_the_focus(pane: Pane) -> None:
+def test_one_pending_hunk_is_applied_and_can_be_undone(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.REVIEW)
     apply = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Apply"]]
     assert apply[1].grab_focus()
     apply[1].emit("clicked")
-    wait_until(lambda: page.diff is not shown and page.diff is not None and page.diff.is_loaded)
-    assert "changed 33\n" in file.read_text() and "line 3\n" in file.read_text()
+    wait_until(lambda: "changed 33\n" in file.read_text())
+    assert "line 3\n" in file.read_text()
     window = page.get_root()
-    assert isinstance(window, Gtk.Window) and page.diff is not None
-    wait_until(lambda: texts(window.get_focus() or page) == ["Apply"])
+    assert isinstance(window, Gtk.Window)
+    # The page shows all that the command did, and what became of it.
+    wait_until(lambda: buttons(shown)[3:6] == ["Apply", "Discard", "Undo"])
+    wait_until(lambda: texts(window.get_focus() or page) == ["Undo"])
     focus = window.get_focus()
-    assert focus is not None and focus.is_ancestor(page.diff)
+    assert focus is not None and focus.is_ancestor(shown)
+    press(shown, "Undo")
+    wait_until(lambda: "line 33\n" in file.read_text())
 
 
-def test_one_pending_hunk_is_discarded_and_the_page_shows_the_rest(pane: Pane) -> None:
+def test_one_pending_hunk_is_discarded_and_the_rest_is_applied(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.REVIEW)
     shown.emit("section-action", 0, "discard")
-    # Not "1 change", which is there only until it was gone to.
-    wait_until(lambda: "Change 1 of 1 · +1 \N{MINUS SIGN}1" in texts(page))
-    wait_until(lambda: says(page, "changed 33\n"))
-    wait_until(lambda: not says(page, "changed 3\n"))
+    wait_until(lambda: buttons(shown)[3:6] == ["Apply", "Apply", "Discard"])
+    assert says(page, "Discarded") and says(page, "changed 3\n")
     # It is one file as before, and one row.
     wait_until(lambda: pane.view._tasks.is_idle)
     assert set(pane.counts) == {1}
-    assert [one.pending for one in pane.view._found.runs] == [1, 0]
+    assert [one.pending for one in pane.view._found.runs] == [1]
     wait_until(lambda: "Apply" in buttons(page.verbs))
     press(page.verbs, "Apply")
     wait_until(lambda: "changed 33\n" in file.read_text())
     assert "line 3\n" in file.read_text()
-
-
-@pytest.mark.parametrize("verb", ["apply", "discard"])
-def test_the_row_counts_the_lines_of_the_remaining_hunks(pane: Pane, verb: str) -> None:
-    two_parts(pane, Mode.REVIEW)
-    pane.view.leave_file()
-    wait_until(lambda: says(pane.view.list_view, "+2"))
-    page = pane.open("text")
-    loaded(page).emit("section-action", 0, verb)
-    wait_until(lambda: "Change 1 of 1 · +1 \N{MINUS SIGN}1" in texts(page))
-    pane.view.leave_file()
-    wait_until(lambda: "+1" in texts(pane.view.list_view))
-    assert "+2" not in texts(pane.view.list_view)
 
 
 def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:

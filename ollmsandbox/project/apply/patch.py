@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run's change of one file as a patch: its base and its result, merged into what is on disk.
+
+Both versions lie in the run's folder, by the number of the change: `7` is the base, what the
+command saw, and `new-7` the result, what it left. Of a small file there is a copy of each here:
+the user's editor may write into the one in the project. Of others only one version is here at a
+time, and the file in the project is known by its signature.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
+from ...paths import make_folder
+from ...text.diff import LARGEST
+from ...text.merge import merge_change
+from ..changes.change import Recorded
+from ..changes.reasons import Reason
+from .swap import (
+    HALF,
+    ConflictError,
+    Found,
+    Step,
+    copy,
+    copy_whole,
+    exchange,
+    signature,
+    write_like,
+)
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+def is_small(found: os.stat_result | None) -> bool:
+    """Return whether a version is kept beside the one in the project, to be merged by lines."""
+    return found is not None and stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST
+
+
+def keep_copy(source: DirEntryAt, kept: DirEntryAt) -> None:
+    """Keep a copy of a small file, unless one is kept already."""
+    if is_small(source.lstat()) and kept.lstat() is None:
+        copy_whole(source, kept)
+
+
+def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
+    """Keep the version on disk, or the one that an `earlier` run kept; nothing, if somebody changed
+    the file since the command began."""
+    with contextlib.ExitStack() as opened:
+        folder = os.open(versions, FOLDER)
+        opened.callback(os.close, folder)
+        tree = OpenTree(str(earlier.parent) if earlier else item.change.root)
+        opened.callback(tree.leave)
+        kept = Patch(folder, item.number).base
+        # What cannot be kept is no reason to fail: then an edit of the user's is a conflict.
+        opened.enter_context(contextlib.suppress(OSError, ConflictError))
+        seen = DirEntryAt(*tree.split(earlier.name if earlier else item.change.path))
+        if (found := seen.lstat()) is None:
+            return
+        old, changed = kept.lstat(), found.st_ctime_ns
+        if old is not None and os.path.samestat(old, found):
+            # Linked by an attempt to apply the change, which changed that time.
+            os.unlink(kept.name, dir_fd=kept.dir_fd)
+            changed = found.st_mtime_ns
+        if earlier or changed <= item.began:
+            keep_copy(seen, kept)
+
+
+def trim(layer: str, item: Recorded, rest: bytes, versions: Path) -> None:
+    """Leave the `rest` of a change in its layer, and keep the whole of it with the run."""
+    folder = os.open(make_folder(versions), FOLDER)
+    tree = OpenTree(layer, modes_file(layer))
+    try:
+        tree.unlock(os.path.dirname(item.change.path))
+        spot = DirEntryAt(*tree.split(item.change.path))
+        patch = Patch(folder, item.number)
+        keep_copy(spot, patch.result)
+        found = spot.lstat()
+        assert found is not None
+        write_like(spot, patch.rest, rest, stat.S_IMODE(found.st_mode))
+        half = DirEntryAt(folder, f"{patch.rest.name}{HALF}")
+        copy(patch.rest, half)
+        os.rename(half.name, spot.name, src_dir_fd=half.dir_fd, dst_dir_fd=spot.dir_fd)
+    finally:
+        tree.close()
+        os.close(folder)
+
+
+class Patch:
+    """The change with this number, of a run that keeps its versions in the open folder."""
+
+    def __init__(self, versions: int, number: int) -> None:
+        self._versions = versions
+        self._number = number
+        self.base = DirEntryAt(versions, str(number))
+        self.result = DirEntryAt(versions, f"new-{number}")
+        # The result without hunks that were discarded, as it is in the layer.
+        self.rest = DirEntryAt(versions, f"rest-{number}")
+        # The two versions between which are the hunks that the user chose.
+        self.without_hunks = DirEntryAt(versions, f"without-{number}")
+        self.with_hunks = DirEntryAt(versions, f"with-{number}")
+
+    def copy_of(self, version: DirEntryAt) -> DirEntryAt:
+        """Return a copy to be put into the project; of a large file, the version itself."""
+        if not is_small(version.lstat()):
+            return version
+        made = DirEntryAt(self._versions, f"put-{self._number}")
+        copy_whole(version, made)
+        return made
+
+    def merge_into(
+        self,
+        place: DirEntryAt,
+        old: DirEntryAt,
+        new: DirEntryAt,
+        *,
+        modes: tuple[int | None, int | None] = (None, None),
+        temporary: str,
+        step: Step,
+    ) -> None:
+        """Merge the change from one version to another into the file on disk.
+
+        `modes` are those of both. Raise ConflictError if both changed the same lines, or if a
+        version is not kept. Done a second time, it finds the change merged and does nothing.
+        """
+        found = place.lstat()
+        before, after, current = (_read(spot) for spot in (old, new, place))
+        if found is None or before is None or after is None or current is None:
+            raise ConflictError(Reason.CHANGED)
+        has_hunks = self.with_hunks.lstat() is not None
+        merged = merge_change(before, after, current, has_hunks=has_hunks)
+        if merged is None:
+            raise ConflictError(Reason.SAME_LINES)
+        was, wanted = modes
+        mode = stat.S_IMODE(found.st_mode)
+        if wanted is not None and mode == was:
+            mode = wanted & 0o1777
+        if merged != current or mode != stat.S_IMODE(found.st_mode):
+            self._put(place, found, merged, mode, temporary, step)
+
+    def _put(
+        self,
+        place: DirEntryAt,
+        found: os.stat_result,
+        data: bytes,
+        mode: int,
+        temporary: str,
+        step: Step,
+    ) -> None:
+        merged = DirEntryAt(self._versions, f"merged-{self._number}")
+        half = DirEntryAt(self._versions, f"{merged.name}{HALF}")
+        write_like(place, half, data, mode)
+        os.rename(half.name, merged.name, src_dir_fd=self._versions, dst_dir_fd=self._versions)
+        step()
+        mine = DirEntryAt(self._versions, f"mine-{self._number}")
+        with contextlib.suppress(FileNotFoundError):
+            # Of an earlier merge; what is in the project now has all of it.
+            os.unlink(mine.name, dir_fd=mine.dir_fd)
+
+        def is_as_read(there: Found) -> bool:
+            return signature(there.stat) == signature(found)
+
+        exchange(
+            place,
+            merged,
+            mine,
+            may_replace=is_as_read,
+            expects=True,
+            temporary=temporary,
+            step=step,
+        )
+
+
+def _read(spot: DirEntryAt) -> bytes | None:
+    """Return the content of a small file; None if it is none, or cannot be read."""
+    try:
+        descriptor = os.open(spot.name, _READ, dir_fd=spot.dir_fd)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if not is_small(os.fstat(descriptor)):
+            return None
+        try:
+            return file.read(LARGEST + 1)
+        except OSError:
+            return None

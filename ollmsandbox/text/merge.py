@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Merges a change into a file that somebody else has changed too: a three-way merge by lines.
+
+A change is given by the version from before it and the version from after it. To undo a change,
+merge the change from after to before. Nothing here reads or writes files.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from merge3 import Merge3
+
+from .diff import (
+    LARGEST,
+    Hunk,
+    HunkState,
+    find_hunks,
+    hunk_states,
+    matching_blocks,
+    split_lines,
+    with_hunks,
+)
+
+_BOMS = (
+    # The longer ones first: UTF-32's begins like UTF-16's.
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# Each byte is a character, so any text whose line feeds are single bytes comes out as it went in.
+_BYTES = "latin-1"
+
+
+def is_mergeable(data: bytes) -> bool:
+    """Return whether this is text, and short enough to be merged by lines."""
+    return len(data) <= LARGEST and _decode(data) is not None
+
+
+def merge_change(
+    before: bytes,
+    after: bytes,
+    current: bytes,
+    *,
+    has_hunks: bool = False,
+    keep_both: bool = False,
+) -> bytes | None:
+    """Return `current` with the change from `before` to `after`; None if that is a conflict.
+
+    It is a conflict if the change and `current` changed the same lines, if a version is no text,
+    or if merging the change out again would not give `current` back: then the merge had to guess
+    which of several equal lines were meant. With `has_hunks`, some hunks of the change may be
+    merged already. With `keep_both`, lines that both changed appear twice, those of `current`
+    first.
+    """
+    if before in (after, current):
+        return current if before == after else after
+    if current == after:
+        return current
+    merged = _merge(before, after, current, keep_both=keep_both)
+    if merged is None or keep_both:
+        return merged
+    if _merge(after, before, merged) == current:
+        return merged
+    # What is merged already was merged out, too.
+    with_part = _with_present_hunks(before, after, current) if has_hunks else None
+    if with_part is None:
+        return None
+    is_same = _merge(with_part, after, current) == merged
+    return merged if is_same and _merge(after, with_part, merged) == current else None
+
+
+def _with_present_hunks(before: bytes, after: bytes, current: bytes) -> bytes | None:
+    """Return `before` with the hunks of the change that `current` has already; None if it has
+    none."""
+    versions = _decode_all(before, after, current)
+    if versions is None:
+        return None
+    old, new, now = map(_ended_lines, versions[0])
+    states = hunk_states(now, old, new, find_hunks(old, new))
+    present = [number for number, state in enumerate(states) if state is HunkState.PRESENT]
+    return with_chosen_hunks(before, after, present) if present else None
+
+
+def change_hunks(before: bytes, after: bytes) -> tuple[Hunk, ...] | None:
+    """Return the hunks of a change, as `with_chosen_hunks` counts them; None if a version is no
+    text."""
+    versions = _decode_all(before, after)
+    if versions is None:
+        return None
+    (old, new), _encoding = versions
+    hunks = _hunks(old, new)
+    return (*hunks, _last_line_hunk(old, new)) if _has_last_line_hunk(old, new, hunks) else hunks
+
+
+def with_chosen_hunks(before: bytes, after: bytes, chosen: Collection[int]) -> bytes | None:
+    """Return `before` with some hunks of the change to `after`, by number; None if a version is no
+    text."""
+    versions = _decode_all(before, after)
+    if versions is None:
+        return None
+    (old, new), encoding = versions
+    hunks = _hunks(old, new)
+    kept = with_hunks(_ended_lines(old), [hunks[n] for n in chosen if n < len(hunks)])
+    # The last hunk, if there is one at the end, or the one after it.
+    of_end = len(hunks) if _has_last_line_hunk(old, new, hunks) else len(hunks) - 1
+    is_ended = _is_ended(new if of_end in chosen else old)
+    text = "".join(kept)
+    return (text if is_ended else text.removesuffix("\n")).encode(encoding, "surrogatepass")
+
+
+def _hunks(old: str, new: str) -> tuple[Hunk, ...]:
+    return find_hunks(_ended_lines(old), _ended_lines(new))
+
+
+def _has_last_line_hunk(old: str, new: str, hunks: Sequence[Hunk]) -> bool:
+    """Return whether only the newline at the end of the last line differs."""
+    is_changed = bool(hunks) and (
+        (hunks[-1].old_end, hunks[-1].new_end) == (len(_ended_lines(old)), len(_ended_lines(new)))
+    )
+    return _is_ended(old) != _is_ended(new) and not is_changed
+
+
+def _last_line_hunk(old: str, new: str) -> Hunk:
+    before, after = split_lines(old), split_lines(new)
+    return Hunk(len(before) - 1, (before[-1],), len(after) - 1, (after[-1],))
+
+
+def _ended_lines(text: str) -> list[str]:
+    return split_lines(text if _is_ended(text) else f"{text}\n")
+
+
+def _is_ended(text: str) -> bool:
+    return not text or text.endswith("\n")
+
+
+def _merge(before: bytes, after: bytes, current: bytes, *, keep_both: bool = False) -> bytes | None:
+    if max(map(len, (before, after, current))) > LARGEST:
+        return None
+    versions = _decode_all(before, after, current)
+    if versions is None:
+        return None
+    texts, encoding = versions
+    ends = [_line_ends(text) for text in texts]
+    is_converted = "" not in ends and len(set(ends)) > 1
+    if is_converted:
+        # The kind of line ends is merged by itself.
+        texts = [text.replace("\r\n", "\n") for text in texts]
+    merged = _merge_texts(*texts, keep_both=keep_both)
+    if merged is not None and is_converted and _three_way(*ends) == "\r\n":
+        merged = merged.replace("\n", "\r\n")
+    return None if merged is None else merged.encode(encoding, "surrogatepass")
+
+
+def _merge_texts(before: str, after: str, current: str, *, keep_both: bool) -> str | None:
+    texts = (before, after, current)
+    if not current and not all(map(_is_ended, texts)):
+        return None  # without a line, it has no newline to be merged either
+    lines = _merge_both_ways(*map(_ended_lines, texts), keep_both=keep_both)
+    if lines is None:
+        return None
+    # Whether the last line ends with a newline is merged by itself.
+    is_ended = _three_way(*map(_is_ended, texts))
+    return "".join(lines) if is_ended else "".join(lines).removesuffix("\n")
+
+
+T = TypeVar("T")
+
+
+def _three_way(before: T, after: T, current: T) -> T:
+    """Merge something that has two values."""
+    return after if current == before else current
+
+
+def _merge_both_ways(
+    before: Sequence[str], after: Sequence[str], current: Sequence[str], *, keep_both: bool
+) -> list[str] | None:
+    """Merge from the first line on and from the last; None if that differs. Then equal lines can be
+    matched in several ways."""
+    versions = (before, after, current)
+    lines = _merge_lines(*versions, keep_both=keep_both)
+    if lines is None or keep_both:
+        return lines
+    backwards = _merge_lines(*(version[::-1] for version in versions), keep_both=False)
+    return lines if backwards is not None and backwards[::-1] == lines else None
+
+
+def _merge_lines(
+    before: Sequence[str], after: Sequence[str], current: Sequence[str], *, keep_both: bool
+) -> list[str] | None:
+    merged: list[str] = []
+    merge3 = Merge3(before, current, after, sequence_matcher=_Matcher)
+    for what, *places in merge3.merge_regions():
+        if what == "unchanged":
+            merged += before[slice(*places)]
+        elif what in ("a", "same"):
+            merged += current[slice(*places)]
+        elif what == "b":
+            merged += after[slice(*places)]
+        else:
+            old, mine, theirs = (
+                version[slice(*places[number : number + 2])]
+                for number, version in ((0, before), (2, current), (4, after))
+            )
+            both = _merge_neighbours(old, mine, theirs)
+            if both is None and not keep_both:
+                return None
+            merged += [*mine, *theirs] if both is None else both
+    return merged
+
+
+def _merge_neighbours(
+    before: Sequence[str], current: Sequence[str], after: Sequence[str]
+) -> list[str] | None:
+    """Merge changes of lines next to each other, which Merge3 takes for a conflict; None if both
+    changed the same line, or inserted lines at the same place."""
+    hunks = [*find_hunks(before, current), *find_hunks(before, after)]
+    hunks.sort(key=lambda hunk: (hunk.old_start, hunk.old_end))
+    for one, other in pairwise(hunks):
+        starts_together = one.old_start == other.old_start and bool(one.old) == bool(other.old)
+        if other.old_start < one.old_end or starts_together:
+            return None
+    return with_hunks(before, hunks)
+
+
+class _Matcher:
+    """Compares lines for Merge3, in the way of the diff and with its bound on the work."""
+
+    def __init__(self, _is_junk: object, old: Sequence[str], new: Sequence[str]) -> None:
+        self._blocks = matching_blocks(old, new)
+
+    def get_matching_blocks(self) -> list[tuple[int, int, int]]:
+        return [(block.old, block.new, block.size) for block in self._blocks]
+
+
+def _line_ends(text: str) -> str:
+    """Return what ends the lines of a text: "" if that differs from line to line."""
+    total, with_return = text.count("\n"), text.count("\r\n")
+    if with_return == 0:
+        return "\n"
+    return "\r\n" if with_return == total else ""
+
+
+def _decode_all(*versions: bytes) -> tuple[list[str], str] | None:
+    texts: list[str] = []
+    encodings: set[str] = set()
+    for version in versions:
+        if (decoded := _decode(version)) is None:
+            return None
+        texts.append(decoded[0])
+        # Nothing is the same in all encodings.
+        encodings |= {decoded[1]} if version else set()
+    return (texts, encodings.pop()) if len(encodings) == 1 else None
+
+
+def _decode(data: bytes) -> tuple[str, str] | None:
+    """Return the text, with its byte order mark, and its encoding; None if it is no text."""
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            try:
+                return data.decode(encoding, "surrogatepass"), encoding
+            except UnicodeDecodeError:
+                return None
+    return None if b"\0" in data else (data.decode(_BYTES), _BYTES)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run is a patch: it is merged in and out, and the lines of the user stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Mode, Recorded, State
+from ollmsandbox.project.changes.reasons import Reason
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review import hunks
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.text.diff import Hunk
+
+OLD = "".join(f"line {number}\n" for number in range(1, 31))
+NEW = OLD.replace("line 3\n", "third\n").replace("line 20\n", "twentieth\n")
+MINE = "my own line\n"
+EDIT = "sed -i -e 's/^line 3$/third/' -e 's/^line 20$/twentieth/' file"
+
+
+@pytest.fixture
+def review(person: Person) -> Iterator[Review]:
+    review = Review(person.paths)
+    yield review
+    review.close()
+
+
+@pytest.fixture(autouse=True)
+def file(person: Person) -> None:
+    (person.project / "file").write_text(OLD)
+
+
+def run(person: Person, review: Review, command: str = EDIT, mode: Mode = Mode.AUTO) -> Run:
+    recorder = Recorder(str(person.project), person.paths, mode=mode, command=command)
+    assert person.run(command, keeper=recorder).exit_code == 0
+    assert recorder.report is not None
+    return review.manager.run(recorder.report.run_id)
+
+
+def row(review: Review, run: Run) -> Recorded:
+    [item] = read_changes(review.manager, run)
+    return item
+
+
+def parts(review: Review, run: Run) -> tuple[Hunk, ...]:
+    found = hunks.text_versions(review.manager, run, row(review, run))
+    assert found is not None
+    return found.hunks
+
+
+def test_the_users_line_stays_when_a_hunk_and_then_the_file_are_applied(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    made = run(person, review, mode=Mode.REVIEW)
+    with file.open("a") as opened:
+        opened.write(MINE)
+    # The diff is what the command did.
+    assert [part.new for part in parts(review, made)] == [("third\n",), ("twentieth\n",)]
+    hunks.apply_hunks(review.manager, made, row(review, made), parts(review, made)[:1])
+    assert file.read_text() == OLD.replace("line 3\n", "third\n") + MINE
+    review.apply(made)
+    assert file.read_text() == NEW + MINE
+    assert row(review, made).state is State.APPLIED
+    review.undo(made)
+    assert file.read_text() == OLD + MINE
+    assert not person.paths.pending(str(person.project)).exists()
+
+
+def test_a_hunk_is_undone_then_the_file_and_both_come_back(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    made = run(person, review)
+    hunks.undo_hunks(review.manager, made, row(review, made), parts(review, made)[:1])
+    assert file.read_text() == NEW.replace("third\n", "line 3\n")
+    # It is not a run of its own.
+    assert [one.id for one in review.manager.runs(made.project)] == [made.id]
+    review.undo(made)
+    assert file.read_text() == OLD
+    assert row(review, made).state is State.UNDONE
+    review.apply(made)
+    assert file.read_text() == NEW
+
+
+@pytest.mark.parametrize("by", ["the user", "a command"])
+def test_a_later_edit_elsewhere_stays_when_the_file_is_undone_and_redone(
+    person: Person, review: Review, by: str
+) -> None:
+    file = person.project / "file"
+    made = run(person, review)
+    if by == "the user":
+        file.write_text(NEW + MINE)
+    else:
+        run(person, review, f"printf '{MINE}' >> file")
+    [item] = review.undo(made).changes
+    assert item.state is State.UNDONE
+    assert file.read_text() == OLD + MINE
+    [item] = review.apply(made).changes
+    assert item.state is State.APPLIED
+    assert file.read_text() == NEW + MINE
+
+
+def test_an_edit_of_the_same_lines_is_a_conflict_that_writes_nothing(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    made = run(person, review)
+    file.write_text(mine := NEW.replace("third\n", "mine\n"))
+    [item] = review.undo(made).changes
+    assert item.state is State.CONFLICT and item.is_because(Reason.SAME_LINES)
+    assert file.read_text() == mine
+    assert row(review, made).state is State.APPLIED
+
+
+def test_a_mode_that_the_user_set_stays(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.chmod(0o644)
+    made = run(person, review, f"{EDIT}; chmod 600 file")
+    file.write_text(NEW + MINE)
+    file.chmod(0o640)
+    review.undo(made)
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (OLD + MINE, 0o640)

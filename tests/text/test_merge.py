@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Merging a change into a text that the user changed too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from ollmsandbox.text.diff import LARGEST
+from ollmsandbox.text.merge import change_hunks, is_mergeable, merge_change, with_chosen_hunks
+
+pytestmark = pytest.mark.anybody
+
+TEN = b"".join(b"line %d\n" % number for number in range(1, 11))
+
+
+def changed(text: bytes, old: bytes, new: bytes) -> bytes:
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b"line 2\n", b"second\n", id="a line above"),
+        pytest.param(b"line 9\n", b"ninth\n", id="a line below"),
+        pytest.param(b"line 2\n", b"", id="a deleted line"),
+        pytest.param(b"line 10\n", b"line 10\nmine\n", id="a line at the end"),
+        pytest.param(b"line 10\n", b"line 10", id="no newline at the end"),
+        pytest.param(b"line 1\n", b"mine\nline 1\n", id="a line at the beginning"),
+        pytest.param(b"line 4\n", b"fourth\n", id="the line before"),
+    ],
+)
+def test_an_edit_elsewhere_stays_when_a_change_is_applied_and_undone(
+    old: bytes, new: bytes
+) -> None:
+    after = changed(TEN, b"line 5\n", b"fifth\nand more\n")
+    mine = changed(TEN, old, new)
+    merged = merge_change(TEN, after, mine)
+    assert merged == changed(after, old, new)
+    assert merge_change(after, TEN, merged) == mine
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "mine"),
+    [
+        pytest.param(b"a\n", b"b\n", b"c\n", id="the same line"),
+        pytest.param(b"a\n", b"", b"c\n", id="deleted and changed"),
+        pytest.param(b"a\n", b"a\nb\n", b"a\nc\n", id="both added at the end"),
+        pytest.param(b"\0a\n", b"\0b\n", b"\0a\nc\n", id="no text"),
+        pytest.param(b"a\nb\nc\n", b"\0", b"a\nb\nd\n", id="text became none"),
+        pytest.param(
+            b"a\nb\nc\n", "\ufeffb\nb\nc\n".encode("utf-16-le"), b"a\nb\nd\n", id="encodings"
+        ),
+        pytest.param(
+            b"a\n" * LARGEST, b"b\n" + b"a\n" * LARGEST, b"a\n" * LARGEST + b"c\n", id="large"
+        ),
+    ],
+)
+def test_a_conflict(before: bytes, after: bytes, mine: bytes) -> None:
+    assert merge_change(before, after, mine) is None
+
+
+def test_both_versions_of_lines_that_both_changed() -> None:
+    after = changed(TEN, b"line 5\n", b"command's\n")
+    mine = changed(TEN, b"line 5\n", b"mine\n")
+    assert merge_change(TEN, after, mine, keep_both=True) == changed(
+        TEN, b"line 5\n", b"mine\ncommand's\n"
+    )
+
+
+def test_what_is_already_so_stays() -> None:
+    after = changed(TEN, b"line 5\n", b"fifth\n")
+    assert merge_change(TEN, after, after) == after
+    assert merge_change(TEN, after, TEN) == after
+    assert merge_change(TEN, TEN, after) == after
+
+
+def test_a_part_of_the_change_that_is_there_already_stays() -> None:
+    after = changed(changed(TEN, b"line 2\n", b"second\n"), b"line 8\n", b"")
+    mine = changed(changed(TEN, b"line 2\n", b"second\n"), b"line 5\n", b"mine\n")
+    whole = changed(after, b"line 5\n", b"mine\n")
+    assert merge_change(TEN, after, mine, has_hunks=True) == whole
+    assert merge_change(after, TEN, mine, has_hunks=True) == changed(TEN, b"line 5\n", b"mine\n")
+
+
+def test_line_ends_that_the_user_converted_stay_converted() -> None:
+    after = changed(TEN, b"line 5\n", b"fifth\n")
+    mine = TEN.replace(b"\n", b"\r\n")
+    merged = merge_change(TEN, after, mine)
+    assert merged == after.replace(b"\n", b"\r\n")
+    assert merge_change(after, TEN, merged) == mine
+
+
+def test_line_ends_that_a_command_converted_are_converted_in_lines_of_the_user() -> None:
+    after = TEN.replace(b"\n", b"\r\n")
+    mine = changed(TEN, b"line 5\n", b"mine\n")
+    assert merge_change(TEN, after, mine) == mine.replace(b"\n", b"\r\n")
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-16-be", "utf-32"]
+)
+def test_encodings(encoding: str) -> None:
+    bom = "\ufeff" if encoding.endswith("be") else ""
+
+    def encoded(text: str) -> bytes:
+        return (bom + text).encode(encoding)
+
+    before = encoded("ä\nö\nü\nß\n")
+    after, mine = encoded("ä\nö\nü\nß\né\n"), encoded("à\nö\nü\nß\n")
+    assert merge_change(before, after, mine) == encoded("à\nö\nü\nß\né\n")
+
+
+def test_bytes_that_are_no_encoding_come_out_as_they_went_in() -> None:
+    odd = bytes(range(1, 256)).replace(b"\n", b"")
+    before = b"1\n" + odd + b"\n3\n"
+    assert merge_change(before, before + b"4\n", b"0\n" + before) == b"0\n" + before + b"4\n"
+    assert is_mergeable(before) and not is_mergeable(b"\0")
+
+
+# --- for any texts -------------------------------------------------------------------------------
+
+# Few words, so that lines repeat and a merge has to choose between them.
+_WORDS = some.sampled_from([b"a", b"b", b"", b"}", b"x y"])
+_TEXTS = some.lists(_WORDS, max_size=12)
+
+
+@some.composite
+def edits(draw: some.DrawFn, lines: Sequence[bytes], word: bytes | None) -> list[bytes]:
+    """Return the lines after some edits; with a `word`, new lines begin with it and are unlike all
+    others."""
+    result, count = list(lines), 0
+    for _ in range(draw(some.integers(1, 3))):
+        place = draw(some.integers(0, len(result)))
+        removed = draw(some.integers(0, 2))
+        added = []
+        for _ in range(draw(some.integers(0, 2))):
+            count += 1
+            added.append(b"%b %d" % (word, count) if word else draw(_WORDS))
+        result[place : place + removed] = added
+    return result
+
+
+@some.composite
+def versions(draw: some.DrawFn) -> tuple[bytes, bytes, bytes]:
+    before = draw(_TEXTS)
+    lines = (before, draw(edits(before, None)), draw(edits(before, b"mine")))
+    end, last = draw(some.sampled_from([b"\n", b"\r\n"])), draw(some.booleans())
+    one, other, third = (end.join(part) + (end if last and part else b"") for part in lines)
+    return one, other, third
+
+
+@settings(max_examples=2000, deadline=None)
+@given(versions())
+def test_no_line_of_the_user_is_lost_or_moved(given_versions: tuple[bytes, bytes, bytes]) -> None:
+    before, after, mine = given_versions
+    merged = merge_change(before, after, mine)
+    if merged is None:
+        return
+    assert _own(merged) == _own(mine)
+    undone = merge_change(after, before, merged)
+    if mine != after:
+        assert undone == mine
+
+
+@settings(max_examples=2000, deadline=None)
+@given(versions(), some.randoms(use_true_random=False))
+def test_hunks_in_any_order_are_the_whole(
+    given_versions: tuple[bytes, bytes, bytes], random: Random
+) -> None:
+    before, after, mine = given_versions
+    whole = merge_change(before, after, mine)
+    if whole is None:
+        return
+    order = list(range(len(change_hunks(before, after) or ())))
+    random.shuffle(order)
+    current: bytes | None = mine
+    applied: set[int] = set()
+    for number in order:
+        old = with_chosen_hunks(before, after, applied)
+        applied.add(number)
+        new = with_chosen_hunks(before, after, applied)
+        assert old is not None and new is not None and current is not None
+        current = merge_change(old, new, current)
+        if current is None:
+            # A single hunk may be a conflict where the whole is none, but never another text.
+            return
+    assert current == whole or not order
+
+
+def _own(text: bytes) -> list[bytes]:
+    return [line.strip() for line in text.splitlines() if line.startswith(b"mine")]
