@@ -152,11 +152,6 @@ class RunRequest(RequestBase):
     def describe(self) -> str:
         return escape_line(self.given.command)
 
-    @property
-    def is_independent(self) -> bool:
-        # Each run has its own layer above the project, and never overwrites another's changes.
-        return self.context.can_wrap()
-
     async def execute(self, watcher: Watcher) -> Outcome:
         try:
             if await asyncio.to_thread(self.context.can_wrap):
