@@ -20,6 +20,7 @@ from ..tools.base import Outcome, RequestBase, Stream, Tool
 from .events import (
     CallBegan,
     CallEnded,
+    CallQueued,
     CallSettled,
     ChatEvent,
     CommandOutput,
@@ -86,7 +87,7 @@ class CallRunner:
         self._times = 0
 
     async def execute(self, active_calls: Sequence[ActiveCall]) -> None:
-        """Execute calls one after the other; neighbours that are independent, concurrently."""
+        """Execute calls one after the other; neighbours that cannot write, concurrently."""
         waiting = list(active_calls)
         while waiting:
             # Not earlier: the call before may create the folder that this one needs.
@@ -95,12 +96,21 @@ class CallRunner:
             if request is None:
                 continue
             batch = [(active, request)]
-            while waiting and request.is_independent:
+            while waiting and not self._can_write(active):
                 beside = self._beside(waiting[0])
                 if beside is None:
                     break
                 batch.append((waiting.pop(0), beside))
             await self._run_together(batch)
+
+    def queue(self, active_calls: Sequence[ActiveCall]) -> None:
+        """Announce calls that wait for their turn."""
+        for active in active_calls:
+            try:
+                described = active.description or self._parse(active).describe()
+            except OllmSandboxError:
+                described = _in_one_line(active.call)  # parsed again when its turn comes
+            self._emit(CallQueued(active.call, described, active.own))
 
     def begin(self) -> None:
         """Begin a turn: calls that failed before may be tried again."""
@@ -126,15 +136,19 @@ class CallRunner:
 
     def _beside(self, active: ActiveCall) -> RequestBase | None:
         """Parse a call; return None unless it can run beside the one before."""
+        if self._can_write(active):
+            return None
         try:
             request = self._parse(active)
         except OllmSandboxError:
             return None  # reported when its turn comes
-        if not request.is_independent:
-            return None
         active.description = request.describe()
         active.request = request
         return request
+
+    def _can_write(self, active: ActiveCall) -> bool:
+        tool = self._tools.get(active.call.name)
+        return tool is None or tool.can_write
 
     def _parse(self, active: ActiveCall) -> RequestBase:
         call = active.call
@@ -334,6 +348,7 @@ class ToolCalls:
     async def _execute(self, active_calls: Sequence[ActiveCall]) -> None:
         self._active_calls = active_calls
         try:
+            self._runner.queue(active_calls if self._lingering else active_calls[1:])
             if self._lingering:
                 self._enter(ConversationState.RUNNING)
                 await self.settled()

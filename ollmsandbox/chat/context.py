@@ -126,6 +126,9 @@ class ContextWindow:
                 message = replace(message, text=_shorten(message.text))
             if number < last_said and message.thinking:
                 message = replace(message, thinking="")
+            if message.role is Role.SYSTEM:
+                # Many servers accept such a message only at the beginning.
+                message = replace(message, role=Role.USER)
             if gap and message.role is Role.USER:
                 message = replace(message, text=f"{EARLIER}\n\n{message.text}")
                 gap = False
@@ -203,7 +206,13 @@ def _last_said(messages: Sequence[Message]) -> int:
 
 def _turns(messages: Sequence[Message]) -> list[range]:
     """Return the turns: a message of the user and everything until the next one."""
-    starts = [n for n, message in enumerate(messages) if message.role is Role.USER]
+    roles = [message.role for message in messages]
+    starts = [
+        # What the program says in front of a message belongs to it.
+        n - 1 if n and roles[n - 1] is Role.SYSTEM else n
+        for n, role in enumerate(roles)
+        if role is Role.USER
+    ]
     if not starts or starts[0] > 0:
         starts.insert(0, 0)
     ends = [*starts[1:], len(messages)]

@@ -19,6 +19,7 @@ from ..tools.context import ToolContext, ToolPreferences
 from .calls import GRACE, ToolCalls, stopped_outcome
 from .events import (
     CallEnded,
+    CallSettled,
     ChatEvent,
     ConversationState,
     Listeners,
@@ -36,6 +37,7 @@ from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
 from .storage.stored import StoredMessage
 from .storage.writer import SessionWriter
+from .user_actions import UserActions
 
 _OWN = "own"
 
@@ -118,6 +120,7 @@ class Conversation:
         messages: Sequence[Message] = (),
         tool_context: ToolContext | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
+        user_actions: UserActions | None = None,
     ) -> None:
         """If `prompt` is a function, it is called in a thread for each reply. `notices` returns
         what to tell the user about problems in the tools."""
@@ -130,6 +133,7 @@ class Conversation:
         # The context of the tools; it may be changed between two turns.
         self.tool_context = tool_context
         self._notices = notices
+        self._user_actions = user_actions
         self._writer = writer
         self._reader = ReplyReader(tools, prompt, self._emit)
         self._tool_calls = ToolCalls(tools, writer, self._emit, self._enter, self._why_stopped)
@@ -160,10 +164,14 @@ class Conversation:
             raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
         self._check_idle()
         self._begin(text)
+        # The number of a message about what the user did in the meantime, which comes first.
+        number = None
+        if self._writer is not None and self._user_actions and self._user_actions.may_have_some:
+            number = self._writer.take_number()
         message = Message(Role.USER, text, at=time.time())
         self._add(message)
         self._emit(MessageAdded(message))
-        return await self._run_task(self._turn(), TurnEnded(TurnEnd.STOPPED))
+        return await self._run_task(self._turn(number), TurnEnded(TurnEnd.STOPPED))
 
     async def run(self, command: str, *, network: bool = False, working_dir: str = "") -> Outcome:
         """Run a command of the user's own. The model sees it with the next message."""
@@ -234,11 +242,13 @@ class Conversation:
     def _why_stopped(self) -> Stop:
         return Stop.TIME if self._ending is TurnEnd.TIME else Stop.PERSON
 
-    async def _turn(self) -> TurnEnded:
+    async def _turn(self, number: int | None) -> TurnEnded:
         seconds = self.limits.seconds
         loop = asyncio.get_running_loop()
         timer = loop.call_later(seconds, self._end, TurnEnd.TIME) if seconds is not None else None
         try:
+            if number is not None and self._user_actions is not None:
+                await self._tell(self._user_actions, number)
             ended = await self._exchange()
         except asyncio.CancelledError:
             ended = TurnEnded(self._ending or TurnEnd.STOPPED)
@@ -252,6 +262,24 @@ class Conversation:
                 timer.cancel()
         self._emit(ended)
         return ended
+
+    async def _tell(self, actions: UserActions, number: int) -> None:
+        """Tell the model what the user did with its changes, in front of the user's message."""
+        try:
+            lines = await actions.lines()
+        except OllmSandboxError as error:
+            self._emit(Notice(str(error)))
+            return
+        if lines:
+            note = Message(Role.SYSTEM, "\n".join(lines), at=time.time())
+            self.messages.insert(len(self.messages) - 1, note)
+            if self._writer is not None:
+                self._writer.write(StoredMessage(number, note))
+        self._keep_told()
+
+    def _keep_told(self) -> None:
+        if self._user_actions is not None and self._writer is not None:
+            self._writer.keep_told(self._user_actions.packed())
 
     async def _exchange(self) -> TurnEnded:
         spent = 0
@@ -340,6 +368,11 @@ class Conversation:
 
     def _emit(self, event: ChatEvent) -> None:
         self._listeners.tell(event)
+        report = event.outcome.report if isinstance(event, CallEnded) else None
+        report = event.report if isinstance(event, CallSettled) else report
+        if report is not None and self._user_actions is not None:
+            self._user_actions.note_report(report)
+            self._keep_told()
         if isinstance(event, CallEnded | TurnEnded):
             for text in self._notices():
                 self._listeners.tell(Notice(text))

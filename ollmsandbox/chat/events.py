@@ -66,6 +66,15 @@ class ReplyWithdrawn:
 
 
 @dataclass(frozen=True)
+class CallQueued:
+    """The call waits for its turn. CallBegan follows."""
+
+    call: ToolCall
+    description: str
+    own: bool = False
+
+
+@dataclass(frozen=True)
 class CallBegan:
     call: ToolCall
     # In one line, for the user.
@@ -149,6 +158,7 @@ ChatEvent = (
     | TextGrew
     | ThinkingGrew
     | ReplyWithdrawn
+    | CallQueued
     | CallBegan
     | PermissionAsked
     | PermissionAnswered

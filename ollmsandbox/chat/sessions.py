@@ -100,8 +100,10 @@ class SessionFactory:
         writer = await asyncio.to_thread(SessionWriter, self.history, id_)
         try:
             stored = None
+            told = ""
             if session_id is not None:
                 stored = await asyncio.to_thread(self.history.load, session_id)
+                told = await asyncio.to_thread(self.history.told, session_id)
                 project = project or stored.info.project or None
                 known = [TOUR, *await asyncio.to_thread(self.connections.all)]
                 if not connection and stored.info.connection in [c.name for c in known]:
@@ -116,6 +118,7 @@ class SessionFactory:
             writer,
             chosen,
             stored,
+            told,
             limits,
             tool_context=ToolContext(
                 project=_real(project),
@@ -135,6 +138,7 @@ class SessionFactory:
         writer: SessionWriter,
         chosen: ChosenModel | None,
         stored: StoredSession | None,
+        told: str,
         limits: TurnLimits,
         tool_context: ToolContext,
     ) -> Conversation:
@@ -142,6 +146,7 @@ class SessionFactory:
         from ..tools import all_tools
         from .conversation import Conversation
         from .prompt import system_prompt
+        from .user_actions import UserActions
 
         provider = tool_context.permissions
 
@@ -158,6 +163,7 @@ class SessionFactory:
             messages=stored.messages if stored else (),
             tool_context=tool_context,
             notices=notices,
+            user_actions=UserActions(self.history, writer.session_id, told),
         )
 
     def close(self) -> None:

@@ -70,6 +70,8 @@ class PermissionRequest:
     sees: tuple[str, ...] = ()
     # The question in the user's language.
     translated: str = ""
+    # Why it is asked again, in the user's language.
+    notice: str = ""
     session_id: str = ""
     call_id: str = ""
 

@@ -116,16 +116,13 @@ class RequestBase(ABC):
     def describe(self) -> str:
         """Return the call in one line for the user: the command, the address or the file."""
 
-    @property
-    def is_independent(self) -> bool:
-        """Whether it may run in parallel with other calls of the same reply."""
-        return False
-
 
 class Tool(ABC):
     """A tool as the model knows it."""
 
     name: str
+    # Calls that can write run one after the other; neighbours that cannot, concurrently.
+    can_write = True
 
     @property
     @abstractmethod

@@ -36,10 +36,11 @@ def make_request(
     facts: Sequence[Fact] = (),
     sees: Sequence[str] = (),
     call_id: str = "",
+    notice: str = "",
 ) -> PermissionRequest:
     """Return a request. Without a `target` no rule can answer it, and none can be made.
 
-    The question is marked for translation, and may contain {host}.
+    The question and the notice are marked for translation. The question may contain {host}.
     """
     return PermissionRequest(
         id=uuid.uuid4().hex,
@@ -56,6 +57,7 @@ def make_request(
         session_id=context.session_id,
         call_id=call_id,
         translated=_(question).format(host=host),
+        notice=_(notice) if notice else "",
     )
 
 

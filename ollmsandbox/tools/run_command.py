@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from .. import N_
 from ..engine.run import Confinement, PreparedRun, finish_interrupted_runs
-from ..errors import DeniedError, OllmSandboxError, Sentence, in_lines
+from ..errors import DeniedError, OllmSandboxError, in_lines
 from ..i18n import _, pgettext
-from ..permission.request import Fact, PermissionRequest, Verdict
+from ..permission.request import Fact, PermissionRequest, Source, Verdict
 from ..sandbox.flatpak.portal import PortalError
 from ..sandbox.flatpak.runner import ProjectNotSharedError
 from ..sandbox.plain.runner import Ask
@@ -31,6 +31,7 @@ from .model_text import changes_text, output_text, together
 from .parameters import Parameters, parameter
 from .programs import programs_of
 from .roots import approve_root, new_root
+from .shown_state import ShownState, shown_state
 
 NAME = "run_command"
 
@@ -79,6 +80,8 @@ _OFFLINE_MEANING = N_(
     "This is not sandboxed: the command can do everything this Flatpak can, except use the "
     "network, and its changes are not recorded."
 )
+
+PROJECT_CHANGED = N_("The project changed while this question was open.")
 
 
 @dataclass(frozen=True)
@@ -152,11 +155,6 @@ class RunRequest(RequestBase):
     def describe(self) -> str:
         return escape_line(self.given.command)
 
-    @property
-    def is_independent(self) -> bool:
-        # Each run has its own layer above the project, and never overwrites another's changes.
-        return self.context.can_wrap()
-
     async def execute(self, watcher: Watcher) -> Outcome:
         try:
             if await asyncio.to_thread(self.context.can_wrap):
@@ -170,6 +168,32 @@ class RunRequest(RequestBase):
     async def ask(self, watcher: Watcher, request: PermissionRequest) -> bool:
         self.verdict = await questions.ask(self.context, watcher, self, request)
         return self.verdict.allowed
+
+    async def ask_until_unchanged(
+        self, watcher: Watcher, question: Callable[[str], PermissionRequest]
+    ) -> bool:
+        """Ask about the command; again as long as the project changes before the answer.
+        `question` takes the reason why it is asked again."""
+        notice = ""
+        while True:
+            shown = await self.shown_state()
+            if not await self.ask(watcher, question(notice)):
+                return False
+            if not await self.is_changed_since(shown):
+                return True
+            notice = PROJECT_CHANGED
+
+    async def shown_state(self) -> ShownState:
+        given = self.given
+        return await asyncio.to_thread(
+            shown_state, self.context, self.project, given.command, given.working_dir
+        )
+
+    async def is_changed_since(self, shown: ShownState) -> bool:
+        """Return whether the user allowed something else than what is there now. A rule is not
+        for what was there."""
+        is_users = self.verdict is not None and self.verdict.source is Source.PERSON
+        return is_users and shown != await self.shown_state()
 
     def denied(self, what: str) -> Outcome:
         assert self.verdict is not None
@@ -195,22 +219,33 @@ class _SandboxedFlow:
             await asyncio.to_thread(approve_root, self._context, self._project, root)
         # A full disk, for example, may have kept an earlier run from being finished.
         care = await asyncio.to_thread(finish_interrupted_runs, self._context.paths, clean_up=False)
+        notice = ""
+        while True:
+            shown = await request.shown_state() if request.asks else None
+            run, plan = await self._prepare()
+            if request.asks and not await request.ask(self._watcher, self._question(plan, notice)):
+                what = "The command with network" if given.network else "The command"
+                return request.denied(what)
+            # Only what the user has approved may run.
+            is_changed = shown is not None and await request.is_changed_since(shown)
+            if not is_changed and not run.is_outdated():
+                break
+            notice = PROJECT_CHANGED
+        return await self._run(run, plan, care.errors if care is not None else ())
+
+    async def _prepare(self) -> tuple[PreparedRun, Plan]:
+        given = self._given
         run = self._context.prepare_run(
             self._project,
             command=given.command,
-            call_id=request.call_id,
+            call_id=self._request.call_id,
             network=given.network,
             working_dir=given.working_dir or None,
             live=self._watcher.changed,
         )
-        plan = request.plan = await asyncio.to_thread(lambda: run.plan)
-        if request.asks and not await request.ask(self._watcher, self._question(plan)):
-            return request.denied("The command with network" if given.network else "The command")
-        if run.is_outdated():
-            # Only what the user has approved may run.
-            text = N_("Pending changes have changed since the question was asked. Try again.")
-            return Outcome.failed(Sentence(text), verdict=request.verdict)
-        return await self._run(run, plan, care.errors if care is not None else ())
+        plan = await asyncio.to_thread(lambda: run.plan)
+        self._request.plan = plan
+        return run, plan
 
     async def _run(self, run: PreparedRun, plan: Plan, errors: tuple[str, ...]) -> Outcome:
         sinks = _sinks(self._watcher, lambda pid: self._watcher.started(pid, plan))
@@ -251,7 +286,7 @@ class _SandboxedFlow:
         ok = result is not None and _succeeded(result)
         return Outcome(text, ok, result, run.report, self._request.verdict)
 
-    def _question(self, plan: Plan) -> PermissionRequest:
+    def _question(self, plan: Plan, notice: str) -> PermissionRequest:
         network = plan.network
         return questions.make_request(
             self._context,
@@ -264,6 +299,7 @@ class _SandboxedFlow:
             facts=questions.facts_of(self._context, plan),
             sees=plan.describe(),
             call_id=self._request.call_id,
+            notice=notice,
         )
 
     def _root_question(self, root: str) -> PermissionRequest:
@@ -313,8 +349,8 @@ class _PlainFlow:
         found = await asyncio.to_thread(context.capabilities)
         sees = questions.without_sandbox(found, _OFFLINE_MEANING if offline else _MEANING)
 
-        async def ask() -> bool:
-            question = questions.make_request(
+        def question(notice: str) -> PermissionRequest:
+            return questions.make_request(
                 context,
                 NAME,
                 N_("Run command without a sandbox, and without network access?")
@@ -328,8 +364,11 @@ class _PlainFlow:
                 ),
                 sees=[*sees, self._no_portal] if self._no_portal else sees,
                 call_id=request.call_id,
+                notice=notice,
             )
-            return await request.ask(self._watcher, question)
+
+        async def ask() -> bool:
+            return await request.ask_until_unchanged(self._watcher, question)
 
         confinement = Confinement.OFFLINE if offline else Confinement.NONE
         return await _run_unrecorded(confinement, request, self._watcher, ask)
@@ -362,9 +401,9 @@ class _FlatpakFlow:
         request = self._request
         context, given, network = request.context, request.given, request.given.network
 
-        async def ask() -> bool:
+        def question(notice: str) -> PermissionRequest:
             folder = given.working_dir or request.project
-            question = questions.make_request(
+            return questions.make_request(
                 context,
                 NAME,
                 N_("Run command in the Flatpak's inner sandbox, with network access?")
@@ -375,8 +414,11 @@ class _FlatpakFlow:
                 facts=questions.inner_facts(context, folder, request.project, network=network),
                 sees=questions.inner_sandbox(network=network),
                 call_id=request.call_id,
+                notice=notice,
             )
-            return await request.ask(self._watcher, question)
+
+        async def ask() -> bool:
+            return await request.ask_until_unchanged(self._watcher, question)
 
         confinement = Confinement.INNER_WITH_NETWORK if network else Confinement.INNER
         return await _run_unrecorded(confinement, request, self._watcher, ask)

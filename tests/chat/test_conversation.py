@@ -77,7 +77,7 @@ def test_a_call_is_carried_out_and_its_answer_goes_to_the_model() -> None:
     assert listening.of(CallEnded)[0].outcome.ok
 
 
-def test_calls_that_are_not_independent_run_one_after_the_other() -> None:
+def test_calls_that_can_write_run_one_after_the_other() -> None:
     async def slow(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
         await asyncio.sleep(0.01)
         return "done"
@@ -89,7 +89,7 @@ def test_calls_that_are_not_independent_run_one_after_the_other() -> None:
     assert [message.call_id for message in model.seen[1][-3:]] == ["0", "1", "2"]
 
 
-def test_independent_calls_run_side_by_side_and_are_answered_in_order() -> None:
+def test_calls_that_cannot_write_run_side_by_side_and_are_answered_in_order() -> None:
     gate = asyncio.Event()
 
     async def together(arguments: Mapping[str, object], _watcher: Watcher) -> str:
@@ -100,7 +100,7 @@ def test_independent_calls_run_side_by_side_and_are_answered_in_order() -> None:
             gate.set()
         return f"was {arguments['n']}"
 
-    tool = FakeTool("together", together, independent=True)
+    tool = FakeTool("together", together, can_write=False)
     model = ScriptedModel([call("together", str(n), n=n) for n in range(3)])
     _, listening, _ = talk(model, tool)
     assert tool.most_at_once > 1
@@ -108,9 +108,9 @@ def test_independent_calls_run_side_by_side_and_are_answered_in_order() -> None:
     assert listening.of(CallEnded)[-1].call.id == "0"
 
 
-def test_a_dependent_call_runs_after_those_before_it() -> None:
+def test_a_call_that_can_write_runs_after_those_before_it() -> None:
     order: list[str] = []
-    beside = FakeTool("beside", lambda given, _: order.append(str(given["n"])), independent=True)
+    beside = FakeTool("beside", lambda given, _: order.append(str(given["n"])), can_write=False)
     after = FakeTool("after", lambda given, _: order.append(str(given["n"])))
     calls = [call("beside", "a", n=1), call("after", "b", n=2), call("beside", "c", n=3)]
     talk(ScriptedModel(calls), beside, after)

@@ -64,7 +64,7 @@ def test_any_output_of_a_model_is_handled(replies: list[list[Part]], length: int
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         tools = [
-            FakeTool("beside", after, independent=True),
+            FakeTool("beside", after, can_write=False),
             FakeTool("after", after),
             FakeTool("broken", broken),
         ]

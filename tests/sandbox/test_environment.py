@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 from support.bubble import by, each_overlay, each_way, with_profile
 from support.person import Person
 
 from ollmsandbox import loop
+from ollmsandbox.engine.run import prepare_run
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Stop
@@ -36,6 +40,31 @@ def test_variables_of_a_profile_are_set_and_dropped(person: Person) -> None:
     )
     result = person.run('echo "[$MINE][$KEPT_TOKEN][$EDITOR]"', profile="mine")
     assert result.stdout.text == '[][kept][cat "x"]\n'
+
+
+def test_git_status_changes_nothing(person: Person) -> None:
+    file = person.project / "a"
+    file.write_text("1")
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", *words], cwd=person.project, env=person.environ, check=True)
+
+    git("init", "-q")
+    git("add", "a")
+    # The index has the time of the file, so git wants to refresh it.
+    os.utime(file, (1_000_000, 1_000_000))
+    assert changed_by(person, "git status --short") == []
+    # The user's own value counts.
+    with_profile(person, "environment: {set: {GIT_OPTIONAL_LOCKS: '1'}}")
+    assert changed_by(person, "git status --short", profile="mine") == [".git/index"]
+
+
+def changed_by(person: Person, command: str, profile: str = "standard") -> list[str]:
+    run = prepare_run(
+        str(person.project), person.paths, person.environ, command=command, profile=profile
+    )
+    assert loop.run(run.execute(command)).exit_code == 0
+    return [item.change.path for item in run.report.changes] if run.report else []
 
 
 def test_a_changed_profile_counts_from_the_next_run_on(person: Person) -> None:

@@ -112,11 +112,11 @@ class FakeTool(Tool):
         name: str,
         does: Callable[[Mapping[str, object], Watcher], object],
         *,
-        independent: bool = False,
+        can_write: bool = True,
     ) -> None:
         self.name = name
         self.does = does
-        self.independent = independent
+        self.can_write = can_write
         self.running = 0
         self.most_at_once = 0
 
@@ -141,10 +141,6 @@ class FakeRequest(RequestBase):
 
     def describe(self) -> str:
         return f"{self._tool.name} {dict(self._arguments)}"
-
-    @property
-    def is_independent(self) -> bool:
-        return self._tool.independent
 
     async def execute(self, watcher: Watcher) -> Outcome:
         tool = self._tool

@@ -110,6 +110,9 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
         if message.role is Role.TOOL or (record is not None and record.own):
             yield from _call_result(history, entry)
             continue
+        if message.role is Role.SYSTEM:
+            yield _fenced(message.text)
+            continue
         yield f"## {'You' if message.role is Role.USER else _escape(message.model or 'Model')}"
         if message.thinking:
             yield "\n".join(f"> {line}" for line in message.thinking.splitlines())

@@ -6,14 +6,23 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from dataclasses import dataclass
 
 from peewee import JOIN, fn
 
 from ... import N_
 from ...errors import OllmSandboxError
 from ...permission.request import PermissionRequest, Verdict
-from ...project.changes.change import Recorded, State
-from ...project.database.models import ChangeRow, ChatMessage, ChatSession, Project, Question, Run
+from ...project.changes.change import Kind, Recorded, State
+from ...project.database.models import (
+    ChangeRow,
+    ChatMessage,
+    ChatSession,
+    Project,
+    Question,
+    Run,
+    Setting,
+)
 from ...project.database.runs import read_changes
 from ...project.manager import ProjectManager
 from ...text.visible import printable_line
@@ -30,6 +39,16 @@ from .stored import (
 )
 
 _TITLE = 60
+# The beginning of the keys of settings that belong to a session.
+_TOLD = "told-"
+
+
+@dataclass(frozen=True)
+class SessionRun:
+    id: str
+    command: str
+    project: str
+    changes: tuple[Recorded, ...]
 
 
 def new_session_id() -> str:
@@ -155,6 +174,7 @@ class History:
             session = ChatSession.get_or_none(ChatSession.id == session_id)
             messages = list(ChatMessage.select().where(ChatMessage.session == session_id))
             ChatSession.delete().where(ChatSession.id == session_id).execute()
+            Setting.delete().where(Setting.key == _TOLD + session_id).execute()
         if session is not None:
             self._deleted[session_id] = (session, messages)
 
@@ -224,6 +244,43 @@ class History:
             for row in query:
                 found.setdefault(row.run_id, set()).add(State(row.state))
         return {run_id: frozenset(states) for run_id, states in found.items()}
+
+    def session_runs(self, session_id: str) -> list[SessionRun]:
+        """Return the runs of a session with their changes, the oldest first."""
+        with self.manager.store.translated_errors():
+            query = Run.select(Run, Project).join(Project).where(Run.session_id == session_id)
+            rows = list(query.order_by(Run.started_at, Run.id))
+        return [
+            SessionRun(
+                row.id, row.command, row.project.path, tuple(read_changes(self.manager, row))
+            )
+            for row in rows
+        ]
+
+    def is_left_by_a_run(self, root: str, path: str, signature: str) -> bool:
+        """Return whether a run, of any session, left a file like this; without a signature, whether
+        one removed it or a folder around it."""
+        here = ChangeRow.root == root
+        if signature:
+            left = here & (ChangeRow.path == path) & (ChangeRow.after == signature)
+        else:
+            parts = path.split("/")
+            around = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+            removed = ChangeRow.kind.in_((Kind.DELETED.value, Kind.REPLACED.value))
+            is_applied = ChangeRow.state == State.APPLIED.value
+            left = here & ChangeRow.path.in_(around) & removed & is_applied
+        with self.manager.store.translated_errors():
+            return bool(ChangeRow.select().where(left).exists())
+
+    def told(self, session_id: str) -> str:
+        """Return what the model was told about changes, as `keep_told` stored it."""
+        with self.manager.store.translated_errors():
+            row = Setting.get_or_none(Setting.key == _TOLD + session_id)
+            return row.value if row else ""
+
+    def keep_told(self, session_id: str, text: str) -> None:
+        with self.manager.store.transaction():
+            Setting.insert(key=_TOLD + session_id, value=text).on_conflict_replace().execute()
 
     # --- questions -----------------------------------------------------------------------------
 

@@ -196,6 +196,9 @@ class SessionWriter:
     def write(self, entry: StoredMessage) -> None:
         self._writer.put(lambda: self.history.write(self.session_id, entry))
 
+    def keep_told(self, text: str) -> None:
+        self._writer.put(lambda: self.history.keep_told(self.session_id, text))
+
     def remove(self, number: int) -> None:
         self._writer.put(lambda: self.history.remove(self.session_id, number))
 

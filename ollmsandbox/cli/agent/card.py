@@ -52,6 +52,8 @@ def answered(answer: Answer) -> str:
 
 def _lines(request: PermissionRequest, width: int) -> Iterator[str]:
     yield "─" * min(width, 60)
+    if request.notice:
+        yield from wrapped(visible_line(request.notice), width, "", "")
     yield from wrapped(visible_line(request.question), width, "", "")
     for line in visible(request.subject).expandtabs(4).split("\n"):
         yield from wrapped(line, width, "  ┃ ", "  ┊ ")

@@ -61,6 +61,13 @@ class JsonPrinter:
 
     def _of_call(self, event: ChatEvent) -> dict[str, object] | None:
         match event:
+            case events.CallQueued(call, description, own):
+                return {
+                    "event": "queued",
+                    **_call(call),
+                    "description": description,
+                    "own": own,
+                }
             case events.CallBegan(call, description, own):
                 return {
                     "event": "call",

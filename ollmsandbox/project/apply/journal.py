@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -340,8 +341,31 @@ class Journal:
 
 
 @contextlib.contextmanager
-def project_lock(paths: Paths, project: str) -> Iterator[None]:
-    """Lock a project: one process at a time changes it. A kill releases the lock."""
-    folder = make_folder(paths.pending(project).parent)
-    with FileLock(folder / f"{paths.pending(project).name}.lock"):
+def project_lock(paths: Paths, project: str, *, changes: bool = True) -> Iterator[None]:
+    """Lock a project: one process at a time changes it. A kill releases the lock.
+
+    Without `changes`, the holder calls `raise_generation` before it changes something.
+    """
+    with FileLock(_lock_file(paths, project)):
+        if changes:
+            raise_generation(paths, project)
         yield
+
+
+def raise_generation(paths: Paths, project: str) -> None:
+    """Note that the project, or what is pending for it, is about to change."""
+    # Not the kernel's own time, which is the same for some milliseconds.
+    now = time.time_ns()
+    os.utime(_lock_file(paths, project), ns=(now, now))
+
+
+def generation(paths: Paths, project: str) -> int:
+    """Return a number that differs after each run, apply, undo, redo or discard that changed
+    something. Wait for one that is under way."""
+    with FileLock(_lock_file(paths, project), shared=True) as lock:
+        return lock.fstat().st_mtime_ns
+
+
+def _lock_file(paths: Paths, project: str) -> Path:
+    pending = paths.pending(project)
+    return make_folder(pending.parent) / f"{pending.name}.lock"

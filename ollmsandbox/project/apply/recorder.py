@@ -97,7 +97,7 @@ class Recorder:
     def _settle(self, overlay: Overlay) -> Report:
         from .journal import project_lock
 
-        with project_lock(self._paths, self._project):
+        with project_lock(self._paths, self._project, changes=False):
             return self.settle_locked(overlay)
 
     def settle_locked(
@@ -106,6 +106,7 @@ class Recorder:
         """Settle the run while the caller holds the project's lock. If the user has `agreed`,
         nothing is held. For `past_pending` see Job."""
         from ..changes.change import State
+        from .journal import raise_generation
         from .settle import Settling, find_changes, number_found, resolve_concurrent
 
         overlay.leave_below()
@@ -118,6 +119,7 @@ class Recorder:
         if self._mode is Mode.NEVER:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
+        raise_generation(self._paths, self._project)
         ways: dict[str, Way] = {}
         if not past_pending:
             items, ways = resolve_concurrent(self._paths, overlay, items, sets)

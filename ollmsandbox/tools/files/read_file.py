@@ -69,6 +69,7 @@ class ReadParameters:
 
 class ReadFile(Tool):
     name = NAME
+    can_write = False
     description = (
         "Read a text file, or list a folder. Files of the project, of the playground, and those "
         "of the system that commands can see. Long files come in parts: use `first_line` and "
@@ -101,10 +102,6 @@ class ReadRequest(RequestBase):
 
     def describe(self) -> str:
         return escape_line(self._given.path)
-
-    @property
-    def is_independent(self) -> bool:
-        return True
 
     async def execute(self, watcher: Watcher) -> Outcome:
         verdict: Verdict | None = None

@@ -75,6 +75,7 @@ class FetchParameters:
 
 class WebFetch(Tool):
     name = NAME
+    can_write = False
     description = (
         "Fetch a web page and return it as text (HTML is converted; JSON and text come as they "
         "are). The user is asked for each new host. Pages of this machine and of private networks "
@@ -111,10 +112,6 @@ class FetchRequest(RequestBase):
 
     def describe(self) -> str:
         return escape_line(self.address.text)
-
-    @property
-    def is_independent(self) -> bool:
-        return True
 
     async def execute(self, watcher: Watcher) -> Outcome:
         try:

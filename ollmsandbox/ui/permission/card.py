@@ -49,6 +49,7 @@ class ChatPermission(Gtk.Box):
     question_box: Gtk.Box = Gtk.Template.Child()
     icon: Gtk.Image = Gtk.Template.Child()
     question: Gtk.Label = Gtk.Template.Child()
+    notice: Gtk.Label = Gtk.Template.Child()
     subject: Gtk.TextView = Gtk.Template.Child()
     subject_frame: Gtk.ScrolledWindow = Gtk.Template.Child()
     facts: Gtk.Grid = Gtk.Template.Child()
@@ -130,6 +131,8 @@ class ChatPermission(Gtk.Box):
     def _fill(self) -> None:
         request = self.request
         self.question.set_label(question_text(request))
+        self.notice.set_label(visible_words(request.notice))
+        self.notice.set_visible(bool(request.notice))
         set_plain(self.subject, visible(request.subject))
         if request.network or not request.sandboxed:
             self.icon.set_from_icon_name("dialog-warning-symbolic")
@@ -141,7 +144,7 @@ class ChatPermission(Gtk.Box):
         self.facts.set_visible(bool(facts))
         self.sees.set_visible(bool(request.sees))
         self.sees_text.set_label("\n".join(map(visible_words, request.sees)))
-        without_hyphens(self.question, self.sees_text)
+        without_hyphens(self.question, self.notice, self.sees_text)
         self.lasting.set_label(duration_text(request))
         for allows in (False, True):
             group = [self._button(a) for a in request.answers if a.allows is allows]

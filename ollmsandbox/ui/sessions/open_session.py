@@ -14,7 +14,7 @@ from gi.repository import Gio, GObject
 from ...chat import events
 from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState, TurnEnd
-from ...chat.messages import Message, Role
+from ...chat.messages import Message, Role, ToolCall
 from ...errors import UnsavedError
 from ...i18n import _, localized
 from ...project.changes.change import State as ChangeState
@@ -127,12 +127,11 @@ class OpenSession(GObject.Object):
                 self._grow().add_thinking(text)
             case events.ReplyWithdrawn():
                 self._withdraw()
+            case events.CallQueued(call, description, own):
+                self._add_call(call, description, own=own)
             case events.CallBegan(call, description, own):
-                entry = CallEntry(call, description, own=own)
-                if self._outputs is not None:
-                    entry.keep_output(self._outputs.new)
-                self._calls[call.id] = entry
-                self._append(entry)
+                if call.id not in self._calls:
+                    self._add_call(call, description, own=own)
             case events.Notice(text):
                 self._append(NoticeEntry(localized(text)))
             case events.TokensUsed():
@@ -162,6 +161,13 @@ class OpenSession(GObject.Object):
                 self.emit("files-changed")
             case events.FilesChanged(call_id, change):
                 self._calls[call_id].note_files(change.count, change.path)
+
+    def _add_call(self, call: ToolCall, description: str, *, own: bool) -> None:
+        entry = CallEntry(call, description, own=own)
+        if self._outputs is not None:
+            entry.keep_output(self._outputs.new)
+        self._calls[call.id] = entry
+        self._append(entry)
 
     def _said(self, message: Message) -> None:
         if message.role is Role.TOOL:

@@ -47,6 +47,23 @@ def test_one_turn_prints_only_the_reply_and_stores_the_session(person: Person) -
     assert (question.answer, question.source) == ("deny", "nobody")
 
 
+def test_what_was_undone_in_the_meantime_is_in_front_of_the_next_message(person: Person) -> None:
+    replies = [run_command("echo hi > new.txt"), reply("Done."), reply("I see.")]
+    with model_server(person, replies) as server:
+        assert person.cli("agent", "Do it").returncode == 0
+        assert person.cli("undo").returncode == 0
+        assert person.cli("agent", "--continue", "Go on").returncode == 0
+    told = json.loads(server.seen[-1].body)["messages"]
+    # Servers accept a system message only at the beginning, and the user's in turns.
+    roles = [message["role"] for message in told]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
+    fact = "[OLLM Sandbox] Since your last turn, the user undid new.txt."
+    assert told[-1]["content"] == f"{fact}\n\nGo on"
+    [session] = json.loads(person.cli("sessions", "list", "--json").stdout)
+    exported = person.cli("sessions", "export", session["id"]).stdout
+    assert f"```\n{fact}\n```" in exported
+
+
 def test_events_as_json(person: Person) -> None:
     replies = [
         reply("Hm. ", call_part("run_command", command="echo hi > new.txt; echo output")),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from dataclasses import replace
 
 import pytest
 from support.agent import with_words
@@ -345,6 +346,15 @@ def test_the_tour_from_its_beginning_to_its_end(person: Person) -> None:
     undone = person.cli("undo", cwd=folder)
     assert undone.returncode == 0
     assert (folder / "old-notes.txt").exists()
+
+
+def test_a_card_that_is_shown_again_says_why_first() -> None:
+    from ollmsandbox.cli.agent.card import card as make_card
+
+    request = PermissionRequest("1", "run_command", "/p", "Run?", "ls", "/p", True)
+    lines = make_card(replace(request, notice="It changed."), 80)
+    assert lines[1:3] == ["It changed.", "Run?"]
+    assert lines[2:] == make_card(request, 80)[1:]
 
 
 @pytest.mark.parametrize("width", [20, 45, 200])

@@ -99,6 +99,7 @@ def test_the_environment_has_the_listed_variables_and_none_of_the_user(
         "PYTHONDONTWRITEBYTECODE": "1",
         "TMPDIR": "/tmp",
         "LANG": "C.UTF-8",
+        "GIT_OPTIONAL_LOCKS": "0",
         "PWD": "/workspace",
     }
     with_network = run(person, alpine, "env", network=True)

@@ -222,7 +222,7 @@ def test_an_empty_path_is_an_error(agent: Agent) -> None:
 
 
 def test_several_may_be_read_at_once(agent: Agent) -> None:
-    assert ReadFile(agent.tool_context).read({"path": "a"}).is_independent
+    assert not ReadFile(agent.tool_context).can_write
 
 
 def test_without_a_sandbox_it_asks(person: Person) -> None:

@@ -14,7 +14,8 @@ from support.screen import Screen, all_of, draw_frames, spin_until, texts
 from support.window import running_loop, wait_until
 
 from ollmsandbox.chat.calls import stopped_outcome
-from ollmsandbox.chat.events import CallSettled, FilesChanged
+from ollmsandbox.chat.events import CallBegan, CallQueued, CallSettled, FilesChanged
+from ollmsandbox.chat.messages import ToolCall
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, Report, Type
 from ollmsandbox.project.changes.change import State as ChangeState
@@ -23,6 +24,7 @@ from ollmsandbox.sandbox.process import Stop, disk_bytes_below
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.sessions import tool_text
+from ollmsandbox.ui.sessions.entries import CallEntry
 
 pytestmark = pytest.mark.anybody
 
@@ -52,6 +54,19 @@ def test_a_command_that_runs_is_open_and_shows_what_it_prints(screen: Screen, ch
     assert card.status.get_label().startswith("Command · Running · ")
     assert card.stop_button.get_visible()
     assert card.spinner.get_spinning()
+
+
+def test_a_call_that_waits_for_its_turn_has_its_card_already(screen: Screen, chat: Chat) -> None:
+    call = ToolCall("second", "run_command", {"command": "make test"})
+    chat.talk.tell(CallQueued(call, "make test"))
+    [entry] = chat.session
+    assert isinstance(entry, CallEntry)
+    card = shown(screen, entry)
+    assert card.status.get_label() == "Command · Waiting"
+    chat.talk.tell(CallBegan(call, "make test"))
+    chat.start(entry)
+    assert list(chat.session) == [entry]
+    assert card.status.get_label().startswith("Command · Running · ")
 
 
 def test_the_duration_of_a_running_command_grows(screen: Screen, chat: Chat) -> None:

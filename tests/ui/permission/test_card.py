@@ -76,6 +76,12 @@ def names(card: ChatPermission) -> list[str]:
 # --- answers -------------------------------------------------------------------------------------
 
 
+def test_a_question_that_is_asked_again_says_why(screen: Screen) -> None:
+    notice = "The project changed while this question was open."
+    assert notice not in texts(Shown(screen, with_network()).card)
+    assert notice in texts(Shown(screen, with_network(notice=notice)).card)
+
+
 def test_a_one_time_request_has_two_answers(screen: Screen) -> None:
     shown = Shown(screen, with_network())
     spin_until(shown.can_allow)

@@ -45,8 +45,8 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @contextmanager
 def asking(session: OpenSession, count: int = 1) -> Iterator[None]:
-    """The agent asks for the network, so often."""
-    calls = [call(id=str(n), command=f"curl {n}", network=True) for n in range(1, count + 1)]
+    """The agent asks for web pages, so many at once: commands ask one after the other."""
+    calls = [call("web_fetch", str(n), url=f"https://{n}.example") for n in range(1, count + 1)]
     session.conversation.model = ScriptedModel(calls)
     turn = asyncio.get_event_loop().create_task(session.conversation.say("go"))
     wait_until(lambda: len(session.asking()) == count)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The calls of one session: those that can write run in the order in which they were asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from support.agent import opened
+from support.person import Person
+from support.scripted import FOREVER, FakeTool, Listening, ScriptedModel, call
+
+from ollmsandbox import loop
+from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.events import (
+    CallBegan,
+    CallEnded,
+    CallQueued,
+    CommandStarted,
+    TurnEnd,
+)
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.tools.base import Watcher
+
+pytestmark = pytest.mark.anybody
+
+
+def test_commands_that_write_one_file_run_in_order(person: Person) -> None:
+    (person.project / "list").write_text("")
+
+    async def main() -> None:
+        # The first is slower: both at once would be a conflict, or in the wrong order.
+        calls = [
+            call(id="1", command="sleep 0.5; echo first >> list"),
+            call(id="2", command="echo second >> list"),
+            call("edit_file", "3", path="list", old_text="second\n", new_text="second\nthird\n"),
+            call(id="4", command="echo fourth >> list"),
+        ]
+        async with opened(person, ScriptedModel(calls)) as scene:
+            assert (await scene.conversation.say("go")).end is TurnEnd.DONE
+            assert all(ended.outcome.ok for ended in scene.listening.of(CallEnded))
+
+    loop.run(main())
+    assert (person.project / "list").read_text() == "first\nsecond\nthird\nfourth\n"
+
+
+def test_a_call_that_waits_for_its_turn_is_known_before_it_begins(person: Person) -> None:
+    go = "until [ -e ~/playground/go ]; do sleep 0.05; done"
+
+    async def main() -> None:
+        calls = [call(id="1", command=go), call(id="2", command="echo 2")]
+        async with opened(person, ScriptedModel(calls)) as scene:
+            turn = asyncio.ensure_future(scene.conversation.say("go"))
+            await scene.listening.until(lambda: scene.listening.of(CommandStarted))
+            [queued] = scene.listening.of(CallQueued)
+            assert (queued.call.id, queued.description) == ("2", "echo 2")
+            assert [began.call.id for began in scene.listening.of(CallBegan)] == ["1"]
+            (person.playground / "go").touch()
+            assert (await turn).end is TurnEnd.DONE
+            assert [began.call.id for began in scene.listening.of(CallBegan)] == ["1", "2"]
+
+    loop.run(main())
+
+
+def test_calls_that_cannot_write_overlap() -> None:
+    async def sleep(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        # Each waits for the other: one after the other would never end.
+        await arrived.wait()
+        return "slept"
+
+    arrived = asyncio.Barrier(2)
+    tool = FakeTool("sleep", sleep, can_write=False)
+    model = ScriptedModel([call("sleep", "1"), call("sleep", "2")])
+
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            await Conversation(model=model, tools=[tool]).say("go")
+
+    loop.run(main())
+    assert tool.most_at_once == 2
+
+
+def test_no_command_of_the_user_overlaps_a_turn() -> None:
+    async def forever(_arguments: Mapping[str, object], _watcher: Watcher) -> None:
+        await asyncio.sleep(FOREVER)
+
+    async def main() -> None:
+        tool = FakeTool("run_command", forever)
+        conversation = Conversation(model=ScriptedModel([call()]), tools=[tool])
+        listening = Listening()
+        conversation.listen(listening)
+        turn = asyncio.ensure_future(conversation.say("go"))
+        await listening.until(lambda: tool.running)
+        with pytest.raises(OllmSandboxError, match="still working"):
+            await conversation.run("true")
+        await conversation.stop()
+        await turn
+        assert tool.most_at_once == 1
+
+    loop.run(main())
+
+
+def test_a_command_of_the_user_waits_until_a_stopped_one_has_ended() -> None:
+    settled = asyncio.Event()
+
+    async def settle_slowly(arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        if arguments["command"] == "slow":
+            try:
+                await asyncio.sleep(FOREVER)
+            finally:
+                await settled.wait()
+        return "done"
+
+    async def main() -> None:
+        tool = FakeTool("run_command", settle_slowly)
+        conversation = Conversation(model=ScriptedModel([call(command="slow")]), tools=[tool])
+        listening = Listening()
+        conversation.listen(listening)
+        turn = asyncio.ensure_future(conversation.say("go"))
+        await listening.until(lambda: tool.running)
+        await conversation.stop()
+        assert (await turn).end is TurnEnd.STOPPED
+        own = asyncio.ensure_future(conversation.run("true"))
+        await listening.until(lambda: listening.of(CallQueued))
+        assert listening.of(CallQueued)[0].own
+        settled.set()
+        assert (await own).ok
+        assert tool.most_at_once == 1
+
+    loop.run(main())
