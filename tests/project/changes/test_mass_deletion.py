@@ -63,7 +63,7 @@ def test_everything_in_the_home_folder(person: Person, project: Path) -> None:
     # The next command works with what this one left.
     assert person.run("ls -A").stdout.text == "made\n"
     shown = person.cli("changes", report.run_id).stdout
-    assert "src/a/0.c  [needs approval]" in shown
+    assert "src/a/0.c [needs approval]" in shown
 
 
 def test_an_approved_deletion_is_done_and_can_be_undone(person: Person, project: Path) -> None:
