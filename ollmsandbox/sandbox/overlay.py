@@ -30,6 +30,10 @@ _DONE = "done-"
 _MAP = "map.json"
 _PROCESS = "process"
 _GONE = "gone"
+# In the folder of a run: says that another one was alive at the same time; and copies of its upper
+# folders.
+_SHARED = "shared"
+_COPIED = "copied"
 _MOST_READINGS = 100
 _CLOSE_ENOUGH = 20_000  # nanoseconds
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -79,6 +83,8 @@ class Overlay:
         self.began: dict[str, int] = {}
         # The difference between the clock and one that cannot be set.
         self.clock = 0
+        # Whether the upper folders were copied, see `copy_shared`.
+        self._is_copied = False
         self._lock: FileLock | None = None
         # The pending layers that are mounted, locked so that no program removes them meanwhile.
         self._below: list[FileLock] = []
@@ -88,16 +94,19 @@ class Overlay:
         return f"{self.folder}/upper"
 
     def upper(self, name: str) -> str:
-        return os.path.join(self.folder, "upper", name)
+        return os.path.join(self.folder, _COPIED if self._is_copied else "upper", name)
 
     def work(self, name: str) -> str:
         return os.path.join(self.folder, "work", name)
 
-    def create(self) -> None:
+    def create(self, *, is_mounted: bool = True) -> None:
+        """Create the folders. No command gets at those of an overlay that is not mounted."""
         try:
             make_folder(Path(self.folder).parent)
             os.mkdir(self.folder, 0o700)
             self._lock = FileLock(self.folder, is_folder=True, timeout=0)
+            if is_mounted:
+                self._note_others()
             for kind in ("upper", "work"):
                 os.mkdir(f"{self.folder}/{kind}")
                 for name, root in zip(self.overlay_map, self.roots, strict=True):
@@ -125,6 +134,41 @@ class Overlay:
                 N_("Check whether the disk is full."),
                 why=error.strerror,
             ) from error
+
+    def _note_others(self) -> None:
+        """Note in the folders of all runs that are alive now, and in our own, that they are not
+        alone. Of two that begin at once, at least one sees the other's lock."""
+        cache = os.path.dirname(self.folder)
+        for name in os.listdir(cache):
+            folder = f"{cache}/{name}"
+            if not name.startswith(_PREFIX) or folder == self.folder:
+                continue
+            # It may end just now.
+            with contextlib.suppress(OSError):
+                if _is_alive(folder) or _is_locked(folder):
+                    self._write(_SHARED, "")
+                    os.close(os.open(f"{folder}/{_SHARED}", _NEW, 0o600))
+
+    def copy_shared(self) -> None:
+        """If another run was alive at the same time, go on with copies of the upper folders.
+
+        It may have open files or folders of this run, sent through a socket, and so could change
+        what the user has looked at. Call it before anybody looks, after all processes have ended.
+        """
+        if self._is_copied or not os.path.exists(f"{self.folder}/{_SHARED}"):
+            return
+        from ..files.copying import copy_tree  # rarely needed
+
+        half = f"{self.folder}/{_COPIED}.half"
+        if os.path.isdir(half):
+            # From before a kill.
+            trees.empty(Path(half))
+            os.rmdir(half)
+        os.mkdir(half, 0o700)
+        for name in self.overlay_map:
+            copy_tree(self.upper(name), f"{half}/{name}")
+        os.rename(half, f"{self.folder}/{_COPIED}")
+        self._is_copied = True
 
     def began_below(self, name: str) -> int:
         """Return when the run began by the clock of the pending layer's file system."""
@@ -193,8 +237,9 @@ class Overlay:
                 os.rmdir(self.work(name))
             for folder in ("upper", "work"):
                 os.rmdir(f"{self.folder}/{folder}")
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{self.folder}/{_PROCESS}")
+            for name in (_PROCESS, _SHARED):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{self.folder}/{name}")
             os.unlink(f"{self.folder}/{_MAP}")
             os.rmdir(self.folder)
         except OSError:
@@ -272,6 +317,7 @@ class Overlay:
         overlay.began = {str(name): int(at) for name, at in document["began"].items()}
         overlay.clock = int(document["clock"])
         overlay._lock = lock
+        overlay._is_copied = os.path.isdir(f"{overlay.folder}/{_COPIED}")
         return overlay
 
 
@@ -313,7 +359,7 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
 def _has_content(folder: str) -> bool:
     """Return whether a command wrote something, or a run was being settled."""
     try:
-        if set(os.listdir(folder)) - {_MAP, _PROCESS, "upper", "work"}:
+        if set(os.listdir(folder)) - {_MAP, _PROCESS, _SHARED, "upper", "work"}:
             return True
         upper = f"{folder}/upper"
         return any(os.listdir(f"{upper}/{name}") for name in os.listdir(upper))
@@ -322,6 +368,14 @@ def _has_content(folder: str) -> bool:
     except OSError:
         # A command has removed the permissions, so there was one.
         return True
+
+
+def _is_locked(folder: str) -> bool:
+    try:
+        FileLock(folder, is_folder=True, timeout=0).release()
+    except BlockingIOError:
+        return True
+    return False
 
 
 def is_whiteout(found: os.stat_result) -> bool:

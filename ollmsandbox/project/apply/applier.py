@@ -247,11 +247,13 @@ class Applier:
         fresh: bool = False,
         is_own: bool = False,
         alongside: RecordProcess | None = None,
+        find_base: Callable[[Recorded], Path | None] = lambda _item: None,
     ) -> list[Recorded]:
         """From a layer into the project. What is forced is put in place whatever is there. What is
         closed has to be opened for it, and gets its mode back. If it is `fresh`, nothing of it was
         begun before. If the layer `is_own`, no other run puts files there: they may have changed
-        places. If there are many, they are recorded `alongside`, and that is what they do."""
+        places. If there are many, they are recorded `alongside`, and that is what they do.
+        `find_base` finds what the command saw of a file that another run has changed since."""
         for path, mode in closed.items():
             self._project.set_mode(path, mode)
         layer = OpenTree(source, modes_file(source), missing_ok=self._resumed and not is_own)
@@ -300,11 +302,17 @@ class Applier:
                     fresh=fresh and not guard.is_again and kept.lstat() is None,
                 )
             except ConflictError as conflict:
-                if conflict.reason is not Reason.CHANGED or not change.is_edit or fresh:
+                if conflict.reason is not Reason.CHANGED or not change.is_edit:
                     raise
                 assert incoming is not None
-                base = Patch(self._versions, item.number).base
-                done = self._merge(item, place, base, incoming, (change.old_mode, change.mode))
+                patch = Patch(self._versions, item.number)
+                if is_own:
+                    # Another run may have changed it, and have kept what this one's command saw.
+                    if (earlier := find_base(item)) is None:
+                        raise
+                    patch.take_base(earlier)
+                modes = (change.old_mode, change.mode)
+                done = self._merge(item, place, patch.base, incoming, modes)
                 os.unlink(incoming.name, dir_fd=incoming.dir_fd)
                 return done
 

@@ -111,6 +111,14 @@ class Patch:
         copy_whole(version, made)
         return made
 
+    def take_base(self, earlier: Path) -> None:
+        """Take the version that another run found, and that this run's command saw, as the base."""
+        folder = os.open(earlier.parent, FOLDER)
+        try:
+            copy_whole(DirEntryAt(folder, earlier.name), self.base)
+        finally:
+            os.close(folder)
+
     def merge_into(
         self,
         place: DirEntryAt,
@@ -129,6 +137,9 @@ class Patch:
         found = place.lstat()
         before, after, current = (_read(spot) for spot in (old, new, place))
         if found is None or before is None or after is None or current is None:
+            raise ConflictError(Reason.CHANGED)
+        if any(kept and os.path.samestat(kept, found) for kept in (old.lstat(), new.lstat())):
+            # An interrupted attempt linked it: then what somebody wrote since is in both.
             raise ConflictError(Reason.CHANGED)
         has_hunks = self.with_hunks.lstat() is not None
         merged = merge_change(before, after, current, has_hunks=has_hunks)

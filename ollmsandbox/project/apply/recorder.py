@@ -110,6 +110,8 @@ class Recorder:
         from .settle import Settling, find_changes, number_found, resolve_concurrent
 
         overlay.leave_below()
+        if not overlay.is_untouched():
+            overlay.copy_shared()
         sets = find_changes(overlay)
         changes = [change for found in sets.values() for change in found.changes]
         skipped = tuple(skip for found in sets.values() for skip in found.skipped)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...files.dirfd import restore_modes
@@ -410,7 +411,12 @@ class Settling:
                         kept_versions.put_by_number(source, versions, applier.exchanged)
                 else:
                     applied = applier.apply(
-                        chosen, source, closed=closed, fresh=fresh, is_own=is_own
+                        chosen,
+                        source,
+                        closed=closed,
+                        fresh=fresh,
+                        is_own=is_own,
+                        find_base=self._find_base,
                     )
                 if not fresh:
                     is_moved = os.stat(root).st_dev == device(source)
@@ -419,6 +425,15 @@ class Settling:
             finally:
                 applier.close()
         return [done.get(item.number, item) for item in job.items]
+
+    def _find_base(self, item: Recorded) -> Path | None:
+        """Return what the command saw of a file: the version that the first of the runs found that
+        have replaced it since. None if somebody else changed it, too."""
+        change = item.change
+        for found in runs.replaced(self._manager, change.root, change.path):
+            if found.changed_before <= item.began < found.changed_after:
+                return self._paths.versions / found.run_id / str(found.number)
+        return None
 
     def _start_record_process(
         self, overlay: Overlay, project: Project, layer: str

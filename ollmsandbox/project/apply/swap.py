@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ...files import dirfd
+from ...files.copying import copy_content
 from ...files.dirfd import DirEntryAt
 from ..changes.overlayfs import same_bytes
 from ..changes.reasons import Reason
@@ -22,10 +22,6 @@ OURS = "user.overlay."
 HALF = ".half"
 # Who else may do what with a file, beside what its mode says.
 _RIGHTS = "system.posix_acl_access"
-# Some architectures put what an ioctl does with its argument into other bits.
-_OTHER_BITS = os.uname().machine.startswith(("alpha", "mips", "ppc", "sparc"))
-_FICLONE = 0x80049409 if _OTHER_BITS else 0x40049409
-_PIECE = 1 << 30
 NO_LINKS = (
     errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS
 )  # fmt: skip
@@ -327,7 +323,7 @@ def copy(source: DirEntryAt, target: DirEntryAt) -> None:
         found = os.fstat(given)
         made = _create_file(target)
         try:
-            _copy_bytes(given, made, found.st_size)
+            copy_content(given, made, found.st_size)
             _copy_attributes(given, made, found)
             os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
             os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
@@ -374,37 +370,3 @@ def _copy_attributes(given: int, made: int, found: os.stat_result) -> None:
         if (name.startswith("user.") and not name.startswith(OURS)) or name == _RIGHTS:
             with contextlib.suppress(OSError):  # not every file system has them
                 os.setxattr(made, name, os.getxattr(given, name))
-
-
-def _copy_bytes(given: int, made: int, size: int) -> None:
-    try:
-        fcntl.ioctl(made, _FICLONE, given)
-        return
-    except OSError:
-        pass  # only some file systems can share blocks
-    os.ftruncate(made, size)
-    start = 0
-    while start < size:
-        # What was never written takes no room, and shall not.
-        try:
-            start = os.lseek(given, start, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            raise
-        end = os.lseek(given, start, os.SEEK_HOLE)
-        while start < end:
-            start += _copy_piece(given, made, start, min(end - start, _PIECE))
-
-
-def _copy_piece(given: int, made: int, start: int, size: int) -> int:
-    try:
-        copied = os.copy_file_range(given, made, size, start, start)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            raise
-        data = os.pread(given, min(size, 1 << 20), start)
-        copied = os.pwrite(made, data, start)
-    if copied == 0:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-    return copied

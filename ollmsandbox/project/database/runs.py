@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..apply.journal import Job
 from ..changes.change import ASIDE, Change, Flag, Kind, Recorded, State, Type
@@ -126,6 +127,36 @@ def signatures(
     with manager.store.translated_errors():
         rows = manager.store.connection.execute(query, (run_id, state.value))
         return {number: (before, after) for number, before, after in rows if after}
+
+
+class Replaced(NamedTuple):
+    """A version that a run found and replaced, with the change times of both files."""
+
+    run_id: str
+    number: int
+    changed_before: int
+    changed_after: int
+
+
+def replaced(manager: ProjectManager, root: str, path: str) -> list[Replaced]:
+    """Return the versions of a file that were replaced by runs, the oldest first."""
+    query = (
+        "SELECT run_id, number, before, after FROM change"
+        " WHERE root = ? AND path = ? AND state = ? ORDER BY id"
+    )
+    with manager.store.translated_errors():
+        rows = manager.store.connection.execute(
+            query, (*map(os.fsencode, (root, path)), State.APPLIED.value)
+        )
+        return [
+            Replaced(run_id, number, _time_in(before), _time_in(after))
+            for run_id, number, before, after in rows
+            if before and after
+        ]
+
+
+def _time_in(signature: str) -> int:
+    return int(signature.partition(":")[2])
 
 
 def settle_older(

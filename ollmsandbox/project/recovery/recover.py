@@ -89,6 +89,7 @@ def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
             return
         if is_missing(overlay.project) or gone == known:
             check_roots(overlay, whole=True)
+        overlay.copy_shared()
         _settle(paths, overlay.part(known - gone), step, reports)
     else:
         if gone & job.sources.keys() and not journal.read_put_off():

@@ -153,7 +153,7 @@ class _Work:
                 # Before it is in the journal there is nothing to be kept of it.
                 about = {**about, "mode": Mode.NEVER.value}
             overlay = Overlay(self._paths.cache, roots, about=about)
-            overlay.create()
+            overlay.create(is_mounted=False)
             try:
                 self._fill(overlay, make, mode, based_on)
             except BaseException:

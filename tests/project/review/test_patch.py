@@ -6,15 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from support.escape.copy_back import WAIT
 from support.person import Person
 
+from ollmsandbox import loop
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, Recorded, State
+from ollmsandbox.project.changes.change import Mode, Recorded, Report, State
 from ollmsandbox.project.changes.reasons import Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import hunks
 from ollmsandbox.project.review.review import Review
+from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.text.diff import Hunk
 
 OLD = "".join(f"line {number}\n" for number in range(1, 31))
@@ -124,3 +127,68 @@ def test_a_mode_that_the_user_set_stays(person: Person, review: Review) -> None:
     file.chmod(0o640)
     review.undo(made)
     assert (file.read_text(), file.stat().st_mode & 0o777) == (OLD + MINE, 0o640)
+
+
+def meanwhile(person: Person, command: str, other: str) -> tuple[Report, Report]:
+    """Run two commands of two sessions: the other one begins later and ends first."""
+    project = str(person.project)
+    outer, inner = (Recorder(project, person.paths, command=text) for text in (command, other))
+    person.playground.mkdir(parents=True, exist_ok=True)
+
+    async def both() -> None:
+        async def work(_data: bytes) -> None:
+            if inner.report is None:
+                await person.bubble(keeper=inner).exec(other)
+                (person.playground / "go").touch()
+
+        await person.bubble(keeper=outer).exec(f"{command}\n{WAIT}", sinks=Sinks(work))
+
+    loop.run(both())
+    assert inner.report is not None and outer.report is not None
+    return inner.report, outer.report
+
+
+def test_two_sessions_change_different_lines_of_one_file(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    first, second = meanwhile(person, "sed -i 's/^line 3$/third/' file", "sed -i '$a more' file")
+    assert [item.state for item in (*first.changes, *second.changes)] == [State.APPLIED] * 2
+    assert file.read_text() == OLD.replace("line 3\n", "third\n") + "more\n"
+    review.undo(review.manager.run(first.run_id))
+    assert file.read_text() == OLD.replace("line 3\n", "third\n")
+    review.undo(review.manager.run(second.run_id))
+    assert file.read_text() == OLD
+
+
+def test_two_sessions_change_the_same_line(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    first, second = meanwhile(
+        person, "sed -i 's/^line 3$/mine/' file", "sed -i 's/^line 3$/other/' file"
+    )
+    assert [item.state for item in first.changes] == [State.APPLIED]
+    assert [item.state for item in second.changes] == [State.CONFLICT]
+    assert file.read_text() == OLD.replace("line 3\n", "other\n")
+
+
+def test_an_edit_while_the_command_runs_is_not_merged_with_a_wrong_base(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    project = str(person.project)
+    recorder = Recorder(project, person.paths)
+    person.playground.mkdir(parents=True, exist_ok=True)
+
+    async def both() -> None:
+        async def work(_data: bytes) -> None:
+            if not (person.playground / "go").exists():
+                # By the user, and then a command that has seen this.
+                file.write_text(OLD + MINE)
+                await person.bubble().exec("sed -i 's/^line 20$/other/' file")
+                (person.playground / "go").touch()
+
+        command = "sed -i 's/^line 3$/third/' file"
+        await person.bubble(keeper=recorder).exec(f"{command}\n{WAIT}", sinks=Sinks(work))
+
+    loop.run(both())
+    assert recorder.report is not None
+    assert [item.state for item in recorder.report.changes] == [State.CONFLICT]
+    assert file.read_text() == OLD.replace("line 20\n", "other\n") + MINE

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Copy files and folders, so that nobody who has the original open can change the copy."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+
+from .dirfd import FOLDER, allow_many_descriptors, set_mode
+
+# Some architectures put what an ioctl does with its argument into other bits.
+_OTHER_BITS = os.uname().machine.startswith(("alpha", "mips", "ppc", "sparc"))
+_FICLONE = 0x80049409 if _OTHER_BITS else 0x40049409
+_PIECE = 1 << 30
+_ATTRIBUTES = ("user.", "system.posix_acl_access")
+
+
+def copy_tree(source: str, target: str) -> None:
+    """Copy a layer as it is, with its marks, owners, modes and times, to a new folder.
+
+    The original is expected to go: folders and files that nobody may read are made readable.
+    """
+    allow_many_descriptors()
+    os.mkdir(target, 0o700)
+    # One pair of descriptors for each level: a path could be too long.
+    levels: list[tuple[int, int, os.stat_result, list[str]]] = []
+
+    def enter(name: str, given: int | None, made: int | None) -> None:
+        found = os.stat(name, dir_fd=given, follow_symlinks=False)
+        if given is not None and found.st_mode & 0o700 != 0o700:
+            set_mode(name, given, stat.S_IMODE(found.st_mode) | 0o700)
+        inner = os.open(name, FOLDER, dir_fd=given)
+        try:
+            copied = os.open(target if made is None else name, FOLDER, dir_fd=made)
+        except BaseException:
+            os.close(inner)
+            raise
+        if given is None:
+            os.fchmod(inner, stat.S_IMODE(found.st_mode) | 0o700)
+        levels.append((inner, copied, found, os.listdir(inner)))
+
+    try:
+        enter(source, None, None)
+        while levels:
+            given, made, found, names = levels[-1]
+            if not names:
+                _copy_attributes(given, made, found)
+                os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+                os.close(given)
+                os.close(made)
+                levels.pop()
+                continue
+            name = names.pop()
+            # Whoever holds the original may still remove something.
+            with contextlib.suppress(FileNotFoundError):
+                kind = os.stat(name, dir_fd=given, follow_symlinks=False)
+                if stat.S_ISDIR(kind.st_mode):
+                    os.mkdir(name, 0o700, dir_fd=made)
+                    enter(name, given, made)
+                else:
+                    _copy_one(name, given, made, kind)
+    finally:
+        for given, made, _, _ in levels:
+            os.close(given)
+            os.close(made)
+
+
+def _copy_one(name: str, given: int, made: int, found: os.stat_result) -> None:
+    """Copy anything but a folder."""
+    if stat.S_ISLNK(found.st_mode):
+        os.symlink(os.readlink(name, dir_fd=given), name, dir_fd=made)
+    elif not stat.S_ISREG(found.st_mode):
+        # Such as the mark of a deleted file.
+        os.mknod(name, found.st_mode, found.st_rdev, dir_fd=made)
+    else:
+        _copy_file(name, given, made)
+        return
+    if os.getuid() == 0:
+        os.chown(name, found.st_uid, found.st_gid, dir_fd=made, follow_symlinks=False)
+
+
+def _copy_file(name: str, given: int, made: int) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    found = os.stat(name, dir_fd=given, follow_symlinks=False)
+    if not found.st_mode & stat.S_IRUSR:
+        set_mode(name, given, stat.S_IMODE(found.st_mode) | stat.S_IRUSR, any_kind=True)
+    source = os.open(name, flags, dir_fd=given)
+    try:
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        target = os.open(
+            name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=made
+        )
+        try:
+            copy_content(source, target, os.fstat(source).st_size)
+            _copy_attributes(source, target, found)
+            os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+def _copy_attributes(given: int, made: int, found: os.stat_result) -> None:
+    if os.getuid() == 0:
+        os.fchown(made, found.st_uid, found.st_gid)
+    names: list[str] = []
+    with contextlib.suppress(OSError):  # not every file system has them
+        names = os.listxattr(given)
+    for name in names:
+        if name.startswith(_ATTRIBUTES):
+            os.setxattr(made, name, os.getxattr(given, name))
+    os.fchmod(made, stat.S_IMODE(found.st_mode))
+
+
+def copy_content(given: int, made: int, size: int) -> None:
+    """Copy the bytes of an open file into a new one, sharing them where the disk can."""
+    try:
+        fcntl.ioctl(made, _FICLONE, given)
+        return
+    except OSError:
+        pass  # only some file systems can share blocks
+    os.ftruncate(made, size)
+    start = 0
+    while start < size:
+        # What was never written takes no room, and shall not.
+        try:
+            start = os.lseek(given, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        end = os.lseek(given, start, os.SEEK_HOLE)
+        while start < end:
+            start += _copy_piece(given, made, start, min(end - start, _PIECE))
+
+
+def _copy_piece(given: int, made: int, start: int, size: int) -> int:
+    try:
+        copied = os.copy_file_range(given, made, size, start, start)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        data = os.pread(given, min(size, 1 << 20), start)
+        copied = os.pwrite(made, data, start)
+    if copied == 0:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return copied
