@@ -177,6 +177,11 @@ def add_changes_arguments(parser: argparse.ArgumentParser) -> None:
 def add_apply_arguments(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser, _FORCED_HELP)
     parser.add_argument("--all", action="store_true", help="all pending changes")
+    parser.add_argument(
+        "--both",
+        action="store_true",
+        help="where you and the command changed the same lines of PATH, keep both versions",
+    )
     _add_json(parser)
     parser.set_defaults(action="apply")
 

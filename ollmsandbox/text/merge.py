@@ -18,6 +18,7 @@ from .diff import (
     LARGEST,
     Hunk,
     HunkState,
+    MatchingBlock,
     find_hunks,
     hunk_states,
     matching_blocks,
@@ -47,23 +48,21 @@ def merge_change(
     current: bytes,
     *,
     has_hunks: bool = False,
-    keep_both: bool = False,
 ) -> bytes | None:
     """Return `current` with the change from `before` to `after`; None if that is a conflict.
 
     It is a conflict if the change and `current` changed the same lines, if a version is no text,
     or if merging the change out again would not give `current` back: then the merge had to guess
     which of several equal lines were meant. With `has_hunks`, some hunks of the change may be
-    merged already. With `keep_both`, lines that both changed appear twice, those of `current`
-    first.
+    merged already.
     """
     if before in (after, current):
         return current if before == after else after
     if current == after:
         return current
-    merged = _merge(before, after, current, keep_both=keep_both)
-    if merged is None or keep_both:
-        return merged
+    merged = _merge(before, after, current)
+    if merged is None:
+        return None
     if _merge(after, before, merged) == current:
         return merged
     # What is merged already was merged out, too.
@@ -84,6 +83,25 @@ def _with_present_hunks(before: bytes, after: bytes, current: bytes) -> bytes | 
     states = hunk_states(now, old, new, find_hunks(old, new))
     present = [number for number, state in enumerate(states) if state is HunkState.PRESENT]
     return with_chosen_hunks(before, after, present) if present else None
+
+
+def keep_both(before: bytes | None, after: bytes, current: bytes) -> bytes | None:
+    """Return `current` with the change from `before` to `after`, and both versions of lines that
+    both changed; None if a version is no text. Without `before`, the lines that both have are
+    taken for it."""
+    if before is None:
+        versions = _decode_all(after, current)
+        if versions is None:
+            return None
+        (theirs, mine), encoding = versions
+        old, new = split_lines(theirs), split_lines(mine)
+        common = (line for block in matching_blocks(old, new) for line in _lines_of(block, old))
+        before = "".join(common).encode(encoding, "surrogatepass")
+    return _merge(before, after, current, keep_both=True)
+
+
+def _lines_of(block: MatchingBlock, old: Sequence[str]) -> Sequence[str]:
+    return old[block.old : block.old + block.size]
 
 
 def change_hunks(before: bytes, after: bytes) -> tuple[Hunk, ...] | None:

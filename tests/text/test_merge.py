@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from ollmsandbox.text.diff import LARGEST
-from ollmsandbox.text.merge import change_hunks, is_mergeable, merge_change, with_chosen_hunks
+from ollmsandbox.text.merge import (
+    change_hunks,
+    is_mergeable,
+    keep_both,
+    merge_change,
+    with_chosen_hunks,
+)
 
 pytestmark = pytest.mark.anybody
 
@@ -68,9 +74,17 @@ def test_a_conflict(before: bytes, after: bytes, mine: bytes) -> None:
 def test_both_versions_of_lines_that_both_changed() -> None:
     after = changed(TEN, b"line 5\n", b"command's\n")
     mine = changed(TEN, b"line 5\n", b"mine\n")
-    assert merge_change(TEN, after, mine, keep_both=True) == changed(
-        TEN, b"line 5\n", b"mine\ncommand's\n"
+    assert keep_both(TEN, after, mine) == changed(TEN, b"line 5\n", b"mine\ncommand's\n")
+
+
+def test_both_versions_without_the_one_from_before() -> None:
+    after = changed(TEN, b"line 5\n", b"command's\n")
+    mine = changed(TEN, b"line 9\n", b"mine\n")
+    both = keep_both(None, after, mine)
+    assert both == changed(
+        changed(TEN, b"line 5\n", b"line 5\ncommand's\n"), b"line 9\n", b"mine\nline 9\n"
     )
+    assert keep_both(None, b"\0", mine) is None
 
 
 def test_what_is_already_so_stays() -> None:

@@ -112,6 +112,8 @@ def act_on_changes(given: argparse.Namespace) -> int:
             if not left and any(item.state is State.CONFLICT for item in missed):
                 print("These files have changed since and are left as they are. To overwrite them:")
                 print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
+                if given.action == "apply":
+                    print("To keep both versions of the lines, add --both.")
             if not done and not given.all:
                 _explain_nothing_done(review, given, runs[0])
             for report in left:
@@ -150,6 +152,8 @@ def _discard_gone(given: argparse.Namespace) -> str:
 def _reports(
     review: Review, given: argparse.Namespace, runs: list[Run], chosen: list[str]
 ) -> list[Report]:
+    if given.action == "apply" and given.both:
+        return [review.keep_both(run, chosen) for run in runs]
     if given.all and runs:
         does_all = review.apply_all if given.action == "apply" else review.discard_all
         return does_all(runs[0].project)

@@ -8,8 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ... import N_
+from ...errors import OllmSandboxError
 from ...files.dirfd import FOLDER
 from ...paths import Paths, make_folder
+from ...text.merge import keep_both
 from ..apply.applier import Applier, only_ours, still_own
 from ..apply.journal import Job, Journal, Task, asked, parts, project_lock
 from ..apply.parents import closed_folders, numbered_parents
@@ -36,6 +39,7 @@ from .selection import (
     to_give_way,
     with_folders,
 )
+from .versions import Versions
 
 # Nothing of it is left to be taken.
 _SETTLED = (State.APPLIED, State.DISCARDED)
@@ -102,7 +106,8 @@ class Review:
                 item
                 for item in items
                 if item.state in (State.PENDING, State.FAILED)
-                or (item.state is State.CONFLICT and chosen)
+                # It may be merged by now.
+                or (item.state is State.CONFLICT and (chosen or self._has_base(run, item)))
             ]
             back = [
                 item
@@ -133,6 +138,10 @@ class Review:
                 jobs += [job] if job.items else []
                 records.write_changes(self.manager, run.id, lost)
             return [*self._start(jobs), *lost, *gone], later
+
+    def _has_base(self, run: Run, item: Recorded) -> bool:
+        base = self._paths.versions / run.id / str(item.number)
+        return item.change.is_edit and not item.is_aside and base.is_file()
 
     def _drop(self, run: Run, chosen: Sequence[str]) -> tuple[list[Recorded], list[Recorded]]:
         with project_lock(self._paths, run.project.path):
@@ -169,6 +178,33 @@ class Review:
             os.close(folder)
         [done] = self._start([self._job(Task.HUNKS, run, [item])])
         return done
+
+    def keep_both(self, run: Run, chosen: Sequence[str] = ()) -> Report:
+        """End conflicts in text files with both versions: lines that both changed appear twice."""
+        done: list[Recorded] = []
+        with project_lock(self._paths, run.project.path):
+            rows = choose(records.read_changes(self.manager, run), chosen)
+            for item in rows:
+                if item.state is not State.CONFLICT or not item.change.is_edit:
+                    continue
+                full = f"{item.change.root}/{item.change.path}"
+                before, after, current = Versions(self.manager).three_way(run, item)
+                both = None if current is None else keep_both(before, after, current)
+                if both is None or current is None:
+                    raise OllmSandboxError(
+                        N_("{file} has no lines of which both versions could be kept."),
+                        N_("Choose one of the versions."),
+                        file=full,
+                    )
+                merged = self.merge_hunks(run, item, current, both)
+                if merged.note is None:
+                    # It waits no longer: what is in the project has all of it.
+                    if not item.is_aside:
+                        self._start([self._job(Task.DISCARD, run, [item])])
+                    merged = merged._replace(state=State.APPLIED, after="")
+                    records.write_changes(self.manager, run.id, [merged])
+                done.append(merged)
+        return Report(run.id, tuple(done))
 
     def _own(self, run: Run, items: Sequence[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
         """Those that wait for this run, and those whose version in the layer is a later one's."""

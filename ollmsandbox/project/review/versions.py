@@ -113,6 +113,17 @@ class Versions:
         layer, *_ = layers_of(self._manager.paths, run.project.path, item.change.root)
         return self._find([layer], item.change.path)
 
+    def three_way(self, run: Run, item: Recorded) -> tuple[bytes | None, bytes, bytes | None]:
+        """Return what is to be merged: base, result, and what is on disk now. None for a base that
+        was not kept, and for what is no file on disk."""
+        base = self._kept(run.id, str(item.number))
+        there = self._on_disk(item)
+        return (
+            base.read() if base.type is Type.FILE else None,
+            self.after(run, item).read(),
+            there.read() if there.type is Type.FILE else None,
+        )
+
     def _left_there(self, item: Recorded) -> Version:
         """What we left in the project, if nobody changed it; else what the next run found."""
         there = self._on_disk(item)

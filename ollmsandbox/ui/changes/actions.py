@@ -27,6 +27,7 @@ from .text import note_text
 _WANTED = {
     "apply": State.APPLIED,
     "take": State.APPLIED,
+    "both": State.APPLIED,
     "redo": State.APPLIED,
     "discard": State.DISCARDED,
     "keep": State.DISCARDED,
@@ -80,6 +81,7 @@ def act_on_run(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()
     does: dict[str, Callable[[], Report]] = {
         "apply": lambda: review.apply(row, paths, only_pending=True),
         "take": lambda: review.apply(row, paths),
+        "both": lambda: review.keep_both(row, paths),
         "redo": lambda: review.apply(row, paths),
         "discard": lambda: review.discard(row, paths),
         "keep": lambda: review.discard(row, paths),

@@ -132,7 +132,8 @@ def action_labels(states: set[State]) -> list[tuple[str, str]]:
     if states & {State.PENDING, State.FAILED}:
         found += [("apply", _("Apply")), ("discard", _("Discard"))]
     if states & {State.CONFLICT}:
-        found += [("take", _("Use the Command's")), ("keep", _("Keep Mine"))]
+        found += [("take", _("Use the Command's")), ("both", _("Keep Both"))]
+        found.append(("keep", _("Keep Mine")))
     if State.APPLIED in states:
         found.append(("undo", _("Undo")))
     if State.UNDONE in states:

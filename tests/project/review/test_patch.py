@@ -192,3 +192,28 @@ def test_an_edit_while_the_command_runs_is_not_merged_with_a_wrong_base(
     assert recorder.report is not None
     assert [item.state for item in recorder.report.changes] == [State.CONFLICT]
     assert file.read_text() == OLD.replace("line 20\n", "other\n") + MINE
+
+
+def test_a_conflict_ends_with_both_versions(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    made = run(person, review, mode=Mode.REVIEW)
+    file.write_text(OLD.replace("line 3\n", "mine\n"))
+    assert [item.state for item in review.apply(made).changes] == [State.CONFLICT]
+    [report] = review.apply_all(made.project)
+    assert [item.state for item in report.changes] == [State.CONFLICT]
+    assert person.cli("apply", "--both", made.id, "file").returncode == 0
+    assert file.read_text() == NEW.replace("third\n", "mine\nthird\n")
+    assert row(review, made).state is State.APPLIED
+    assert not person.paths.pending(str(person.project)).exists()
+
+
+def test_a_conflict_that_is_none_any_more_is_decided_with_all(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    made = run(person, review, mode=Mode.REVIEW)
+    file.write_text(OLD.replace("line 3\n", "mine\n"))
+    assert [item.state for item in review.apply(made).changes] == [State.CONFLICT]
+    file.write_text(OLD + MINE)
+    assert person.cli("apply", "--all").returncode == 0
+    assert file.read_text() == NEW + MINE
