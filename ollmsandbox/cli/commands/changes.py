@@ -20,6 +20,7 @@ from ...project.database.models import Run
 from ...project.database.runs import read_changes
 from ...project.recovery.missing import discard_interrupted
 from ...project.review.review import Review
+from ...project.review.state import current_changes
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
 from ..arguments import default_project
@@ -55,7 +56,7 @@ def changes(given: argparse.Namespace) -> int:
             return _no_run(review, given)
         documents = []
         for run in runs:
-            items = read_changes(review.manager, run)
+            items = current_changes(review.manager, run, read_changes(review.manager, run))
             project = run.project.path
             if given.json:
                 documents.append(_document([Report(run.id, tuple(items))], run, project))

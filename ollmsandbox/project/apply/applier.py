@@ -26,7 +26,7 @@ from ..changes.overlayfs import is_whiteout
 from ..changes.reasons import Note, Reason
 from .fast_swap import Plain
 from .kept_versions import Kept
-from .patch import Patch, keep_copy
+from .patch import Patch, has_same_bytes, keep_copy
 from .swap import ConflictError, Exchanged, Found, Step, exchange, make_single, signature
 
 if TYPE_CHECKING:
@@ -400,7 +400,13 @@ class Applier:
             if item.state is State.DISCARDED:
                 # It never was in the project.
                 left = guard.unchanged_since(item.began)
-            check = guard.whatever() if is_forced else left
+            expected = patch.result if back else patch.base
+
+            def is_expected(found: Found) -> bool:
+                # Somebody may have saved the very same.
+                return left(found) or has_same_bytes(expected, place)
+
+            check = guard.whatever() if is_forced else is_expected
             if change.type is Type.FOLDER:
                 return self._folder(change, place, spot, check)
             incoming = None

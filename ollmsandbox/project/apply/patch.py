@@ -46,6 +46,15 @@ def keep_copy(source: DirEntryAt, kept: DirEntryAt) -> None:
         copy_whole(source, kept)
 
 
+def has_same_bytes(version: DirEntryAt, place: DirEntryAt) -> bool:
+    """Return whether a small file in the project is a copy of a kept version, and only a copy."""
+    kept, found = version.lstat(), place.lstat()
+    if kept is None or found is None or os.path.samestat(kept, found):
+        return False
+    data = _read(place)
+    return data is not None and data == _read(version)
+
+
 def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
     """Keep the version on disk, or the one that an `earlier` run kept; nothing, if somebody changed
     the file since the command began."""

@@ -27,6 +27,9 @@ class Reason(Enum):
     PARENT_REPLACED = "parent-replaced"
     CONCURRENT = "concurrent"
     RECREATED = "recreated"
+    # What became of an applied change.
+    EDITED = "edited"
+    PARTLY = "partly"
     # Another run's version of the same file.
     LATER_RUN = "later-run"
     EARLIER_RUN = "earlier-run"
@@ -56,6 +59,8 @@ _SENTENCES = {
     Reason.RECREATED: N_(
         "The command recreated it unchanged. Another command's version is pending."
     ),
+    Reason.EDITED: N_("The file was edited since."),
+    Reason.PARTLY: N_("Only a part of the change is in the project."),
     # Translators: {run} is the id of a run, such as 20260131-120000-abc.
     Reason.LATER_RUN: N_("A later run also changed it: {run}."),
     # Translators: {run} is the id of a run, such as 20260131-120000-abc.

@@ -155,6 +155,18 @@ def replaced(manager: ProjectManager, root: str, path: str) -> list[Replaced]:
         ]
 
 
+def has_later(manager: ProjectManager, run: models.Run, item: Recorded) -> bool:
+    """Return whether a later run has changed the same path, too."""
+    query = (
+        "SELECT 1 FROM change JOIN run ON run.id = change.run_id WHERE root = ? AND path = ?"
+        " AND change.state = ? AND run.ended_at > ? LIMIT 1"
+    )
+    place = map(os.fsencode, (item.change.root, item.change.path))
+    values = (*place, State.APPLIED.value, run.ended_at or run.started_at)
+    with manager.store.translated_errors():
+        return manager.store.connection.execute(query, values).fetchone() is not None
+
+
 def _time_in(signature: str) -> int:
     return int(signature.partition(":")[2])
 

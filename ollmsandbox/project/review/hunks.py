@@ -7,117 +7,25 @@ other. It belongs to its run, and which hunks are in the project is read from th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from ... import N_
 from ...errors import OllmSandboxError
 from ...text.diff import (
-    LARGEST,
     Hunk,
     HunkState,
-    find_hunks,
-    hunk_states,
-    split_lines,
     with_hunks,
 )
 from ...text.merge import merge_change
 from ..apply.journal import project_lock
 from ..apply.patch import trim
-from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type
-from ..changes.view import find_in_layers, layers_of, read_seen
+from ..changes.change import PENDING_STATES, Recorded, Report, State
+from ..changes.view import find_in_layers, read_seen
 from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager
 from .review import Review
-from .versions import Versions
-
-
-@dataclass(frozen=True)
-class TextVersions:
-    """The lines of both versions of a file, and the differences."""
-
-    old: list[str]
-    new: list[str]
-    hunks: tuple[Hunk, ...]
-
-
-def decode_lines(data: bytes) -> list[str] | None:
-    """Return the lines, from which `encode_lines` makes the same bytes again; None if it is not
-    text, or too large to compare."""
-    if len(data) > LARGEST or b"\0" in data:
-        return None
-    return split_lines(data.decode("utf-8", "surrogateescape"))
-
-
-def encode_lines(lines: Sequence[str]) -> bytes:
-    return "".join(lines).encode("utf-8", "surrogateescape")
-
-
-def text_versions(manager: ProjectManager, run: Run, item: Recorded) -> TextVersions | None:
-    """Return both versions; None if one is not text, was not kept, or does not exist."""
-    change = item.change
-    if change.kind is not Kind.MODIFIED or change.type is not Type.FILE:
-        return None
-    versions = Versions(manager)
-    before, after = versions.before(run, item), versions.after(run, item)
-    if before.type is not Type.FILE or after.type is not Type.FILE:
-        return None
-    old, new = decode_lines(before.read()), decode_lines(after.read())
-    if old is None or new is None:
-        return None
-    return TextVersions(old, new, find_hunks(old, new))
-
-
-def current_hunk_states(manager: ProjectManager, run: Run, item: Recorded) -> dict[Hunk, HunkState]:
-    """Return what became of each hunk of a change in the project; nothing if the file is as the run
-    left it, or has no hunks."""
-    if not item.change.is_edit:
-        return {}
-    try:
-        present = _present(item)
-    except OSError:
-        return {}  # an attempt to undo it reports the error
-    is_pending = item.state in PENDING_STATES
-    after = Versions(manager).after(run, item)
-    is_whole = not is_pending and after.read() == present
-    lines = None if present is None or is_whole else decode_lines(present)
-    found = None if lines is None else text_versions(manager, run, item)
-    if lines is None or found is None:
-        return {}
-    states = dict(
-        zip(found.hunks, hunk_states(lines, found.old, found.new, found.hunks), strict=True)
-    )
-    if is_pending:
-        states.update(_discarded(manager, run, item, found, states))
-    return states
-
-
-def _discarded(
-    manager: ProjectManager,
-    run: Run,
-    item: Recorded,
-    found: TextVersions,
-    states: Mapping[Hunk, HunkState],
-) -> dict[Hunk, HunkState]:
-    """Return the hunks that are neither in the project nor pending."""
-    layers = _pending_layer(manager, run, item)
-    seen = find_in_layers(layers, item.change.path) if layers else None
-    rest = decode_lines(read_seen(seen)) if seen is not None and seen.is_file else None
-    if rest is None:
-        return {}
-    waiting = hunk_states(rest, found.old, found.new, found.hunks)
-    return {
-        hunk: HunkState.DISCARDED
-        for hunk, state in zip(found.hunks, waiting, strict=True)
-        if state is HunkState.UNDONE and states[hunk] is HunkState.UNDONE
-    }
-
-
-def _pending_layer(manager: ProjectManager, run: Run, item: Recorded) -> list[str]:
-    """Return the layer that the next command sees the change in; nothing if there is none."""
-    *above, _disk = layers_of(manager.paths, run.project.path, item.change.root)
-    return above
+from .state import TextVersions, current_hunk_states, encode_lines, pending_layer, text_versions
 
 
 def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
@@ -132,11 +40,6 @@ def redo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequen
     """Make hunks of a change again that were undone."""
     found = _versions_with(manager, run, item, chosen, (State.APPLIED, State.UNDONE))
     return _merge(manager, run, item, found.old, with_hunks(found.old, chosen))
-
-
-def _present(item: Recorded) -> bytes | None:
-    seen = find_in_layers([item.change.root], item.change.path)
-    return read_seen(seen) if seen is not None and seen.is_file else None
 
 
 def apply_hunks(
@@ -188,7 +91,7 @@ def discard_hunks(
     change = item.change
     with project_lock(manager.paths, run.project.path):
         owner = runs.waiting(manager, run.project, change.root, change.path).get(change.path)
-        layers = _pending_layer(manager, run, item)
+        layers = pending_layer(manager, run, item)
         seen = find_in_layers(layers, change.path) if layers else None
         if owner is None or owner.run_id != run.id or seen is None or not seen.is_file:
             raise _changed(_full(item))

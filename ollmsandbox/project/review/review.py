@@ -39,6 +39,7 @@ from .selection import (
     to_give_way,
     with_folders,
 )
+from .state import current_changes
 from .versions import Versions
 
 # Nothing of it is left to be taken.
@@ -100,7 +101,7 @@ class Review:
         self, run: Run, chosen: Sequence[str], *, only_pending: bool
     ) -> tuple[list[Recorded], list[Recorded]]:
         with project_lock(self._paths, run.project.path):
-            rows = records.read_changes(self.manager, run)
+            rows = self._rows(run)
             items = choose(rows, chosen)
             waiting = [
                 item
@@ -158,11 +159,18 @@ class Review:
 
     def undo(self, run: Run, chosen: Sequence[str] = ()) -> Report:
         with project_lock(self._paths, run.project.path):
-            rows = records.read_changes(self.manager, run)
+            rows = self._rows(run)
             items = [item for item in choose(rows, chosen) if item.state is State.APPLIED]
             applied, gone = split_gone(with_folders(items, rows, undo=True))
             jobs = [self._job(Task.UNDO, run, applied, forced=bool(chosen))] if applied else []
             return Report(run.id, (*self._start(jobs), *gone))
+
+    def _rows(self, run: Run) -> list[Recorded]:
+        """Return the changes, applied or undone as they are in the project now."""
+        rows = records.read_changes(self.manager, run)
+        now = current_changes(self.manager, run, rows)
+        # The notes are what the user was told when something was tried.
+        return [row._replace(state=one.state) for row, one in zip(rows, now, strict=True)]
 
     def merge_hunks(self, run: Run, item: Recorded, without: bytes, with_: bytes) -> Recorded:
         """Merge hunks of a change into the file on disk, given as the two versions that they lie

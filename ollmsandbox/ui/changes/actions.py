@@ -12,13 +12,12 @@ from ...project.database import runs
 from ...project.manager import ProjectManager
 from ...project.review.hunks import (
     apply_hunks,
-    current_hunk_states,
     discard_hunks,
     redo_hunks,
-    text_versions,
     undo_hunks,
 )
 from ...project.review.review import Review
+from ...project.review.state import current_changes, current_hunk_states, text_versions
 from ...project.review.versions import Version, Versions
 from ...text.diff import Hunk, HunkGroup, HunkState, decode_text
 from .model import RunData
@@ -129,9 +128,10 @@ def look(manager: ProjectManager, run: RunData, number: int) -> ShownChange | No
     row = next(iter(manager.known_runs([run.id])), None)
     if row is None:
         return None  # removed because of its age
-    recorded = next((i for i in runs.read_changes(manager, row) if i.number == number), None)
-    if recorded is None:
+    found = [i for i in runs.read_changes(manager, row) if i.number == number]
+    if not found:
         return None
+    [recorded] = current_changes(manager, row, found)
     versions = Versions(manager)
     before, after = versions.before(row, recorded), versions.after(row, recorded)
     old = before.read(_LARGEST) if before.seen else None

@@ -21,6 +21,7 @@ from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Typ
 from ...project.database import runs as records
 from ...project.database.models import Project, Run
 from ...project.manager import ProjectManager
+from ...project.review.state import current_changes
 from ..widgets.weak import weak_reference
 
 
@@ -100,7 +101,7 @@ def _read(manager: ProjectManager, run: Run) -> RunData:
 def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:
     """Return the changes in the order of a file manager, with held and deleted ones first. Folders
     are left out if a change inside them is listed."""
-    items = records.read_changes(manager, run)
+    items = current_changes(manager, run, records.read_changes(manager, run))
     inner = {item.change.path.rpartition("/")[0] for item in items}
     shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
     return sorted(shown, key=_order)

@@ -12,7 +12,7 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.changes.change import Mode, Recorded, State
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.review import hunks, write_file
+from ollmsandbox.project.review import hunks, state, write_file
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.text.diff import Hunk, HunkState
 
@@ -42,15 +42,15 @@ def latest(review: Review, run_id: str) -> tuple[Run, Recorded]:
 
 
 def parts(review: Review, run: Run, item: Recorded) -> tuple[Hunk, ...]:
-    found = hunks.text_versions(review.manager, run, item)
+    found = state.text_versions(review.manager, run, item)
     assert found is not None
     return found.hunks
 
 
 def test_any_bytes_come_back_as_they_were() -> None:
     data = bytes(range(1, 256)) + b"\n\xff\r\n"
-    assert hunks.encode_lines(hunks.decode_lines(data) or []) == data
-    assert hunks.decode_lines(b"a\0b") is None
+    assert state.encode_lines(state.decode_lines(data) or []) == data
+    assert state.decode_lines(b"a\0b") is None
 
 
 def test_one_hunk_is_undone_and_redone(person: Person, review: Review) -> None:
@@ -72,13 +72,13 @@ def test_an_undone_hunk_is_known_as_such_and_redone(person: Person, review: Revi
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
-    assert hunks.current_hunk_states(review.manager, run, item) == {}
+    assert state.current_hunk_states(review.manager, run, item) == {}
     first, second, third = parts(review, run, item)
     hunks.undo_hunks(review.manager, run, item, [second])
     undone = NEW.replace("line 14\n", "line 14\nline 15\n")
     assert file.read_text() == undone
     change(person, review, by_hand := undone.replace("changed 3\n", "by hand\n"), Mode.AUTO)
-    assert hunks.current_hunk_states(review.manager, run, item) == {
+    assert state.current_hunk_states(review.manager, run, item) == {
         first: HunkState.CHANGED,
         second: HunkState.UNDONE,
         third: HunkState.PRESENT,
@@ -87,7 +87,7 @@ def test_an_undone_hunk_is_known_as_such_and_redone(person: Person, review: Revi
         hunks.redo_hunks(review.manager, run, item, [first])
     hunks.redo_hunks(review.manager, run, item, [second])
     assert file.read_text() == by_hand.replace("line 15\n", "")
-    assert hunks.current_hunk_states(review.manager, run, item)[second] is HunkState.PRESENT
+    assert state.current_hunk_states(review.manager, run, item)[second] is HunkState.PRESENT
 
 
 def test_a_hunk_is_applied_and_the_rest_stays_pending(person: Person, review: Review) -> None:
@@ -99,7 +99,7 @@ def test_a_hunk_is_applied_and_the_rest_stays_pending(person: Person, review: Re
     assert file.read_text() == OLD.replace("line 15\n", "")
     run, item = latest(review, run.id)
     assert item.state is State.PENDING
-    assert hunks.current_hunk_states(review.manager, run, item) == {
+    assert state.current_hunk_states(review.manager, run, item) == {
         first: HunkState.UNDONE,
         second: HunkState.PRESENT,
         third: HunkState.UNDONE,
@@ -146,7 +146,7 @@ def test_a_hunk_is_discarded_and_the_rest_stays_pending(person: Person, review: 
     # For the same run as before, and for no other.
     assert [one.id for one in review.waiting(project)] == [run.id]
     run, item = latest(review, run.id)
-    assert hunks.current_hunk_states(review.manager, run, item) == {
+    assert state.current_hunk_states(review.manager, run, item) == {
         first: HunkState.UNDONE,
         second: HunkState.DISCARDED,
         third: HunkState.UNDONE,
@@ -223,4 +223,4 @@ def test_a_hunk_is_undone_while_a_later_change_is_pending(person: Person, review
 def test_a_binary_file_has_no_hunks(person: Person, review: Review) -> None:
     (person.project / "file").write_bytes(b"\0")
     run, item = change(person, review, "text", Mode.AUTO)
-    assert hunks.text_versions(review.manager, run, item) is None
+    assert state.text_versions(review.manager, run, item) is None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,7 @@ from ollmsandbox.project.changes.change import Mode, Recorded, Report, State
 from ollmsandbox.project.changes.reasons import Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.review import hunks
+from ollmsandbox.project.review import hunks, state
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.text.diff import Hunk
@@ -51,7 +52,7 @@ def row(review: Review, run: Run) -> Recorded:
 
 
 def parts(review: Review, run: Run) -> tuple[Hunk, ...]:
-    found = hunks.text_versions(review.manager, run, row(review, run))
+    found = state.text_versions(review.manager, run, row(review, run))
     assert found is not None
     return found.hunks
 
@@ -217,3 +218,49 @@ def test_a_conflict_that_is_none_any_more_is_decided_with_all(
     file.write_text(OLD + MINE)
     assert person.cli("apply", "--all").returncode == 0
     assert file.read_text() == NEW + MINE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(NEW, (State.APPLIED, None), id="saved again"),
+        pytest.param(NEW + MINE, (State.APPLIED, None), id="edited elsewhere"),
+        pytest.param(OLD, (State.UNDONE, None), id="reverted by hand"),
+        pytest.param(OLD + MINE, (State.UNDONE, None), id="reverted and edited elsewhere"),
+        pytest.param(
+            NEW.replace("third\n", "line 3\n"), (State.APPLIED, Reason.PARTLY), id="one part"
+        ),
+        pytest.param(
+            NEW.replace("third\n", "mine\n"), (State.APPLIED, Reason.EDITED), id="the same line"
+        ),
+        pytest.param(None, (State.APPLIED, Reason.EDITED), id="removed"),
+    ],
+)
+def test_the_state_of_a_change_is_read_from_the_project(
+    person: Person, review: Review, text: str | None, expected: tuple[State, Reason | None]
+) -> None:
+    file = person.project / "file"
+    made = run(person, review)
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    [item] = state.current_changes(review.manager, made, [row(review, made)])
+    assert (item.state, item.note and item.note.reason) == expected
+    [listed] = json.loads(person.cli("changes", made.id, "--json").stdout)["changes"]
+    assert listed["state"] == expected[0].value
+
+
+@pytest.mark.parametrize("command", ["echo new > other", "rm file"])
+def test_what_the_user_reverted_can_be_made_again(
+    person: Person, review: Review, command: str
+) -> None:
+    made = run(person, review, command)
+    for name, text in (("file", OLD), ("other", None)):
+        (person.project / name).unlink(missing_ok=True)
+        if text:
+            (person.project / name).write_text(text)
+    [item] = state.current_changes(review.manager, made, [row(review, made)])
+    assert item.state is State.UNDONE
+    assert [item.state for item in review.apply(made).changes] == [State.APPLIED]
+    assert (person.project / "other").exists() is (command != "rm file")
+    assert (person.project / "file").exists() is (command == "echo new > other")

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether changes are in the project, read from the project: the database knows only what was
+decided, and anybody may have edited a file since."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...text.diff import LARGEST, Hunk, HunkState, find_hunks, hunk_states, split_lines
+from ..apply.swap import signature
+from ..changes.change import PENDING_STATES, Kind, Recorded, State, Type
+from ..changes.reasons import Note, Reason
+from ..changes.view import find_in_layers, layers_of, read_seen
+from ..database import runs
+from ..database.models import Run
+from ..manager import ProjectManager
+from .versions import Versions
+
+
+@dataclass(frozen=True)
+class TextVersions:
+    """The lines of both versions of a file, and the differences."""
+
+    old: list[str]
+    new: list[str]
+    hunks: tuple[Hunk, ...]
+
+
+def decode_lines(data: bytes) -> list[str] | None:
+    """Return the lines, from which `encode_lines` makes the same bytes again; None if it is not
+    text, or too large to compare."""
+    if len(data) > LARGEST or b"\0" in data:
+        return None
+    return split_lines(data.decode("utf-8", "surrogateescape"))
+
+
+def encode_lines(lines: Sequence[str]) -> bytes:
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def text_versions(manager: ProjectManager, run: Run, item: Recorded) -> TextVersions | None:
+    """Return both versions; None if one is not text, was not kept, or does not exist."""
+    change = item.change
+    if change.kind is not Kind.MODIFIED or change.type is not Type.FILE:
+        return None
+    versions = Versions(manager)
+    before, after = versions.before(run, item), versions.after(run, item)
+    if before.type is not Type.FILE or after.type is not Type.FILE:
+        return None
+    old, new = decode_lines(before.read()), decode_lines(after.read())
+    if old is None or new is None:
+        return None
+    return TextVersions(old, new, find_hunks(old, new))
+
+
+def current_hunk_states(manager: ProjectManager, run: Run, item: Recorded) -> dict[Hunk, HunkState]:
+    """Return what became of each hunk of a change in the project; nothing if the file is as the run
+    left it, or has no hunks."""
+    if not item.change.is_edit:
+        return {}
+    try:
+        present = _present(item)
+    except OSError:
+        return {}  # an attempt to undo it reports the error
+    is_pending = item.state in PENDING_STATES
+    after = Versions(manager).after(run, item)
+    is_whole = not is_pending and after.read() == present
+    lines = None if present is None or is_whole else decode_lines(present)
+    found = None if lines is None else text_versions(manager, run, item)
+    if lines is None or found is None:
+        return {}
+    states = dict(
+        zip(found.hunks, hunk_states(lines, found.old, found.new, found.hunks), strict=True)
+    )
+    if is_pending:
+        states.update(_discarded(manager, run, item, found, states))
+    return states
+
+
+def _discarded(
+    manager: ProjectManager,
+    run: Run,
+    item: Recorded,
+    found: TextVersions,
+    states: Mapping[Hunk, HunkState],
+) -> dict[Hunk, HunkState]:
+    """Return the hunks that are neither in the project nor pending."""
+    layers = pending_layer(manager, run, item)
+    seen = find_in_layers(layers, item.change.path) if layers else None
+    rest = decode_lines(read_seen(seen)) if seen is not None and seen.is_file else None
+    if rest is None:
+        return {}
+    waiting = hunk_states(rest, found.old, found.new, found.hunks)
+    return {
+        hunk: HunkState.DISCARDED
+        for hunk, state in zip(found.hunks, waiting, strict=True)
+        if state is HunkState.UNDONE and states[hunk] is HunkState.UNDONE
+    }
+
+
+def pending_layer(manager: ProjectManager, run: Run, item: Recorded) -> list[str]:
+    """Return the layer that the next command sees the change in; nothing if there is none."""
+    *above, _disk = layers_of(manager.paths, run.project.path, item.change.root)
+    return above
+
+
+def _present(item: Recorded) -> bytes | None:
+    seen = find_in_layers([item.change.root], item.change.path)
+    return read_seen(seen) if seen is not None and seen.is_file else None
+
+
+_EDITED = Note(Reason.EDITED)
+_PARTLY = Note(Reason.PARTLY)
+
+
+def current_changes(manager: ProjectManager, run: Run, items: Iterable[Recorded]) -> list[Recorded]:
+    """Return the changes in the state in which they are now. What a later run has changed, too,
+    stays in the state of the database."""
+    return [_current(manager, run, item) for item in items]
+
+
+def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
+    change = item.change
+    if item.state not in (State.APPLIED, State.UNDONE) or change.type is not Type.FILE:
+        return item
+    try:
+        found = os.lstat(f"{change.root}/{change.path}")
+    except OSError:
+        found = None
+    if change.kind is Kind.REPLACED or signature(found) == item.after != "":
+        return item
+    is_gone = change.kind is Kind.DELETED
+    if found is None and is_gone is (item.state is State.APPLIED):
+        return item
+    if runs.has_later(manager, run, item):
+        return item
+    base, result, current = Versions(manager).three_way(run, item)
+    before = None if change.kind is Kind.ADDED else base
+    after = None if is_gone else result
+    if current == after:
+        return item._replace(state=State.APPLIED, note=None)
+    if current == before:
+        return item._replace(state=State.UNDONE, note=None)
+    states = set(current_hunk_states(manager, run, item).values())
+    if states == {HunkState.PRESENT}:
+        return item._replace(state=State.APPLIED, note=None)
+    if states == {HunkState.UNDONE}:
+        return item._replace(state=State.UNDONE, note=None)
+    is_partly = states == {HunkState.PRESENT, HunkState.UNDONE}
+    return item._replace(note=_PARTLY if is_partly else _EDITED)
