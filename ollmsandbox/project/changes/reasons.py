@@ -59,8 +59,8 @@ _SENTENCES = {
     Reason.RECREATED: N_(
         "The command recreated it unchanged. Another command's version is pending."
     ),
-    Reason.EDITED: N_("The file was edited since."),
-    Reason.PARTLY: N_("Only a part of the change is in the project."),
+    Reason.EDITED: N_("The file has been edited since."),
+    Reason.PARTLY: N_("Only part of the change is in the project."),
     # Translators: {run} is the id of a run, such as 20260131-120000-abc.
     Reason.LATER_RUN: N_("A later run also changed it: {run}."),
     # Translators: {run} is the id of a run, such as 20260131-120000-abc.

@@ -200,7 +200,7 @@ class Review:
                 both = None if current is None else keep_both(before, after, current)
                 if both is None or current is None:
                     raise OllmSandboxError(
-                        N_("{file} has no lines of which both versions could be kept."),
+                        N_("Both versions of {file} cannot be kept, because it is not text."),
                         N_("Choose one of the versions."),
                         file=full,
                     )
