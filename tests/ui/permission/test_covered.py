@@ -68,7 +68,8 @@ def cover(window: Window) -> None:
     window.set_default_size(360, 700)
     wait_until(window.flap.get_folded)
     window.activate_action("win.toggle-changes", None)
-    wait_until(lambda: is_covered(window.chat))
+    # They slide in, and where they are while they do so is not what is tested.
+    wait_until(lambda: window.flap.get_reveal_progress() == 1 and is_covered(window.chat))
 
 
 def looks(card: ChatPermission, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +118,7 @@ def test_a_question_under_the_changes_is_announced(
         with asking(session):
             request = session.asking()[0].request
             assert request is not None
-            assert announced == [request.id]
+            wait_until(lambda: announced == [request.id])
 
 
 @pytest.mark.parametrize("by_key", [False, True])
