@@ -89,7 +89,7 @@ class Versions:
             return kept
         if item.state is State.UNDONE:
             return self._left_there(item)
-        return self._on_disk(item)
+        return self.on_disk(item)
 
     def after(self, run: Run, item: Recorded) -> Version:
         """Return the version that the run left, or would leave."""
@@ -117,7 +117,7 @@ class Versions:
         """Return what is to be merged: base, result, and what is on disk now. None for a base that
         was not kept, and for what is no file on disk."""
         base = self._kept(run.id, str(item.number))
-        there = self._on_disk(item)
+        there = self.on_disk(item)
         return (
             base.read() if base.type is Type.FILE else None,
             self.after(run, item).read(),
@@ -126,7 +126,7 @@ class Versions:
 
     def _left_there(self, item: Recorded) -> Version:
         """What we left in the project, if nobody changed it; else what the next run found."""
-        there = self._on_disk(item)
+        there = self.on_disk(item)
         if there.seen is not None and signature(there.seen.found) == item.after:
             return there
         if item.after:
@@ -146,7 +146,8 @@ class Versions:
                     return kept
         return _CHANGED_SINCE
 
-    def _on_disk(self, item: Recorded) -> Version:
+    def on_disk(self, item: Recorded) -> Version:
+        """Return what is in the project now."""
         return self._find([item.change.root], item.change.path)
 
     def _kept_before(self, run_id: str, number: int, change: Change) -> Version:

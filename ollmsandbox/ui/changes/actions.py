@@ -134,6 +134,9 @@ def look(manager: ProjectManager, run: RunData, number: int) -> ShownChange | No
     [recorded] = current_changes(manager, row, found)
     versions = Versions(manager)
     before, after = versions.before(row, recorded), versions.after(row, recorded)
+    if recorded.state is State.CONFLICT:
+        # The user chooses between these two.
+        before = versions.on_disk(recorded)
     old = before.read(_LARGEST) if before.seen else None
     new = after.read(_LARGEST) if after.seen else None
     return ShownChange(

@@ -241,7 +241,7 @@ def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
     pane.show()
     page = pane.open("file")
     loaded(page)
-    assert says(page, "You edited this file while the command ran.")
+    assert says(page, "You also edited this file.")
     shown = "\n".join(texts(page))
     assert "mine" in shown
     assert "theirs" in shown
