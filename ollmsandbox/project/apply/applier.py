@@ -288,6 +288,18 @@ class Applier:
                     return_rights(incoming, change.mode)
                 if change.old_type is Type.FOLDER and incoming.lstat() is not None:
                     self._remove_folder(place)
+
+            def merge() -> Exchanged:
+                assert incoming is not None
+                base = Patch(self._versions, item.number).base
+                done = self._merge(item, place, base, incoming, (change.old_mode, change.mode))
+                os.unlink(incoming.name, dir_fd=incoming.dir_fd)
+                return done
+
+            if is_forced and change.is_edit:
+                # The conflict may be resolved by now.
+                with contextlib.suppress(ConflictError):
+                    return merge()
             try:
                 return exchange(
                     place,
@@ -302,11 +314,7 @@ class Applier:
             except ConflictError as conflict:
                 if conflict.reason is not Reason.CHANGED or not change.is_edit or fresh:
                     raise
-                assert incoming is not None
-                base = Patch(self._versions, item.number).base
-                done = self._merge(item, place, base, incoming, (change.old_mode, change.mode))
-                os.unlink(incoming.name, dir_fd=incoming.dir_fd)
-                return done
+                return merge()
 
         plain = Plain(self._project, layer, self._versions, self._step)
         if alongside:
@@ -408,6 +416,16 @@ class Applier:
                 incoming = patch.copy_of(incoming)
                 if change.old_type is Type.FOLDER and incoming.lstat() is not None:
                     self._remove_folder(place)
+
+            def merge() -> Exchanged:
+                modes = (item.change.old_mode, item.change.mode)
+                if back:
+                    return self._merge(item, place, patch.result, patch.base, modes[::-1])
+                return self._merge(item, place, patch.base, patch.result, modes)
+
+            if is_forced and change.is_edit:
+                with contextlib.suppress(ConflictError):
+                    return merge()
             try:
                 return exchange(
                     place,
@@ -421,10 +439,7 @@ class Applier:
             except ConflictError as conflict:
                 if conflict.reason is not Reason.CHANGED or not change.is_edit:
                     raise
-                modes = (item.change.old_mode, item.change.mode)
-                if back:
-                    return self._merge(item, place, patch.result, patch.base, modes[::-1])
-                return self._merge(item, place, patch.base, patch.result, modes)
+                return merge()
             except FileNotFoundError as error:
                 if error.filename == given:
                     raise ConflictError(Reason.OTHER_LOST) from error
@@ -454,9 +469,15 @@ class Applier:
         modes: tuple[int | None, int | None] = (None, None),
     ) -> Exchanged:
         """Merge a change into what somebody else has made of the file."""
-        temporary = self._temporary(item)
-        patch = Patch(self._versions, item.number)
-        patch.merge_into(place, old, new, modes=modes, temporary=temporary, step=self._step)
+        Patch(self._versions, item.number).merge_into(
+            place,
+            old,
+            new,
+            modes=modes,
+            resumed=self._resumed,
+            temporary=self._temporary(item),
+            step=self._step,
+        )
         # What is in the project is neither version: it is known by no signature.
         return Exchanged(item.before, "")
 

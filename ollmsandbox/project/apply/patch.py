@@ -97,6 +97,8 @@ class Patch:
         self._number = number
         self.base = DirEntryAt(versions, str(number))
         self.result = DirEntryAt(versions, f"new-{number}")
+        # What was in the project before the last merge.
+        self._mine = DirEntryAt(versions, f"mine-{number}")
         # The result without hunks that were discarded, as it is in the layer.
         self.rest = DirEntryAt(versions, f"rest-{number}")
         # The two versions between which are the hunks that the user chose.
@@ -118,19 +120,24 @@ class Patch:
         new: DirEntryAt,
         *,
         modes: tuple[int | None, int | None] = (None, None),
+        resumed: bool,
         temporary: str,
         step: Step,
     ) -> None:
         """Merge the change from one version to another into the file on disk.
 
         `modes` are those of both. Raise ConflictError if both changed the same lines, or if a
-        version is not kept. Done a second time, it finds the change merged and does nothing.
+        version is not kept. If it is `resumed` after a kill, the change may be merged already.
         """
+        with contextlib.suppress(FileNotFoundError):
+            # Of an earlier merge; what is in the project now has all of it. First: if it was kept
+            # before a kill, it is the file in the project, whose change time this changes.
+            os.unlink(self._mine.name, dir_fd=self._versions)
         found = place.lstat()
         before, after, current = (_read(spot) for spot in (old, new, place))
         if found is None or before is None or after is None or current is None:
             raise ConflictError(Reason.CHANGED)
-        has_hunks = self.with_hunks.lstat() is not None
+        has_hunks = resumed or self.with_hunks.lstat() is not None
         merged = merge_change(before, after, current, has_hunks=has_hunks)
         if merged is None:
             raise ConflictError(Reason.SAME_LINES)
@@ -155,10 +162,6 @@ class Patch:
         write_like(place, half, data, mode)
         os.rename(half.name, merged.name, src_dir_fd=self._versions, dst_dir_fd=self._versions)
         step()
-        mine = DirEntryAt(self._versions, f"mine-{self._number}")
-        with contextlib.suppress(FileNotFoundError):
-            # Of an earlier merge; what is in the project now has all of it.
-            os.unlink(mine.name, dir_fd=mine.dir_fd)
 
         def is_as_read(there: Found) -> bool:
             return signature(there.stat) == signature(found)
@@ -166,7 +169,7 @@ class Patch:
         exchange(
             place,
             merged,
-            mine,
+            self._mine,
             may_replace=is_as_read,
             expects=True,
             temporary=temporary,

@@ -169,8 +169,8 @@ def _merge(
             if done.note is not None:
                 raise _changed(_full(item))
             # What is in the project decides whether the change is undone.
-            states = set(current_hunk_states(manager, run, done).values())
-            if done.state in (State.APPLIED, State.UNDONE) and states:
+            if done.state in (State.APPLIED, State.UNDONE):
+                states = set(current_hunk_states(manager, run, done).values())
                 is_undone = states == {HunkState.UNDONE}
                 done = done._replace(state=State.UNDONE if is_undone else State.APPLIED)
                 runs.write_changes(manager, run.id, [done])

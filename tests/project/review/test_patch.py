@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.person import Person
 
+from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, Recorded, State
 from ollmsandbox.project.changes.reasons import Reason
@@ -124,3 +125,47 @@ def test_a_mode_that_the_user_set_stays(person: Person, review: Review) -> None:
     file.chmod(0o640)
     review.undo(made)
     assert (file.read_text(), file.stat().st_mode & 0o777) == (OLD + MINE, 0o640)
+
+
+def test_a_change_whose_hunks_are_all_redone_is_applied(person: Person, review: Review) -> None:
+    made = run(person, review)
+    review.undo(made)
+    hunks.redo_hunks(review.manager, made, row(review, made), parts(review, made))
+    assert (person.project / "file").read_text() == NEW
+    assert row(review, made).state is State.APPLIED
+
+
+def test_the_conflict_of_a_hunk_does_not_allow_to_replace_the_file(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    made = run(person, review)
+    file.write_text(mine := NEW.replace("third\n", "mine\n") + MINE)
+    with pytest.raises(OllmSandboxError):
+        hunks.undo_hunks(review.manager, made, row(review, made), parts(review, made)[:1])
+    [item] = review.undo(made, [str(file)]).changes
+    assert item.state is State.CONFLICT
+    assert file.read_text() == mine
+
+
+def test_a_conflict_that_the_user_has_resolved_is_none(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    made = run(person, review)
+    file.write_text(NEW.replace("third\n", "mine\n") + MINE)
+    assert review.undo(made).changes[0].state is State.CONFLICT
+    file.write_text(NEW + MINE)
+    review.undo(made, [str(file)])
+    assert file.read_text() == OLD + MINE
+
+
+def test_the_last_hunk_is_applied_after_the_user_has_resolved_a_conflict(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    made = run(person, review, mode=Mode.REVIEW)
+    file.write_text(OLD.replace("line 3\n", "mine\n") + MINE)
+    assert review.apply(made).changes[0].state is State.CONFLICT
+    file.write_text(OLD.replace("line 3\n", "third\n") + MINE)
+    hunks.apply_hunks(review.manager, made, row(review, made), parts(review, made)[1:])
+    assert file.read_text() == NEW + MINE
+    assert row(review, made).state is State.APPLIED
