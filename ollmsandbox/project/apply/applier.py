@@ -385,13 +385,13 @@ class Applier:
 
         def one(item: Recorded) -> Exchanged:
             change = _reversed(item.change) if back else item.change
-            old, new = str(item.number), f"new-{item.number}"
-            kept, given = (new, old) if back else (old, new)
+            patch = Patch(self._versions, item.number)
+            new = patch.result if item.state is State.DISCARDED else patch.applied
+            spot, incoming = (new, patch.base) if back else (patch.base, new)
+            given = incoming.name
             if change.path == ".":
                 self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
                 return Exchanged()
-            patch = Patch(self._versions, item.number)
-            spot = DirEntryAt(self._versions, kept)
             place = self._place(change, spot)
             if place is None:
                 return Exchanged()
@@ -403,9 +403,7 @@ class Applier:
             check = guard.whatever() if is_forced else left
             if change.type is Type.FOLDER:
                 return self._folder(change, place, spot, check)
-            incoming = None
             if change.kind is not Kind.DELETED:
-                incoming = DirEntryAt(self._versions, given)
                 if back:
                     self._kept.bring(item.number, change.path)
                 if incoming.lstat() is None and not self._resumed and not guard.is_again:
@@ -421,7 +419,7 @@ class Applier:
                 modes = (item.change.old_mode, item.change.mode)
                 if back:
                     return self._merge(item, place, patch.result, patch.base, modes[::-1])
-                return self._merge(item, place, patch.base, patch.result, modes)
+                return self._merge(item, place, patch.base, new, modes)
 
             if is_forced and change.is_edit:
                 with contextlib.suppress(ConflictError):
@@ -429,7 +427,7 @@ class Applier:
             try:
                 return exchange(
                     place,
-                    incoming,
+                    None if change.kind is Kind.DELETED else incoming,
                     spot,
                     may_replace=check,
                     expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,

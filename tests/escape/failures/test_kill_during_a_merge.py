@@ -30,12 +30,18 @@ def apply_hunk(snapshot: Snapshot, step: Step) -> None:
     _with_a_hunk(snapshot, step, hunks.apply_hunks)
 
 
-def _with_a_hunk(snapshot: Snapshot, step: Step, act: Callable[..., object]) -> None:
+def discard_hunk(snapshot: Snapshot, step: Step, number: int) -> None:
+    _with_a_hunk(snapshot, step, hunks.discard_hunks, number)
+
+
+def _with_a_hunk(
+    snapshot: Snapshot, step: Step, act: Callable[..., object], number: int = 0
+) -> None:
     with snapshot.review(step) as (review, run):
         [item] = read_changes(review.manager, run)
         found = hunks.text_versions(review.manager, run, item)
         assert found is not None
-        act(review.manager, run, item, found.hunks[:1])
+        act(review.manager, run, item, [found.hunks[number]])
 
 
 Act = Callable[[Snapshot, Step], object]
@@ -78,4 +84,19 @@ def test_a_kill_during_a_merge(person: Person, name: str) -> None:
         restore()
         is_killed = killed_after(number, lambda step: act(snapshot, step))
         check_kill(snapshot, number, number % 7, is_killed=is_killed, old=old, wanted=wanted)
+        number += 1
+
+
+def test_a_change_can_be_discarded_after_a_kill_while_a_hunk_was(person: Person) -> None:
+    (person.project / "file").write_text(OLD)
+    snapshot = Snapshot(person)
+    settle(person, f"{EDIT}; echo more >>file", Mode.REVIEW)
+    discard_hunk(snapshot, nothing, 0)
+    snapshot.save()
+    number, is_killed = 1, True
+    while is_killed:
+        snapshot.restore()
+        is_killed = killed_after(number, lambda step: discard_hunk(snapshot, step, 1))
+        snapshot.discard()
+        assert not person.paths.pending(str(person.project)).exists(), f"killed after step {number}"
         number += 1
