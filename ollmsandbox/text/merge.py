@@ -54,15 +54,15 @@ def merge_change(
     It is a conflict if the change and `current` changed the same lines, if a version is no text,
     or if merging the change out again would not give `current` back: then the merge had to guess
     which of several equal lines were meant. With `has_hunks`, some hunks of the change may be
-    merged already.
+    merged already, or all.
     """
     if before in (after, current):
         return current if before == after else after
     if current == after:
         return current
     merged = _merge(before, after, current)
-    if merged is None:
-        return None
+    if merged is None or (has_hunks and merged == current):
+        return merged
     if _merge(after, before, merged) == current:
         return merged
     # What is merged already was merged out, too.
@@ -164,9 +164,10 @@ def _merge(before: bytes, after: bytes, current: bytes, *, keep_both: bool = Fal
         return None
     texts, encoding = versions
     ends = [_line_ends(text) for text in texts]
-    is_converted = "" not in ends and len(set(ends)) > 1
+    is_converted = "" not in ends and "\r\n" in ends
     if is_converted:
-        # The kind of line ends is merged by itself.
+        # The kind of line ends is merged by itself. So is whether there is one at the end, which
+        # therefore has to be the same everywhere.
         texts = [text.replace("\r\n", "\n") for text in texts]
     merged = _merge_texts(*texts, keep_both=keep_both)
     if merged is not None and is_converted and _three_way(*ends) == "\r\n":

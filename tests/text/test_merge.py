@@ -116,6 +116,11 @@ def test_line_ends_that_a_command_converted_are_converted_in_lines_of_the_user()
     assert merge_change(TEN, after, mine) == mine.replace(b"\n", b"\r\n")
 
 
+def test_a_last_line_without_its_end_gets_that_of_the_others() -> None:
+    merged = merge_change(b"a\r\nb\r\n", b"a\r\nb\r\nc\r\n", b"a\r\nb")
+    assert merged == b"a\r\nb\r\nc"
+
+
 @pytest.mark.parametrize(
     "encoding", ["utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-16-be", "utf-32"]
 )

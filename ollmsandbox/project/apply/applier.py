@@ -290,6 +290,24 @@ class Applier:
                     return_rights(incoming, change.mode)
                 if change.old_type is Type.FOLDER and incoming.lstat() is not None:
                     self._remove_folder(place)
+
+            def merge() -> Exchanged:
+                assert incoming is not None
+                patch = Patch(self._versions, item.number)
+                if is_own:
+                    # Another run may have changed it, and have kept what this one's command saw.
+                    if (earlier := find_base(item)) is None:
+                        raise ConflictError(Reason.CHANGED)
+                    patch.take_base(earlier)
+                modes = (change.old_mode, change.mode)
+                done = self._merge(item, place, patch.base, incoming, modes)
+                os.unlink(incoming.name, dir_fd=incoming.dir_fd)
+                return done
+
+            if is_forced and change.is_edit:
+                # The conflict may be resolved by now.
+                with contextlib.suppress(ConflictError):
+                    return merge()
             try:
                 return exchange(
                     place,
@@ -304,17 +322,7 @@ class Applier:
             except ConflictError as conflict:
                 if conflict.reason is not Reason.CHANGED or not change.is_edit:
                     raise
-                assert incoming is not None
-                patch = Patch(self._versions, item.number)
-                if is_own:
-                    # Another run may have changed it, and have kept what this one's command saw.
-                    if (earlier := find_base(item)) is None:
-                        raise
-                    patch.take_base(earlier)
-                modes = (change.old_mode, change.mode)
-                done = self._merge(item, place, patch.base, incoming, modes)
-                os.unlink(incoming.name, dir_fd=incoming.dir_fd)
-                return done
+                return merge()
 
         plain = Plain(self._project, layer, self._versions, self._step)
         if alongside:
@@ -385,13 +393,13 @@ class Applier:
 
         def one(item: Recorded) -> Exchanged:
             change = _reversed(item.change) if back else item.change
-            old, new = str(item.number), f"new-{item.number}"
-            kept, given = (new, old) if back else (old, new)
+            patch = Patch(self._versions, item.number)
+            new = patch.result if item.state is State.DISCARDED else patch.applied
+            spot, incoming = (new, patch.base) if back else (patch.base, new)
+            given = incoming.name
             if change.path == ".":
                 self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
                 return Exchanged()
-            patch = Patch(self._versions, item.number)
-            spot = DirEntryAt(self._versions, kept)
             place = self._place(change, spot)
             if place is None:
                 return Exchanged()
@@ -409,9 +417,7 @@ class Applier:
             check = guard.whatever() if is_forced else is_expected
             if change.type is Type.FOLDER:
                 return self._folder(change, place, spot, check)
-            incoming = None
             if change.kind is not Kind.DELETED:
-                incoming = DirEntryAt(self._versions, given)
                 if back:
                     self._kept.bring(item.number, change.path)
                 if incoming.lstat() is None and not self._resumed and not guard.is_again:
@@ -422,10 +428,20 @@ class Applier:
                 incoming = patch.copy_of(incoming)
                 if change.old_type is Type.FOLDER and incoming.lstat() is not None:
                     self._remove_folder(place)
+
+            def merge() -> Exchanged:
+                modes = (item.change.old_mode, item.change.mode)
+                if back:
+                    return self._merge(item, place, patch.result, patch.base, modes[::-1])
+                return self._merge(item, place, patch.base, new, modes)
+
+            if is_forced and change.is_edit:
+                with contextlib.suppress(ConflictError):
+                    return merge()
             try:
                 return exchange(
                     place,
-                    incoming,
+                    None if change.kind is Kind.DELETED else incoming,
                     spot,
                     may_replace=check,
                     expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
@@ -435,10 +451,7 @@ class Applier:
             except ConflictError as conflict:
                 if conflict.reason is not Reason.CHANGED or not change.is_edit:
                     raise
-                modes = (item.change.old_mode, item.change.mode)
-                if back:
-                    return self._merge(item, place, patch.result, patch.base, modes[::-1])
-                return self._merge(item, place, patch.base, patch.result, modes)
+                return merge()
             except FileNotFoundError as error:
                 if error.filename == given:
                     raise ConflictError(Reason.OTHER_LOST) from error
@@ -468,9 +481,15 @@ class Applier:
         modes: tuple[int | None, int | None] = (None, None),
     ) -> Exchanged:
         """Merge a change into what somebody else has made of the file."""
-        temporary = self._temporary(item)
-        patch = Patch(self._versions, item.number)
-        patch.merge_into(place, old, new, modes=modes, temporary=temporary, step=self._step)
+        Patch(self._versions, item.number).merge_into(
+            place,
+            old,
+            new,
+            modes=modes,
+            resumed=self._resumed,
+            temporary=self._temporary(item),
+            step=self._step,
+        )
         # What is in the project is neither version: it is known by no signature.
         return Exchanged(item.before, "")
 

@@ -25,7 +25,6 @@ from .swap import (
     ConflictError,
     Found,
     Step,
-    copy,
     copy_whole,
     exchange,
     signature,
@@ -78,9 +77,15 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
             keep_copy(seen, kept)
 
 
+def half_name(layer: str) -> str:
+    """Return the name, beside a layer, of what is being copied into it."""
+    return f".half-{os.path.basename(layer)}"
+
+
 def trim(layer: str, item: Recorded, rest: bytes, versions: Path) -> None:
     """Leave the `rest` of a change in its layer, and keep the whole of it with the run."""
     folder = os.open(make_folder(versions), FOLDER)
+    around = os.open(os.path.dirname(layer), FOLDER)
     tree = OpenTree(layer, modes_file(layer))
     try:
         tree.unlock(os.path.dirname(item.change.path))
@@ -89,12 +94,30 @@ def trim(layer: str, item: Recorded, rest: bytes, versions: Path) -> None:
         keep_copy(spot, patch.result)
         found = spot.lstat()
         assert found is not None
-        write_like(spot, patch.rest, rest, stat.S_IMODE(found.st_mode))
-        half = DirEntryAt(folder, f"{patch.rest.name}{HALF}")
-        copy(patch.rest, half)
-        os.rename(half.name, spot.name, src_dir_fd=half.dir_fd, dst_dir_fd=spot.dir_fd)
+        if is_same(spot, patch.next_rest):
+            # A kill came between the last two steps.
+            _rename(patch.next_rest, patch.rest)
+        write_like(spot, patch.next_rest, rest, stat.S_IMODE(found.st_mode))
+        # The layer may be on another disk.
+        copy_whole(patch.next_rest, spot, DirEntryAt(around, half_name(layer)))
+        _rename(patch.next_rest, patch.rest)
     finally:
+        os.close(around)
         tree.close()
+        os.close(folder)
+
+
+def add_to_rest(item: Recorded, old: bytes, new: bytes, versions: Path) -> None:
+    """Add hunks that were discarded to what applying the change puts into the project."""
+    folder = os.open(make_folder(versions), FOLDER)
+    try:
+        patch = Patch(folder, item.number)
+        found, rest = patch.rest.lstat(), _read(patch.rest)
+        more = None if rest is None else merge_change(old, new, rest, has_hunks=True)
+        if found is not None and more is not None:
+            write_like(patch.rest, patch.next_rest, more, stat.S_IMODE(found.st_mode))
+            _rename(patch.next_rest, patch.rest)
+    finally:
         os.close(folder)
 
 
@@ -106,18 +129,31 @@ class Patch:
         self._number = number
         self.base = DirEntryAt(versions, str(number))
         self.result = DirEntryAt(versions, f"new-{number}")
+        # What was in the project before the last merge.
+        self._mine = DirEntryAt(versions, f"mine-{number}")
         # The result without hunks that were discarded, as it is in the layer.
         self.rest = DirEntryAt(versions, f"rest-{number}")
+        # The one that takes its place, until it is in the layer.
+        self.next_rest = DirEntryAt(versions, f"next-rest-{number}")
         # The two versions between which are the hunks that the user chose.
         self.without_hunks = DirEntryAt(versions, f"without-{number}")
         self.with_hunks = DirEntryAt(versions, f"with-{number}")
 
+    @property
+    def applied(self) -> DirEntryAt:
+        """Return the version that applying the change puts into the project."""
+        return self.result if self.rest.lstat() is None else self.rest
+
     def copy_of(self, version: DirEntryAt) -> DirEntryAt:
-        """Return a copy to be put into the project; of a large file, the version itself."""
+        """Return a copy to be put into the project; of a large file, or one that even its owner may
+        not read, the version itself."""
         if not is_small(version.lstat()):
             return version
         made = DirEntryAt(self._versions, f"put-{self._number}")
-        copy_whole(version, made)
+        try:
+            copy_whole(version, made)
+        except PermissionError:
+            return version
         return made
 
     def take_base(self, earlier: Path) -> None:
@@ -135,14 +171,19 @@ class Patch:
         new: DirEntryAt,
         *,
         modes: tuple[int | None, int | None] = (None, None),
+        resumed: bool,
         temporary: str,
         step: Step,
     ) -> None:
         """Merge the change from one version to another into the file on disk.
 
         `modes` are those of both. Raise ConflictError if both changed the same lines, or if a
-        version is not kept. Done a second time, it finds the change merged and does nothing.
+        version is not kept. If it is `resumed` after a kill, the change may be merged already.
         """
+        with contextlib.suppress(FileNotFoundError):
+            # Of an earlier merge; what is in the project now has all of it. First: if it was kept
+            # before a kill, it is the file in the project, whose change time this changes.
+            os.unlink(self._mine.name, dir_fd=self._versions)
         found = place.lstat()
         before, after, current = (_read(spot) for spot in (old, new, place))
         if found is None or before is None or after is None or current is None:
@@ -150,7 +191,8 @@ class Patch:
         if any(kept and os.path.samestat(kept, found) for kept in (old.lstat(), new.lstat())):
             # An interrupted attempt linked it: then what somebody wrote since is in both.
             raise ConflictError(Reason.CHANGED)
-        has_hunks = self.with_hunks.lstat() is not None
+        parts = (self.with_hunks, self.rest)
+        has_hunks = resumed or any(spot.lstat() is not None for spot in parts)
         merged = merge_change(before, after, current, has_hunks=has_hunks)
         if merged is None:
             raise ConflictError(Reason.SAME_LINES)
@@ -175,10 +217,6 @@ class Patch:
         write_like(place, half, data, mode)
         os.rename(half.name, merged.name, src_dir_fd=self._versions, dst_dir_fd=self._versions)
         step()
-        mine = DirEntryAt(self._versions, f"mine-{self._number}")
-        with contextlib.suppress(FileNotFoundError):
-            # Of an earlier merge; what is in the project now has all of it.
-            os.unlink(mine.name, dir_fd=mine.dir_fd)
 
         def is_as_read(there: Found) -> bool:
             return signature(there.stat) == signature(found)
@@ -186,12 +224,27 @@ class Patch:
         exchange(
             place,
             merged,
-            mine,
+            self._mine,
             may_replace=is_as_read,
             expects=True,
             temporary=temporary,
             step=step,
         )
+
+
+def is_same(spot: DirEntryAt, copied: DirEntryAt) -> bool:
+    """Return whether one is a copy of the other, by its time and size."""
+    one, other = spot.lstat(), copied.lstat()
+    if one is None or other is None or stat.S_IFMT(one.st_mode) != stat.S_IFMT(other.st_mode):
+        return False
+    if stat.S_ISLNK(one.st_mode):
+        words = os.readlink(spot.name, dir_fd=spot.dir_fd)
+        return words == os.readlink(copied.name, dir_fd=copied.dir_fd)
+    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
+
+
+def _rename(source: DirEntryAt, target: DirEntryAt) -> None:
+    os.rename(source.name, target.name, src_dir_fd=source.dir_fd, dst_dir_fd=target.dir_fd)
 
 
 def _read(spot: DirEntryAt) -> bytes | None:

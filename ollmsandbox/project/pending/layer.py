@@ -17,7 +17,7 @@ from ...files import dirfd, trees
 from ...files.atomic import write_locked
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file, restore_modes
 from ...files.locks import FileLock
-from ..apply.patch import Patch
+from ..apply.patch import Patch, half_name, is_same
 from ..apply.swap import copy_whole
 from ..changes.change import Change, ChangeSet, Kind
 from ..changes.overlayfs import OPAQUE, folders_in, is_opaque, is_whiteout
@@ -180,6 +180,9 @@ def remove_layer(layer: str) -> None:
         for left in os.listdir(descriptor):
             if left.startswith(_LEFT) and not _is_used(f"{around}/{left}"):
                 trees.remove(left, descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            # A kill left it, while a version was copied into the layer.
+            os.unlink(half_name(layer), dir_fd=descriptor)
         # At once: half removed, it would be another layer.
         for _ in range(2):
             remove_rest(name, descriptor)
@@ -348,18 +351,8 @@ def _take_once(spot: DirEntryAt, patch: Patch) -> None:
     it; or else that of a later run, which is not on record yet."""
     if patch.result.lstat() is None:
         take(spot, patch.result)
-    elif _is_same(spot, patch.result) or _is_same(spot, patch.rest):
+    elif any(is_same(spot, kept) for kept in (patch.result, patch.rest, patch.next_rest)):
         os.unlink(spot.name, dir_fd=spot.dir_fd)
-
-
-def _is_same(spot: DirEntryAt, copied: DirEntryAt) -> bool:
-    one, other = spot.lstat(), copied.lstat()
-    if one is None or other is None or stat.S_IFMT(one.st_mode) != stat.S_IFMT(other.st_mode):
-        return False
-    if stat.S_ISLNK(one.st_mode):
-        words = os.readlink(spot.name, dir_fd=spot.dir_fd)
-        return words == os.readlink(copied.name, dir_fd=copied.dir_fd)
-    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
 def take(spot: DirEntryAt, kept: DirEntryAt, half: DirEntryAt | None = None) -> None:

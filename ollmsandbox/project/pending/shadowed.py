@@ -15,6 +15,8 @@ from pathlib import Path
 from ...files import trees
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file
 from ...paths import make_folder
+from ..apply.patch import Patch, half_name
+from ..apply.swap import copy_whole
 from ..changes.change import Change, Kind, Recorded, Type
 from ..changes.overlayfs import is_whiteout
 from ..changes.reasons import Note, Reason
@@ -120,16 +122,12 @@ def bring_back(layer: str, root: str, items: Sequence[Recorded], versions: Path)
         if item.change.path != ".":
             pending.reveal(layer, root, item.change.path)
     folder = os.open(make_folder(versions), FOLDER)
-    beside, name = os.path.split(layer)
-    around = os.open(beside, FOLDER)
+    around = os.open(os.path.dirname(layer), FOLDER)
     tree = OpenTree(layer, modes_file(layer))
     try:
         for item in present:
-            kept, half = (
-                DirEntryAt(folder, f"new-{item.number}"),
-                DirEntryAt(around, f".half-{name}"),
-            )
-            _show(tree, root, item.change, kept, half)
+            half = DirEntryAt(around, half_name(layer))
+            _show(tree, root, item.change, Patch(folder, item.number), half)
         # What is in a folder goes before it.
         for item in reversed(items):
             if item.change.kind is Kind.DELETED:
@@ -140,7 +138,7 @@ def bring_back(layer: str, root: str, items: Sequence[Recorded], versions: Path)
         os.close(folder)
 
 
-def _show(tree: OpenTree, root: str, change: Change, kept: DirEntryAt, half: DirEntryAt) -> None:
+def _show(tree: OpenTree, root: str, change: Change, patch: Patch, half: DirEntryAt) -> None:
     if change.path == ".":
         tree.set_mode("", change.mode or 0o700)
         return
@@ -151,8 +149,12 @@ def _show(tree: OpenTree, root: str, change: Change, kept: DirEntryAt, half: Dir
         tree.set_mode(change.path, 0o755 if change.mode is None else change.mode)
         return
     spot = spot_in(tree, change.path)
-    if spot is not None and kept.lstat() is not None and _is_free(tree, change.path, spot):
-        pending.take(kept, spot, half)
+    if spot is None or patch.result.lstat() is None or not _is_free(tree, change.path, spot):
+        return
+    if patch.applied is patch.result:
+        pending.take(patch.result, spot, half)
+    else:
+        copy_whole(patch.rest, spot, half)
 
 
 def _hide(tree: OpenTree, root: str, path: str) -> None:

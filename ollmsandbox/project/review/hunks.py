@@ -18,7 +18,7 @@ from ...text.diff import (
 )
 from ...text.merge import merge_change
 from ..apply.journal import project_lock
-from ..apply.patch import trim
+from ..apply.patch import add_to_rest, trim
 from ..changes.change import PENDING_STATES, Recorded, Report, State
 from ..changes.view import find_in_layers, read_seen
 from ..database import runs
@@ -29,17 +29,22 @@ from .state import TextVersions, current_hunk_states, encode_lines, pending_laye
 
 
 def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
-    """Take hunks of an applied change back. Other changes to the file stay."""
-    states = (State.APPLIED, *PENDING_STATES)
+    """Take hunks of a change back that are in the project. Other changes to the file stay."""
+    states = (State.APPLIED, State.DISCARDED, *PENDING_STATES)
     found = _versions_with(manager, run, item, chosen, states)
     part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
     return _merge(manager, run, item, found.new, part)
 
 
 def redo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
-    """Make hunks of a change again that were undone."""
-    found = _versions_with(manager, run, item, chosen, (State.APPLIED, State.UNDONE))
-    return _merge(manager, run, item, found.old, with_hunks(found.old, chosen))
+    """Make hunks of a change again that were undone, or discarded."""
+    states = (State.APPLIED, State.UNDONE, State.DISCARDED)
+    found = _versions_with(manager, run, item, chosen, states)
+    part = with_hunks(found.old, chosen)
+    report = _merge(manager, run, item, found.old, part)
+    versions = manager.paths.versions / run.id
+    add_to_rest(item, encode_lines(found.old), encode_lines(part), versions)
+    return report
 
 
 def apply_hunks(
@@ -48,14 +53,25 @@ def apply_hunks(
     """Apply hunks of a pending change; the rest of it stays pending."""
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     report = _merge(manager, run, item, found.old, with_hunks(found.old, chosen))
-    states = current_hunk_states(manager, run, item)
-    if states and set(states.values()) == {HunkState.PRESENT}:
-        review = Review(manager.paths)
-        try:
-            return review.apply(review.manager.run(run.id), [_full(item)])
-        finally:
-            review.close()
-    return report
+    with project_lock(manager.paths, run.project.path):
+        # If they were discarded, the next command sees them again.
+        _change_rest(manager, run, item, found.old, with_hunks(found.old, chosen))
+    return _settle(manager, run, item) or report
+
+
+def _settle(manager: ProjectManager, run: Run, item: Recorded) -> Report | None:
+    """Record a pending change as applied if nothing of it is left to decide: each hunk is in the
+    project or discarded. Otherwise return None."""
+    states = set(current_hunk_states(manager, run, item).values())
+    if item.change.mode == item.change.old_mode:
+        states.discard(HunkState.DISCARDED)
+    if states != {HunkState.PRESENT}:
+        return None
+    review = Review(manager.paths)
+    try:
+        return review.apply(review.manager.run(run.id), [_full(item)])
+    finally:
+        review.close()
 
 
 def _merge(
@@ -72,10 +88,12 @@ def _merge(
             if done.note is not None:
                 raise _changed(_full(item))
             # What is in the project decides whether the change is undone.
-            states = set(current_hunk_states(manager, run, done).values())
-            if done.state in (State.APPLIED, State.UNDONE) and states:
-                is_undone = states == {HunkState.UNDONE}
-                done = done._replace(state=State.UNDONE if is_undone else State.APPLIED)
+            if done.state not in PENDING_STATES:
+                states = set(current_hunk_states(manager, run, done).values())
+                if states != {HunkState.UNDONE}:
+                    done = done._replace(state=State.APPLIED)
+                elif done.state is State.APPLIED:
+                    done = done._replace(state=State.UNDONE)
                 runs.write_changes(manager, run.id, [done])
             return Report(run.id, (done,))
     finally:
@@ -89,27 +107,36 @@ def discard_hunks(
     hunks, the change itself is discarded."""
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     change = item.change
+    part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
     with project_lock(manager.paths, run.project.path):
-        owner = runs.waiting(manager, run.project, change.root, change.path).get(change.path)
-        layers = pending_layer(manager, run, item)
-        seen = find_in_layers(layers, change.path) if layers else None
-        if owner is None or owner.run_id != run.id or seen is None or not seen.is_file:
-            raise _changed(_full(item))
-        result, part = (
-            encode_lines(lines)
-            for lines in (found.new, with_hunks(found.new, [hunk.inverse for hunk in chosen]))
-        )
-        rest = merge_change(result, part, read_seen(seen), has_hunks=True)
+        rest = _change_rest(manager, run, item, found.new, part)
         if rest is None:
             raise _changed(_full(item))
-        if rest != encode_lines(found.old) or change.mode != change.old_mode:
-            trim(layers[0], item, rest, manager.paths.versions / run.id)
-            return Report(run.id, (item,))
+    if rest != encode_lines(found.old) or change.mode != change.old_mode:
+        return _settle(manager, run, item) or Report(run.id, (item,))
     review = Review(manager.paths)
     try:
         return review.discard(review.manager.run(run.id), [_full(item)])
     finally:
         review.close()
+
+
+def _change_rest(
+    manager: ProjectManager, run: Run, item: Recorded, old: Sequence[str], new: Sequence[str]
+) -> bytes | None:
+    """Merge hunks of the change, or their inverse, into what is pending of it, and return that;
+    None if it is not pending, or if that is a conflict."""
+    change = item.change
+    owner = runs.waiting(manager, run.project, change.root, change.path).get(change.path)
+    layers = pending_layer(manager, run, item)
+    seen = find_in_layers(layers, change.path) if layers else None
+    if owner is None or owner.run_id != run.id or seen is None or not seen.is_file:
+        return None
+    pending = read_seen(seen)
+    rest = merge_change(encode_lines(old), encode_lines(new), pending, has_hunks=True)
+    if rest is not None and rest != pending:
+        trim(layers[0], item, rest, manager.paths.versions / run.id)
+    return rest
 
 
 def _versions_with(

@@ -428,6 +428,9 @@ class Review:
                 else item
                 for item in done
             ]
+        if job.task is Task.HUNKS:
+            # A conflict of some hunks is none of the whole file.
+            rows = [row._replace(note=before[row.number].note) for row in rows]
         if job.task in (Task.UNDO, Task.REDO):
             records.note_deleted(self.manager, project, done)
         records.write_changes(self.manager, job.run_id, rows)

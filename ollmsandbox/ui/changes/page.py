@@ -191,7 +191,7 @@ class ChangePage(Gtk.Box):
             return [("", _("Edited since"))]
         if states == {HunkState.DISCARDED}:
             return [("", _("Discarded")), ("apply", _("Apply"))]
-        if is_pending and states == {HunkState.PRESENT}:
+        if (is_pending or item.state is State.DISCARDED) and states == {HunkState.PRESENT}:
             return [("", _("Applied")), ("undo", _("Undo"))]
         if HunkState.UNDONE in states and not is_pending:
             return [("redo", _("Redo"))]

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""SIGKILL while a change is merged with an edit of the user's: the edit stays, and the next start
+finishes the merge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from support.escape.copy_back import settle
+from support.escape.kill import Snapshot, check_kill, killed_after, look_at
+from support.person import Person
+
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Mode, nothing
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review import hunks, state
+
+OLD = "".join(f"line {number}\n" for number in range(1, 31))
+MINE = "my own line\n"
+EDIT = "sed -i -e 's/^line 3$/third/' -e 's/^line 20$/twentieth/' file"
+
+
+def undo_hunk(snapshot: Snapshot, step: Step) -> None:
+    _with_a_hunk(snapshot, step, hunks.undo_hunks)
+
+
+def apply_hunk(snapshot: Snapshot, step: Step) -> None:
+    _with_a_hunk(snapshot, step, hunks.apply_hunks)
+
+
+def discard_hunk(snapshot: Snapshot, step: Step, number: int) -> None:
+    _with_a_hunk(snapshot, step, hunks.discard_hunks, number)
+
+
+def _with_a_hunk(
+    snapshot: Snapshot, step: Step, act: Callable[..., object], number: int = 0
+) -> None:
+    with snapshot.review(step) as (review, run):
+        [item] = read_changes(review.manager, run)
+        found = state.text_versions(review.manager, run, item)
+        assert found is not None
+        act(review.manager, run, item, [found.hunks[number]])
+
+
+Act = Callable[[Snapshot, Step], object]
+
+# The mode of the run, what is done before the user edits the file, and what is killed.
+CASES: dict[str, tuple[Mode, tuple[Act, ...], Act]] = {
+    "take": (Mode.REVIEW, (), Snapshot.apply),
+    "undo": (Mode.AUTO, (), Snapshot.undo),
+    "redo": (Mode.AUTO, (Snapshot.undo,), Snapshot.apply),
+    "undo-after-hunk": (Mode.AUTO, (undo_hunk,), Snapshot.undo),
+    "undo-hunk": (Mode.AUTO, (), undo_hunk),
+    "apply-hunk": (Mode.REVIEW, (), apply_hunk),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_kill_during_a_merge(person: Person, name: str) -> None:
+    mode, before, act = CASES[name]
+    file = person.project / "file"
+    file.write_text(OLD)
+    snapshot = Snapshot(person)
+    settle(person, f"{EDIT}; chmod 600 file", mode)
+    for earlier in before:
+        earlier(snapshot, nothing)
+    snapshot.save()
+
+    def restore() -> None:
+        snapshot.restore()
+        # By the clock of the file system, this is later than the command began.
+        time.sleep(0.01)
+        file.write_text(file.read_text() + MINE)
+
+    restore()
+    old = look_at(person.project)
+    act(snapshot, nothing)
+    wanted = snapshot.look()
+    assert MINE in file.read_text()
+    number, is_killed = 1, True
+    while is_killed:
+        restore()
+        is_killed = killed_after(number, lambda step: act(snapshot, step))
+        check_kill(snapshot, number, number % 7, is_killed=is_killed, old=old, wanted=wanted)
+        number += 1
+
+
+def test_a_change_can_be_discarded_after_a_kill_while_a_hunk_was(person: Person) -> None:
+    (person.project / "file").write_text(OLD)
+    snapshot = Snapshot(person)
+    settle(person, f"{EDIT}; echo more >>file", Mode.REVIEW)
+    discard_hunk(snapshot, nothing, 0)
+    snapshot.save()
+    number, is_killed = 1, True
+    while is_killed:
+        snapshot.restore()
+        is_killed = killed_after(number, lambda step: discard_hunk(snapshot, step, 1))
+        snapshot.discard()
+        assert not person.paths.pending(str(person.project)).exists(), f"killed after step {number}"
+        number += 1
