@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from support.escape.copy_back import settle
-from support.escape.kill import Snapshot, check_kill, killed_after, look_at
+from support.escape.copy_back import FIRST_STEP, settle
+from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
 from support.person import Person
 
 from ollmsandbox.project.apply.swap import Step
@@ -79,12 +79,13 @@ def test_a_kill_during_a_merge(person: Person, name: str) -> None:
     act(snapshot, nothing)
     wanted = snapshot.look()
     assert MINE in file.read_text()
-    number, is_killed = 1, True
+    # Not after each step each time.
+    number, is_killed = 1 + FIRST_STEP * (1 if EVERY else 3), True
     while is_killed:
         restore()
         is_killed = killed_after(number, lambda step: act(snapshot, step))
         check_kill(snapshot, number, number % 7, is_killed=is_killed, old=old, wanted=wanted)
-        number += 1
+        number += EVERY or 6
 
 
 def test_a_change_can_be_discarded_after_a_kill_while_a_hunk_was(person: Person) -> None:
