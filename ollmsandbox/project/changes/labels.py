@@ -36,8 +36,8 @@ _REPOSITORY = re.compile(
 # configuration, hooks, attributes and alternates.
 _BOOKKEEPING = re.compile(
     r"objects|objects/(?!info/(?:http-)?alternates).+|logs(?:/.+)?|refs(?:/.+)?|info/refs"
-    r"|index|packed-refs|shallow|gc\.log|HEAD|[A-Z]+_HEAD|[A-Z]+_(?:EDIT)?MSG"
-    r"|MERGE_(?:MODE|RR|AUTOSTASH)|AUTO_MERGE",
+    r"|index|packed-refs|shallow|gc\.log|HEAD|[A-Z]+_HEAD|[A-Z]+_MSG|[A-Z]+_EDITMSG"
+    r"|MERGE_MODE|MERGE_RR|MERGE_AUTOSTASH|AUTO_MERGE",
     re.DOTALL,
 )
 _OBJECT = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]+")
