@@ -12,7 +12,6 @@ import contextlib
 import errno
 import os
 import stat
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -26,8 +25,8 @@ from ..changes.overlayfs import is_whiteout
 from ..changes.reasons import Note, Reason
 from .fast_swap import Plain
 from .kept_versions import Kept
-from .patch import Patch, has_same_bytes, keep_copy
-from .swap import ConflictError, Exchanged, Found, Step, exchange, make_single, signature
+from .patch import Patch, has_same_bytes, keep_copy, modes_note
+from .swap import HALF, ConflictError, Exchanged, Found, Step, exchange, make_single, signature
 
 if TYPE_CHECKING:
     from .record_process import RecordProcess
@@ -220,10 +219,11 @@ class Applier:
             opened.callback(os.close, top)
             self._versions = os.open(make_folder(versions), FOLDER)
             opened.callback(os.close, self._versions)
+            if resumed:
+                _remove_halves(self._versions)
             self._kept = Kept(versions, self._versions, root)
             opened.callback(self._kept.close)
-            note = versions / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
-            self._project = OpenTree(root, note, top=top)
+            self._project = OpenTree(root, modes_note(versions, root), top=top)
             opened.pop_all()
         self._guard = Guard(decided)
         self._run_id = run_id
@@ -631,6 +631,13 @@ class Applier:
         for name in (f"{item.number}.half", f"new-{item.number}.half"):
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=self._versions)
+
+
+def _remove_halves(versions: int) -> None:
+    """Remove copies that a kill cut off: what they were made of may be somebody else's by now."""
+    for name in os.listdir(versions):
+        if name.endswith(HALF):
+            os.unlink(name, dir_fd=versions)
 
 
 def _reversed(change: Change) -> Change:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import zlib
 from pathlib import Path
 
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
@@ -57,24 +58,33 @@ def has_same_bytes(version: DirEntryAt, place: DirEntryAt) -> bool:
 def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
     """Keep the version on disk, or the one that an `earlier` run kept; nothing, if somebody changed
     the file since the command began."""
-    with contextlib.ExitStack() as opened:
-        folder = os.open(versions, FOLDER)
-        opened.callback(os.close, folder)
-        tree = OpenTree(str(earlier.parent) if earlier else item.change.root)
-        opened.callback(tree.leave)
+    root = item.change.root
+    folder = os.open(versions, FOLDER)
+    # Folders that nobody may look into are open meanwhile, and closed again, also after a kill.
+    tree = OpenTree(str(earlier.parent)) if earlier else OpenTree(root, modes_note(versions, root))
+    try:
         kept = Patch(folder, item.number).base
         # What cannot be kept is no reason to fail: then an edit of the user's is a conflict.
-        opened.enter_context(contextlib.suppress(OSError, ConflictError))
-        seen = DirEntryAt(*tree.split(earlier.name if earlier else item.change.path))
-        if (found := seen.lstat()) is None:
-            return
-        old, changed = kept.lstat(), found.st_ctime_ns
-        if old is not None and os.path.samestat(old, found):
-            # Linked by an attempt to apply the change, which changed that time.
-            os.unlink(kept.name, dir_fd=kept.dir_fd)
-            changed = found.st_mtime_ns
-        if earlier or changed <= item.began:
-            keep_copy(seen, kept)
+        with contextlib.suppress(OSError, ConflictError):
+            seen = DirEntryAt(*tree.split(earlier.name if earlier else item.change.path))
+            found, old = seen.lstat(), kept.lstat()
+            if found is None:
+                return
+            changed = found.st_ctime_ns
+            if old is not None and os.path.samestat(old, found):
+                # Linked by an attempt to apply the change, which changed that time.
+                os.unlink(kept.name, dir_fd=kept.dir_fd)
+                changed = found.st_mtime_ns
+            if earlier or changed <= item.began:
+                keep_copy(seen, kept)
+    finally:
+        tree.close()
+        os.close(folder)
+
+
+def modes_note(versions: Path, root: str) -> Path:
+    """Return the file that has the modes of folders of a root that are open for a while."""
+    return versions / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
 
 
 def half_name(layer: str) -> str:

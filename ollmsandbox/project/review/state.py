@@ -127,8 +127,10 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
         return item
     try:
         found = os.lstat(f"{change.root}/{change.path}")
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         found = None
+    except OSError:
+        return item  # the folder around it is closed
     if change.kind is Kind.REPLACED or signature(found) == item.after != "":
         return item
     is_gone = change.kind is Kind.DELETED
