@@ -13,7 +13,6 @@ from itertools import groupby
 from ..project.apply.swap import signature
 from ..project.changes.change import PENDING_STATES, Recorded, Report, State, Type
 from ..project.changes.labels import shown_name
-from ..project.changes.reasons import Reason
 from ..text.ansi import escape_line
 from .storage.history import History, SessionRun
 
@@ -117,8 +116,7 @@ def _decisions(run: SessionRun, before: Mapping[int, State]) -> Iterator[str]:
     groups: dict[str, list[Recorded]] = {}
     for item in run.changes:
         was = before.get(item.number)
-        # What a later run of the agent's replaced, the user did not decide about.
-        if was is None or item.is_because(Reason.LATER_RUN):
+        if was is None:
             continue
         if verb := _verb(was, item.state):
             groups.setdefault(verb, []).append(item)

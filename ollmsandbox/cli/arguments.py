@@ -195,6 +195,9 @@ def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser, _FORCED_HELP)
+    parser.add_argument(
+        "--later", action="store_true", help="first undo what later runs did to the same files"
+    )
     _add_json(parser)
     parser.set_defaults(action="undo", all=False)
 

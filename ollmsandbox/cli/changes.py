@@ -20,7 +20,7 @@ from ..project.changes.labels import (
     shown_path,
     skipped_lines,
 )
-from ..project.changes.reasons import Note
+from ..project.changes.reasons import Note, Reason
 from ..project.database.models import Run
 from ..project.review.review import Review
 from ..project.review.versions import Version, Versions
@@ -40,9 +40,17 @@ def document(item: Recorded, project: str) -> dict[str, object]:
         "mode": None if change.mode is None else f"{change.mode & 0o7777:04o}",
         "target": change.target,
         "flags": [flag.value for flag in change.flags],
-        "state": item.state.value,
+        "state": state_word(item),
         "note": str(item.note.sentence) if item.note else "",
     }
+
+
+def state_word(item: Recorded) -> str:
+    """Return what became of a change, in one word."""
+    words = {Reason.PARTLY: "partly", Reason.EDITED: "edited"}
+    if item.state is State.APPLIED and item.note and item.note.reason in words:
+        return words[item.note.reason]
+    return item.state.value
 
 
 def report_document(report: Report | None, project: str) -> dict[str, object]:

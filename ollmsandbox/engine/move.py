@@ -13,21 +13,17 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
-from ..files.atomic import write_atomically
 from ..paths import Paths
 from ..permission.store import RuleStore
 from ..project.apply.journal import Journal, project_lock
 from ..project.apply.kept_versions import layer_in
 from ..project.database.models import ChatSession, FoundLink, Project, Run
 from ..project.manager import AnyPath, ProjectManager
-
-# A file in the pending folder: which layer belongs to which root.
-_LAYERS = "map.json"
+from ..project.pending.chain import Chain
 
 
 class HeldSession(Protocol):
@@ -128,7 +124,7 @@ def _check(manager: ProjectManager, project: Project, new: str) -> Project | Non
         )
     other = _other(manager, project, new)
     # If the old folder has no pending changes, an interrupted move has moved them already.
-    if paths.pending(old).is_dir() and _has_layers(paths.pending(new)):
+    if paths.pending(old).is_dir() and Chain(paths, new).runs:
         raise ProjectError(
             N_("There are pending changes of another project that was in {folder} before."),
             N_("Rename the folder, and choose it again."),
@@ -167,25 +163,13 @@ def _other(manager: ProjectManager, project: Project, new: str) -> Project | Non
     return other
 
 
-def _has_layers(pending: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return any(entry.name != _LAYERS for entry in pending.iterdir())
-    return False
-
-
 def _move_pending(paths: Paths, old: str, new: str) -> None:
     there, here = paths.pending(old), paths.pending(new)
-    layers = here / _LAYERS
     if there.is_dir():
-        layers.unlink(missing_ok=True)
         # Replaces the new folder's, which is empty.
         os.rename(there, here)
     # Even if an interrupted move has renamed the folder already.
-    with contextlib.suppress(FileNotFoundError):
-        known: dict[str, str] = json.loads(layers.read_text(encoding="utf-8"))
-        moved = {name: new if root == old else root for name, root in known.items()}
-        if moved != known:
-            write_atomically(layers, json.dumps(moved), durably=True)
+    Chain(paths, new).move_root(old, new)
 
 
 def _move_versions(manager: ProjectManager, project: Project, new: str) -> None:

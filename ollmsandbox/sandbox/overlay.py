@@ -43,10 +43,14 @@ class Root(NamedTuple):
     """A folder that a command may change: the project or a linked folder."""
 
     path: str
-    # The layer with changes of earlier runs that are not applied yet.
-    pending: str = ""
-    # The time of its last change. In the past, unless the clock was set back.
-    newest: int = 0
+    # The layers with changes of earlier runs that are not applied yet, the last run's first.
+    pending: tuple[str, ...] = ()
+
+    @property
+    def lowers(self) -> list[str]:
+        """Return what the command saw, from the top: the layers that still exist, and the folder.
+        Changes that are applied meanwhile move from a layer to the folder."""
+        return [*(layer for layer in self.pending if os.path.isdir(layer)), self.path]
 
 
 class Keeper(Protocol):
@@ -114,17 +118,12 @@ class Overlay:
                     os.mkdir(made)
                     if kind == "upper":
                         # Inside, the project has the mode of the upper folder.
-                        _copy_mode(made, os.stat(root.pending or root.path))
+                        _copy_mode(made, os.stat(root.lowers[0]))
             self.began = {name: time_at(root) for name, root in self.overlay_map.items()}
-            for name, root in zip(self.overlay_map, self.roots, strict=True):
-                if root.pending:
-                    self.began[_pending_key(name)] = time_at(root.pending)
-                    self.began[_newest_key(name)] = root.newest
-                    with contextlib.suppress(
-                        PermissionError
-                    ):  # it has no permissions, like the project
-                        # Waits: a program that checks whether it is used has it for a moment.
-                        self._below.append(FileLock(root.pending, is_folder=True, shared=True))
+            self.roots = tuple(
+                root._replace(pending=tuple(filter(self._hold_below, root.pending)))
+                for root in self.roots
+            )
             self.clock = clock_offset()
             self._write_map()
         except OSError as error:
@@ -134,6 +133,17 @@ class Overlay:
                 N_("Check whether the disk is full."),
                 why=error.strerror,
             ) from error
+
+    def _hold_below(self, layer: str) -> bool:
+        """Lock a pending layer; return False if it has just gone."""
+        try:
+            # Waits: a program that checks whether it is used has it for a moment.
+            self._below.append(FileLock(layer, is_folder=True, shared=True))
+        except PermissionError:
+            return True  # it is closed, like the project
+        except FileNotFoundError:
+            return False
+        return True
 
     def _note_others(self) -> None:
         """Note in the folders of all runs that are alive now, and in our own, that they are not
@@ -170,14 +180,6 @@ class Overlay:
         os.rename(half, f"{self.folder}/{_COPIED}")
         self._is_copied = True
 
-    def began_below(self, name: str) -> int:
-        """Return when the run began by the clock of the pending layer's file system."""
-        return self.began.get(_pending_key(name), self.began[name])
-
-    def newest_below(self, name: str) -> int:
-        """Return the time of the last pending change that the command sees."""
-        return self.began.get(_newest_key(name), 0)
-
     def make_durable(self) -> None:
         """Write the map to disk, so that the run is found after a power cut."""
         for path in (f"{self.folder}/{_MAP}", self.folder):
@@ -191,9 +193,7 @@ class Overlay:
     def is_untouched(self) -> bool:
         """Return whether the command wrote nothing."""
         for name, root in zip(self.overlay_map, self.roots, strict=True):
-            upper, below = self.upper(name), root.path
-            if root.pending and os.path.isdir(root.pending):
-                below = root.pending
+            upper, below = self.upper(name), root.lowers[0]
             # One entry is enough to know, and there may be very many.
             with os.scandir(upper) as found:
                 if next(found, None) is not None:
@@ -307,7 +307,11 @@ class Overlay:
     def _read(cls, cache: Path, run_id: str, lock: FileLock) -> Overlay:
         with open(f"{cache}/{_PREFIX}{run_id}/{_MAP}", encoding="utf-8") as file:
             document = json.load(file)
-        roots = [Root(path, pending) for path, pending in document["roots"]]
+        # Earlier versions had one layer at most.
+        roots = [
+            Root(path, (pending,) if isinstance(pending, str) else tuple(pending))
+            for path, pending in document["roots"]
+        ]
         overlay = cls(cache, roots, run_id, document["about"])
         # Earlier versions did not write these.
         overlay.run_id = document.get("run", run_id)
@@ -435,14 +439,6 @@ def time_at(folder: str) -> int:
 
 def _mode_for(found: os.stat_result) -> int:
     return stat.S_IFDIR | found.st_mode & 0o1777
-
-
-def _pending_key(name: str) -> str:
-    return f"{name}-pending"
-
-
-def _newest_key(name: str) -> str:
-    return f"{name}-newest"
 
 
 def _copy_mode(made: str, found: os.stat_result) -> None:

@@ -80,11 +80,9 @@ def _explanations(items: Iterable[Recorded]) -> Iterator[str]:
     changes = list(items)
     states = [item.state for item in changes]
     if State.CONFLICT in states:
-        is_aside = any(item.is_aside for item in changes)
         yield (
             "Files in conflict were left as the other side made them, and your version is kept "
-            "for the user to choose. Your next commands see "
-            f"{'the other version' if is_aside else 'your version'}."
+            "for the user to choose. Your next commands see your version."
         )
     if State.PENDING in states:
         yield (

@@ -24,6 +24,7 @@ from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database.models import Project
 from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.pending.chain import Chain
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.ui.models.choice import ModelChoice
@@ -299,26 +300,24 @@ def test_two_histories_do_not_become_one(person: Person, review: Review) -> None
     assert len(review.manager.projects()) == 2
 
 
-@pytest.mark.parametrize("left", ["overlay1", ".removed-overlay1", "overlay1.modes"])
 def test_pending_changes_at_the_new_path_are_not_overwritten(
-    person: Person, review: Review, left: str
+    person: Person, review: Review
 ) -> None:
     _run(person, "echo 1 > a", person.project, mode=Mode.REVIEW)
     old, new = _known(review, person.project), person.home / "new"
     person.project.rename(new)
-    layers = review.manager.paths.pending(str(new))
-    (layers / left).mkdir(parents=True)
-    (layers / "map.json").write_text("{}")
+    there = Chain(review.manager.paths, str(new))
+    there.add("another", {"overlay1": str(new)})
     with pytest.raises(ProjectError, match="another project"):
         move_project(review.manager, RuleStore(review.manager.paths), old, new)
-    assert (layers / "map.json").exists()
+    assert Chain(review.manager.paths, str(new)).runs == ["another"]
     # It can be put back, and all that waits is there.
     new.rename(person.project)
     review.apply_all(old)
     assert (person.project / "a").read_text() == "1\n"
 
 
-@pytest.mark.parametrize("cut_before", ["write_atomically", "_move_records"])
+@pytest.mark.parametrize("cut_before", ["_move_versions", "_move_records"])
 def test_cut_off_it_is_done_once_more(
     person: Person, review: Review, monkeypatch: pytest.MonkeyPatch, cut_before: str
 ) -> None:

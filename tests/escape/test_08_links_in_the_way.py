@@ -249,7 +249,10 @@ def test_the_project_is_moved_away_while_the_command_runs(inside: Person, comman
 def test_a_pending_folder_around_an_applied_file(person: Person) -> None:
     settle(person, "mkdir -p a/b/c; ln -s ~ a/link", Mode.REVIEW)
     report = settle(person, "echo new >a/b/c/file")
-    assert set(states(report).values()) == {State.APPLIED}
+    assert set(states(report).values()) == {State.PENDING}
+    report = review(person, "apply", report.run_id)
+    assert states(report) == {"a/b/c/file": State.APPLIED}
+    assert states(report.along[0]) == dict.fromkeys(("a", "a/b", "a/b/c"), State.APPLIED)
     assert (person.project / "a" / "b" / "c" / "file").read_text() == "new\n"
     assert not (person.project / "a" / "link").is_symlink()
 

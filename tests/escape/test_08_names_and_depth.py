@@ -77,11 +77,12 @@ def test_names_of_all_kinds(person: Person, mode: Mode) -> None:
 
 
 def test_files_named_like_those_of_ours(person: Person) -> None:
-    names = ("map.json", "journal.json", "overlay1", "process", "work", "1")
+    names = ("map.json", "chain.json", "journal.json", "overlay1", "process", "work", "1")
     for mode in (Mode.REVIEW, Mode.AUTO):
         text = f'["/", "{mode.value}"]\n'
         settle(person, f"for name in {' '.join(names)}; do printf %s '{text}' >$name; done", mode)
         assert person.run(f"cat {' '.join(names)}").stdout.text == text * len(names)
+    assert person.cli("apply", "--all").returncode == 0
     for name in names:
         assert (person.project / name).read_text() == text
 

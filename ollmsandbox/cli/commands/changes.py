@@ -88,11 +88,15 @@ def act_on_changes(given: argparse.Namespace) -> int:
             return _no_run(review, given)
         project = runs[0].project.path if runs else _project(given)
         chosen = full_paths(given.path, project)
+        along = _along(review, given, runs, chosen)
+        if along and not _may_go_on(review, given, along, project):
+            return 1
         try:
             reports = _reports(review, given, runs, chosen)
         except KeyboardInterrupt:
             _report_interruption(runs)
             raise
+        reports = [one for report in reports for one in (*report.along, report)]
         done = [item for report in reports for item in report.changes]
         word, wanted = _DONE[given.action]
         # A deletion may be discarded instead, because something in the folder was kept.
@@ -106,21 +110,48 @@ def act_on_changes(given: argparse.Namespace) -> int:
         else:
             total = sum(item.state is wanted for item in done)
             print(f"{total:,} {'change' if total == 1 else 'changes'} {word}.")
-            # A note says, for example, that an earlier run's change is pending again.
-            again = [] if given.all else [i for i in done if i.state is wanted and i.note]
-            for line in listing([*missed, *again], project):
+            for line in listing(missed, project):
                 print(line)
             if not left and any(item.state is State.CONFLICT for item in missed):
                 print("These files have changed since and are left as they are. To overwrite them:")
                 print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
                 if given.action == "apply":
                     print("To keep both versions of the lines, add --both.")
+                elif given.action == "undo" and review.later_changes(runs[0], missed):
+                    print("Later runs changed them, too. To undo that as well, add --later.")
             if not done and not given.all:
                 _explain_nothing_done(review, given, runs[0])
             for report in left:
                 for line in advice(report):
                     print(line)
         return 1 if missed or left else 0
+
+
+def _along(
+    review: Review, given: argparse.Namespace, runs: list[Run], chosen: list[str]
+) -> list[Report]:
+    """Return the changes of other runs that would be applied or discarded, too."""
+    if given.all or not runs or given.action == "undo" or getattr(given, "both", False):
+        return []
+    if given.action == "apply":
+        return review.also_applied(runs[0], chosen)
+    return review.also_discarded(runs[0], chosen)
+
+
+def _may_go_on(
+    review: Review, given: argparse.Namespace, along: list[Report], project: str
+) -> bool:
+    """Show what else happens; on a terminal, ask whether to go on."""
+    what = "applies changes of earlier" if given.action == "apply" else "discards changes of later"
+    lines = [f"This also {what} runs to the same files:"]
+    for report in along:
+        lines.append(f"{escape_line(review.manager.run(report.run_id).command)}  ({report.run_id})")
+        lines += listing(report.changes, project)
+    print_notice(lines)
+    if given.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _report_interruption(runs: list[Run]) -> None:
@@ -158,7 +189,9 @@ def _reports(
     if given.all and runs:
         does_all = review.apply_all if given.action == "apply" else review.discard_all
         return does_all(runs[0].project)
-    does = {"apply": review.apply, "discard": review.discard, "undo": review.undo}[given.action]
+    if given.action == "undo":
+        return [review.undo(run, chosen, with_later=given.later) for run in runs]
+    does = review.apply if given.action == "apply" else review.discard
     return [does(run, chosen) for run in runs]
 
 

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,7 +21,6 @@ from ...files import dirfd
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
 from ...paths import make_folder
 from ..changes.change import MANY, Change, Kind, Recorded, State, Type
-from ..changes.overlayfs import is_whiteout
 from ..changes.reasons import Note, Reason
 from .fast_swap import Plain
 from .kept_versions import Kept
@@ -122,43 +121,6 @@ def return_rights(spot: DirEntryAt, mode: int | None) -> None:
         dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
 
 
-def still_own(
-    items: Sequence[Recorded], layer: str, root: str
-) -> tuple[list[Recorded], list[Recorded]]:
-    """Of what is to be taken from the pending layer: what is still the run's own version, and the
-    rest as it stands. A later run's, which may be there by now, is known by its inode."""
-    if not os.path.isdir(layer):
-        return list(items), []
-    own: list[Recorded] = []
-    others: list[Recorded] = []
-    here, project = OpenTree(layer, modes_file(layer)), OpenTree(root)
-    try:
-        for item in items:
-            inode, waiting = item.change.inode, _look(here, item)
-            is_other = waiting is not None and (
-                waiting.st_ino != inode if inode else is_whiteout(waiting)
-            )
-            if item.change.kind is Kind.DELETED or not is_other:
-                own.append(item)
-                continue
-            there = _look(project, item)
-            if there is not None and there.st_ino == inode:
-                # Ours was in its place before that came.
-                item = item._replace(state=State.APPLIED, note=None, after=signature(there))
-            others.append(item)
-    finally:
-        here.close()
-        project.close()
-    return own, others
-
-
-def _look(tree: OpenTree, item: Recorded) -> os.stat_result | None:
-    try:
-        return DirEntryAt(*tree.split(item.change.path)).lstat()
-    except OSError:
-        return None
-
-
 def only_ours(
     item: Recorded, written: Mapping[int, tuple[str, str]], since: int, is_moved: bool
 ) -> Recorded:
@@ -248,15 +210,17 @@ class Applier:
         is_own: bool = False,
         alongside: RecordProcess | None = None,
         find_base: Callable[[Recorded], Path | None] = lambda _item: None,
+        left_before: Callable[[Recorded], Collection[str]] = lambda _item: (),
     ) -> list[Recorded]:
         """From a layer into the project. What is forced is put in place whatever is there. What is
         closed has to be opened for it, and gets its mode back. If it is `fresh`, nothing of it was
         begun before. If the layer `is_own`, no other run puts files there: they may have changed
         places. If there are many, they are recorded `alongside`, and that is what they do.
-        `find_base` finds what the command saw of a file that another run has changed since."""
+        `find_base` finds what the command saw of a file that another run has changed since, and
+        `left_before` the signatures of what earlier runs left there."""
         for path, mode in closed.items():
             self._project.set_mode(path, mode)
-        layer = OpenTree(source, modes_file(source), missing_ok=self._resumed and not is_own)
+        layer = OpenTree(source, modes_file(source) if source else None, missing_ok=not is_own)
         always = frozenset(forced)
         guard = self._guard
 
@@ -272,7 +236,22 @@ class Applier:
             if place is None:
                 return Exchanged()
             is_forced = change.path in always
-            check = guard.whatever() if is_forced else guard.unchanged_since(item.began)
+            unchanged = guard.unchanged_since(item.began)
+
+            def was_left(found: Found) -> bool:
+                guard.found = signature(found.stat)
+                return guard.found in left_before(item)
+
+            def is_expected(found: Found) -> bool:
+                if unchanged(found):
+                    return True
+                if change.is_edit:
+                    # An earlier change was applied, which was pending then.
+                    guard.found = signature(found.stat)
+                    return has_same_bytes(kept, place)
+                return was_left(found)
+
+            check = guard.whatever() if is_forced else is_expected
             if change.type is Type.FOLDER:
                 return self._folder(change, place, kept, check)
             incoming = None
@@ -304,11 +283,7 @@ class Applier:
                 os.unlink(incoming.name, dir_fd=incoming.dir_fd)
                 return done
 
-            if is_forced and change.is_edit:
-                # The conflict may be resolved by now.
-                with contextlib.suppress(ConflictError):
-                    return merge()
-            try:
+            def put(check: Check) -> Exchanged:
                 return exchange(
                     place,
                     incoming,
@@ -319,10 +294,23 @@ class Applier:
                     step=self._step,
                     fresh=fresh and not guard.is_again and kept.lstat() is None,
                 )
+
+            if is_forced and change.is_edit:
+                # The conflict may be resolved by now.
+                with contextlib.suppress(ConflictError):
+                    return merge()
+            try:
+                return put(check)
             except ConflictError as conflict:
                 if conflict.reason is not Reason.CHANGED or not change.is_edit:
                     raise
+            try:
                 return merge()
+            except ConflictError as conflict:
+                # Of some, no version is kept that could be merged.
+                if conflict.reason is not Reason.CHANGED:
+                    raise
+                return put(was_left)
 
         plain = Plain(self._project, layer, self._versions, self._step)
         if alongside:
@@ -417,6 +405,13 @@ class Applier:
             check = guard.whatever() if is_forced else is_expected
             if change.type is Type.FOLDER:
                 return self._folder(change, place, spot, check)
+            is_first = is_forced and not self._resumed and spot.lstat() is not None
+            there = place.lstat() if is_first else None
+            if there is not None and not is_expected(Found(there, is_linked=False)):
+                # The user's text is neither version, and must not take the place of one.
+                spot = patch.mine
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(spot.name, dir_fd=spot.dir_fd)
             if change.kind is not Kind.DELETED:
                 if back:
                     self._kept.bring(item.number, change.path)

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -32,30 +32,15 @@ _PIECE = 500
 
 
 class Task(Enum):
-    # The changes of a run go to the pending layer; those that are to be applied are found then.
-    MERGE = "merge"
-    APPLY = "apply"
+    # A run is settled: its changes are applied, but for those that become pending.
+    SETTLE = "settle"
     # What the user asks for.
     TAKE = "take"
     DISCARD = "discard"
-    # What waited below that is seen in the layer again.
-    BRING_BACK = "bring back"
     UNDO = "undo"
     REDO = "redo"
     # Single hunks of a change are merged into the file.
     HUNKS = "hunks"
-
-
-@dataclass(frozen=True)
-class Way:
-    """What is done to a run's upper folder before it is merged, where another run was at work."""
-
-    # Folders that were made anew and shall hide by name what the command saw, and nothing else.
-    renewed: tuple[str, ...] = ()
-    # What changes nothing, and goes.
-    needless: tuple[str, ...] = ()
-    # Folders whose place is taken; what is in conflict goes aside, and they go with the rest.
-    covered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,16 +62,8 @@ class Job:
     # The chat and the tool call that it belongs to.
     session_id: str = ""
     call_id: str = ""
-    # A part of what waits goes to the project, and the whole stays in the layer: only what is in
-    # the project by then is no longer a change.
-    past_pending: bool = False
-    # The user has approved it already: nothing is held.
-    agreed: bool = False
-    # By root.
-    ways: dict[str, Way] = field(default_factory=dict)
-    # When it ends, for who does it after a kill; later than it is written, if the clock was set
-    # back. 0: an earlier version wrote it.
-    ends_at: float = 0.0
+    # The numbers of those that become pending, whatever happens to the others.
+    waits: tuple[int, ...] = ()
 
     def part(self, roots: Collection[str]) -> Job:
         """Return the part of the job for these roots."""
@@ -95,7 +72,6 @@ class Job:
             items=tuple(item for item in self.items if item.change.root in roots),
             sources={root: layer for root, layer in self.sources.items() if root in roots},
             closed={r: modes for r, modes in (self.closed or {}).items() if r in roots},
-            ways={root: way for root, way in self.ways.items() if root in roots},
         )
 
     def without(self, places: Collection[tuple[str, str]]) -> Job:
@@ -117,13 +93,7 @@ class Job:
                 "closed": self.closed,
                 "session_id": self.session_id,
                 "call_id": self.call_id,
-                "past_pending": self.past_pending,
-                "agreed": self.agreed,
-                "ways": {
-                    root: (way.renewed, way.needless, way.covered)
-                    for root, way in self.ways.items()
-                },
-                "ends_at": self.ends_at,
+                "waits": self.waits,
             },
             check_circular=False,
         )
@@ -152,11 +122,7 @@ class Job:
             closed=given["closed"],
             session_id=given.get("session_id", ""),
             call_id=given.get("call_id", ""),
-            past_pending=given.get("past_pending", False),
-            agreed=given.get("agreed", False),
-            # An earlier version wrote less.
-            ways={root: Way(*map(tuple, way)) for root, way in given.get("ways", {}).items()},
-            ends_at=given.get("ends_at", 0.0),
+            waits=tuple(given.get("waits", ())),
         )
 
 
@@ -203,8 +169,8 @@ def _unpacked(given: list[Any]) -> Recorded:
 
 
 def asked(jobs: Sequence[Job]) -> Job:
-    """Return the job that the user asked for, among those that only make way for it."""
-    return next((job for job in reversed(jobs) if job.task is not Task.BRING_BACK), jobs[-1])
+    """Return the job that the user asked for, after those that have to be done before."""
+    return jobs[-1]
 
 
 def parts(jobs: Sequence[Job], roots: Collection[str]) -> list[Job]:
@@ -295,12 +261,6 @@ class Journal:
     def written_at(self) -> int:
         """Return when the journal was written, by the file system's clock."""
         return os.stat(self._file).st_mtime_ns
-
-    def write_again(self, job: Job) -> None:
-        """As if it had been known then."""
-        at = self.written_at()
-        self.write(job)
-        os.utime(self._file, ns=(at, at))
 
     @property
     def _put_off(self) -> Path:

@@ -51,8 +51,8 @@ def has_same_bytes(version: DirEntryAt, place: DirEntryAt) -> bool:
     kept, found = version.lstat(), place.lstat()
     if kept is None or found is None or os.path.samestat(kept, found):
         return False
-    data = _read(place)
-    return data is not None and data == _read(version)
+    data = read_small(place)
+    return data is not None and data == read_small(version)
 
 
 def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
@@ -122,7 +122,7 @@ def add_to_rest(item: Recorded, old: bytes, new: bytes, versions: Path) -> None:
     folder = os.open(make_folder(versions), FOLDER)
     try:
         patch = Patch(folder, item.number)
-        found, rest = patch.rest.lstat(), _read(patch.rest)
+        found, rest = patch.rest.lstat(), read_small(patch.rest)
         more = None if rest is None else merge_change(old, new, rest, has_hunks=True)
         if found is not None and more is not None:
             write_like(patch.rest, patch.next_rest, more, stat.S_IMODE(found.st_mode))
@@ -139,8 +139,8 @@ class Patch:
         self._number = number
         self.base = DirEntryAt(versions, str(number))
         self.result = DirEntryAt(versions, f"new-{number}")
-        # What was in the project before the last merge.
-        self._mine = DirEntryAt(versions, f"mine-{number}")
+        # What was in the project before the last merge, or before the user chose another version.
+        self.mine = DirEntryAt(versions, f"mine-{number}")
         # The result without hunks that were discarded, as it is in the layer.
         self.rest = DirEntryAt(versions, f"rest-{number}")
         # The one that takes its place, until it is in the layer.
@@ -193,9 +193,9 @@ class Patch:
         with contextlib.suppress(FileNotFoundError):
             # Of an earlier merge; what is in the project now has all of it. First: if it was kept
             # before a kill, it is the file in the project, whose change time this changes.
-            os.unlink(self._mine.name, dir_fd=self._versions)
+            os.unlink(self.mine.name, dir_fd=self._versions)
         found = place.lstat()
-        before, after, current = (_read(spot) for spot in (old, new, place))
+        before, after, current = (read_small(spot) for spot in (old, new, place))
         if found is None or before is None or after is None or current is None:
             raise ConflictError(Reason.CHANGED)
         if any(kept and os.path.samestat(kept, found) for kept in (old.lstat(), new.lstat())):
@@ -234,7 +234,7 @@ class Patch:
         exchange(
             place,
             merged,
-            self._mine,
+            self.mine,
             may_replace=is_as_read,
             expects=True,
             temporary=temporary,
@@ -257,16 +257,18 @@ def _rename(source: DirEntryAt, target: DirEntryAt) -> None:
     os.rename(source.name, target.name, src_dir_fd=source.dir_fd, dst_dir_fd=target.dir_fd)
 
 
-def _read(spot: DirEntryAt) -> bytes | None:
+def read_small(spot: DirEntryAt) -> bytes | None:
     """Return the content of a small file; None if it is none, or cannot be read."""
     try:
         descriptor = os.open(spot.name, _READ, dir_fd=spot.dir_fd)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not is_small(os.fstat(descriptor)):
             return None
-        try:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(LARGEST + 1)
-        except OSError:
-            return None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

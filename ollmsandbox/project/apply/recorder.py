@@ -20,7 +20,6 @@ from ..changes.change import DAILY, MANY, Mode, Report, nothing
 from ..roots import common_git_folder
 
 if TYPE_CHECKING:
-    from .journal import Way
     from .swap import Step
 
 
@@ -55,20 +54,14 @@ class Recorder:
         self.report: Report | None = None
 
     def roots(self) -> list[Root]:
-        folder = self._paths.pending(self._project)
         roots = (self._project, *linked_roots(self._paths, self._project))
-        if not folder.is_dir():
+        if not self._paths.pending(self._project).is_dir():
             return [Root(root) for root in roots]
-        from ..pending import layer as pending
+        from ..pending.chain import Chain
 
-        found = []
-        # First: what comes later is not there for the command.
-        newest = pending.newest_in(folder)
-        for root in roots:
-            layer = pending.layer_of(folder, root)
-            waits = layer and not pending.is_empty(layer)
-            found.append(Root(root, layer, newest) if waits else Root(root))
-        return found
+        chain = Chain(self._paths, self._project)
+        chain.check_room()
+        return [Root(root, chain.layers(root)) for root in roots]
 
     async def settle(self, overlay: Overlay) -> None:
         import asyncio  # not for who has no loop
@@ -100,14 +93,12 @@ class Recorder:
         with project_lock(self._paths, self._project, changes=False):
             return self.settle_locked(overlay)
 
-    def settle_locked(
-        self, overlay: Overlay, *, agreed: bool = False, past_pending: bool = False
-    ) -> Report:
+    def settle_locked(self, overlay: Overlay, *, agreed: bool = False) -> Report:
         """Settle the run while the caller holds the project's lock. If the user has `agreed`,
-        nothing is held. For `past_pending` see Job."""
+        nothing is held."""
         from ..changes.change import State
         from .journal import raise_generation
-        from .settle import Settling, find_changes, number_found, resolve_concurrent
+        from .settle import Settling, find_changes, merge_concurrent, number_found, tidy
 
         overlay.leave_below()
         if not overlay.is_untouched():
@@ -115,29 +106,17 @@ class Recorder:
         sets = find_changes(overlay)
         changes = [change for found in sets.values() for change in found.changes]
         skipped = tuple(skip for found in sets.values() for skip in found.skipped)
-        if not changes and not any(found.idle for found in sets.values()):
+        if not changes:
             return Report(overlay.run_id, skipped=skipped)
         items = number_found(overlay, changes)
         if self._mode is Mode.NEVER:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
         raise_generation(self._paths, self._project)
-        ways: dict[str, Way] = {}
-        if not past_pending:
-            items, ways = resolve_concurrent(self._paths, overlay, items, sets)
-        if not items:
-            return Report(overlay.run_id, skipped=skipped)
+        tidy(overlay, sets)
+        items = merge_concurrent(self._paths, overlay, items)
         settling = Settling(self._paths, self._step, many=self._many)
-        job = settling.plan(
-            overlay,
-            items,
-            self._mode,
-            self._command,
-            self._started,
-            agreed=agreed,
-            past_pending=past_pending,
-            ways=ways,
-        )
+        job = settling.plan(overlay, items, self._mode, self._command, self._started, agreed=agreed)
         done = settling.run(overlay, job, fresh=True)
         return Report(overlay.run_id, tuple(done), skipped)
 
@@ -175,9 +154,18 @@ def _approved_roots(paths: Paths, project: str) -> tuple[str, ...]:
     return tuple(root for root in agreed if os.path.isdir(root) and os.path.realpath(root) == root)
 
 
+def root_of(paths: Paths, project: str, path: str) -> tuple[str, str] | None:
+    """Return the root that a full path is in and the path relative to it ("" is the root itself),
+    or None if commands may not change it."""
+    for root in (project, *linked_roots(paths, project)):
+        if is_inside(path, root):
+            return root, path[len(root.rstrip("/")) + 1 :]
+    return None
+
+
 def needs_recovery(paths: Paths) -> bool:
     """Return whether a run was interrupted, changes are unrecorded, or a clean-up is due."""
-    if paths.unclaimed.exists():
+    if paths.unclaimed.exists() or any((paths.data / "pending").glob("*/map.json")):
         return True
     try:
         names = os.listdir(paths.cache)

@@ -74,9 +74,6 @@ class State(Enum):
 # Somebody has to decide what becomes of it.
 PENDING_STATES = (State.PENDING, State.CONFLICT, State.FAILED)
 
-# Instead of a signature: of a conflict whose version is in no layer, but kept by the run itself.
-ASIDE = "aside"
-
 
 class Recorded(NamedTuple):
     """A change of a run, and what became of it."""
@@ -95,11 +92,6 @@ class Recorded(NamedTuple):
     @property
     def is_held(self) -> bool:
         return Flag.HELD in self.change.flags
-
-    @property
-    def is_aside(self) -> bool:
-        """Another run's version is in the pending layer at its place."""
-        return self.state is State.CONFLICT and self.after == ASIDE
 
     @property
     def is_lost(self) -> bool:
@@ -150,6 +142,8 @@ class Report(NamedTuple):
     changes: tuple[Recorded, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     errors: tuple[str, ...] = ()
+    # What was applied or discarded along with it, of other runs.
+    along: tuple[Report, ...] = ()
 
 
 def nothing() -> None:

@@ -53,9 +53,7 @@ _SENTENCES = {
     Reason.PLACE_TAKEN: N_("Something else has its name now."),
     Reason.FOLDER_NOT_EMPTY: N_("The folder contains something that the command did not see."),
     Reason.PARENT_REPLACED: N_("A parent folder was replaced."),
-    Reason.CONCURRENT: N_(
-        "Another command changed it at the same time. That command's version is pending."
-    ),
+    Reason.CONCURRENT: N_("Another command changed it at the same time."),
     Reason.RECREATED: N_(
         "The command recreated it unchanged. Another command's version is pending."
     ),

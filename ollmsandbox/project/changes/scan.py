@@ -279,7 +279,7 @@ class _Walk:
         if old is None:
             self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
         elif not stat.S_ISDIR(old.st_mode):
-            kind = _type(old)
+            kind = type_of(old)
             self._add(path, Kind.REPLACED, Type.FOLDER, mode, None, flags, kind, _mode(old))
         else:
             was = _mode(old)
@@ -311,7 +311,7 @@ class _Walk:
         old: os.stat_result | None,
         covered: list[int],
     ) -> None:
-        kind, type_ = Kind.ADDED, _type(new)
+        kind, type_ = Kind.ADDED, type_of(new)
         mode = _mode(new) if type_ is Type.FILE else None
         target = os.readlink(name, dir_fd=level.upper) if type_ is Type.LINK else None
         old_type = old_mode = None
@@ -365,7 +365,7 @@ class _Walk:
     def _delete(
         self, path: str, name: str, old: os.stat_result, covered: list[int], whiteout: int = 0
     ) -> None:
-        type_ = _type(old)
+        type_ = type_of(old)
         if type_ is Type.FOLDER:
             self._delete_inside(path, name, covered)
         inode = whiteout if stat.S_ISREG(old.st_mode) else 0
@@ -404,7 +404,7 @@ class _Walk:
                     folders.append((where, found))
                     self._enter(levels, where, inner, below)
                 else:
-                    type_, was = _type(found), _old_type(found)
+                    type_, was = type_of(found), _old_type(found)
                     self._add(where, Kind.DELETED, type_, old_type=was, old_mode=_mode(found))
         finally:
             while levels:
@@ -536,7 +536,7 @@ def _mode(found: os.stat_result) -> int:
     return stat.S_IMODE(found.st_mode)
 
 
-def _type(found: os.stat_result) -> Type:
+def type_of(found: os.stat_result) -> Type:
     if stat.S_ISDIR(found.st_mode):
         return Type.FOLDER
     return Type.LINK if stat.S_ISLNK(found.st_mode) else Type.FILE
@@ -545,7 +545,7 @@ def _type(found: os.stat_result) -> Type:
 def _old_type(found: os.stat_result) -> Type | None:
     """Return what was there; None for a pipe, a socket or a device, which has no content."""
     is_special = not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode))
-    return None if is_special and not stat.S_ISDIR(found.st_mode) else _type(found)
+    return None if is_special and not stat.S_ISDIR(found.st_mode) else type_of(found)
 
 
 def _kind_of_file(mode: int) -> str:

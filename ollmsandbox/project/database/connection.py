@@ -274,7 +274,7 @@ class Database:
                 self._migrate(MIGRATIONS[0], len(MIGRATIONS))
                 if any(self.file.parent.glob("ollmsandbox-broken-*")):
                     self._skip_used_ids()
-                if any(self.file.parent.glob("pending/*/map.json")):
+                if any(self.file.parent.glob("pending/*/chain.json")):
                     self._unclaimed.touch()
                 # The roots that the lost database listed are no longer approved.
                 for file in self._cache.glob("roots-*.json"):

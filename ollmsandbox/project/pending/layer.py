@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pending layer of a project: changes that are not applied yet, in overlayfs's format, so that
-the next command sees them."""
+"""One layer of pending changes, in overlayfs's format: how it is made, and what is taken out."""
 
 from __future__ import annotations
 
@@ -10,74 +9,29 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ...files import dirfd, trees
-from ...files.atomic import write_locked
-from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file, restore_modes
+from ...files import trees
+from ...files.atomic import write_atomically
+from ...files.copying import copy_tree
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file, restore_modes
 from ...files.locks import FileLock
-from ..apply.patch import Patch, half_name, is_same
+from ...paths import make_folder
+from ..apply.patch import Patch, half_name
 from ..apply.swap import copy_whole
-from ..changes.change import Change, ChangeSet, Kind
+from ..changes.change import Change, Kind
+from ..changes.layers import find_in_layers, names_in_layers
 from ..changes.overlayfs import OPAQUE, folders_in, is_opaque, is_whiteout
-from ..changes.scan import is_too_deep, scan
+from ..changes.scan import is_too_deep
 
-# By name of a layer: its root.
-_MAP = "map.json"
 # A layer that went while a command had it mounted: it is removed after that.
 _LEFT = ".left-"
 
 
-def layer_for(folder: Path, root: str) -> str:
-    """The layer of a root. The project's is the first; a linked folder keeps its number. Only for
-    who holds the project's lock: two at once could give one number to two roots."""
-    if layer := layer_of(folder, root):
-        return layer
-    known, newest = _known(folder), newest_in(folder)
-    name = f"overlay{len(known) + 1}"
-    write_locked(folder / _MAP, json.dumps({**known, name: root}))
-    note_newest(folder, newest)
-    return str(folder / name)
-
-
-def layer_of(folder: Path, root: str) -> str:
-    """Return the path of the root's pending layer, or "" if it has none. Needs no lock."""
-    names = (name for name, path in _known(folder).items() if path == root)
-    return next((str(folder / name) for name in names), "")
-
-
-def _known(folder: Path) -> dict[str, str]:
-    known: dict[str, str] = {}
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        known = json.loads((folder / _MAP).read_text(encoding="utf-8"))
-    return known
-
-
-def newest_in(folder: Path) -> int:
-    """When the last run came into one of the layers: later than now, if the clock was set back
-    since. What is not later than this, a command that begins now sees."""
-    try:
-        return os.stat(folder / _MAP).st_mtime_ns
-    except FileNotFoundError:
-        return 0
-
-
-def note_newest(folder: Path, at: int) -> None:
-    with contextlib.suppress(FileNotFoundError):  # nothing waits any more
-        at = max(at, newest_in(folder))
-        os.utime(folder / _MAP, ns=(at, at))
-
-
-def is_empty(layer: str) -> bool:
-    """One that changes nothing is removed; one with nothing in it may change the root's mode."""
-    return not os.path.isdir(layer)
-
-
-def spell_out(layer: str, root: str) -> None:
-    """Where a folder hides all that is on disk, hide it by names: else it would also hide what is
-    applied to that folder later."""
-    disk = OpenTree(root, top=dirfd.open_root(root))
+def spell_out(layer: str, lowers: Sequence[str]) -> None:
+    """Where a folder hides all that is below it, hide that by names: else it would also hide what
+    comes to be there later."""
     tree = OpenTree(layer, modes_file(layer))
     marked = []
     waiting = [("", False)]
@@ -94,81 +48,119 @@ def spell_out(layer: str, root: str) -> None:
             for name in folders_in(around):
                 waiting.append((f"{path}/{name}" if path else name, hides))
             if hides:
-                # There may be none, or something else.
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    _hide(around, os.listdir(disk.folder(path)))
+                _hide(around, names_in_layers(lowers, path))
         # Last, so that a second time finds all that is not done.
         for path in marked:
             os.removexattr(tree.folder(path), OPAQUE)
     finally:
         tree.close()
-        disk.close()
 
 
-def prune(
-    layer: str,
-    root: str,
-    *,
-    whole: bool = False,
-    settle: Callable[[Sequence[str]], object] | None = None,
-) -> ChangeSet:
-    """Remove what changes nothing any more; returns what the layer still changes. A layer that
-    changes nothing at all goes itself, unless the `whole` shall stay. Who has what is removed on
-    record can `settle` it before."""
-    if is_empty(layer) and not whole:
-        # It went before a kill, perhaps not wholly.
-        remove_layer(layer)
-        return ChangeSet()
+def move_in(upper: str, layer: str) -> None:
+    """Make a run's upper folder its layer. A second time it finds what is done."""
+    if os.path.isdir(upper) and not os.path.isdir(layer):
+        around = make_folder(Path(layer).parent)
+        mode = stat.S_IMODE(os.stat(upper).st_mode)
+        if mode & 0o700 != 0o700:
+            # It has to be writable to be moved.
+            write_atomically(modes_file(layer), json.dumps({"": mode}))
+            os.chmod(upper, mode | 0o700)
+        try:
+            os.rename(upper, layer)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _copy_in(upper, layer, f"{around}/{half_name(layer)}")
     restore_modes(layer)
-    found = scan(layer, [root], root)
-    if settle is not None:
-        settle(found.idle)
-    needed = {""}
-    for change in found.changes:
-        path = change.path
-        while path and path not in needed:
-            needed.add(path)
-            path = os.path.dirname(path)
-    tree = OpenTree(layer, modes_file(layer))
-    try:
-        for path in (*found.idle, *(skipped.path for skipped in found.skipped)):
-            # What is deleted as a whole has nothing in the layer but its own name.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                tree.unlock(os.path.dirname(path))
-                around, name = tree.split(path)
-                trees.remove(name, around)
-        # A folder that is gone from under a command looks to it as if nothing were in there, not
-        # even what is on disk.
-        if not _is_used(layer):
-            _remove_empty(tree, needed)
-    finally:
-        tree.close()
-    if not found.changes and not whole:
-        remove_layer(layer)
-    return found
+    if os.path.isdir(upper):
+        _remove(upper)
 
 
-def _remove_empty(tree: OpenTree, needed: set[str]) -> None:
-    folders = []
+def _copy_in(upper: str, layer: str, half: str) -> None:
+    if os.path.isdir(half):
+        # From before a kill.
+        _remove(half)
+    # Copying opens closed folders, which a kill must not leave open.
+    tree = OpenTree(upper, modes_file(layer))
     waiting = [""]
     while waiting:
         path = waiting.pop()
         tree.unlock(path)
-        around = tree.folder(path)
-        for name in folders_in(around):
-            inner = f"{path}/{name}" if path else name
-            folders.append(inner)
-            waiting.append(inner)
-    for path in reversed(folders):
-        if path not in needed:
-            tree.unlock(os.path.dirname(path))
-            around, name = tree.split(path)
-            with contextlib.suppress(OSError):  # something is still in it
-                os.rmdir(name, dir_fd=around)
+        waiting += (f"{path}/{name}" if path else name for name in folders_in(tree.folder(path)))
+    tree.leave()
+    copy_tree(upper, half)
+    os.rename(half, layer)
+
+
+def _remove(folder: str) -> None:
+    trees.empty(Path(folder))
+    os.rmdir(folder)
+
+
+def drop(
+    layer: str, paths: Iterable[str], needed: Collection[str] = (), *, whole: bool = False
+) -> None:
+    """Remove what is settled, and folders that only led there; not what is `needed` still. With
+    `whole`, the paths may be folders with something in them."""
+    tree = OpenTree(layer, modes_file(layer))
+    # A folder that is gone from under a command looks to it as if nothing were in there, not even
+    # what is below it.
+    keeps_folders = _is_used(layer)
+    around: set[str] = set()
+    try:
+        for path in sorted(set(paths) - {"."}, reverse=True):
+            spot = _spot(tree, path)
+            found = spot.lstat() if spot else None
+            around.update(folders_above(path))
+            if spot is None or found is None:
+                continue
+            if not stat.S_ISDIR(found.st_mode):
+                os.unlink(spot.name, dir_fd=spot.dir_fd)
+            elif whole:
+                trees.remove(spot.name, spot.dir_fd)
+            else:
+                around.add(path)
+        for path in sorted(around - set(needed), reverse=True) if not keeps_folders else ():
+            if (spot := _spot(tree, path)) is not None:
+                with contextlib.suppress(OSError):  # something is still in it
+                    os.rmdir(spot.name, dir_fd=spot.dir_fd)
+    finally:
+        tree.close()
+
+
+def files_in(tree: OpenTree, path: str) -> Iterator[str]:
+    """Yield the paths of what a layer has in a folder, but for folders and deletions."""
+    waiting = [path]
+    while waiting:
+        folder = waiting.pop()
+        if is_too_deep(folder):
+            continue
+        tree.unlock(folder)
+        with os.scandir(tree.folder(folder)) as entries:
+            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+        for name, there in found:
+            if stat.S_ISDIR(there.st_mode):
+                waiting.append(f"{folder}/{name}")
+            elif not is_whiteout(there):
+                yield f"{folder}/{name}"
+
+
+def _spot(tree: OpenTree, path: str) -> DirEntryAt | None:
+    """Return a place that we may write to; None if there is no folder around it."""
+    around = os.path.dirname(path)
+    try:
+        if os.fstat(tree.folder(around)).st_mode & 0o700 != 0o700:
+            tree.unlock(around)
+        return DirEntryAt(*tree.split(path))
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise
 
 
 def remove_layer(layer: str) -> None:
     around, name = os.path.split(layer)
+    gone = f".removed-{name}"
     try:
         descriptor = os.open(around, FOLDER)
     except FileNotFoundError:
@@ -185,16 +177,12 @@ def remove_layer(layer: str) -> None:
             os.unlink(half_name(layer), dir_fd=descriptor)
         # At once: half removed, it would be another layer.
         for _ in range(2):
-            remove_rest(name, descriptor)
             with contextlib.suppress(FileNotFoundError):
-                os.rename(name, _gone(name), src_dir_fd=descriptor, dst_dir_fd=descriptor)
+                trees.remove(gone, descriptor)
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(name, gone, src_dir_fd=descriptor, dst_dir_fd=descriptor)
     finally:
         os.close(descriptor)
-    if not any(entry.startswith("overlay") for entry in os.listdir(around)):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{around}/{_MAP}")
-        with contextlib.suppress(OSError):  # somebody else's file; it harms nobody
-            os.rmdir(around)
 
 
 def _is_used(layer: str) -> bool:
@@ -209,18 +197,8 @@ def _is_used(layer: str) -> bool:
     return False
 
 
-def remove_rest(name: str, around: int) -> None:
-    """Remove the rest of a layer whose removal was interrupted."""
-    with contextlib.suppress(FileNotFoundError):
-        trees.remove(_gone(name), around)
-
-
-def _gone(name: str) -> str:
-    return f".removed-{name}"
-
-
-def reveal(layer: str, root: str, path: str) -> None:
-    """Take back a deletion: what is on disk at that path is seen through the layer again."""
+def reveal(layer: str, lowers: Sequence[str], path: str) -> None:
+    """Take back a deletion: what is below at that path is seen through the layer again."""
     tree = OpenTree(layer, modes_file(layer))
     try:
         parts = path.split("/")
@@ -228,19 +206,15 @@ def reveal(layer: str, root: str, path: str) -> None:
             folder = "/".join(parts[:number])
             tree.unlock(folder)
             around = tree.folder(folder)
-            if is_opaque(around):
-                # First, so that a second time finds all that is not done.
-                _hide_all(around, f"{root}/{folder}", but="")
-                os.removexattr(around, OPAQUE)
             found = DirEntryAt(around, name).lstat()
             if found is None:
                 # Of a folder, its stand-in may have been made before a kill.
-                _put_in_place(tree, root, "/".join(parts[: number + 1]))
+                _put_in_place(tree, lowers, "/".join(parts[: number + 1]))
                 return
             if is_whiteout(found):
-                _make_stand_in(layer, root, parts, number)
+                _make_stand_in(layer, lowers, parts, number)
                 os.unlink(name, dir_fd=around)
-                _put_in_place(tree, root, "/".join(parts[: number + 1]))
+                _put_in_place(tree, lowers, "/".join(parts[: number + 1]))
                 return
             if not stat.S_ISDIR(found.st_mode):
                 return
@@ -248,7 +222,7 @@ def reveal(layer: str, root: str, path: str) -> None:
         tree.close()
 
 
-def _make_stand_in(layer: str, root: str, parts: list[str], number: int) -> None:
+def _make_stand_in(layer: str, lowers: Sequence[str], parts: list[str], number: int) -> None:
     """For a whiteout that hid a folder: folders that hide all in it but the one path. Beside the
     layer, until it is whole; else a kill would show the others, too."""
     whole = _stand_in(layer, "/".join(parts[: number + 1]))
@@ -263,16 +237,18 @@ def _make_stand_in(layer: str, root: str, parts: list[str], number: int) -> None
     modes: list[tuple[str, int]] = []
     made = str(half)
     for at in range(number, len(parts) - 1):
-        on_disk = "/".join((root, *parts[: at + 1]))
-        if not os.path.isdir(on_disk):
+        path = "/".join(parts[: at + 1])
+        below = find_in_layers(lowers, path)
+        if below is None or not below.is_folder:
             break
         if modes:
             made = f"{made}/{parts[at]}"
         os.mkdir(made, 0o700)
-        modes.append((made, stat.S_IMODE(os.stat(on_disk).st_mode) & 0o1777))
+        modes.append((made, stat.S_IMODE(below.found.st_mode) & 0o1777))
         inner = os.open(made, FOLDER)
         try:
-            _hide_all(inner, on_disk, but=parts[at + 1])
+            names = names_in_layers(lowers, path)
+            _hide(inner, (name for name in names if name != parts[at + 1]))
         finally:
             os.close(inner)
     # The outermost has to be writable to be moved.
@@ -282,11 +258,12 @@ def _make_stand_in(layer: str, root: str, parts: list[str], number: int) -> None
         os.rename(half, whole)
 
 
-def _put_in_place(tree: OpenTree, root: str, path: str) -> None:
+def _put_in_place(tree: OpenTree, lowers: Sequence[str], path: str) -> None:
     stand_in = _stand_in(tree.root, path)
-    if not stand_in.is_dir():
+    below = find_in_layers(lowers, path)
+    if not stand_in.is_dir() or below is None:
         return
-    mode = stat.S_IMODE(os.stat(f"{root}/{path}").st_mode) & 0o1777
+    mode = stat.S_IMODE(below.found.st_mode) & 0o1777
     around, name = tree.split(path)
     if mode & 0o700 != 0o700:
         tree.note_mode(path, mode)
@@ -298,48 +275,36 @@ def _stand_in(layer: str, path: str) -> Path:
     return Path(layer).with_name(f".stand-in-{os.path.basename(layer)}-{key}")
 
 
-def _hide_all(around: int, on_disk: str, *, but: str) -> None:
-    try:
-        names = os.listdir(on_disk)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    _hide(around, (name for name in names if name != but))
-
-
 def _hide(around: int, names: Iterable[str]) -> None:
     for name in names:
         with contextlib.suppress(FileExistsError):
             os.mknod(name, stat.S_IFCHR, 0, dir_fd=around)
 
 
-def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], versions: int) -> None:
+def take_out(
+    layer: str, lowers: Sequence[str], items: Iterable[tuple[int, Change]], versions: int
+) -> None:
     """Take changes back out of the layer, what is deepest first. Files are kept with the run's
     versions, by number."""
     tree = OpenTree(layer, modes_file(layer))
     try:
         for number, change in items:
-            if change.path == ".":
-                with contextlib.suppress(FileNotFoundError):  # the root itself may be gone
-                    tree.set_mode("", stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
-                continue
             if change.kind is Kind.DELETED:
-                reveal(layer, root, change.path)
+                reveal(layer, lowers, change.path)
                 continue
-            try:
-                tree.unlock(os.path.dirname(change.path))
-                spot = DirEntryAt(*tree.split(change.path))
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            found = spot.lstat()
+            path = "" if change.path == "." else change.path
+            spot = _spot(tree, path) if path else None
+            found = spot.lstat() if spot else os.lstat(layer)
             if found is None or is_whiteout(found):
                 continue
             if not stat.S_ISDIR(found.st_mode):
+                assert spot is not None
                 _take_once(spot, Patch(versions, number))
             elif change.kind is Kind.MODIFIED:
-                with contextlib.suppress(FileNotFoundError):
-                    on_disk = os.lstat(f"{root}/{change.path}").st_mode
-                    tree.set_mode(change.path, stat.S_IMODE(on_disk) & 0o1777)
-            else:
+                below = find_in_layers(lowers, path)
+                if below is not None and below.is_folder:
+                    tree.set_mode(path, stat.S_IMODE(below.found.st_mode) & 0o1777)
+            elif spot is not None:
                 with contextlib.suppress(OSError):  # something in it stays
                     os.rmdir(spot.name, dir_fd=spot.dir_fd)
     finally:
@@ -347,21 +312,20 @@ def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], version
 
 
 def _take_once(spot: DirEntryAt, patch: Patch) -> None:
-    """What is kept already stays. In the layer there is the same, or what discarded hunks left of
-    it; or else that of a later run, which is not on record yet."""
+    """What is kept already stays: it is the same, or what discarded hunks left is in the layer."""
     if patch.result.lstat() is None:
         take(spot, patch.result)
-    elif any(is_same(spot, kept) for kept in (patch.result, patch.rest, patch.next_rest)):
+    else:
         os.unlink(spot.name, dir_fd=spot.dir_fd)
 
 
-def take(spot: DirEntryAt, kept: DirEntryAt, half: DirEntryAt | None = None) -> None:
-    """Out of a layer, to a run's versions; or back, then with a name for a half of it."""
+def take(spot: DirEntryAt, kept: DirEntryAt) -> None:
+    """Move a file from a layer to a run's versions."""
     try:
         os.rename(spot.name, kept.name, src_dir_fd=spot.dir_fd, dst_dir_fd=kept.dir_fd)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
         # A half would be taken for what was kept before a kill.
-        copy_whole(spot, kept, half)
+        copy_whole(spot, kept)
         os.unlink(spot.name, dir_fd=spot.dir_fd)

@@ -11,7 +11,13 @@ from ...errors import OllmSandboxError, Sentence, in_words
 from ...paths import Paths
 from ...sandbox.overlay import Overlay, leftovers
 from ..apply.journal import Journal, project_lock
-from ..apply.settle import Settling, find_changes, number_found, resolve_concurrent
+from ..apply.settle import (
+    Settling,
+    find_changes,
+    merge_concurrent,
+    number_found,
+    tidy,
+)
 from ..apply.swap import Step
 from ..changes.change import Mode, Report, nothing
 from ..changes.scan import restore_opened
@@ -19,6 +25,7 @@ from ..database.backups import clean_up
 from ..manager import ProjectManager, is_missing
 from ..review.review import Review
 from .adopt import adopt
+from .migrate import migrate_layers
 from .missing import MissingRootError, MissingRootMarks, check_roots
 
 
@@ -120,12 +127,14 @@ def _settle(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
     """Make what an interrupted command had written pending."""
     sets = find_changes(overlay)
     changes = [change for found in sets.values() for change in found.changes]
-    items, ways = resolve_concurrent(paths, overlay, number_found(overlay, changes), sets)
+    items = number_found(overlay, changes)
+    tidy(overlay, sets)
+    items = merge_concurrent(paths, overlay, items)
     if items:
         settling = Settling(paths, step)
         started = os.stat(overlay.folder).st_mtime
         command = f"{overlay.about.get('command', '')} (interrupted)"
-        job = settling.plan(overlay, items, Mode.REVIEW, command, started, ways=ways)
+        job = settling.plan(overlay, items, Mode.REVIEW, command, started)
         reports.append(Report(overlay.run_id, tuple(settling.run(overlay, job))))
 
 
@@ -145,10 +154,15 @@ def recover(paths: Paths) -> RecoveryResult:
 
     Quick if there is nothing to do, but do not call it on the main thread.
     """
-    reports = finish_leftovers(paths)
-    errors = [error for report in reports for error in report.errors]
+    errors: list[str] = []
     notices: list[str] = []
     manager = ProjectManager(paths)
+    try:
+        migrate_layers(manager)
+    except (OllmSandboxError, OSError) as error:
+        errors.append(in_words(error))
+    reports = finish_leftovers(paths)
+    errors += (error for report in reports for error in report.errors)
     try:
         clean_up(manager)
         notices += manager.notices

@@ -20,7 +20,7 @@ from ...text.merge import merge_change
 from ..apply.journal import project_lock
 from ..apply.patch import add_to_rest, trim
 from ..changes.change import PENDING_STATES, Recorded, Report, State
-from ..changes.view import find_in_layers, read_seen
+from ..changes.layers import find_in_layers, read_seen
 from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager
@@ -127,15 +127,14 @@ def _change_rest(
     """Merge hunks of the change, or their inverse, into what is pending of it, and return that;
     None if it is not pending, or if that is a conflict."""
     change = item.change
-    owner = runs.waiting(manager, run.project, change.root, change.path).get(change.path)
-    layers = pending_layer(manager, run, item)
-    seen = find_in_layers(layers, change.path) if layers else None
-    if owner is None or owner.run_id != run.id or seen is None or not seen.is_file:
+    layer = pending_layer(manager, run, item)
+    seen = find_in_layers([layer], change.path) if layer else None
+    if seen is None or not seen.is_file:
         return None
     pending = read_seen(seen)
     rest = merge_change(encode_lines(old), encode_lines(new), pending, has_hunks=True)
     if rest is not None and rest != pending:
-        trim(layers[0], item, rest, manager.paths.versions / run.id)
+        trim(layer, item, rest, manager.paths.versions / run.id)
     return rest
 
 

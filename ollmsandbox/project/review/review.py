@@ -4,46 +4,42 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Sequence
+import stat
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...files.dirfd import FOLDER
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
 from ...paths import Paths, make_folder
 from ...text.merge import keep_both
-from ..apply.applier import Applier, only_ours, still_own
+from ..apply.applier import Applier, only_ours
 from ..apply.journal import Job, Journal, Task, asked, parts, project_lock
 from ..apply.parents import closed_folders, numbered_parents
 from ..apply.patch import Patch
 from ..apply.swap import Step
-from ..changes.change import PENDING_STATES, ChangeSet, Recorded, Report, State, nothing
+from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type, nothing
 from ..changes.reasons import Note, Reason
-from ..changes.scan import scan
+from ..changes.scan import type_of
 from ..database import backups
 from ..database import runs as records
 from ..database.models import Project, Run
 from ..manager import ProjectManager, is_missing
 from ..pending import layer as pending
-from ..pending.discard import Discarding, show_chosen
-from ..pending.shadowed import below, place_of, with_notes
+from ..pending.chain import Chain
+from ..pending.related import RelatedChanges
 from ..recovery.missing import check_job_roots
-from .selection import (
-    choose,
-    conflict_was_reported,
-    is_folder_left,
-    is_there,
-    is_undeleted,
-    split_gone,
-    to_give_way,
-    with_folders,
-)
+from .selection import choose, conflict_was_reported, split_gone, with_folders
 from .state import current_changes
 from .versions import Versions
 
-# Nothing of it is left to be taken.
-_SETTLED = (State.APPLIED, State.DISCARDED)
+# What a change is after a job.
+_TARGETS = {
+    Task.TAKE: State.APPLIED,
+    Task.REDO: State.APPLIED,
+    Task.UNDO: State.UNDONE,
+    Task.DISCARD: State.DISCARDED,
+}
 
 
 class Review:
@@ -53,7 +49,6 @@ class Review:
         self._paths = paths
         self._step = step
         self.manager = ProjectManager(paths)
-        self._discarding = Discarding(self.manager, step)
 
     def close(self) -> None:
         self.manager.close()
@@ -61,116 +56,180 @@ class Review:
     def apply(self, run: Run, chosen: Sequence[str] = (), *, only_pending: bool = False) -> Report:
         """Apply pending and undone changes; of discarded ones and conflicts, only the chosen ones.
 
-        What a later run changed, too, stays pending: only that run's version exists.
+        Pending changes of earlier runs that these need are applied along with them. Where two
+        commands changed the same at the same time, choosing one discards the other.
         """
-        done, later = self._apply(run, chosen, only_pending=only_pending)
-        return Report(run.id, (*done, *later))
-
-    def discard(self, run: Run, chosen: Sequence[str] = ()) -> Report:
-        done, later = self._drop(run, chosen)
-        return Report(run.id, (*done, *later))
-
-    def apply_all(self, project: Project) -> list[Report]:
-        """Apply all pending changes, each path with the last run that changed it.
-
-        The oldest run comes first: it empties a folder before another one replaces it.
-        """
-        runs = self.waiting(project)
-        done = [(run, self._apply(run, (), only_pending=True)[0]) for run in runs]
-        done = [(run, self._remove_left(run, items)) for run, items in done]
-        return [Report(run.id, tuple(items)) for run, items in done if items]
-
-    def _remove_left(self, run: Run, items: list[Recorded]) -> list[Recorded]:
-        """Folders that were not empty: what was in them may have waited for a later run."""
-        left = {item.number for item in items if is_folder_left(item)}
-        if not left:
-            return items
-        with project_lock(self._paths, run.project.path):
-            rows = records.read_changes(self.manager, run)
-            still = [row for row in rows if row.number in left and row.state in PENDING_STATES]
-            waiting, _ = self._own(run, still)
-            job, _ = self._job_to_take(run, waiting, (), rows, forced=False)
-            again = {item.number: item for item in self._start([job] if job.items else [])}
-        return [again.get(item.number, item) for item in items]
-
-    def discard_all(self, project: Project) -> list[Report]:
-        done = [(run, self._drop(run, ())[0]) for run in reversed(self.waiting(project))]
-        return [Report(run.id, tuple(items)) for run, items in done if items]
-
-    def _apply(
-        self, run: Run, chosen: Sequence[str], *, only_pending: bool
-    ) -> tuple[list[Recorded], list[Recorded]]:
         with project_lock(self._paths, run.project.path):
             rows = self._rows(run)
-            items = choose(rows, chosen)
-            waiting = [
-                item
-                for item in items
-                if item.state in (State.PENDING, State.FAILED)
-                # It may be merged by now.
-                or (item.state is State.CONFLICT and (chosen or self._has_base(run, item)))
-            ]
-            back = [
-                item
-                for item in items
-                if (item.state is State.UNDONE and not only_pending)
-                or (item.state is State.DISCARDED and chosen)
-                or (item.is_aside and chosen)
-            ]
+            waiting, back = _to_apply(rows, chosen, only_pending=only_pending)
+            waiting = [item for item in waiting if chosen or self._can_be_tried(run, item)]
             waiting, gone = split_gone(waiting)
             back, gone_back = split_gone(with_folders(back, rows, undo=False))
-            gone += [item for item in gone_back if not item.is_aside]
-            aside = [item for item in waiting if item.is_aside]
-            waiting, later = self._own(run, [item for item in waiting if not item.is_aside])
-            given = to_give_way(self.manager, run, aside)
-            jobs = [self._job(Task.DISCARD, other, theirs) for other, theirs in given]
-            for root in {item.change.root for item in aside}:
-                parents = numbered_parents(
-                    self._layer(run, root), root, [i for i in back if i.change.root == root], rows
-                )
-                rows += parents
-                back[:0] = parents
+            along, waiting = self._with_needed(run, waiting)
+            others = self._alternatives(run, waiting) if chosen else []
+            jobs = [self._job(Task.DISCARD, other, items) for other, items in reversed(others)]
             lost: list[Recorded] = []
+            made = {place_of(item) for item in back}
+            for other, items in along:
+                theirs = records.read_changes(self.manager, other)
+                job, _ = self._job_to_take(other, items, theirs, made)
+                jobs += [job] if job.items else []
+                made |= {place_of(item) for item in items}
             # First what may be the folders of the rest.
             if back:
                 jobs.append(self._job(Task.REDO, run, back, forced=bool(chosen)))
             if waiting:
-                job, lost = self._job_to_take(run, waiting, back, rows, forced=bool(chosen))
+                job, lost = self._job_to_take(run, waiting, rows, made, forced=bool(chosen))
                 jobs += [job] if job.items else []
                 records.write_changes(self.manager, run.id, lost)
-            return [*self._start(jobs), *lost, *gone], later
+            report = self._start(jobs, run.id)
+            return report._replace(changes=(*report.changes, *lost, *gone, *gone_back))
 
-    def _has_base(self, run: Run, item: Recorded) -> bool:
-        base = self._paths.versions / run.id / str(item.number)
-        return item.change.is_edit and not item.is_aside and base.is_file()
-
-    def _drop(self, run: Run, chosen: Sequence[str]) -> tuple[list[Recorded], list[Recorded]]:
+    def discard(self, run: Run, chosen: Sequence[str] = ()) -> Report:
+        """Discard pending changes, and those of later runs that need them."""
         with project_lock(self._paths, run.project.path):
             items = choose(records.read_changes(self.manager, run), chosen)
-            waiting = [item for item in items if item.state in PENDING_STATES]
-            aside = [item for item in waiting if item.is_aside]
-            own, later = self._own(run, [item for item in waiting if not item.is_aside])
-            own += aside
-            jobs = [self._job(Task.DISCARD, run, own)] if own else []
-            # What is aside is not in the layer, nor is anything below it.
-            back = below(self.manager, run, [item for item in own if not item.is_aside])
-            jobs += [self._job(Task.BRING_BACK, other, theirs) for other, theirs in back]
-            return with_notes(self._start(jobs), back), later
+            items = [item for item in items if item.state in PENDING_STATES]
+            along, items = self._with_dependent(run, items)
+            jobs = [self._job(Task.DISCARD, other, theirs) for other, theirs in reversed(along)]
+            jobs += [self._job(Task.DISCARD, run, items)] if items else []
+            return self._start(jobs, run.id)
 
-    def undo(self, run: Run, chosen: Sequence[str] = ()) -> Report:
+    def also_applied(
+        self, run: Run, chosen: Sequence[str] = (), *, only_pending: bool = False
+    ) -> list[Report]:
+        """Return the changes of other runs that `apply` would apply, too."""
+        rows = choose(self._rows(run), chosen)
+        waiting, _ = _to_apply(rows, (), only_pending=only_pending)
+        along, _ = self._with_needed(run, waiting)
+        return [Report(other.id, tuple(items)) for other, items in along]
+
+    def also_discarded(self, run: Run, chosen: Sequence[str] = ()) -> list[Report]:
+        """Return the changes of other runs that `discard` would discard, too."""
+        items = choose(records.read_changes(self.manager, run), chosen)
+        items = [item for item in items if item.state in PENDING_STATES]
+        along, _ = self._with_dependent(run, items)
+        return [Report(other.id, tuple(items)) for other, items in along]
+
+    def apply_all(self, project: Project) -> list[Report]:
+        """Apply all pending changes, in the order of the runs."""
+        done = [self.apply(run, only_pending=True) for run in self.waiting(project)]
+        # What could not be applied with its own run was tried again, and reported before.
+        return [report._replace(along=()) for report in done if report.changes]
+
+    def discard_all(self, project: Project) -> list[Report]:
+        """Discard all pending changes, the last run's first."""
+        done = [self.discard(run) for run in reversed(self.waiting(project))]
+        return [report for report in done if report.changes]
+
+    def _can_be_tried(self, run: Run, item: Recorded) -> bool:
+        """Return whether a change is no conflict, or one that may be merged by now."""
+        if item.is_because(Reason.CONCURRENT):
+            return not self._alternatives(run, [item])
+        base = self._paths.versions / run.id / str(item.number)
+        return item.state is not State.CONFLICT or (item.change.is_edit and base.is_file())
+
+    def _with_needed(
+        self, run: Run, items: Sequence[Recorded]
+    ) -> tuple[list[tuple[Run, list[Recorded]]], list[Recorded]]:
+        """Return what else has to be applied, by run in order, and the changes of the run itself
+        with those that they need."""
+        rows = records.pending_rows(self.manager, self._chain(run).runs)
+        return self._grouped(run, items, rows, RelatedChanges(rows).with_needed)
+
+    def _with_dependent(
+        self, run: Run, items: Sequence[Recorded]
+    ) -> tuple[list[tuple[Run, list[Recorded]]], list[Recorded]]:
+        """Return the same for what has to be discarded."""
+        rows = records.pending_rows(self.manager, self._chain(run).runs)
+        return self._grouped(run, items, rows, RelatedChanges(rows).with_dependent)
+
+    def _alternatives(
+        self, run: Run, items: Sequence[Recorded]
+    ) -> list[tuple[Run, list[Recorded]]]:
+        """Return what earlier runs have pending at the places of changes that were made at the same
+        time, by run in order."""
+        places = {place_of(item) for item in items if item.is_because(Reason.CONCURRENT)}
+        if not places:
+            return []
+        runs = self._chain(run).runs
+        rows = records.pending_rows(self.manager, runs[: runs.index(run.id)])
+        chosen = [at for at, (_, row) in enumerate(rows) if place_of(row) in places]
+        found: dict[str, list[Recorded]] = {}
+        for at in RelatedChanges(rows).with_dependent(chosen):
+            found.setdefault(rows[at][0], []).append(rows[at][1])
+        return [(self.manager.run(run_id), theirs) for run_id, theirs in found.items()]
+
+    def _grouped(
+        self,
+        run: Run,
+        items: Sequence[Recorded],
+        rows: Sequence[tuple[str, Recorded]],
+        closure: Callable[[Iterable[int]], list[int]],
+    ) -> tuple[list[tuple[Run, list[Recorded]]], list[Recorded]]:
+        numbers = {item.number for item in items}
+        chosen = [
+            at
+            for at, (run_id, row) in enumerate(rows)
+            if run_id == run.id and row.number in numbers
+        ]
+        own = {item.number: item for item in items}
+        others: dict[str, list[Recorded]] = {}
+        for at in closure(chosen):
+            run_id, row = rows[at]
+            if run_id == run.id:
+                own.setdefault(row.number, row)
+            else:
+                others.setdefault(run_id, []).append(row)
+        along = [(self.manager.run(run_id), theirs) for run_id, theirs in others.items()]
+        return along, [own[number] for number in sorted(own)]
+
+    def undo(self, run: Run, chosen: Sequence[str] = (), *, with_later: bool = False) -> Report:
+        """Undo applied changes; `with_later`, first what later runs did to the same files."""
+        rows = records.read_changes(self.manager, run)
+        made = [
+            f"{now.change.root}/{now.change.path}"
+            for row, now in zip(rows, current_changes(self.manager, run, rows), strict=True)
+            if row.state in PENDING_STATES and now.state is State.APPLIED
+        ]
+        if made:
+            # The user has made the change: from here on it is applied.
+            self.apply(run, made, only_pending=True)
         with project_lock(self._paths, run.project.path):
             rows = self._rows(run)
             items = [item for item in choose(rows, chosen) if item.state is State.APPLIED]
             applied, gone = split_gone(with_folders(items, rows, undo=True))
             jobs = [self._job(Task.UNDO, run, applied, forced=bool(chosen))] if applied else []
-            return Report(run.id, (*self._start(jobs), *gone))
+            if with_later:
+                later = self.later_changes(run, applied)
+                jobs[:0] = [self._job(Task.UNDO, other, items) for other, items in later]
+            report = self._start(jobs, run.id)
+            return report._replace(changes=(*report.changes, *gone))
+
+    def later_changes(
+        self, run: Run, items: Iterable[Recorded]
+    ) -> list[tuple[Run, list[Recorded]]]:
+        """Return what later runs did to the same paths and is applied, the last run first."""
+        numbers: dict[str, set[int]] = {}
+        for item in items:
+            for run_id, number in records.later_runs(self.manager, run, item):
+                numbers.setdefault(run_id, set()).add(number)
+        runs = [self.manager.run(run_id) for run_id in numbers]
+        runs.sort(key=lambda other: other.ended_at or other.started_at, reverse=True)
+        return [
+            (other, [row for row in self._rows(other) if row.number in numbers[other.id]])
+            for other in runs
+        ]
 
     def _rows(self, run: Run) -> list[Recorded]:
         """Return the changes, applied or undone as they are in the project now."""
         rows = records.read_changes(self.manager, run)
         now = current_changes(self.manager, run, rows)
         # The notes are what the user was told when something was tried.
-        return [row._replace(state=one.state) for row, one in zip(rows, now, strict=True)]
+        return [
+            row if row.state in PENDING_STATES else row._replace(state=one.state)
+            for row, one in zip(rows, now, strict=True)
+        ]
 
     def merge_hunks(self, run: Run, item: Recorded, without: bytes, with_: bytes) -> Recorded:
         """Merge hunks of a change into the file on disk, given as the two versions that they lie
@@ -184,7 +243,7 @@ class Review:
                 (versions / spot.name).write_bytes(data)
         finally:
             os.close(folder)
-        [done] = self._start([self._job(Task.HUNKS, run, [item])])
+        [done] = self._start([self._job(Task.HUNKS, run, [item])], run.id).changes
         return done
 
     def keep_both(self, run: Run, chosen: Sequence[str] = ()) -> Report:
@@ -207,34 +266,17 @@ class Review:
                 merged = self.merge_hunks(run, item, current, both)
                 if merged.note is None:
                     # It waits no longer: what is in the project has all of it.
-                    if not item.is_aside:
-                        self._start([self._job(Task.DISCARD, run, [item])])
+                    self._start([self._job(Task.DISCARD, run, [item])], run.id)
                     merged = merged._replace(state=State.APPLIED, after="")
                     records.write_changes(self.manager, run.id, [merged])
                 done.append(merged)
         return Report(run.id, tuple(done))
 
-    def _own(self, run: Run, items: Sequence[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
-        """Those that wait for this run, and those whose version in the layer is a later one's."""
-        own: list[Recorded] = []
-        later: list[Recorded] = []
-        owners = {
-            root: records.waiting(self.manager, run.project, root)
-            for root in {item.change.root for item in items}
-        }
-        for item in items:
-            owner = owners[item.change.root][item.change.path].run_id
-            if owner == run.id:
-                own.append(item)
-            else:
-                later.append(item._replace(note=Note(Reason.LATER_RUN, {"run": owner})))
-        return own, later
-
     def waiting(self, project: Project) -> list[Run]:
         """Return the runs with pending changes, the oldest first."""
+        order = {run_id: at for at, run_id in enumerate(Chain(self._paths, project.path).runs)}
         found = self.manager.runs(project, limit=-1, only_pending=True)[::-1]
-        # As their changes came into the layer.
-        return sorted(found, key=lambda run: run.ended_at or run.started_at)
+        return sorted(found, key=lambda run: order.get(run.id, -1))
 
     def finish(self, journal: Journal) -> list[Report]:
         """What was cut off. If a part is for a folder that is gone, that is left, and can be tried
@@ -256,8 +298,7 @@ class Review:
             if not jobs:
                 journal.take_up()
                 return []
-            done = self._perform(jobs, journal, resumed=True)
-            return [Report(asked(jobs).run_id, tuple(done))]
+            return [self._perform(jobs, journal, asked(jobs).run_id, resumed=True)]
 
     def _job(self, task: Task, run: Run, items: Sequence[Recorded], *, forced: bool = False) -> Job:
         return Job(
@@ -268,7 +309,10 @@ class Review:
             command=run.command,
             started=run.started_at,
             items=tuple(items),
-            sources={root: self._layer(run, root) for root in {i.change.root for i in items}},
+            sources={
+                root: self._chain(run).layer_of(run.id, root)
+                for root in {item.change.root for item in items}
+            },
             # The first time it is looked whether somebody changed it; that is told, and then it
             # is up to the user.
             forced=tuple(
@@ -276,99 +320,125 @@ class Review:
             ),
         )
 
-    def _layer(self, run: Run, root: str) -> str:
-        return pending.layer_for(self._paths.pending(run.project.path), root)
+    def _chain(self, run: Run) -> Chain:
+        return Chain(self._paths, run.project.path)
 
     def _job_to_take(
         self,
         run: Run,
         items: Sequence[Recorded],
-        back: Sequence[Recorded],
         rows: list[Recorded],
+        made: Collection[tuple[str, str]],
         *,
-        forced: bool,
+        forced: bool = False,
     ) -> tuple[Job, list[Recorded]]:
-        """Against the disk as it is now; `back` is what will be there by then, `rows` are all that
-        the run has. And what is neither in the layer nor on disk."""
+        """Return the job that applies pending changes, and those whose version is lost. `rows` are
+        all that the run has, `made` are places where something else will be by then."""
         job = self._job(Task.TAKE, run, items, forced=forced)
         wanted: list[Recorded] = []
         lost: list[Recorded] = []
         closed = {}
         for root, layer in job.sources.items():
-            in_layer = ChangeSet() if pending.is_empty(layer) else scan(layer, [root], root)
-            found = {change.path: change for change in in_layer.changes}
-            idle = set(in_layer.idle)
-            waits = records.waiting(self.manager, run.project, root)
-            made = {item.change.path for item in back if item.change.root == root}
             here = [item for item in items if item.change.root == root]
+            gone = _lost_in(layer, here)
+            lost += [i._replace(state=State.FAILED, note=Note(Reason.LOST)) for i in gone]
             known = [
-                item._replace(change=found[item.change.path], began=waits[item.change.path].began)
+                _against_disk(item) if item.change.path in job.forced else item
                 for item in here
-                if item.change.path in found
+                if item not in gone
             ]
-            parents = numbered_parents(layer, root, known, rows, made)
+            paths = {path for at, path in made if at == root}
+            parents = numbered_parents(layer, root, known, rows, paths)
             rows += parents
             wanted += parents
-            # In the layer's order: parents come before what is in them.
-            order = {path: position for position, path in enumerate(found)}
-            wanted += sorted(known, key=lambda item: order[item.change.path])
-            for item in here:
-                if item.change.path in found:
-                    continue
-                if is_undeleted(item.change):
-                    # What was around it was discarded.
-                    wanted.append(item._replace(state=State.DISCARDED, note=None, after=""))
-                elif item.change.path in idle or is_there(item.change):
-                    # Put there by somebody else.
-                    wanted.append(item._replace(state=State.APPLIED, note=None, after=""))
-                else:
-                    lost.append(item._replace(state=State.FAILED, note=Note(Reason.LOST)))
+            wanted += known
             closed[root] = closed_folders(root, [item.change for item in known])
         return replace(job, items=tuple(wanted), closed=closed), lost
 
-    def _start(self, jobs: Sequence[Job]) -> list[Recorded]:
+    def _start(self, jobs: Sequence[Job], run_id: str) -> Report:
         if not jobs:
-            return []
-        journal = Journal.of_person(self._paths, asked(jobs).run_id)
+            return Report(run_id)
+        journal = Journal.of_person(self._paths, run_id)
         # What waits there for a folder that is gone comes later, but for what is decided anew.
         anew = {place_of(item) for job in jobs for item in job.items}
         journal.put_off([one for job in journal.read_all() if (one := job.without(anew)).items])
         journal.write(*jobs)
         self._step()
-        return self._perform(jobs, journal, resumed=False)
+        return self._perform(jobs, journal, run_id, resumed=False)
 
-    def _perform(self, jobs: Sequence[Job], journal: Journal, *, resumed: bool) -> list[Recorded]:
-        all_done: list[Recorded] = []
+    def _perform(
+        self, jobs: Sequence[Job], journal: Journal, run_id: str, *, resumed: bool
+    ) -> Report:
+        done: dict[str, list[Recorded]] = {run_id: []}
         decided = journal.written_at() if resumed else 0
         for number, job in enumerate(jobs, 1):
-            rest = jobs[number:]
-            back = [one for one in rest if one.task is Task.BRING_BACK]
-            needed = {layer for one in back for layer in one.sources.values()}
-            if job.task is Task.DISCARD:
-                done = self._discarding.discard(job, needed, resumed=resumed)
-            elif job.task is Task.BRING_BACK:
-                self._discarding.bring_back(job, resumed=resumed)
-                done = []
+            if resumed and (written := self._written(job)):
+                found = written
+            elif job.task is Task.DISCARD:
+                found = self._discard(job)
             else:
-                done = self._change_project(job, resumed=resumed, decided=decided)
-            self._write(job, done, back)
+                found = self._change_project(job, resumed=resumed, decided=decided)
+            self._write(job, found)
             self._step()
-            for layer in job.sources.values():
-                if pending.is_empty(layer) and layer not in needed:
-                    pending.remove_layer(layer)
-            if job.run_id == asked(jobs).run_id and job.task is not Task.BRING_BACK:
-                all_done += done
-            if rest:
+            if job.task in (Task.TAKE, Task.DISCARD):
+                self._clear(job, found)
+                self._step()
+            done.setdefault(job.run_id, []).extend(found)
+            if rest := jobs[number:]:
                 journal.write(*rest)
-        # Names may be hidden in the layers since.
-        pending.note_newest(self._paths.pending(jobs[-1].project), time.time_ns())
         self.manager.store.make_durable()
         if not journal.take_up():
             journal.end()
-        return all_done
+        changes = tuple(done.pop(run_id))
+        along = tuple(Report(other, tuple(items)) for other, items in done.items())
+        return Report(run_id, changes, along=along)
+
+    def _written(self, job: Job) -> list[Recorded]:
+        """Return the changes of a job that was recorded before a kill; nothing if it was not."""
+        if job.task not in _TARGETS:
+            return []
+        rows = records.read_changes(self.manager, self.manager.run(job.run_id))
+        numbers = {item.number for item in job.items if item.state is not _TARGETS[job.task]}
+        found = [row for row in rows if row.number in numbers]
+        return found if any(row.state is _TARGETS[job.task] for row in found) else []
+
+    def _discard(self, job: Job) -> list[Recorded]:
+        """Take changes out of their layers: what is below is visible again."""
+        chain = Chain(self._paths, job.project)
+        versions = os.open(make_folder(self._paths.versions / job.run_id), FOLDER)
+        try:
+            for root, layer in job.sources.items():
+                here = [item for item in job.items if item.change.root == root]
+                # What is in a folder goes before it.
+                here.sort(key=lambda item: item.change.path, reverse=True)
+                if os.path.isdir(layer):
+                    lowers = chain.lowers(job.run_id, root)
+                    changes = [(item.number, item.change) for item in here]
+                    pending.take_out(layer, lowers, changes, versions)
+                    self._step()
+        finally:
+            os.close(versions)
+        return [item._replace(state=State.DISCARDED, note=None, after="") for item in job.items]
+
+    def _clear(self, job: Job, done: Sequence[Recorded]) -> None:
+        """Remove from the run's layers what is no longer pending."""
+        chain = Chain(self._paths, job.project)
+        rows = records.pending_rows(self.manager, [job.run_id])
+        for root, layer in job.sources.items():
+            needed = {row.change.path for _, row in rows if row.change.root == root}
+            if not needed:
+                pending.remove_layer(layer)
+            elif os.path.isdir(layer):
+                settled = (i.change.path for i in done if i.state not in PENDING_STATES)
+                pending.drop(layer, set(settled) - needed, needed)
+        chain.drop_empty([job.run_id])
 
     def _change_project(self, job: Job, *, resumed: bool, decided: int) -> list[Recorded]:
         done: list[Recorded] = []
+
+        def left_before(item: Recorded) -> set[str]:
+            return records.left_before(self.manager, job.run_id, job.started, item.change)
+
         for root, layer in job.sources.items():
             items = [item for item in job.items if item.change.root == root]
             versions = self._paths.versions / job.run_id
@@ -384,34 +454,18 @@ class Review:
                 elif job.task is Task.HUNKS:
                     done += applier.merge_hunks(items)
                 else:
-                    done += [item for item in items if item.state in _SETTLED]
-                    items = [item for item in items if item.state not in _SETTLED]
-                    if resumed:
-                        items, others = still_own(items, layer, root)
-                        done += others
                     closed = (job.closed or {}).get(root, {})
-                    # After a kill also without any: folders may be open that were closed.
-                    if items or resumed:
-                        done += applier.apply(items, layer, forced=job.forced, closed=closed)
+                    done += applier.apply(
+                        items, layer, forced=job.forced, closed=closed, left_before=left_before
+                    )
             finally:
                 applier.close()
             if resumed and job.task is not Task.HUNKS:
-                state = State.UNDONE if job.task is Task.UNDO else State.APPLIED
-                written = records.signatures(self.manager, job.run_id, state)
                 is_moved = os.stat(root).st_dev == os.stat(self._paths.data).st_dev
-                done[before:] = [
-                    only_ours(item, written, decided, is_moved) for item in done[before:]
-                ]
-            chosen = {item.number for item in items if item.is_aside}
-            if chosen and job.task is Task.REDO and not pending.is_empty(layer):
-                here = done[before:]
-                show_chosen(layer, root, [item for item in here if item.number in chosen])
-                self._discarding.prune(job, root)
-            if job.task is Task.TAKE and not pending.is_empty(layer):
-                self._discarding.prune(job, root)
+                done[before:] = [only_ours(item, {}, decided, is_moved) for item in done[before:]]
         return done
 
-    def _write(self, job: Job, done: Sequence[Recorded], back: Sequence[Job]) -> None:
+    def _write(self, job: Job, done: Sequence[Recorded]) -> None:
         backups.touch_versions(self._paths.versions / job.run_id)
         project = self.manager.add_project(job.project)
         if job.task in (Task.TAKE, Task.REDO):
@@ -428,6 +482,15 @@ class Review:
                 else item
                 for item in done
             ]
+        if job.task is Task.TAKE:
+            # It is in conflict with another run's, whatever else.
+            first = {i.number: i.note for i in job.items if i.is_because(Reason.CONCURRENT)}
+            rows = [
+                row._replace(note=first[row.number])
+                if row.state is State.CONFLICT and row.number in first
+                else row
+                for row in rows
+            ]
         if job.task is Task.HUNKS:
             # A conflict of some hunks is none of the whole file.
             rows = [row._replace(note=before[row.number].note) for row in rows]
@@ -437,8 +500,62 @@ class Review:
         if job.task in (Task.UNDO, Task.REDO):
             found = {item.number: item.before for item in job.items}
             records.pass_on(self.manager, done, found)
-        if job.task in (Task.TAKE, Task.DISCARD):
-            aside = {item.number for item in job.items if item.is_aside}
-            again = {place_of(item) for one in back for item in one.items}
-            settled = [i for i in rows if i.number not in aside and place_of(i) not in again]
-            records.settle_older(self.manager, project, job.run_id, settled)
+
+
+def place_of(item: Recorded) -> tuple[str, str]:
+    return item.change.root, item.change.path
+
+
+def _to_apply(
+    rows: Sequence[Recorded], chosen: Sequence[str], *, only_pending: bool
+) -> tuple[list[Recorded], list[Recorded]]:
+    """Return the pending changes to apply, and those that are applied again."""
+    items = choose(rows, chosen)
+    waiting = [item for item in items if item.state in PENDING_STATES]
+    back = [
+        item
+        for item in items
+        if (item.state is State.UNDONE and not only_pending)
+        or (item.state is State.DISCARDED and chosen)
+    ]
+    return waiting, back
+
+
+def _against_disk(item: Recorded) -> Recorded:
+    """Return what a change becomes that is applied whatever is there: undoing it brings that
+    back."""
+    change = item.change
+    if change.kind is Kind.DELETED or change.type is Type.FOLDER:
+        return item
+    try:
+        found = os.lstat(f"{change.root}/{change.path}")
+    except OSError:
+        found = None
+    was = type_of(found) if found else None
+    if was is change.old_type:
+        return item
+    kind = Kind.REPLACED if was is not change.type else Kind.MODIFIED
+    return item._replace(
+        change=change._replace(
+            kind=kind if found else Kind.ADDED,
+            old_type=was,
+            old_mode=stat.S_IMODE(found.st_mode) if found else None,
+        )
+    )
+
+
+def _lost_in(layer: str, items: Sequence[Recorded]) -> list[Recorded]:
+    """Return the changes whose version is not in the layer."""
+    lost = []
+    tree = OpenTree(layer, missing_ok=True)
+    for item in items:
+        if item.change.kind is Kind.DELETED or item.change.path == ".":
+            continue
+        try:
+            found = DirEntryAt(*tree.split(item.change.path)).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            found = None
+        if found is None:
+            lost.append(item)
+    tree.close()
+    return lost

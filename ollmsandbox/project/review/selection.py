@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Sequence
 
 from ... import N_
 from ...errors import OllmSandboxError
 from ...paths import is_inside
-from ..changes.change import PENDING_STATES, Change, Kind, Recorded, State, Type
+from ..changes.change import Kind, Recorded, State, Type
 from ..changes.reasons import Note, Reason
-from ..database import runs
-from ..database.models import Run
-from ..manager import ProjectManager, is_missing
+from ..manager import is_missing
 
 
 def choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
@@ -73,28 +70,6 @@ def split_gone(items: Iterable[Recorded]) -> tuple[list[Recorded], list[Recorded
     return there, gone
 
 
-def to_give_way(
-    manager: ProjectManager, run: Run, aside: Sequence[Recorded]
-) -> list[tuple[Run, list[Recorded]]]:
-    """What other runs have in the layer at the places of versions that are chosen instead."""
-    found: dict[str, set[tuple[str, str]]] = {}
-    for root in {item.change.root for item in aside}:
-        waits = runs.waiting(manager, run.project, root)
-        for path in {item.change.path for item in aside if item.change.root == root}:
-            if path in waits:
-                found.setdefault(waits[path].run_id, set()).add((root, path))
-    gone = []
-    for run_id, places in found.items():
-        other = manager.run(run_id)
-        items = [
-            item
-            for item in runs.read_changes(manager, other)
-            if (item.change.root, item.change.path) in places and item.state in PENDING_STATES
-        ]
-        gone.append((other, items))
-    return gone
-
-
 def _is_at(item: Recorded, path: str) -> bool:
     full = os.path.normpath(f"{item.change.root}/{item.change.path}")
     return is_inside(full, path)
@@ -102,37 +77,7 @@ def _is_at(item: Recorded, path: str) -> bool:
 
 def conflict_was_reported(item: Recorded) -> bool:
     """Return whether the last attempt found, and reported, a conflict with someone else's edit."""
+    # Earlier versions of the program discarded what a later run had replaced.
     if item.state is State.FAILED or item.is_because(Reason.LATER_RUN):
         return False
     return item.state is State.CONFLICT or item.note is not None
-
-
-def is_folder_left(item: Recorded) -> bool:
-    """It was to be deleted, and was not empty."""
-    change = item.change
-    return (
-        item.state is State.CONFLICT
-        and change.kind is Kind.DELETED
-        and change.type is Type.FOLDER
-        and not item.is_aside
-    )
-
-
-def is_undeleted(change: Change) -> bool:
-    return change.kind is Kind.DELETED and os.path.lexists(f"{change.root}/{change.path}")
-
-
-def is_there(change: Change) -> bool:
-    """What the run wanted. Of a file's bytes that cannot be told any more."""
-    place = f"{change.root}/{change.path}"
-    try:
-        found = os.lstat(place)
-    except (FileNotFoundError, NotADirectoryError):
-        return change.kind is Kind.DELETED
-    if change.kind is Kind.DELETED:
-        return False
-    if change.type is Type.LINK:
-        return stat.S_ISLNK(found.st_mode) and os.readlink(place) == change.target
-    if change.type is not Type.FOLDER or not stat.S_ISDIR(found.st_mode):
-        return False
-    return change.mode is None or stat.S_IMODE(found.st_mode) & 0o1777 == change.mode

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from ...text.diff import LARGEST, Hunk, HunkState, find_hunks, hunk_states, split_lines
 from ..apply.swap import signature
 from ..changes.change import PENDING_STATES, Kind, Recorded, State, Type
+from ..changes.layers import find_in_layers, read_seen
 from ..changes.reasons import Note, Reason
-from ..changes.view import find_in_layers, layers_of, read_seen
 from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager
+from ..pending.chain import Chain
 from .versions import Versions
 
 
@@ -87,8 +88,8 @@ def _discarded(
     states: Mapping[Hunk, HunkState],
 ) -> dict[Hunk, HunkState]:
     """Return the hunks that are neither in the project nor pending."""
-    layers = pending_layer(manager, run, item)
-    seen = find_in_layers(layers, item.change.path) if layers else None
+    layer = pending_layer(manager, run, item)
+    seen = find_in_layers([layer], item.change.path) if layer else None
     rest = decode_lines(read_seen(seen)) if seen is not None and seen.is_file else None
     if rest is None:
         return {}
@@ -100,10 +101,10 @@ def _discarded(
     }
 
 
-def pending_layer(manager: ProjectManager, run: Run, item: Recorded) -> list[str]:
-    """Return the layer that the next command sees the change in; nothing if there is none."""
-    *above, _disk = layers_of(manager.paths, run.project.path, item.change.root)
-    return above
+def pending_layer(manager: ProjectManager, run: Run, item: Recorded) -> str:
+    """Return the layer that has the change; "" if there is none."""
+    layer = Chain(manager.paths, run.project.path).layer_of(run.id, item.change.root)
+    return layer if os.path.isdir(layer) else ""
 
 
 def _present(item: Recorded) -> bytes | None:
@@ -123,6 +124,8 @@ def current_changes(manager: ProjectManager, run: Run, items: Iterable[Recorded]
 
 def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     change = item.change
+    if item.state in PENDING_STATES and change.type is Type.FILE:
+        return _current_pending(manager, run, item)
     if item.state not in (State.APPLIED, State.UNDONE) or change.type is not Type.FILE:
         return item
     try:
@@ -136,7 +139,7 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     is_gone = change.kind is Kind.DELETED
     if found is None and is_gone is (item.state is State.APPLIED):
         return item
-    if runs.has_later(manager, run, item):
+    if runs.later_runs(manager, run, item):
         return item
     base, result, current = Versions(manager).three_way(run, item)
     before = None if change.kind is Kind.ADDED else base
@@ -152,3 +155,18 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
         return item._replace(state=State.UNDONE, note=None)
     is_partly = states == {HunkState.PRESENT, HunkState.UNDONE}
     return item._replace(note=_PARTLY if is_partly else _EDITED)
+
+
+def _current_pending(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
+    """Return a pending change, as applied if somebody has made the same change in the project."""
+    change = item.change
+    try:
+        present = _present(item)
+        is_gone = change.kind is Kind.DELETED
+        if is_gone:
+            is_there = present is None and not os.path.lexists(f"{change.root}/{change.path}")
+        else:
+            is_there = present is not None and present == Versions(manager).after(run, item).read()
+    except OSError:
+        return item  # the folder around it is closed
+    return item._replace(state=State.APPLIED, note=None) if is_there else item

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..apply.kept_versions import layer_in
+from ..apply.recorder import root_of
 from ..apply.swap import signature
 from ..changes.change import Change, Kind, Recorded, State, Type
+from ..changes.layers import Seen, find_in_layers, read_link, read_seen
 from ..changes.reasons import Note, Reason
-from ..changes.view import Seen, find_in_layers, layers_of, read_link, read_seen, root_of
-from ..database import runs
 from ..database.backups import backup_day, backup_name
 from ..database.models import Project, Run
 from ..manager import ProjectManager
+from ..pending.chain import Chain
 
 
 @dataclass(frozen=True)
@@ -99,19 +100,14 @@ class Versions:
         if change.kind is Kind.REPLACED and change.type is Type.FOLDER:
             return _NOTHING
         kept = self._kept(run.id, f"new-{item.number}")
-        if kept.seen is not None or item.is_aside:
+        if kept.seen is not None:
             return kept
         if item.state is State.APPLIED:
             return self._left_there(item)
         if item.state in (State.UNDONE, State.DISCARDED):
             return kept
-        # Of this path alone: there may be as many as are asked for, one after the other.
-        waiting = runs.waiting(self._manager, run.project, change.root, change.path)
-        owner = waiting.get(change.path)
-        if owner is not None and owner.run_id != run.id:
-            return Version(note=Note(Reason.LATER_RUN, {"run": owner.run_id}))
-        layer, *_ = layers_of(self._manager.paths, run.project.path, item.change.root)
-        return self._find([layer], item.change.path)
+        layer = Chain(self._manager.paths, run.project.path).layer_of(run.id, change.root)
+        return self._find([layer], change.path) if os.path.isdir(layer) else _GONE
 
     def three_way(self, run: Run, item: Recorded) -> tuple[bytes | None, bytes, bytes | None]:
         """Return what is to be merged: base, result, and what is on disk now. None for a base that

@@ -14,13 +14,14 @@ from ... import N_
 from ...errors import OllmSandboxError, ProjectError
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
 from ...paths import Paths, real_path
-from ...sandbox.overlay import Overlay, Root
+from ...sandbox.overlay import Overlay
 from ..apply.journal import project_lock
-from ..apply.recorder import Recorder
+from ..apply.recorder import Recorder, root_of
 from ..apply.swap import copy
 from ..changes.change import Mode, Report
+from ..changes.layers import Seen, find_in_layers, read_seen
 from ..changes.scan import OpenedFolders
-from ..changes.view import Seen, find_in_layers, layers_of, read_seen, root_of
+from ..pending.chain import layers_of
 from .versions import Version
 
 # Puts the new file at this name in an open folder.
@@ -40,12 +41,11 @@ def write_file(
     call_id: str = "",
     based_on: bytes | None = None,
     agreed: bool = False,
-    past_pending: bool = False,
 ) -> Report:
     """Create or change a file of the project, by its full path. Without a mode, it keeps its own.
 
     Do nothing if the file is no longer what the change is `based_on`. What git would run is held,
-    unless the user has `agreed`. For `past_pending` see Job.
+    unless the user has `agreed`.
     """
 
     def make(spot: DirEntryAt) -> None:
@@ -53,7 +53,7 @@ def write_file(
         with os.fdopen(os.open(spot.name, flags, 0o666, dir_fd=spot.dir_fd), "wb") as file:
             file.write(data)
 
-    work = _Work(paths, project, path, past_pending=past_pending)
+    work = _Work(paths, project, path)
     recorder = Recorder(
         project,
         paths,
@@ -122,13 +122,10 @@ def restore(
 class _Work:
     """One file of one run."""
 
-    def __init__(
-        self, paths: Paths, project: str, path: str, *, past_pending: bool = False
-    ) -> None:
+    def __init__(self, paths: Paths, project: str, path: str) -> None:
         self._paths = paths
         self._project = project
         self._full = path
-        self._past_pending = past_pending
         place = root_of(paths, project, os.path.normpath(path))
         if place is None or not place[1]:
             raise ProjectError(
@@ -147,12 +144,7 @@ class _Work:
     ) -> Report:
         with project_lock(self._paths, self._project):
             roots = recorder.roots()
-            about = recorder.about
-            if self._past_pending:
-                roots = [Root(root.path) for root in roots]
-                # Before it is in the journal there is nothing to be kept of it.
-                about = {**about, "mode": Mode.NEVER.value}
-            overlay = Overlay(self._paths.cache, roots, about=about)
+            overlay = Overlay(self._paths.cache, roots, about=recorder.about)
             overlay.create(is_mounted=False)
             try:
                 self._fill(overlay, make, mode, based_on)
@@ -160,9 +152,7 @@ class _Work:
                 overlay.cleanup()
                 raise
             try:
-                report = recorder.settle_locked(
-                    overlay, agreed=agreed, past_pending=self._past_pending
-                )
+                report = recorder.settle_locked(overlay, agreed=agreed)
             except BaseException:
                 # What has begun is finished at the next start.
                 overlay.release()
@@ -172,15 +162,10 @@ class _Work:
         recorder.note_exit(0)
         return report
 
-    def _layers(self) -> tuple[str, ...]:
-        if self._past_pending:
-            return (self._root,)
-        return layers_of(self._paths, self._project, self._root)
-
     def _fill(
         self, overlay: Overlay, make: _Maker, mode: int | None, based_on: bytes | None
     ) -> None:
-        layers = self._layers()
+        layers = layers_of(self._paths, self._project, self._root)
         present = find_in_layers(layers, self._path)
         self._check(present, based_on)
         # Whole, with all that is around it, before it is at its name: a kill leaves all or nothing.

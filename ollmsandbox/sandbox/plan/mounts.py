@@ -169,7 +169,8 @@ class OverlaidFolder(NamedTuple):
     """A folder with an overlay, which collects the command's changes."""
 
     folder: str
-    pending: str
+    # What it shows below the command's changes, from the top.
+    lowers: tuple[str, ...]
     upper: str
     work: str
     what: str
@@ -184,11 +185,7 @@ class OverlaidFolder(NamedTuple):
             return ()
         # volatile: it need not survive a power cut, and syncing the disk takes long.
         options = "userxattr,volatile"
-        return (OverlayMount(self._lower, self._merged, options, self.upper, self.work),)
-
-    @property
-    def _lower(self) -> tuple[str, ...]:
-        return (self.pending, self.folder) if self.pending else (self.folder,)
+        return (OverlayMount(self.lowers, self._merged, options, self.upper, self.work),)
 
     @property
     def _merged(self) -> str:
@@ -196,7 +193,7 @@ class OverlaidFolder(NamedTuple):
 
     def args(self) -> Sequence[str]:
         if self.method is OverlayMethod.BWRAP:
-            sources = (part for layer in reversed(self._lower) for part in ("--overlay-src", layer))
+            sources = (part for layer in reversed(self.lowers) for part in ("--overlay-src", layer))
             return (*sources, "--overlay", self.upper, self.work, self.shown or self.folder)
         return ("--bind", self._merged, self.shown or self.folder)
 

@@ -141,7 +141,7 @@ class PlanBuilder:
             mounts.append(
                 OverlaidFolder(
                     root.path,
-                    root.pending,
+                    (*root.pending, root.path),
                     overlay.upper(name),
                     overlay.work(name),
                     what,

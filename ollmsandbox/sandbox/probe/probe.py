@@ -193,7 +193,8 @@ def _is_mounted_below(folder: str) -> bool:
 def _written(
     made: str, upper: str, work: str, method: OverlayMethod, runtime: str
 ) -> OverlaidFolder:
-    return OverlaidFolder(f"{made}/below", "", upper, work, "", method, runtime, number=1)
+    below = f"{made}/below"
+    return OverlaidFolder(below, (below,), upper, work, "", method, runtime, number=1)
 
 
 class _Probe:

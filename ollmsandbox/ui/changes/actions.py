@@ -31,6 +31,7 @@ _WANTED = {
     "discard": State.DISCARDED,
     "keep": State.DISCARDED,
     "undo": State.UNDONE,
+    "undo-later": State.UNDONE,
 }
 
 
@@ -39,6 +40,8 @@ class ActionResult:
     count: int
     # Why something was not done, one sentence for each change.
     problems: tuple[str, ...] = ()
+    # What later runs did to files that could not be undone because of that.
+    later: tuple[Report, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,25 @@ def act_on_run(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()
         "discard": lambda: review.discard(row, paths),
         "keep": lambda: review.discard(row, paths),
         "undo": lambda: review.undo(row, paths),
+        "undo-later": lambda: review.undo(row, paths, with_later=True),
     }
     report = does[verb]()
     done = [item for item in report.changes if item.state is _WANTED[verb]]
     missed = [item for item in report.changes if item.state is not _WANTED[verb]]
     problems = [f"{item.change.path}: {note_text(item.note)}" for item in missed if item.note]
-    return ActionResult(len(done), tuple(problems))
+    later = review.later_changes(row, missed) if verb == "undo" else []
+    reports = tuple(Report(other.id, tuple(items)) for other, items in later)
+    return ActionResult(len(done), tuple(problems), reports)
+
+
+def also_affected(
+    review: Review, verb: str, run_id: str, paths: Sequence[str] = ()
+) -> list[Report]:
+    """Return the changes of other runs that `act_on_run` would apply or discard, too."""
+    row = review.manager.run(run_id)
+    if verb in ("apply", "take"):
+        return review.also_applied(row, paths, only_pending=verb == "apply")
+    return review.also_discarded(row, paths) if verb in ("discard", "keep") else []
 
 
 def act_on_all(review: Review, verb: str, path: str) -> ActionResult:

@@ -41,19 +41,11 @@ class RunData:
     def pending(self) -> int:
         return sum(self.states[state] for state in PENDING_STATES)
 
-    def places(self, *states: State) -> set[tuple[str, str, bool]]:
-        """Return the places of all changes in these states. A version kept aside counts
-        separately."""
-        if not any(self.states[state] for state in states):
-            return set()
-        return {(i.change.root, i.change.path, i.is_aside) for i in self.items if i.state in states}
-
 
 @dataclass(frozen=True)
 class RunSearch:
     runs: tuple[RunData, ...] = ()
-    # Pending changes of the project, whatever is listed. A file that several runs changed counts
-    # once.
+    # Pending changes of the project, whatever is listed.
     pending: int = 0
     # How many of them can be applied together, without a decision for each.
     ready: int = 0
@@ -91,7 +83,7 @@ def count_pending(manager: ProjectManager, project: Project) -> int:
 
 
 def _count(runs: Iterable[RunData], *states: State) -> int:
-    return len(set().union(*(run.places(*states) for run in runs)))
+    return sum(run.states[state] for run in runs for state in states)
 
 
 def _read(manager: ProjectManager, run: Run) -> RunData:

@@ -123,13 +123,6 @@ class ChangePage(Gtk.Box):
         self.path.set_label(visible_line(item.change.path))
         self.about.set_label(change_text(item))
         self.conflict.set_visible(item.state is State.CONFLICT)
-        if item.is_aside:
-            self.conflict.set_label(
-                _(
-                    "Another command also changed this file, and its version is pending. "
-                    "Below, lines with - are on disk, and lines with + are from this command."
-                )
-            )
         had_focus = self.verbs.get_focus_child() is not None
         self.verbs.clear()
         self._verb_buttons = []

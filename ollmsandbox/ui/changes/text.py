@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from ... import N_
 from ...i18n import _, localized, ngettext
-from ...project.changes.change import Flag, Kind, Recorded, State, Type
-from ...project.changes.reasons import Note
+from ...project.changes.change import Flag, Kind, Recorded, Report, State, Type
+from ...project.changes.reasons import Note, Reason
 from ...text.visible import visible_line, visible_words
 from .model import RunData
 
+# In a question.
+_MOST_NAMES = 8
 # Translated only when they are shown: a long list has very many rows.
 _KINDS = {
     Kind.ADDED: N_("Added"),
@@ -58,7 +61,7 @@ def flag_labels(item: Recorded) -> list[str]:
 
 
 def _state(item: Recorded) -> str:
-    if item.state is State.CONFLICT and item.is_aside:
+    if item.state is State.CONFLICT and item.is_because(Reason.CONCURRENT):
         return _("Another command also changed this file")
     return _(_STATES[item.state])
 
@@ -102,14 +105,34 @@ def result_text(verb: str, count: int, problems: list[str]) -> str:
     """Return what a toast says after an action."""
     if problems:
         return problems[0]
-    action = {"take": "apply", "keep": "discard"}.get(verb, verb)
+    same = {"take": "apply", "both": "apply", "keep": "discard", "undo-later": "undo"}
     words = {
         "apply": ngettext("{} change applied.", "{} changes applied.", count),
         "redo": ngettext("{} change applied again.", "{} changes applied again.", count),
         "discard": ngettext("{} change discarded.", "{} changes discarded.", count),
         "undo": ngettext("{} change undone.", "{} changes undone.", count),
     }
-    return words[action].format(count)
+    return words[same.get(verb, verb)].format(count)
+
+
+def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
+    """Return the heading and body of a question about changes of other runs that are applied or
+    discarded, too, and the label of its button."""
+    names = [visible_line(item.change.path) for report in reports for item in report.changes]
+    left = len(names) - _MOST_NAMES
+    lines = names[:_MOST_NAMES]
+    if left > 0:
+        lines.append(ngettext("{} more", "{} more", left).format(left))
+    if verb == "undo":
+        heading, action = _("Undo Later Changes Too?"), _("_Undo")
+        body = _("Later commands changed the same lines of these files:")
+    elif verb in ("apply", "take"):
+        heading, action = _("Apply Earlier Changes Too?"), _("_Apply")
+        body = _("Earlier commands also changed these files, and their changes come first:")
+    else:
+        heading, action = _("Discard Later Changes Too?"), _("_Discard")
+        body = _("Later commands changed these files further. That is discarded as well:")
+    return heading, "\n".join([body, "", *lines]), action
 
 
 def empty_text(*, is_filtered: bool) -> tuple[str, str, str]:

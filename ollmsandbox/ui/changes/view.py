@@ -23,15 +23,17 @@ from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from .model import ChangeList, FileItem, RunItem, RunSearch, load
 from .rows import FileRow, RunRow
-from .text import busy_text, empty_text, result_text
+from .text import along_text, busy_text, empty_text, result_text
 
 if TYPE_CHECKING:
+    from ...project.changes.change import Report
     from .actions import ActionResult
     from .page import ChangePage
     from .rows import LineCounts
 
 
 R = TypeVar("R", FileRow, RunRow)
+T = TypeVar("T")
 
 
 class RunFocus:
@@ -477,7 +479,12 @@ class ChangesView(Gtk.Box):
 
             return act_on_run(review, verb, run_id, paths)
 
-        return self._start(verb, work, run_id, *paths)
+        def also(review: Review) -> list[Report]:
+            from .actions import also_affected
+
+            return also_affected(review, verb, run_id, paths)
+
+        return self._start(verb, work, run_id, *paths, also=also)
 
     def _act_on_all(self, project: str, verb: str) -> bool:
         def work(review: Review) -> ActionResult:
@@ -487,10 +494,17 @@ class ChangesView(Gtk.Box):
 
         return self._start(verb, work, project)
 
-    def _start(self, verb: str, work: Callable[[Review], ActionResult], *target: str) -> bool:
+    def _start(
+        self,
+        verb: str,
+        work: Callable[[Review], ActionResult],
+        *target: str,
+        also: Callable[[Review], list[Report]] = lambda _review: [],
+    ) -> bool:
         """Do the work in a thread, show its progress and report its result.
 
-        Return False if other work is going on.
+        Ask before, if changes of other runs are `also` affected. Return False if other work is
+        going on.
         """
         wanted = (verb, *target)
         if self.progress.is_working:
@@ -500,19 +514,35 @@ class ChangesView(Gtk.Box):
         self._doing = wanted
         at_work = self.progress.working()
 
-        def run() -> ActionResult:
+        def with_review(do: Callable[[Review], T]) -> T:
             with closing(Review(self._manager.paths)) as review:
-                return work(review)
+                return do(review)
 
         async def do() -> None:
             with at_work:
-                done = await asyncio.to_thread(run)
+                along = await asyncio.to_thread(with_review, also)
+                if along and not await self._may_go_on(verb, along):
+                    return
+                done = await asyncio.to_thread(with_review, work)
             self._tell(result_text(verb, done.count, list(done.problems)))
             self.refresh()
             self.emit("acted")
+            if done.later and await self._may_go_on(verb, list(done.later)):
+                run_id, *paths = target
+                self._act_on(run_id, "undo-later", *paths)
 
         self._tasks.start(do()).add_done_callback(lambda _task: at_work.close())
         return True
+
+    async def _may_go_on(self, verb: str, along: list[Report]) -> bool:
+        window = self.get_root()
+        assert isinstance(window, Gtk.Window)
+        style = Adw.ResponseAppearance
+        return await confirm(
+            window,
+            *along_text(verb, along),
+            style=style.SUGGESTED if verb in ("apply", "take") else style.DESTRUCTIVE,
+        )
 
     def _on_apply_all(self, _button: Gtk.Button) -> None:
         self._act_on_all(self._project or "", "apply")

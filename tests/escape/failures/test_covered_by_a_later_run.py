@@ -5,7 +5,6 @@ even after a kill."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 
 import pytest
 from support.escape.kill import EVERY, Seen, Snapshot, check_finished, finish, killed_after, look_at
@@ -13,12 +12,8 @@ from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, Recorded, State
-from ollmsandbox.project.changes.reasons import Note, Reason
+from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.review import review as reviewing
-from ollmsandbox.project.review.review import Review
-from ollmsandbox.project.review.selection import is_folder_left
 from ollmsandbox.project.review.versions import Versions
 
 FIRST = """
@@ -100,34 +95,5 @@ def test_a_file_that_a_later_run_deleted_can_still_be_applied(person: Person) ->
     snapshot = Snapshot(person)
     with snapshot.review() as (review, second):
         first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)
-        note = Note(Reason.LATER_RUN, {"run": second.id})
-        for item in read_changes(review.manager, first):
-            is_deleted = item.change.path.startswith("new")
-            wanted = (State.DISCARDED, note) if is_deleted else (State.PENDING, None)
-            assert (item.state, item.note) == wanted
         review.apply(first, [f"{person.project}/new"])
     assert (person.project / "new/inner").read_text() == "first\n"
-
-
-def test_a_folder_that_was_left_may_be_discarded_meanwhile(
-    person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (person.project / "folder").mkdir()
-    recorder = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
-    person.run("rmdir folder", keeper=recorder)
-    (person.project / "folder/mine").write_text("mine\n")
-    snapshot = Snapshot(person)
-    found: list[bool] = []
-
-    def and_discard(item: Recorded) -> bool:
-        found.append(is_folder_left(item))
-        with closing(Review(person.paths)) as another:
-            another.discard(another.manager.run(run.id))
-        return found[-1]
-
-    monkeypatch.setattr(reviewing, "is_folder_left", and_discard)
-    with snapshot.review() as (review, run):
-        review.apply_all(run.project)
-        assert [item.state for item in read_changes(review.manager, run)] == [State.DISCARDED]
-    assert found == [True]
-    assert (person.project / "folder/mine").read_text() == "mine\n"

@@ -271,7 +271,10 @@ def snapshot(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Snapsho
 def act_on(snapshot: Snapshot, action: str, step: Step, *, named: bool) -> None:
     with snapshot.review(step) as (found, run):
         chosen = [str(snapshot.person.project / "file")] if named else []
-        {"apply": found.apply, "undo": found.undo}[action](run, chosen)
+        if action == "apply":
+            found.apply(run, chosen)
+        else:
+            found.undo(run, chosen)
 
 
 def _take_a_change(snapshot: Snapshot) -> None:

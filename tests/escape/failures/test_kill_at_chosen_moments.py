@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from support.escape.copy_back import review, settle
 from support.escape.kill import (
     Snapshot,
     check_finished,
-    check_kill,
     finish,
     has_journal,
     killed_when,
@@ -94,27 +94,6 @@ def test_a_journal_that_is_written_again_leaves_no_half(snapshot: Snapshot) -> N
     assert not halves(person)
     check_finished(person)
     assert (person.project / "a").read_text() == "second\n"
-
-
-def test_a_kill_after_the_last_pending_change_is_gone(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    settle(person, "echo waits >a; rm b", Mode.REVIEW)
-    snapshot.leave("echo new >a; echo back >b; echo more >c")
-    snapshot.save()
-    old = look_at(person.project)
-
-    def waits() -> bool:
-        return any((person.paths.data / "pending").glob("*/overlay*"))
-
-    snapshot.restore()
-    snapshot.settle(Mode.AUTO)
-    assert not waits()
-    wanted = snapshot.look()
-    snapshot.restore()
-    assert killed_when(lambda: not waits(), lambda step: snapshot.settle(Mode.AUTO, step))
-    check_kill(snapshot, 0, is_killed=True, old=old, wanted=wanted)
-    snapshot.undo()
-    assert look_at(person.project) == old
 
 
 def test_a_folder_that_was_open_is_closed_if_nothing_in_it_is_ours_any_more(
@@ -277,8 +256,8 @@ def test_an_interrupted_edit_is_pending_as_a_whole(snapshot: Snapshot, name: str
     assert paths[:-1] in ([], ["made", "made/anew"])
 
 
-def test_a_folder_that_comes_from_another_disk_has_its_mode_at_once(person: Person) -> None:
-    """Else the one who finishes it takes it for a change."""
+def test_a_half_of_a_layer_is_not_used(person: Person) -> None:
+    """What is on another disk is copied."""
     inner = person.project / "there" / "inner"
     inner.mkdir(parents=True)
     for folder in (inner, inner.parent):
@@ -287,12 +266,17 @@ def test_a_folder_that_comes_from_another_disk_has_its_mode_at_once(person: Pers
         person.environ["XDG_CACHE_HOME"] = elsewhere
         snapshot = Snapshot(person)
         snapshot.leave("echo x >there/inner/f")
-        layer = person.paths.pending(str(person.project)) / "overlay1"
-        for name in ("there", "there/inner"):
-            made = layer / name
-            assert killed_when(made.exists, lambda step: finish_leftovers(person.paths, step))
+        chain = person.paths.pending(str(person.project))
+
+        def has(name: str) -> bool:
+            return any(chain.glob(f"*/{name}"))
+
+        for name in (".half-overlay1/there", ".half-overlay1/there/inner", "overlay1"):
+            is_there = partial(has, name)
+            assert killed_when(is_there, lambda step: finish_leftovers(person.paths, step))
         finish(snapshot)
         check_finished(person)
+        [layer] = chain.glob("*/overlay1")
         modes = {path: entry[0] for path, entry in look_at(layer).items()}
         assert modes["there"] == modes["there/inner"] == "drwxr-xr-x"
 
@@ -310,42 +294,3 @@ def test_a_backup_that_is_removed_is_on_no_record_any_more(snapshot: Snapshot) -
     assert killed_when(lambda: not kept.exists(), clean)
     with closing(ProjectManager(person.paths)) as manager:
         assert not manager.has_backup(number)
-
-
-def test_a_half_copied_covered_version_is_not_used(person: Person) -> None:
-    """What waits on one disk is kept on the other, before the later version is in its place."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
-        person.environ["XDG_CACHE_HOME"] = elsewhere
-        snapshot = Snapshot(person)
-        first = settle(person, "echo first >f", Mode.REVIEW).run_id
-        snapshot.leave("echo second >f")
-        kept = person.paths.versions / first
-        assert killed_when(
-            lambda: any(kept.glob("new-*")), lambda step: snapshot.settle(Mode.REVIEW, step)
-        )
-        finish(snapshot)
-        check_finished(person)
-        assert [file.read_text() for file in kept.glob("new-*")] == ["first\n"]
-
-
-def test_a_half_restored_version_is_not_used(person: Person) -> None:
-    """It waited before a later run, which is discarded; and another file has the name of a half."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
-        person.environ["XDG_CACHE_HOME"] = elsewhere
-        snapshot = Snapshot(person)
-        settle(person, "echo first >f; echo mine >f.half", Mode.REVIEW)
-        later = settle(person, "echo second >f", Mode.REVIEW).run_id
-        layer = person.paths.pending(str(person.project)) / "overlay1"
-
-        def is_being_made() -> bool:
-            found = [*layer.parent.glob(".half-*"), *layer.glob("f")]
-            return any(not file.stat().st_size for file in found)
-
-        def discard(step: Step) -> None:
-            review(person, "discard", later, step=step)
-
-        assert killed_when(is_being_made, discard)
-        finish(snapshot)
-        check_finished(person)
-        assert (layer / "f").read_text() == "first\n"
-        assert (layer / "f.half").read_text() == "mine\n"

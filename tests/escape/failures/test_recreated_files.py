@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.escape.copy_back import FIRST_STEP, review, settle
+from support.escape.copy_back import FIRST_STEP, settle
 from support.escape.kill import (
     EVERY,
     Leaver,
@@ -24,14 +24,22 @@ from support.escape.kill import (
 )
 from support.person import Person
 
+from ollmsandbox.files.dirfd import folders_above
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Kind, Mode, Recorded, State, nothing
-from ollmsandbox.project.changes.reasons import Reason
+from ollmsandbox.project.changes.change import (
+    PENDING_STATES,
+    Kind,
+    Mode,
+    Recorded,
+    State,
+    Type,
+    nothing,
+)
+from ollmsandbox.project.changes.layers import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.changes.scan import scan
-from ollmsandbox.project.changes.view import find_in_layers, layers_of, names_in_layers, read_seen
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.pending import layer as pending
+from ollmsandbox.project.pending.chain import Chain, layers_of
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Versions
 from ollmsandbox.sandbox.overlay import leftovers
@@ -140,20 +148,27 @@ def version(person: Person, run_id: str, item: Recorded) -> str:
 
 
 def check_records(person: Person, told: object) -> None:
-    """Assert that applied changes are on disk and pending ones in the layer."""
-    disk, applied, waits = on_disk(person), {}, set()
+    """Assert that what was applied last is on disk, and that the layers change nothing else than
+    the pending changes."""
+    disk, applied = on_disk(person), {}
     for items in rows(person).values():
         for path, item in items.items():
             if item.state is State.APPLIED:
                 applied[path] = item.change.kind is not Kind.DELETED
-            elif item.state in (State.PENDING, State.CONFLICT) and not item.is_aside:
-                waits.add(path)
     assert applied == {path: path in disk for path in applied}, told
     root = str(person.project)
-    layer = pending.layer_of(person.paths.pending(root), root)
-    is_used = layer and not pending.is_empty(layer)
-    found = {change.path for change in scan(layer, [root], root).changes} if is_used else set()
-    assert waits == found, told
+    chain = Chain(person.paths, root)
+    for run_id in chain.runs:
+        layer = chain.layer_of(run_id, root)
+        changes = scan(layer, chain.lowers(run_id, root), root).changes
+        # A folder may only lead to something.
+        found = {change.path for change in changes if change.type is not Type.FOLDER}
+        recorded = {
+            path for path, item in rows(person)[run_id].items() if item.state in PENDING_STATES
+        }
+        # Where a file is in conflict with a folder, it hides what is in there.
+        hidden = {path for path in found if not recorded.isdisjoint(folders_above(path))}
+        assert found - hidden <= recorded, told
 
 
 @pytest.mark.parametrize("waits", ["nothing waits", "something waits"])
@@ -162,7 +177,6 @@ def test_every_record_says_what_is_on_disk(person: Person, waits: str) -> None:
         fill(person.project / str(number))
     if waits == "something waits":
         settle(person, "echo waits >waiting", Mode.REVIEW)
-    before = by_next(person)
     runs = [
         leave(person, "\n".join(f"(cd {n}; {pair[which]})" for n, pair in enumerate(PAIRS)))
         for which in (0, 1)
@@ -182,8 +196,8 @@ def test_every_record_says_what_is_on_disk(person: Person, waits: str) -> None:
         check_records(person, told)
         known, seen = rows(person), by_next(person)
         for run, files in made.items():
-            # Nothing goes without a word.
-            for path in {p for p in files if files[p] not in ("/", "@", before.get(p))}:
+            # Nothing that is new goes without a word.
+            for path in {p for p in files if files[p] not in ("/", "@", "old")}:
                 is_known = path in known.get(run, {})
                 assert is_known or seen.get(path) == files[path], (told, path)
         with closing(Review(person.paths)) as work:
@@ -203,38 +217,6 @@ def deleted_and_made(person: Person) -> tuple[Person, str, str]:
     return person, first, second
 
 
-def test_a_recreated_file_is_in_conflict_with_a_deletion(
-    deleted_and_made: tuple[Person, str, str],
-) -> None:
-    person, first, second = deleted_and_made
-    known = rows(person)
-    aside = {path: item for path, item in known[second].items() if item.is_aside}
-    assert {path: version(person, second, item) for path, item in aside.items()} == {
-        "d/a": "old",
-        "d/new": "second",
-    }
-    assert known[first]["d/a"].state is State.PENDING
-    assert aside["d/a"].is_because(Reason.RECREATED)
-    assert by_next(person) == {"l": "@"}
-    assert on_disk(person) == {"d": "/", "d/a": "old", "f": "old", "l": "@"}
-
-
-def test_the_next_command_sees_what_was_chosen_of_a_folder_that_the_other_deletes(
-    deleted_and_made: tuple[Person, str, str],
-) -> None:
-    person, first, second = deleted_and_made
-    review(person, "apply", second, "d/new")
-    assert by_next(person) == {"d": "/", "d/new": "second", "l": "@"}
-    check_records(person, "new")
-    review(person, "apply", second, "d/a")
-    assert by_next(person) == {"d": "/", "d/a": "old", "d/new": "second", "l": "@"}
-    check_records(person, "a")
-    known = rows(person)[first]
-    assert (known["d/a"].state, known["d"].state) == (State.DISCARDED, State.DISCARDED)
-    review(person, "apply", first)
-    assert on_disk(person) == by_next(person)
-
-
 def test_a_folder_is_deleted_after_the_pending_changes_of_another_run_in_it(
     deleted_and_made: tuple[Person, str, str],
 ) -> None:
@@ -246,17 +228,6 @@ def test_a_folder_is_deleted_after_the_pending_changes_of_another_run_in_it(
         reports = work.apply_all(project)
     assert {item.state for report in reports for item in report.changes} == {State.APPLIED}
     assert on_disk(person) == {"l": "@"}
-
-
-def test_a_deletion_that_went_with_its_folder_is_not_pending(person: Person) -> None:
-    fill(person.project)
-    second = leave(person, "chmod 700 d")
-    first = settle(person, "rm -r d; echo first >d", Mode.REVIEW).run_id
-    settle_left(person, second, Mode.REVIEW)
-    review(person, "apply", second, "d")
-    check_records(person, "chosen")
-    assert {item.state for item in rows(person)[first].values()} == {State.DISCARDED}
-    assert by_next(person) == on_disk(person)
 
 
 def test_a_kill_at_any_step(person: Person) -> None:

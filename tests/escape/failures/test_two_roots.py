@@ -41,9 +41,11 @@ def _cut_off(person: Person, linked: Path) -> Path:
     """A run that has begun to be applied, and whose part for the linked folder, which is gone, is
     all that is left. Returns where that folder is."""
     snapshot = Snapshot(person)
-    settle(person, "mkdir new; echo new >new/first", Mode.REVIEW)
+    settle(person, "echo new >first", Mode.REVIEW)
     _agree(person, linked)
-    snapshot.leave(f"echo new >new/second; echo new >{linked}/one; echo new >{linked}/two")
+    snapshot.leave(
+        f"mkdir new; echo new >new/second; echo new >{linked}/one; echo new >{linked}/two"
+    )
     assert killed_when(lambda: has_journal(person), lambda step: snapshot.settle(Mode.AUTO, step))
     away = linked.rename(person.home / "away")
     [said] = recover(person.paths).errors

@@ -11,7 +11,7 @@ from support.cli_inline import cli_here
 from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.view import layers_of
+from ollmsandbox.project.pending.chain import layers_of
 
 
 @pytest.fixture
@@ -59,10 +59,9 @@ def test_each_project_discards_its_own(both: tuple[Person, Person, Path]) -> Non
 
 
 def test_reading_makes_no_layer_for_a_root(both: tuple[Person, Person, Path]) -> None:
-    """Only the holder of the project's lock may: two at once would give one number to two roots."""
     first, _, shared = both
     project = str(first.project)
-    file = first.paths.pending(project) / "map.json"
+    file = first.paths.pending(project) / "chain.json"
     other = first.home / "other"
     other.mkdir()
     (first.project / "other").symlink_to(other)

@@ -16,11 +16,14 @@ from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, Recorded, Report, State
+from ollmsandbox.project.changes.layers import find_in_layers, read_seen
 from ollmsandbox.project.changes.reasons import Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.pending.chain import layers_of
 from ollmsandbox.project.review import hunks, state
 from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.versions import Versions
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.text.diff import Hunk
 
@@ -62,7 +65,10 @@ def look_at(folder: Path) -> dict[str, int]:
 
 def waiting(person: Person) -> str:
     """Return the file as the next command sees it."""
-    return (person.paths.pending(str(person.project)) / "overlay1" / "file").read_text()
+    project = str(person.project)
+    seen = find_in_layers(layers_of(person.paths, project, project), "file")
+    assert seen is not None
+    return read_seen(seen).decode()
 
 
 def parts(review: Review, run: Run) -> tuple[Hunk, ...]:
@@ -401,7 +407,9 @@ def test_the_state_of_a_change_is_read_from_the_project(
     [item] = state.current_changes(review.manager, made, [row(review, made)])
     assert (item.state, item.note and item.note.reason) == expected
     [listed] = json.loads(person.cli("changes", made.id, "--json").stdout)["changes"]
-    assert listed["state"] == expected[0].value
+    words = {Reason.PARTLY: "partly", Reason.EDITED: "edited"}
+    word = words.get(expected[1]) if expected[1] else None
+    assert listed["state"] == (word or expected[0].value)
 
 
 @pytest.mark.parametrize("command", ["echo new > other", "rm file"])
@@ -418,3 +426,56 @@ def test_what_the_user_reverted_can_be_made_again(
     assert [item.state for item in review.apply(made).changes] == [State.APPLIED]
     assert (person.project / "other").exists() is (command != "rm file")
     assert (person.project / "file").exists() is (command == "echo new > other")
+
+
+def test_a_forced_undo_keeps_the_versions_of_the_command(person: Person, review: Review) -> None:
+    made = run(person, review)
+    file = person.project / "file"
+    both = texts_of(review, made)
+    file.write_text("mine\n")
+    for _ in range(2):
+        review.undo(made, [str(file)])
+    assert file.read_text() == both[0]
+    assert texts_of(review, made) == both
+    review.apply(made, [str(file)])
+    assert file.read_text() == both[1]
+
+
+def texts_of(review: Review, made: Run) -> tuple[str, str]:
+    versions = Versions(review.manager)
+    item = row(review, made)
+    return (
+        versions.before(made, item).read().decode(),
+        versions.after(made, item).read().decode(),
+    )
+
+
+def test_what_a_later_run_did_is_undone_too(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text("old\n")
+    first = run(person, review, "echo first >file")
+    second = run(person, review, "echo second >file")
+    done = person.cli("undo", first.id)
+    assert done.returncode == 1
+    assert "add --later" in done.stdout
+    assert file.read_text() == "second\n"
+    done = person.cli("undo", "--later", first.id)
+    assert (done.returncode, done.stdout) == (0, "2 changes undone.\n")
+    assert file.read_text() == "old\n"
+    assert row(review, second).state is State.UNDONE
+
+
+def test_the_state_in_one_word(person: Person, review: Review) -> None:
+    made = run(person, review)
+    file = person.project / "file"
+    file.write_text(f"{file.read_text()}mine\n")
+
+    def word() -> str:
+        [change] = json.loads(person.cli("changes", "--json").stdout)["changes"]
+        return str(change["state"])
+
+    assert word() == "applied"
+    hunks.undo_hunks(review.manager, made, row(review, made), parts(review, made)[:1])
+    assert word() == "partly"
+    file.write_text("all mine\n")
+    assert word() == "edited"

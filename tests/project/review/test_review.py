@@ -467,3 +467,24 @@ def test_changes_are_seen_while_they_happen(person: Person) -> None:
     assert result.exit_code == 0
     seen = {(event.kind, os.path.basename(event.path)) for event in events}
     assert {(EventKind.ADDED, "new"), (EventKind.UPDATED, "old")} <= seen
+
+
+def test_changes_of_other_runs_are_shown_before_they_go_along(person: Person) -> None:
+    first, second = (
+        json.loads(person.cli("run", "--json", "--apply", "review", "-c", f"echo {n} >f").stdout)
+        for n in (1, 2)
+    )
+    done = person.cli("apply", second["run_id"])
+    assert done.returncode == 0
+    assert "This also applies changes of earlier runs to the same files:" in done.stderr
+    assert first["run_id"] in done.stderr
+    assert done.stdout == "2 changes applied.\n"
+    assert (person.project / "f").read_text() == "2\n"
+    third, fourth = (
+        json.loads(person.cli("run", "--json", "--apply", "review", "-c", f"echo {n} >f").stdout)
+        for n in (3, 4)
+    )
+    done = person.cli("discard", "--json", third["run_id"])
+    assert "This also discards changes of later runs" in done.stderr
+    found = {(one["run_id"], one["state"]) for one in json.loads(done.stdout)["changes"]}
+    assert found == {(third["run_id"], "discarded"), (fourth["run_id"], "discarded")}

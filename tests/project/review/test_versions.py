@@ -13,8 +13,8 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.project.apply.journal import project_lock
-from ollmsandbox.project.changes import view as present
 from ollmsandbox.project.changes.change import Mode, Type
+from ollmsandbox.project.changes.layers import find_in_layers, names_in_layers
 from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import FileRecord, Run
@@ -108,9 +108,9 @@ def test_pending_and_discarded_changes_have_both_versions(person: Person, review
     assert texts(review, first) == ("disk", "first")
     second = write(person, review, "file", "second", Mode.REVIEW)
     assert texts(review, first) == ("disk", "first")
-    assert texts(review, second) == ("disk", "second")
+    assert texts(review, second) == ("first", "second")
     review.discard(second)
-    assert texts(review, second) == ("disk", "second")
+    assert texts(review, second) == ("first", "second")
 
 
 def test_a_version_has_its_type_size_and_path(person: Person, review: Review) -> None:
@@ -132,8 +132,8 @@ def test_a_link_around_a_file_does_not_lead_to_another(person: Person, review: R
     (person.project / "folder").symlink_to(secret)
     assert texts(review, run) == ("", "mine")
     layers = [str(person.project)]
-    assert present.find_in_layers(layers, "folder/file") is None
-    assert present.names_in_layers(layers, "folder") == []
+    assert find_in_layers(layers, "folder/file") is None
+    assert names_in_layers(layers, "folder") == []
 
 
 # --- runs --------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.journal import Journal
-from ollmsandbox.project.changes import view as present
 from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.layers import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.database.models import FileRecord
+from ollmsandbox.project.pending.chain import layers_of
 from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
@@ -45,9 +46,9 @@ def states(report: Report) -> list[tuple[str, str, str]]:
 
 
 def seen(person: Person, name: str) -> str | None:
-    layers = present.layers_of(person.paths, str(person.project), str(person.project))
-    found = present.find_in_layers(layers, name)
-    return None if found is None else present.read_seen(found).decode()
+    layers = layers_of(person.paths, str(person.project), str(person.project))
+    found = find_in_layers(layers, name)
+    return None if found is None else read_seen(found).decode()
 
 
 def test_an_edit_is_a_run_that_can_be_undone_and_redone(person: Person, review: Review) -> None:
@@ -105,8 +106,8 @@ def test_a_deletion_can_be_pending(person: Person) -> None:
     report = write_file.delete_file(person.paths, str(person.project), path, how=Mode.REVIEW)
     assert states(report) == [("folder/file", "deleted", "pending")]
     assert seen(person, "folder/file") is None
-    layers = present.layers_of(person.paths, str(person.project), str(person.project))
-    assert present.names_in_layers(layers, "folder") == []
+    layers = layers_of(person.paths, str(person.project), str(person.project))
+    assert names_in_layers(layers, "folder") == []
     assert (person.project / "folder/file").read_text() == "text"
 
 

@@ -157,15 +157,40 @@ def test_pending_changes_are_counted_applied_or_discarded(pane: Pane) -> None:
     assert not (pane.person.project / "two").exists()
 
 
-def test_a_path_changed_by_several_runs_is_pending_once(pane: Pane) -> None:
+def test_changes_of_several_runs_to_a_file_are_applied_in_order(pane: Pane) -> None:
     for text in ("one", "two"):
         run(pane.person, f"echo {text} > file", Mode.REVIEW)
     pane.show()
-    assert says(pane.view, "1 pending change")
+    assert says(pane.view, "2 pending changes")
     press(pane.view, "Apply All")
     wait_until(lambda: pane.counts[-1] == 0)
     assert (pane.person.project / "file").read_text() == "two\n"
-    assert pane.told == ["1 change applied."]
+    assert pane.told == ["2 changes applied."]
+
+
+@pytest.mark.parametrize("answer", ["confirm", "cancel"])
+def test_earlier_changes_are_shown_before_they_are_applied_along(pane: Pane, answer: str) -> None:
+    file = pane.person.project / "both"
+    run(pane.person, "echo 1 > both", Mode.REVIEW)
+    run(pane.person, "echo 2 > both", Mode.REVIEW)
+    pane.show()
+    wait_until(lambda: buttons(pane.view).count("Apply") == 2)
+    applies = [one for one in all_of(pane.view, Gtk.Button) if texts(one)[:1] == ["Apply"]]
+    applies[0].emit("clicked")
+
+    def dialogs() -> list[Adw.MessageDialog]:
+        return [top for top in Gtk.Window.list_toplevels() if isinstance(top, Adw.MessageDialog)]
+
+    wait_until(lambda: bool(dialogs()))
+    [dialog] = dialogs()
+    assert dialog.get_heading() == "Apply Earlier Changes Too?"
+    assert dialog.get_body().endswith("\nboth")
+    assert not file.exists()
+    dialog.response(answer)
+    wait_until(lambda: not pane.view.progress.is_working)
+    assert file.exists() is (answer == "confirm")
+    if file.exists():
+        assert file.read_text() == "2\n"
 
 
 def test_a_text_is_shown_before_and_after(pane: Pane) -> None:

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pending changes of several runs to one file: the user's edits are never overwritten, and each
-version stays available."""
+"""Pending changes are a chain: each run has a layer, and runs on one path depend on each other."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.person import Person
 
-from ollmsandbox.project.changes import view as present
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, Report, State
-from ollmsandbox.project.changes.reasons import Note, Reason
+from ollmsandbox.project.changes.layers import find_in_layers, read_seen
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes, write_changes
+from ollmsandbox.project.pending.chain import Chain, layers_of
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Versions
 from ollmsandbox.sandbox.overlay import time_at
+from ollmsandbox.text.diff import LARGEST
 
 
 @pytest.fixture
@@ -60,8 +61,8 @@ def states_of(review: Review, run: Run) -> list[State]:
 def seen(person: Person, name: str = "file") -> str | None:
     """Return what the next command sees."""
     project = str(person.project)
-    found = present.find_in_layers(present.layers_of(person.paths, project, project), name)
-    return None if found is None else present.read_seen(found).decode()
+    found = find_in_layers(layers_of(person.paths, project, project), name)
+    return None if found is None else read_seen(found).decode()
 
 
 @pytest.mark.parametrize("first", [write, delete])
@@ -76,59 +77,81 @@ def test_an_edit_between_two_pending_runs_is_not_replaced(
         delete(person, review, Mode.REVIEW)
     edit(file, "the person's")
     second = write(person, review, Mode.REVIEW, "second")
-    [report] = review.apply_all(second.project)
-    assert states(report) == {"file": State.CONFLICT}
+    for report in review.apply_all(second.project):
+        assert states(report) == {"file": State.CONFLICT}
     assert file.read_text() == "the person's"
     # Whoever has looked at both can still take it.
     assert states(review.apply(second, [str(file)])) == {"file": State.APPLIED}
     assert file.read_text() == "second"
 
 
-@pytest.mark.parametrize("first", [write, delete])
-def test_an_edit_is_not_replaced_by_a_run_on_top_of_a_pending_one(
-    person: Person, review: Review, first: object
-) -> None:
-    file = person.project / "file"
-    file.write_text("old")
-    if first is write:
-        waiting = write(person, review, Mode.REVIEW, "first")
-    else:
-        waiting = delete(person, review, Mode.REVIEW)
-    edit(file, "the person's")
-    second = write(person, review, Mode.AUTO, "second")
-    assert file.read_text() == "the person's"
-    assert states_of(review, second) == [State.CONFLICT]
-    assert states_of(review, waiting) == [State.PENDING]
-    assert seen(person) == "second"
-
-
-def test_a_conflict_is_not_decided_by_the_next_run(person: Person, review: Review) -> None:
-    file = person.project / "file"
-    file.write_text("old")
-    first = write(person, review, Mode.REVIEW, "first")
-    edit(file, "the person's")
-    assert states(review.apply(first)) == {"file": State.CONFLICT}
-    for text in ("second", "third"):
-        later = write(person, review, Mode.AUTO, text)
-        assert states_of(review, later) == [State.CONFLICT]
-    assert file.read_text() == "the person's"
-
-
-def test_a_run_in_auto_mode_on_top_of_a_pending_one_is_applied(
+def test_a_run_in_auto_mode_does_not_approve_what_is_below_it(
     person: Person, review: Review
 ) -> None:
     file = person.project / "file"
-    edit(file, "old")
-    write(person, review, Mode.REVIEW, "first")
+    file.write_text("old")
+    waiting = write(person, review, Mode.REVIEW, "first")
     second = write(person, review, Mode.AUTO, "second")
-    assert states_of(review, second) == [State.APPLIED]
-    assert file.read_text() == "second"
-    assert states(review.undo(second)) == {"file": State.UNDONE}
     assert file.read_text() == "old"
-    assert os.listdir(person.project) == ["file"]
+    assert states_of(review, second) == states_of(review, waiting) == [State.PENDING]
+    assert seen(person) == "second"
 
 
-def test_without_the_later_version_the_earlier_one_is_pending_again(
+def test_earlier_changes_are_applied_along(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text("old")
+    first, second, third = (
+        write(person, review, Mode.REVIEW, text) for text in ("first", "second", "third")
+    )
+    write(person, review, Mode.REVIEW, "other", "other")
+    [told] = review.also_applied(second)
+    assert (told.run_id, [item.change.path for item in told.changes]) == (first.id, ["file"])
+    report = review.apply(second)
+    assert states(report) == {"file": State.APPLIED}
+    assert [(one.run_id, states(one)) for one in report.along] == [
+        (first.id, {"file": State.APPLIED})
+    ]
+    assert file.read_text() == "second"
+    assert (states_of(review, third), seen(person)) == ([State.PENDING], "third")
+    # Each is undone by itself.
+    assert states(review.undo(second)) == {"file": State.UNDONE}
+    assert file.read_text() == "first"
+    assert states(review.undo(first)) == {"file": State.UNDONE}
+    assert file.read_text() == "old"
+
+
+def test_later_changes_are_discarded_along(person: Person, review: Review) -> None:
+    first, second, third = (
+        write(person, review, Mode.REVIEW, text, "folder/file")
+        for text in ("first", "second", "third")
+    )
+    other = write(person, review, Mode.REVIEW, "other", "other")
+    told = review.also_discarded(second)
+    assert [one.run_id for one in told] == [third.id]
+    report = review.discard(second)
+    assert states(report) == {"folder/file": State.DISCARDED}
+    assert [one.run_id for one in report.along] == [third.id]
+    assert (seen(person, "folder/file"), seen(person, "other")) == ("first", "other")
+    report = review.discard(first)
+    assert set(states(report).values()) == {State.DISCARDED}
+    assert [run.id for run in review.waiting(first.project)] == [other.id]
+    assert seen(person, "folder/file") is None
+
+
+def test_large_files_are_applied_one_after_the_other(person: Person, review: Review) -> None:
+    """No copy of them is kept that could be merged."""
+    file = person.project / "file"
+    file.write_text("old")
+    texts = [f"{number}" * (LARGEST + 1) for number in range(3)]
+    runs = [write(person, review, Mode.REVIEW, text) for text in texts]
+    assert states(review.apply(runs[-1])) == {"file": State.APPLIED}
+    assert file.read_text() == texts[-1]
+    for run, left in zip(reversed(runs), (texts[1], texts[0], "old"), strict=True):
+        assert states(review.undo(run)) == {"file": State.UNDONE}
+        assert file.read_text() == left
+
+
+def test_without_the_later_version_the_earlier_one_is_visible_again(
     person: Person, review: Review
 ) -> None:
     file = person.project / "file"
@@ -141,24 +164,8 @@ def test_without_the_later_version_the_earlier_one_is_pending_again(
     assert review.waiting(runs[0].project) == []
     # And none is lost.
     for run, text in zip(runs, ("first", "second", "third"), strict=True):
-        # For the others the report says that the file was changed since.
-        told = State.APPLIED if run is runs[0] else State.CONFLICT
-        assert states(review.apply(run, [str(file)])) == {"file": told}
-        review.apply(run, [str(file)])
+        assert states(review.apply(run, [str(file)])) == {"file": State.APPLIED}
         assert file.read_text() == text
-
-
-def test_an_earlier_version_that_is_pending_again_is_applied(
-    person: Person, review: Review
-) -> None:
-    first = write(person, review, Mode.REVIEW, "first", "folder/file")
-    second = write(person, review, Mode.REVIEW, "second", "folder/file")
-    done = person.cli("discard", second.id)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"pending again: {first.id}" in done.stdout
-    assert set(states(review.apply(first)).values()) == {State.APPLIED}
-    assert (person.project / "folder/file").read_text() == "first"
-    assert review.waiting(first.project) == []
 
 
 def test_a_deletion_is_pending_again_without_its_replacement(
@@ -198,47 +205,18 @@ def test_everything_is_discarded_including_what_is_pending_again(
     assert review.waiting(first.project) == []
 
 
-def test_a_change_replaced_by_a_later_run_does_not_count_as_applied(
+def test_a_hook_that_a_later_run_changed_is_applied_as_it_was_seen(
     person: Person, review: Review
 ) -> None:
-    file = person.project / "file"
-    file.write_text("old")
-    first = write(person, review, Mode.REVIEW, "first")
-    second = write(person, review, Mode.REVIEW, "second")
-    review.apply_all(first.project)
-    [item] = read_changes(review.manager, first)
-    assert (item.state, item.note) == (
-        State.DISCARDED,
-        Note(Reason.LATER_RUN, {"run": second.id}),
-    )
-    assert states(review.undo(second)) == {"file": State.UNDONE}
-    assert file.read_text() == "old"
-    # It can still be applied: the file is what it is based on.
-    assert states(review.apply(first, [str(file)])) == {"file": State.APPLIED}
-    assert file.read_text() == "first"
-
-
-def test_a_hook_that_a_later_run_deleted_was_never_applied(person: Person, review: Review) -> None:
     (person.project / ".git/hooks").mkdir(parents=True)
     (person.project / ".git/HEAD").touch()
     hook = ".git/hooks/pre-commit"
-    first = write(person, review, Mode.AUTO, "evil", hook)
-    assert states_of(review, first) == [State.PENDING]
-    delete(person, review, Mode.AUTO, hook)
-    assert states_of(review, first) == [State.DISCARDED]
-    assert seen(person, hook) is None
-    assert review.waiting(first.project) == []
-
-
-def test_a_change_that_a_later_run_reverted_was_never_applied(
-    person: Person, review: Review
-) -> None:
-    (person.project / "file").write_text("old")
-    first = write(person, review, Mode.REVIEW, "first")
-    second = write(person, review, Mode.REVIEW, "old")
-    assert states_of(review, first) == [State.DISCARDED]
-    assert states_of(review, second) == [State.APPLIED]
-    assert seen(person) == "old"
+    first = write(person, review, Mode.AUTO, "good", hook)
+    second = write(person, review, Mode.AUTO, "evil", hook)
+    assert states_of(review, first) == states_of(review, second) == [State.PENDING]
+    assert states(review.apply(first)) == {hook: State.APPLIED}
+    assert (person.project / hook).read_text() == "good"
+    assert states_of(review, second) == [State.PENDING]
 
 
 def test_the_cost_of_reading_one_run_does_not_grow_with_pending_runs(
@@ -281,13 +259,16 @@ def test_an_edit_is_reported_before_it_is_replaced_even_if_the_file_is_named(
     assert file.read_text() == ("old" if verb == "undo" else "new")
 
 
-def test_that_a_later_run_changed_it_too_is_no_leave_to_replace_an_edit(
-    person: Person, review: Review
-) -> None:
-    file = person.project / "file"
-    file.write_text("old")
-    first, second = (write(person, review, Mode.REVIEW, text) for text in ("first", "second"))
-    review.apply(second)
-    edit(file, "mine")
-    assert states(review.apply(first, [str(file)])) == {"file": State.CONFLICT}
-    assert file.read_text() == "mine"
+def test_as_many_runs_as_fit_are_mounted(person: Person) -> None:
+    chain = Chain(person.paths, str(person.project))
+    for number in range(199):
+        run_id = f"{number:03}"
+        chain.add(run_id, {"overlay1": str(person.project)})
+        layer = Path(chain.layer_of(run_id, str(person.project)))
+        layer.mkdir(parents=True)
+        (layer / "file").write_text(run_id)
+    keeper = Recorder(str(person.project), person.paths, mode=Mode.NEVER)
+    assert person.run("cat file", keeper=keeper).stdout.text == "198"
+    chain.add("one more", {"overlay1": str(person.project)})
+    with pytest.raises(OllmSandboxError, match="no room"):
+        keeper.roots()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several runs change the same paths: a pending path belongs to the last run, and no earlier run
-applies it unseen."""
+"""Versions that are lost, changes that the user made by hand, and kills between two jobs."""
 
 from __future__ import annotations
 
@@ -13,14 +12,16 @@ from support.escape.kill import EVERY
 from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes import view as present
 from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.layers import find_in_layers, names_in_layers
 from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.pending.chain import Chain, layers_of
 from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.state import current_changes
 
 
 class Killed(BaseException):
@@ -52,62 +53,10 @@ def states_of(review: Review, run: Run) -> list[State]:
     return [item.state for item in read_changes(review.manager, run)]
 
 
-@pytest.mark.parametrize("act", ["apply", "discard"])
-def test_a_run_does_not_take_what_a_later_one_made_of_it(
-    person: Person, review: Review, act: str
-) -> None:
-    first = write(person, review, Mode.REVIEW, file="first")
-    second = write(person, review, Mode.REVIEW, file="second")
-    report = review.apply(first) if act == "apply" else review.discard(first)
-    [item] = report.changes
-    assert (item.state, item.note) == (
-        State.PENDING,
-        Note(Reason.LATER_RUN, {"run": second.id}),
-    )
-    assert os.listdir(person.project) == []
-    assert states_of(review, first) == states_of(review, second) == [State.PENDING]
-    done = person.cli(act, first.id)
-    assert done.returncode == 1
-    assert second.id in done.stdout
-
-    report = review.apply(second) if act == "apply" else review.discard(second)
-    wanted = State.APPLIED if act == "apply" else State.DISCARDED
-    assert states(report) == {"file": wanted}
-    left = State.DISCARDED if act == "apply" else State.PENDING
-    assert states_of(review, first) == [left]
-    assert os.listdir(person.project) == (["file"] if act == "apply" else [])
-
-
-def test_a_hook_that_a_later_run_changed_is_not_applied_unseen(
-    person: Person, review: Review
-) -> None:
-    (person.project / ".git/hooks").mkdir(parents=True)
-    (person.project / ".git/HEAD").touch()
-    hook = person.project / ".git/hooks/pre-commit"
-    seen = write(person, review, Mode.AUTO, **{".git/hooks/pre-commit": "good"})
-    write(person, review, Mode.AUTO, **{".git/hooks/pre-commit": "evil"})
-    assert states(review.apply(seen, [str(hook)])) == {".git/hooks/pre-commit": State.PENDING}
-    assert not hook.exists()
-
-
-def test_applying_everything_applies_each_path_with_its_last_run(
-    person: Person, review: Review
-) -> None:
-    first = write(person, review, Mode.REVIEW, one="1", both="1")
-    second = write(person, review, Mode.REVIEW, both="2")
-    project = review.manager.add_project(person.project)
-    reports = {report.run_id: states(report) for report in review.apply_all(project)}
-    assert reports[second.id] == {"both": State.APPLIED}
-    assert first.id not in reports
-    assert (person.project / "both").read_text() == "2"
-    assert states(review.undo(second)) == {"both": State.UNDONE}
-    assert os.listdir(person.project) == ["one"]
-
-
 def test_a_lost_version_does_not_count_as_applied(person: Person, review: Review) -> None:
     (person.project / "file").write_text("old")
     run = write(person, review, Mode.REVIEW, file="new")
-    [layer] = person.paths.data.glob("pending/*/overlay1")
+    [layer] = person.paths.data.glob("pending/*/*/overlay1")
     (layer / "file").unlink()
     for reports in ([review.apply(run)], review.apply_all(run.project)):
         [item] = [item for report in reports for item in report.changes]
@@ -122,7 +71,7 @@ def test_a_lost_version_is_reported_with_the_way_to_discard_it(
     person: Person, review: Review
 ) -> None:
     run = write(person, review, Mode.REVIEW, file="new")
-    [layer] = person.paths.data.glob("pending/*/overlay1")
+    [layer] = person.paths.data.glob("pending/*/*/overlay1")
     (layer / "file").unlink()
     for words in (("apply", "--all"), ("apply", run.id), ("apply", run.id, "file")):
         done = person.cli(*words)
@@ -140,14 +89,11 @@ def test_a_change_that_the_user_made_by_hand_counts_as_applied(
     (person.project / "file").write_text("old")
     run = write(person, review, Mode.REVIEW, file="new")
     (person.project / "file").write_text("new")
-    # The next run finds that the layer changes nothing there any more.
-    write(person, review, Mode.REVIEW, other="other")
-    assert states_of(review, run) == [State.APPLIED]
-    # And what becomes of it later is theirs.
-    (person.project / "file").write_text("theirs")
-    assert states(review.apply(run)) == {}
-    assert states(review.undo(run)) == {"file": State.CONFLICT}
-    assert (person.project / "file").read_text() == "theirs"
+    [item] = current_changes(review.manager, run, read_changes(review.manager, run))
+    assert item.state is State.APPLIED
+    assert states(review.undo(run)) == {"file": State.UNDONE}
+    assert (person.project / "file").read_text() == "old"
+    assert review.waiting(run.project) == []
 
 
 def test_a_change_that_is_already_on_disk_needs_no_other_run(
@@ -167,7 +113,7 @@ def test_another_file_at_that_path_does_not_count_as_applied(
     makes = {"file": "echo new >it", "link": "ln -s new it", "folder": "mkdir -m 700 it"}
     person.run(makes[what], keeper=keeper)
     [run] = review.manager.runs()
-    [layer] = person.paths.data.glob("pending/*/overlay1")
+    [layer] = person.paths.data.glob("pending/*/*/overlay1")
     (layer / "it").rename(layer.parent / "away")
     if what == "file":
         (person.project / "it").write_text("theirs")
@@ -239,10 +185,11 @@ def test_a_kill_between_what_comes_back_and_what_is_taken_finishes_both(person: 
 def _let_wait(person: Person, run: Run, name: str) -> None:
     """Into the layer, as overlayfs keeps it."""
     kept = person.paths.versions / run.id
-    layer = person.paths.pending(str(person.project)) / "overlay1"
+    chain = Chain(person.paths, str(person.project))
+    chain.add(run.id, {"overlay1": str(person.project)})
+    layer = chain.folder / run.id / "overlay1"
     layer.mkdir(parents=True)
     layer.chmod(person.project.stat().st_mode)
-    (layer.parent / "map.json").write_text(f'{{"overlay1": "{person.project}"}}')
     with Review(person.paths).manager.store.transaction() as connection:
         [(number,)] = connection.execute(
             "SELECT number FROM change WHERE run_id = ? AND path = ?", (run.id, name.encode())
@@ -268,7 +215,6 @@ def test_a_kill_while_one_deletion_is_discarded_keeps_the_others(
         for name in names:
             (project / "folder" / name).write_text(name)
         one = Person(person.home, project, person.environ)
-        layer = person.paths.pending(str(project)) / "overlay1"
         report = _deleted(one)
         chosen = [f"{project}/folder/deep/c"]
         left = number
@@ -298,13 +244,13 @@ def test_a_kill_while_one_deletion_is_discarded_keeps_the_others(
             review = Review(person.paths)
             review.discard(review.manager.run(report.run_id), chosen)
             review.close()
-        layers = present.layers_of(person.paths, str(project), str(project))
-        assert present.names_in_layers(layers, "folder") == ["deep"], number
-        assert present.names_in_layers(layers, "folder/deep") == ["c"], number
-        deep = present.find_in_layers(layers, "folder/deep")
+        layers = layers_of(person.paths, str(project), str(project))
+        assert names_in_layers(layers, "folder") == ["deep"], number
+        assert names_in_layers(layers, "folder/deep") == ["c"], number
+        deep = find_in_layers(layers, "folder/deep")
         assert deep is not None
         assert stat.S_IMODE(deep.found.st_mode) == 0o750
-        assert not list(layer.parent.glob(".stand-in*")), number
+        assert not list(person.paths.pending(str(project)).glob("*/.stand-in*")), number
         if not was_killed:
             break
     assert number > 10

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows a project as the next command would see it: pending changes on top of what is on disk.
+"""Looks into layers: what is at a path is what the uppermost layer has there.
 
 Links are not followed: what they lead to has a path of its own.
 """
@@ -10,13 +10,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from ...files.dirfd import FOLDER, OpenTree
-from ...paths import Paths, is_inside
-from ..apply.recorder import linked_roots
-from ..pending import layer as pending
 from .overlayfs import find_in_open_layers, names_in
 
 
@@ -41,30 +38,12 @@ class Seen:
         return stat.S_ISLNK(self.found.st_mode)
 
 
-def root_of(paths: Paths, project: str, path: str) -> tuple[str, str] | None:
-    """Return the root that a full path is in and the path relative to it ("" is the root itself),
-    or None if commands may not change it."""
-    for root in (project, *linked_roots(paths, project)):
-        if is_inside(path, root):
-            return root, path[len(root.rstrip("/")) + 1 :]
-    return None
-
-
-def layers_of(paths: Paths, project: str, root: str) -> tuple[str, ...]:
-    """Return the layers of a root, from the top: pending changes, if any, and the root itself."""
-    folder = paths.pending(project)
-    if folder.is_dir():
-        layer = pending.layer_of(folder, root)
-        if layer and not pending.is_empty(layer):
-            return (layer, root)
-    return (root,)
-
-
 def find_in_layers(layers: Sequence[str], path: str) -> Seen | None:
     """Return what is at a path; None if it does not exist, or if a parent is not a folder."""
     with _opened(layers, os.path.dirname(path)) as around:
         if path == "":
-            return Seen(layers[0], "", os.fstat(next(iter(around.values()))))
+            for layer, descriptor in around.items():
+                return Seen(layer, "", os.fstat(descriptor))
         there = {descriptor: layer for layer, descriptor in around.items()}
         found, parts = find_in_open_layers(list(there), os.path.basename(path))
         return None if found is None else Seen(there[parts[0]], path, found)
@@ -115,8 +94,12 @@ def read_link(seen: Seen) -> str:
 @contextmanager
 def _opened(layers: Sequence[str], path: str) -> Iterator[dict[str, int]]:
     """Open a folder in each layer that has it; yield the descriptors by layer."""
-    around = {layer: os.open(layer, FOLDER) for layer in layers}
+    around: dict[str, int] = {}
     try:
+        for layer in layers:
+            # The project may be gone, or a link may be in its place.
+            with suppress(FileNotFoundError, NotADirectoryError):
+                around[layer] = os.open(layer, FOLDER)
         for name in path.split("/") if path else ():
             there = {descriptor: layer for layer, descriptor in around.items()}
             found, parts = find_in_open_layers(list(there), name)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes a chain of the pending changes of earlier versions of the program, which merged those of
+all runs into one layer: it becomes the layer of the oldest of these runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+
+from ...files.dirfd import FOLDER, DirEntryAt, restore_modes
+from ...paths import Paths, make_folder
+from ..apply.journal import project_lock
+from ..apply.swap import copy_whole
+from ..changes.change import Recorded, State
+from ..changes.reasons import Note, Reason
+from ..changes.scan import scan
+from ..database import runs
+from ..manager import ProjectManager, is_missing
+from ..pending.chain import Chain
+
+# In the folder of a project: its roots, by the names of their layers.
+_MAP = "map.json"
+# Instead of a signature: of a conflict whose version was in no layer, but kept by the run.
+_ASIDE = "aside"
+
+
+def migrate_layers(manager: ProjectManager) -> None:
+    """Migrate the pending changes of every project whose folder exists."""
+    paths = manager.paths
+    for file in sorted((paths.data / "pending").glob(f"*/{_MAP}")):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            layers: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+            projects = [root for root in layers.values() if paths.pending(root) == file.parent]
+            if projects and not is_missing(projects[0]):
+                with project_lock(paths, projects[0]):
+                    _migrate(manager, projects[0], file, layers)
+
+
+def _migrate(manager: ProjectManager, project: str, file: Path, layers: dict[str, str]) -> None:
+    known = manager.find_project(project)
+    order = manager.runs(known, limit=-1, only_pending=True) if known else []
+    ids = [run.id for run in sorted(order, key=lambda run: run.ended_at or run.started_at)]
+    rows = runs.pending_rows(manager, ids)
+    waiting = [(run_id, row) for run_id, row in rows if row.after != _ASIDE]
+    chain = Chain(manager.paths, project)
+    new = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
+    # After a kill, it is in the chain already.
+    oldest = next(iter((*chain.runs, *(run_id for run_id, _ in waiting))), new)
+    chain.add(oldest, {n: root for n, root in layers.items() if (file.parent / n).is_dir()})
+    for name in layers:
+        with contextlib.suppress(FileNotFoundError):
+            make_folder(file.parent / oldest)
+            os.rename(file.parent / name, file.parent / oldest / name)
+    if waiting:
+        _record(manager, chain, oldest, rows)
+    file.unlink()
+
+
+def _record(
+    manager: ProjectManager, chain: Chain, oldest: str, rows: list[tuple[str, Recorded]]
+) -> None:
+    """Record all that is in the layers with the oldest run; the others' changes are discarded."""
+    tops = {(row.change.root, row.change.path): (run_id, row) for run_id, row in rows}
+    own = {
+        (row.change.root, row.change.path): row.number for run_id, row in rows if run_id == oldest
+    }
+    free = runs.last_number(manager, oldest) + 1
+    items: list[Recorded] = []
+    for root, layer in chain.roots_of(oldest).items():
+        restore_modes(layer)
+        for change in scan(layer, [root], root).changes:
+            place = (root, change.path)
+            number = own.get(place, free + len(items))
+            run_id, top = tops.get(place, (oldest, Recorded(number, change)))
+            items.append(top._replace(number=number, change=change, after=""))
+            if run_id != oldest:
+                _copy_base(manager.paths, (run_id, top.number), (oldest, number))
+    gone = Note(Reason.EARLIER_RUN, {"run": oldest})
+    with manager.store.transaction():
+        for run_id, row in rows:
+            if run_id != oldest or row.after == _ASIDE:
+                note = row.note if row.after == _ASIDE else gone
+                row = row._replace(state=State.DISCARDED, note=note, after="")
+                runs.write_changes(manager, run_id, [row])
+        runs.write_changes(manager, oldest, items)
+
+
+def _copy_base(paths: Paths, source: tuple[str, int], target: tuple[str, int]) -> None:
+    """Copy what was on disk before a change, if it is kept."""
+    with contextlib.ExitStack() as opened:
+        spots = []
+        for run_id, number in (source, target):
+            folder = os.open(make_folder(paths.versions / run_id), FOLDER)
+            opened.callback(os.close, folder)
+            spots.append(DirEntryAt(folder, str(number)))
+        if spots[0].lstat() is not None and spots[1].lstat() is None:
+            copy_whole(*spots)
