@@ -15,6 +15,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from support.escape.kill import Snapshot, finish, killed_after
 from support.oracle import (
     Ran,
     apply_what_waits,
@@ -200,6 +201,11 @@ class Stage:
             },
         )
 
+    def half(self, which: int) -> list[str]:
+        """Return the command that does the first runs of every second program."""
+        names = list(self._batch)[which::2]
+        return steps(self.person, {name: self._batch[name].runs[0] for name in names})
+
     def run(self, number: int, mode: Mode) -> None:
         ran = run_sandboxed(self.person, self._command(number), mode)
         if ran.report is not None and ran.report.changes:
@@ -290,6 +296,27 @@ def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
         here.assert_same(0, "nothing applied")
     apply_what_waits(here.person)
     here.assert_same(here.count, "applied")
+    assert_nothing_is_left(here.person)
+
+
+@examples(3)
+@given(
+    batch=batches(st.just(1)),
+    modes=st.tuples(*[st.sampled_from((Mode.AUTO, Mode.REVIEW))] * 2),
+    kill=st.integers(1, 600),
+)
+def test_two_sessions_at_once_one_of_which_is_killed(
+    stage: Making, batch: list[Program], modes: tuple[Mode, Mode], kill: int
+) -> None:
+    here = stage(batch)
+    recover = Snapshot(here.person)
+    # The second begins before the first has ended, and ends after it.
+    recover.leave(here.half(1))
+    run_sandboxed(here.person, here.half(0), modes[0])
+    killed_after(kill, lambda step: recover.settle(modes[1], step))
+    finish(recover)
+    apply_what_waits(here.person)
+    here.assert_same(1, f"killed after step {kill}, {modes}")
     assert_nothing_is_left(here.person)
 
 

@@ -128,7 +128,7 @@ class Snapshot:
         saved = person.home.with_name("saved")
         self._saved = {saved / str(n): one for n, one in enumerate(folders or (person.home,))}
 
-    def leave(self, command: str) -> None:
+    def leave(self, command: str | Sequence[str]) -> None:
         """Run a command and stop before its changes are settled."""
         keeper = Leaver(Recorder(str(self.person.project), self.person.paths))
         with contextlib.suppress(LeftBehind):
@@ -155,15 +155,11 @@ class Snapshot:
         probe.unlink()
         for file in self.person.paths.cache.glob("overlay-*/map.json"):
             document = json.loads(file.read_text())
-            document["began"] = {
-                # When others came into the layer is as it was: so are their records.
-                key: at if key.endswith("-newest") else now
-                for key, at in document["began"].items()
-            }
+            document["began"] = dict.fromkeys(document["began"], now)
             file.write_text(json.dumps(document))
         if self.person.paths.database.exists():
             with contextlib.closing(sqlite3.connect(self.person.paths.database)) as database:
-                database.execute("UPDATE change SET began = ?", (now,))
+                database.execute("UPDATE change SET began = ? WHERE began != 0", (now,))
                 database.commit()
 
     # --- what is done with it ------------------------------------------------------------------
