@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import select
@@ -63,7 +64,8 @@ class Capture:
 async def pump(descriptor: int, capture: Capture, sink: Sink | None) -> None:
     """Read until the last writer has closed the stream.
 
-    While the sink is busy nothing is read, so the writer blocks as with any pipe.
+    While the sink is busy nothing is read, so the writer blocks as with any pipe. A terminal
+    reports an error when its other side is closed.
     """
     os.set_blocking(descriptor, False)
     view = memoryview(bytearray(_SMALL))
@@ -73,6 +75,10 @@ async def pump(descriptor: int, capture: Capture, sink: Sink | None) -> None:
         except BlockingIOError:
             await readable(descriptor)
             continue
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return
         if size == 0:
             return
         capture.feed(view[:size])

@@ -100,6 +100,18 @@ class Sinks(NamedTuple):
     stderr: Sink | None = None
     # Called with the id of the outermost process when that has started.
     started: Callable[[int], None] | None = None
+    # Called when the command has ended and all output was received, before changes are settled.
+    ended: Callable[[], Awaitable[None]] | None = None
+
+
+class CommandTerminal(NamedTuple):
+    """A terminal for a command. It writes to it, and also reads from it unless it gets an input
+    of its own. We hold `master`; starting the command closes `slave`."""
+
+    master: int
+    slave: int
+    # Whether errors go to it as well, not to a stream of their own.
+    takes_errors: bool = True
 
 
 class Running:
