@@ -39,7 +39,7 @@ _COLOUR = re.compile(rb"\x1b\[[0-9;:]*m")
 # begins with known bytes is found faster.
 _HIGH_CONTROL = re.compile(rb"\xc2[\x80-\x9f]")
 _HIGH_BYTE = re.compile(
-    rb"\xc2[\x80-\x9f]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]"
+    rb"\xc2[\x80-\x9f]|\xe0[\x80-\x9f][\x80-\xbf]?|\xf0[\x80-\x8f][\x80-\xbf]{0,2}"
     rb"|[\x80-\x9f](?<![\xc2-\xf4].)(?<![\xe0-\xf4][\x80-\xbf].)(?<![\xf0-\xf4][\x80-\xbf]{2}.)",
     re.DOTALL,
 )

@@ -114,15 +114,25 @@ def test_typing_into_the_terminal(person: Person, terminal: Terminal, profile: s
         assert terminal.typed().startswith(b"x")
 
 
-def test_there_is_no_terminal(person: Person, terminal: Terminal) -> None:
-    attack = "for n in 0 1 2; do test -t $n && echo $n; done; echo evil > /dev/tty; ls /dev/pts"
-    output = terminal.run(person, cli_argv("run", "-c", f"exec 2> /dev/null; {attack}"))
+WITHOUT = "for n in 0 1 2; do test -t $n && echo $n; done; echo evil > /dev/tty; ls /dev/pts"
+
+
+def test_the_terminal_is_not_the_users(person: Person, terminal: Terminal) -> None:
+    devices = "for n in 0 1 2; do stat -L -c %r /proc/self/fd/$n; done; stat -c %r /dev/console"
+    output = terminal.run(person, cli_argv("run", "-c", f"{devices}; ls /dev/pts; ps -o tty= $$"))
+    *found, only_pts, _name = output.split("\n")[:-1]
+    assert len(set(found)) == 1
+    assert int(found[0]) != os.fstat(terminal.inside).st_rdev
+    assert only_pts == "ptmx"
+    # Without one of its own it has none.
+    output = terminal.run(person, cli_argv("run", "--no-tty", "-c", f"exec 2>&-; {WITHOUT}"))
     assert output == "ptmx\n"
 
 
 def test_reading_what_is_typed(person: Person, terminal: Terminal) -> None:
     os.write(terminal.outside, b"password\n")
-    assert terminal.run(person, cli_argv("run", "-c", "cat; cat /dev/tty 2> /dev/null")) == ""
+    attack = "cat; cat /dev/tty 2> /dev/null"
+    assert terminal.run(person, cli_argv("run", "--no-tty", "-c", attack)) == ""
     assert terminal.typed() == b"password\n"
 
 
