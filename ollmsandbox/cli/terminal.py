@@ -32,7 +32,7 @@ class ScreenWriter:
     """A sink that writes to the user's terminal what may pass."""
 
     def __init__(self, writer: Writer, *, raw: bool) -> None:
-        self.filter = TerminalFilter(raw=raw, dumb=os.environ.get("TERM", "dumb") == "dumb")
+        self.filter = TerminalFilter(raw=raw, dumb=_kind() == "dumb")
         self._writer = writer
         # Few: what the user sees must not be far behind what happens.
         writer.ahead = _AHEAD
@@ -71,7 +71,7 @@ class TerminalLink:
         self._unsent = b""
         self._master, slave = os.openpty()
         os.set_blocking(self._master, False)
-        self.theirs = CommandTerminal(self._master, slave, takes_errors=os.isatty(2))
+        self.theirs = CommandTerminal(self._master, slave, _kind(), takes_errors=os.isatty(2))
         if self._keyboard is not None:
             termios.tcsetattr(slave, termios.TCSANOW, termios.tcgetattr(self._keyboard))
         self._resize()
@@ -249,6 +249,10 @@ class LineSink:
         else:
             await self._rewriter.end()
             await self._plain(data)
+
+
+def _kind() -> str:
+    return os.environ.get("TERM") or "dumb"
 
 
 def _open_keyboard() -> int | None:

@@ -85,6 +85,7 @@ def launch(
             ours.append(reader)
             theirs.append(writer)
         if terminal is not None:
+            arguments += ["--setenv", "TERM", terminal.kind]
             handed_over.callback(os.close, terminal.slave)
             ours[0], theirs[0] = terminal.master, terminal.slave
             theirs[1] = terminal.slave if terminal.takes_errors else theirs[1]

@@ -110,6 +110,8 @@ class CommandTerminal(NamedTuple):
 
     master: int
     slave: int
+    # What programs know it as: the variable TERM.
+    kind: str = "dumb"
     # Whether errors go to it as well, not to a stream of their own.
     takes_errors: bool = True
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.person import Person, cli_argv
-from support.tmux import Tmux, at_terminal
+from support.servers.tmux import Tmux, at_terminal
 
 
 @pytest.fixture

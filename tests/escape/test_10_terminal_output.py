@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.person import Person
-from support.tmux import Tmux, at_terminal
+from support.servers.tmux import Tmux, at_terminal
 
 RAW = pytest.mark.parametrize("raw", ["", "--raw"], ids=["filtered", "raw"])
 
@@ -34,8 +34,8 @@ class Victim:
         )
 
     def assert_summary_is_visible(self) -> None:
-        lines = self.tmux.lines_with_colours()
-        assert "  added     new [discarded]" in lines, lines
+        line = "  added     new [discarded]"
+        assert self.tmux.with_colours(line) == line
         assert self.tmux.show("alternate_on") == "0"
         assert self.tmux.show("scroll_region_lower") == "23"
         assert self.tmux.show("wrap_flag") == "1"

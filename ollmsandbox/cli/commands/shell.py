@@ -27,8 +27,7 @@ PROMPT_COMMAND+=(__mark)
 END
         exec "$shell" --rcfile "$rc/bashrc" ;;
     zsh)
-        echo 'ZDOTDIR=$OWN_ZDOTDIR; [ -f "$ZDOTDIR/.zshenv" ] && . "$ZDOTDIR/.zshenv"
-ZDOTDIR=/tmp/.ollmsandbox' >"$rc/.zshenv"
+        echo '[ -f "$OWN_ZDOTDIR/.zshenv" ] && . "$OWN_ZDOTDIR/.zshenv"' >"$rc/.zshenv"
         cat >"$rc/.zshrc" <<'END'
 ZDOTDIR=$OWN_ZDOTDIR; unset OWN_ZDOTDIR
 [ -f "$ZDOTDIR/.zshrc" ] && . "$ZDOTDIR/.zshrc"

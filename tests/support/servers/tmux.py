@@ -58,9 +58,10 @@ class Tmux:
     def last_line(self) -> str:
         return self.screen.rpartition("\n")[2]
 
-    def lines_with_colours(self) -> list[str]:
-        """Return the lines of the screen with the sequences that set their colours."""
-        return self._control("capture-pane", "-p", "-e").split("\n")
+    def with_colours(self, line: str) -> str:
+        """Return a line of the screen with the sequences that set its colours."""
+        number = str(self.screen.split("\n").index(line))
+        return self._control("capture-pane", "-p", "-e", "-S", number, "-E", number).rstrip("\n")
 
     def type(self, text: str) -> None:
         """Type a line."""
