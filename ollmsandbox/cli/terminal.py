@@ -64,7 +64,7 @@ class TerminalLink:
             screen.filter.answer = self._send
         self._loop = asyncio.get_running_loop()
         self._keyboard = _open_keyboard()
-        self._settings: list[object] | None = None
+        self._settings: list[int | list[bytes | int]] | None = None
         self._is_connected = False
         self._waiting: asyncio.TimerHandle | None = None
         self._suspending: asyncio.Task[None] | None = None

@@ -278,7 +278,8 @@ class _Streams:
 
         if self._given.json:
             return Sinks()
-        stdout, stderr = (self._screens.get(n, writer) for n, writer in self._writers.items())
+        stdout: Sink = self._screens.get(1, self._writers[1])
+        stderr: Sink = self._screens.get(2, self._writers[2])
         if project:
             stderr = self._rewriter(stderr, project)
             if 1 in self._screens:
