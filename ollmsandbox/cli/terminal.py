@@ -61,7 +61,7 @@ class TerminalLink:
         """`screen` shows the output, unless that does not go to a terminal."""
         self._screen = screen
         if screen is not None:
-            screen.filter.answer = self._send
+            screen.filter.answer = self._answer
         self._loop = asyncio.get_running_loop()
         self._keyboard = _open_keyboard()
         self._settings: list[int | list[bytes | int]] | None = None
@@ -71,7 +71,9 @@ class TerminalLink:
         self._unsent = b""
         self._master, slave = os.openpty()
         os.set_blocking(self._master, False)
-        self.theirs = CommandTerminal(self._master, slave, _kind(), takes_errors=os.isatty(2))
+        self.theirs = CommandTerminal(
+            self._master, slave, _kind(), gives_input=os.isatty(0), takes_errors=os.isatty(2)
+        )
         if self._keyboard is not None:
             termios.tcsetattr(slave, termios.TCSANOW, termios.tcgetattr(self._keyboard))
         self._resize()
@@ -108,11 +110,12 @@ class TerminalLink:
         if not _is_foreground(self._keyboard):
             self._waiting = self._loop.call_later(_PAUSE, self._take)
             return
-        if self._settings is None:
-            self._settings = termios.tcgetattr(self._keyboard)
-        tty.setraw(self._keyboard, termios.TCSANOW)
-        self._resize()
-        self._listen()
+        with contextlib.suppress(termios.error):  # it was closed
+            if self._settings is None:
+                self._settings = termios.tcgetattr(self._keyboard)
+            tty.setraw(self._keyboard, termios.TCSANOW)
+            self._resize()
+            self._listen()
 
     def _give_back(self) -> None:
         if self._waiting is not None:
@@ -164,6 +167,11 @@ class TerminalLink:
 
     # --- the command's terminal ----------------------------------------------------------------
 
+    def _answer(self, text: bytes) -> None:
+        # A command that asks again and again, and does not read, must not fill our memory.
+        if not self._unsent:
+            self._send(text)
+
     def _send(self, keys: bytes) -> None:
         if not self._is_connected:
             return
@@ -183,12 +191,12 @@ class TerminalLink:
             self._listen()
 
     def _resize(self) -> None:
-        rows, columns = _UNKNOWN_SIZE
+        size = _UNKNOWN_SIZE
         for descriptor in (1, self._keyboard):
             if descriptor is not None and os.isatty(descriptor):
-                rows, columns = termios.tcgetwinsize(descriptor)
+                size = termios.tcgetwinsize(descriptor)
                 break
-        termios.tcsetwinsize(self._master, (rows, columns))
+        termios.tcsetwinsize(self._master, size)
 
     def is_cooked(self) -> bool:
         """Return whether the command reads whole lines."""

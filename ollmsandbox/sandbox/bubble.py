@@ -142,7 +142,7 @@ class Bubble:
         """Run shell text, or a program with its arguments; return when all its processes are dead.
 
         The output is captured and also goes to the sinks. Without `stdin` the command reads
-        from the terminal, or nothing.
+        nothing, if not from a terminal.
         """
         argv = _argv(command, self._rootfs.shell if self._rootfs else SHELL)
         check_command(argv)

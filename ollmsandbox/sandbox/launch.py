@@ -69,10 +69,10 @@ def launch(
     closing: contextlib.AsyncExitStack,
     terminal: CommandTerminal | None = None,
 ) -> LaunchedBwrap:
-    """Start bwrap; `closing` closes our ends of its pipes. Without `stdin` it reads nothing, or
-    the terminal."""
+    """Start bwrap; `closing` closes our ends of its pipes. Without `stdin` it reads nothing, if not
+    from a terminal."""
     if terminal is not None:
-        lead = _LEAD if stdin is None else _LEAD_WITH_INPUT
+        lead = _LEAD if terminal.gives_input else _LEAD_WITH_INPUT
         argv = [SHELL, "-c", lead, SHELL, *argv]
     order, arguments = _make_order(plan, argv, programs, paths.runtime)
     ours, theirs = [], []
@@ -89,7 +89,7 @@ def launch(
             handed_over.callback(os.close, terminal.slave)
             ours[0], theirs[0] = terminal.master, terminal.slave
             theirs[1] = terminal.slave if terminal.takes_errors else theirs[1]
-            stdin = terminal.slave if stdin is None else stdin
+            stdin = terminal.slave if terminal.gives_input else stdin
         if stdin is None:
             stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             handed_over.callback(os.close, stdin)

@@ -105,14 +105,15 @@ class Sinks(NamedTuple):
 
 
 class CommandTerminal(NamedTuple):
-    """A terminal for a command. It writes to it, and also reads from it unless it gets an input
-    of its own. We hold `master`; starting the command closes `slave`."""
+    """A terminal for a command, which writes to it. We hold `master`; starting the command closes
+    `slave`."""
 
     master: int
     slave: int
     # What programs know it as: the variable TERM.
     kind: str = "dumb"
-    # Whether errors go to it as well, not to a stream of their own.
+    # Whether the command reads from it and writes errors to it, or has other streams for that.
+    gives_input: bool = True
     takes_errors: bool = True
 
 

@@ -192,7 +192,7 @@ class TerminalFilter:
         modes = given.split(b";")
         if not self._is_raw and not _MODES.issuperset(modes):
             return False
-        for mode in modes:
+        for mode in filter(_MODES.__contains__, modes):
             self._modes.pop(mode, None)
             self._modes[mode] = b"\x1b[?%b%b" % (mode, final)
         return True

@@ -197,6 +197,7 @@ def test_a_pager_at_the_end_of_a_pipe_gets_the_keys(tmux: Tmux) -> None:
 def test_a_terminal_without_ours(person: Person) -> None:
     done = person.cli("run", "--tty", "-c", "tty; stty size < /dev/tty; cat", input="piped\n")
     assert done.stdout == "not a tty\n24 80\npiped\n"
+    assert person.cli("run", "--tty", "-c", "cat; tty", input="").stdout == "not a tty\n"
     assert person.cli("run", "--tty", "--json", "true").returncode == 125
 
 

@@ -90,12 +90,12 @@ def _exit_now(code: int) -> None:
     os._exit(code)
 
 
-def _write_before_exit(data: bytes) -> None:
-    """Write to standard error, without waiting long for a reader that is slow or gone."""
+def _write_before_exit(stream: int, data: bytes) -> None:
+    """Write to one of our streams, without waiting long for a reader that is slow or gone."""
 
     def write() -> None:
         with contextlib.suppress(OSError):
-            os.write(2, data)
+            os.write(stream, data)
 
     writing = threading.Thread(target=write, daemon=True)
     writing.start()
@@ -169,7 +169,7 @@ class _Run:
             try:
                 streams.abandon()
                 if is_unsettled:
-                    _write_before_exit(f"ollmsandbox: {_LEFT[given.apply]}\n".encode())
+                    _write_before_exit(2, f"ollmsandbox: {_LEFT[given.apply]}\n".encode())
             finally:
                 os._exit(128 + self._signal)
 
@@ -311,8 +311,8 @@ class _Streams:
         """Give the user's terminal back, without waiting for it."""
         if self.link is not None:
             self.link.disconnect()
-        for screen in self._screens.values():
-            _write_before_exit(screen.filter.reset())
+        for number, screen in self._screens.items():
+            _write_before_exit(number, screen.filter.reset())
 
     def __enter__(self) -> None:
         if self.link is not None:
