@@ -13,12 +13,15 @@ import os
 import signal
 import termios
 import tty
+from typing import TYPE_CHECKING
 
 from ..sandbox.output import Sink
 from ..sandbox.process import CommandTerminal
-from ..sandbox.rootfs.paths import PathRewriter
 from ..text.terminal import TerminalFilter
 from .streams import Writer
+
+if TYPE_CHECKING:
+    from ..sandbox.rootfs.paths import PathRewriter
 
 # Bytes to buffer for the screen.
 _AHEAD = 1 << 16

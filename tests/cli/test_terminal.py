@@ -133,6 +133,20 @@ def test_ctrl_z_suspends_a_command(tmux: Tmux) -> None:
     assert "\nended\n" in tmux.screen
 
 
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
+def test_the_program_is_suspended_by_another(tmux: Tmux, number: signal.Signals) -> None:
+    tmux.type("ollmsandbox run -c 'echo begun; cat; echo ended'")
+    tmux.wait_for("\nbegun")
+    os.kill(tmux.job(), number)
+    tmux.wait_for("Stopped")
+    assert_usable(tmux)
+    tmux.type("fg; echo =$?=")
+    tmux.type("line")
+    tmux.wait_for("line\nline")
+    tmux.press("C-d")
+    assert tmux.end() == 0
+
+
 def test_a_job_in_the_background_leaves_the_terminal_alone(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'until test -e go; do sleep 0.1; done; cat' &")
     assert tmux.run("ollmsandbox run --quiet -- touch other") == 0
