@@ -107,7 +107,8 @@ class TerminalLink:
 
     def _take(self) -> None:
         """Take the keys, or wait until we may: a job in the background must not."""
-        self._waiting = None
+        if self._waiting is not None:
+            self._waiting.cancel()
         if self._keyboard is None or not self._is_connected:
             return
         if not _is_foreground(self._keyboard):

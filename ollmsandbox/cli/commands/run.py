@@ -179,7 +179,7 @@ class _Run:
         for number in numbers:
             loop.add_signal_handler(number, interrupted, number)
         sinks = streams.sinks(project if run.rootfs is not None else "")
-        with streams, stdin_for(0) as stdin:
+        with contextlib.closing(streams), stdin_for(0) as stdin:
             try:
                 terminal = streams.link.theirs if streams.link is not None else None
                 result = await run.execute(command, sinks=sinks, stdin=stdin, terminal=terminal)
@@ -284,7 +284,7 @@ class _Streams:
             stderr = self._rewriter(stderr, project)
             if 1 in self._screens:
                 stdout = self._rewriter(stdout, project)
-        return Sinks(stdout, stderr, ended=self._end)
+        return Sinks(stdout, stderr, self._start, self._end)
 
     def _rewriter(self, sink: Sink, project: str) -> Sink:
         from ...sandbox.rootfs.paths import PathRewriter
@@ -296,6 +296,11 @@ class _Streams:
         from ..terminal import LineSink
 
         return LineSink(made, sink, self.link)
+
+    def _start(self, _pid: int) -> None:
+        # Until now, Ctrl+C was for us.
+        if self.link is not None:
+            self.link.connect()
 
     async def _end(self) -> None:
         for rewriter in self._rewriters:
@@ -314,11 +319,7 @@ class _Streams:
         for number, screen in self._screens.items():
             _write_before_exit(number, screen.filter.reset())
 
-    def __enter__(self) -> None:
-        if self.link is not None:
-            self.link.connect()
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         if self.link is not None:
             self.link.close()
 
