@@ -5,6 +5,9 @@ questions that the terminal would answer as if the user had typed it.
 
 Sequences on a list pass, all others are dropped. So every sequence that passes is complete, and
 nothing that was dropped can join what is around it.
+
+It works on bytes, which pass unchanged whatever their encoding. `ansi.py` and the window's terminal
+read sequences in text, of which little or nothing passes.
 """
 
 from __future__ import annotations
