@@ -246,8 +246,6 @@ class Bubble:
             if self._status.kills and self._status.exit != 0:
                 running.note(Stop.MEMORY)
             await running.drain()
-            if sinks.ended is not None:
-                await sinks.ended()
         return self._result(running, stderr_was_shown=sinks.stderr is not None)
 
     @cached_property

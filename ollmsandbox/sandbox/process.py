@@ -132,6 +132,7 @@ class Running:
     ) -> None:
         self._ended = asyncio.ensure_future(ended)
         self._kill = kill
+        self._report_end = sinks.ended
         self._stop: Stop | None = None
         self._is_open = True
         self._started = asyncio.get_running_loop().time()
@@ -174,6 +175,8 @@ class Running:
         command may still have them open."""
         await _until_done(self._pumps, seconds)
         await self.close()
+        if self._report_end is not None:
+            await self._report_end()
 
     async def close(self) -> None:
         self._is_open = False
