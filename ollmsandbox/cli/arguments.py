@@ -97,8 +97,9 @@ The exit status is the command's: 126 if it cannot be executed, 127 if it is not
 signal n killed it, and 124 if it took too long. 125 means that the sandbox failed, not the
 command: a message says why, and usually nothing ran. 2 means that an option is wrong.
 
-The command can read what you pipe into `run`, which is read ahead for it: in a loop that reads,
-use `</dev/null`. It gets no input from a terminal.
+If standard input and output are a terminal, the command gets a terminal of its own. Otherwise it
+can read what you pipe into `run`, which is read ahead for it: in a loop that reads, use
+`</dev/null`. Its output is passed on unchanged, except to a terminal.
 
 examples:
   ollmsandbox run -- make test
@@ -114,9 +115,37 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "ollmsandbox run [options] -- COMMAND...\n       ollmsandbox run [options] -c TEXT"
     )
     parser.description, parser.epilog = _RUN_DESCRIPTION, _RUN_NOTES
+    parser.add_argument("-c", dest="text", metavar="TEXT", help="shell text to run")
+    _add_sandbox_options(
+        parser, "stop the command after this time (default: the profile's, usually 10 minutes)"
+    )
+    parser.add_argument(
+        "--tty",
+        action=argparse.BooleanOptionalAction,
+        help="give the command a terminal of its own, or not (default: if standard input and "
+        "output are a terminal)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document at the end")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    parser.set_defaults(title="")
+
+
+_SHELL_DESCRIPTION = """\
+Open your shell in the sandbox, as set in SHELL, else bash or sh. It sees this computer read-only
+and without your secrets, has no network access unless you say --network, and can write only to the
+project and the playground. When it ends, its changes to the project are listed and applied.
+"""
+
+
+def add_shell_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = _SHELL_DESCRIPTION
+    _add_sandbox_options(parser, "end the shell after this time (default: no limit)")
+    parser.set_defaults(timeout=float("inf"), text=None, tty=None, json=False)
+
+
+def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
     parser.formatter_class = RawHelpFormatter
     parser.allow_abbrev = False
-    parser.add_argument("-c", dest="text", metavar="TEXT", help="shell text to run")
     parser.add_argument(
         "--project",
         metavar="DIR",
@@ -130,12 +159,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "it is in the project, else the project)",
     )
     parser.add_argument("--network", action="store_true", help="allow network access")
-    parser.add_argument(
-        "--timeout",
-        type=parse_seconds,
-        metavar="SECONDS",
-        help="stop the command after this time (default: the profile's, usually 10 minutes)",
-    )
+    parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help=timeout)
     parser.add_argument(
         "--profile",
         metavar="NAME",
@@ -147,15 +171,19 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="run the command in Alpine, or not (default: as set for the project)",
     )
     parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="let the command use all of your terminal: its title, the clipboard, and questions "
+        "that it answers",
+    )
+    parser.add_argument(
         "--apply",
         choices=("auto", "review", "never"),
         default="auto",
         help="auto: apply changes right away (default); review: keep them pending until you apply "
         "them, but let the next command see them; never: show them, then drop them",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document at the end")
     parser.add_argument("--quiet", action="store_true", help="print only the command's output")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
 
 
 _RUN_HELP = "a run's id, or its beginning (default: the last run that changed this project)"

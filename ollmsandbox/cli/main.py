@@ -33,6 +33,7 @@ class SubCommand(NamedTuple):
 
 COMMANDS = (
     SubCommand("run", "run a command in the sandbox", ".commands.run", "run_in_sandbox"),
+    SubCommand("shell", "open a shell in the sandbox", ".commands.shell", "shell"),
     SubCommand("changes", "show what a run changed", ".commands.changes", "changes"),
     SubCommand(
         "apply",

@@ -30,6 +30,7 @@ class Writer:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.ahead = _AHEAD
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._waiting = 0
@@ -41,7 +42,7 @@ class Writer:
         self._start()
         self._waiting += len(data)
         self._queue.put(data)
-        await self._until(_AHEAD)
+        await self._until(self.ahead)
 
     async def flush(self) -> None:
         await self._until(0)

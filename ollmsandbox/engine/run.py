@@ -27,7 +27,7 @@ from ..project.system import System, system_of
 from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.plan import Plan
-from ..sandbox.process import Result, Sinks
+from ..sandbox.process import CommandTerminal, Result, Sinks
 from ..sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ..sandbox.profile.profile import Limits, Profile
 
@@ -219,9 +219,10 @@ class PreparedRun:
         *,
         sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
         stdin: int | None = None,
+        terminal: CommandTerminal | None = None,
     ) -> Result:
         """Run the command, then hold, apply or keep its changes pending, and record them."""
-        return await self._bubble.exec(command, sinks=sinks, stdin=stdin)
+        return await self._bubble.exec(command, sinks=sinks, stdin=stdin, terminal=terminal)
 
     def stop(self) -> None:
         """Kill the command and everything it started; its changes are settled all the same."""

@@ -24,7 +24,7 @@ from .plan.host import Host
 from .plan.host_plan import make_host_plan
 from .plan.plan import Plan, PlanInputs
 from .probe.probe import Capabilities, probe
-from .process import Result, Running, Sinks, Stop
+from .process import CommandTerminal, Result, Running, Sinks, Stop
 from .profile.file import DEFAULT_PROFILE, read_profile
 from .profile.profile import Profile
 from .status import BwrapStatus
@@ -137,11 +137,12 @@ class Bubble:
         *,
         sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
         stdin: int | None = None,
+        terminal: CommandTerminal | None = None,
     ) -> Result:
         """Run shell text, or a program with its arguments; return when all its processes are dead.
 
         The output is captured and also goes to the sinks. Without `stdin` the command reads
-        nothing.
+        nothing, if not from a terminal.
         """
         argv = _argv(command, self._rootfs.shell if self._rootfs else SHELL)
         check_command(argv)
@@ -152,20 +153,22 @@ class Bubble:
             )
         self._is_spent = True
         if self._rootfs is None:
-            return await self._exec_and_settle(argv, sinks, stdin)
+            return await self._exec_and_settle(argv, sinks, stdin, terminal)
         lock = self._rootfs.hold()
         try:
-            return await self._exec_and_settle(argv, sinks, stdin)
+            return await self._exec_and_settle(argv, sinks, stdin, terminal)
         finally:
             releasing = asyncio.to_thread(self._rootfs.release, lock)
             await asyncio.shield(asyncio.ensure_future(releasing))
 
-    async def _exec_and_settle(self, argv: list[str], sinks: Sinks, stdin: int | None) -> Result:
+    async def _exec_and_settle(
+        self, argv: list[str], sinks: Sinks, stdin: int | None, terminal: CommandTerminal | None
+    ) -> Result:
         self.overlay.create()
         try:
             if self.monitor is not None:
                 self.monitor.start()
-            return await self._exec(argv, sinks, stdin)
+            return await self._exec(argv, sinks, stdin, terminal)
         finally:
             if self.monitor is not None:
                 self.monitor.stop()
@@ -208,9 +211,11 @@ class Bubble:
             # Nothing in it is needed. The next start tries again.
             self.overlay.release()
 
-    async def _exec(self, argv: list[str], sinks: Sinks, stdin: int | None) -> Result:
+    async def _exec(
+        self, argv: list[str], sinks: Sinks, stdin: int | None, terminal: CommandTerminal | None
+    ) -> Result:
         async with contextlib.AsyncExitStack() as closing:
-            stdout, stderr = self._start(argv, stdin, closing)
+            stdout, stderr = self._start(argv, stdin, terminal, closing)
             running = Running(
                 stdout=stdout,
                 stderr=stderr,
@@ -270,10 +275,14 @@ class Bubble:
         return LaunchPrograms(found.bwrap, found.namespaces, scope)
 
     def _start(
-        self, argv: Sequence[str], stdin: int | None, closing: contextlib.AsyncExitStack
+        self,
+        argv: Sequence[str],
+        stdin: int | None,
+        terminal: CommandTerminal | None,
+        closing: contextlib.AsyncExitStack,
     ) -> tuple[int, int]:
         """Start bwrap and return our ends of its standard output and error."""
-        started = launch(self.plan, argv, self._programs(), self._paths, stdin, closing)
+        started = launch(self.plan, argv, self._programs(), self._paths, stdin, closing, terminal)
         self._bwrap_pid, self._bwrap = started.pid, started.pidfd
         self._witness = started.witness
         self._status.listen(started.status, hold_first=not started.has_own_pids)

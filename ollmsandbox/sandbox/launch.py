@@ -16,6 +16,7 @@ from .limits import WitnessPipe, witness_command
 from .plan import mask_layer
 from .plan.mounts import MaskedFolder, OverlaidFolder
 from .plan.plan import Plan
+from .process import CommandTerminal
 from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file, start_process
 
@@ -26,6 +27,12 @@ _LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 # Where bwrap makes the only user namespace, the process limit is set inside of it: it must not
 # count the user's other programs.
 _INNER = '{ ulimit -u "$1" || ulimit -p "$1"; } 2>/dev/null; shift; exec "$@"'
+
+# A terminal is of use only to a session whose leader has taken it: job control, Ctrl+C, /dev/tty.
+# bwrap makes a session for its first process, which takes no terminal.
+_LEAD = 'exec setsid -c "$@"'
+# The same if standard input is not the terminal.
+_LEAD_WITH_INPUT = 'exec setsid -c "$0" -c \'exec "$@" <&3 3<&-\' sh "$@" 3<&0 <&1'
 
 
 class LaunchPrograms(NamedTuple):
@@ -60,8 +67,13 @@ def launch(
     paths: Paths,
     stdin: int | None,
     closing: contextlib.AsyncExitStack,
+    terminal: CommandTerminal | None = None,
 ) -> LaunchedBwrap:
-    """Start bwrap; `closing` closes our ends of its pipes. Without `stdin` it reads nothing."""
+    """Start bwrap; `closing` closes our ends of its pipes. Without `stdin` it reads nothing, if not
+    from a terminal."""
+    if terminal is not None:
+        lead = _LEAD if terminal.gives_input else _LEAD_WITH_INPUT
+        argv = [SHELL, "-c", lead, SHELL, *argv]
     order, arguments = _make_order(plan, argv, programs, paths.runtime)
     ours, theirs = [], []
     witness = None
@@ -72,6 +84,12 @@ def launch(
             handed_over.callback(os.close, writer)
             ours.append(reader)
             theirs.append(writer)
+        if terminal is not None:
+            arguments += ["--setenv", "TERM", terminal.kind]
+            handed_over.callback(os.close, terminal.slave)
+            ours[0], theirs[0] = terminal.master, terminal.slave
+            theirs[1] = terminal.slave if terminal.takes_errors else theirs[1]
+            stdin = terminal.slave if terminal.gives_input else stdin
         if stdin is None:
             stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             handed_over.callback(os.close, stdin)

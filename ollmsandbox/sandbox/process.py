@@ -100,6 +100,21 @@ class Sinks(NamedTuple):
     stderr: Sink | None = None
     # Called with the id of the outermost process when that has started.
     started: Callable[[int], None] | None = None
+    # Called when the command has ended and all output was received, before changes are settled.
+    ended: Callable[[], Awaitable[None]] | None = None
+
+
+class CommandTerminal(NamedTuple):
+    """A terminal for a command, which writes to it. We hold `master`; starting the command closes
+    `slave`."""
+
+    master: int
+    slave: int
+    # What programs know it as: the variable TERM.
+    kind: str = "dumb"
+    # Whether the command reads from it and writes errors to it, or has other streams for that.
+    gives_input: bool = True
+    takes_errors: bool = True
 
 
 class Running:
@@ -117,6 +132,7 @@ class Running:
     ) -> None:
         self._ended = asyncio.ensure_future(ended)
         self._kill = kill
+        self._report_end = sinks.ended
         self._stop: Stop | None = None
         self._is_open = True
         self._started = asyncio.get_running_loop().time()
@@ -159,6 +175,8 @@ class Running:
         command may still have them open."""
         await _until_done(self._pumps, seconds)
         await self.close()
+        if self._report_end is not None:
+            await self._report_end()
 
     async def close(self) -> None:
         self._is_open = False

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import termios
 from pathlib import Path
 
 from ...errors import OllmSandboxError
@@ -34,6 +35,8 @@ def playground(given: argparse.Namespace) -> int:
 
 
 def _confirmed(folder: Path, files: int, size: int) -> bool:
+    # Nothing that came before the question answers it.
+    termios.tcflush(0, termios.TCIFLUSH)
     try:
         answer = input(f"Delete everything in {folder} ({_amount(files, size)})? [y/N] ")
     except EOFError:

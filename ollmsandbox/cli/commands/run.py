@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import PathRewriter
+    from ..terminal import ScreenWriter, TerminalLink
 
 # Seconds after a signal, until we exit even if nobody reads the rest of the output.
 _PATIENCE = 2.0
@@ -89,12 +90,12 @@ def _exit_now(code: int) -> None:
     os._exit(code)
 
 
-def _print_before_exit(text: str) -> None:
-    """Print to standard error, without waiting long for a reader that is slow or gone."""
+def _write_before_exit(stream: int, data: bytes) -> None:
+    """Write to one of our streams, without waiting long for a reader that is slow or gone."""
 
     def write() -> None:
         with contextlib.suppress(OSError):
-            os.write(2, f"ollmsandbox: {text}\n".encode())
+            os.write(stream, data)
 
     writing = threading.Thread(target=write, daemon=True)
     writing.start()
@@ -122,9 +123,8 @@ class _Run:
         from ...engine.run import finish_interrupted_runs, prepare_run
         from ...project.changes.change import Mode
         from ...sandbox.plan.folders import find_project
-        from ...sandbox.process import Sinks
         from ...sandbox.profile.file import DEFAULT_PROFILE
-        from ..streams import Writer, stdin_for
+        from ..streams import stdin_for
 
         given = self._given
         paths = Paths.from_environ(os.environ)
@@ -136,7 +136,7 @@ class _Run:
             project,
             paths,
             os.environ,
-            command=_text(command),
+            command=given.title or _text(command),
             network=given.network,
             working_dir=_working_dir(given, project),
             mode=Mode(given.apply),
@@ -151,6 +151,7 @@ class _Run:
         self.run_id = run.run_id
         self.notices += run.plan.notices()
         loop = asyncio.get_running_loop()
+        streams = _Streams(given)
 
         def interrupted(number: int) -> None:
             self._signal = number
@@ -166,25 +167,22 @@ class _Run:
                 loop.call_later(_PATIENCE, leave, give_up)
                 return
             try:
+                streams.abandon()
                 if is_unsettled:
-                    _print_before_exit(_LEFT[given.apply])
+                    _write_before_exit(2, f"ollmsandbox: {_LEFT[given.apply]}\n".encode())
             finally:
                 os._exit(128 + self._signal)
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+        if streams.link is not None:
+            numbers.append(signal.SIGQUIT)
+        for number in numbers:
             loop.add_signal_handler(number, interrupted, number)
-        stdout, stderr = Writer(1), Writer(2)
-        shown: list[PathRewriter] = []
-        sinks = Sinks() if given.json else Sinks(stdout, stderr)
-        if run.rootfs is not None and not given.json:
-            sinks, shown = _renamed(stdout, stderr, project)
-        with stdin_for(0) as stdin:
+        sinks = streams.sinks(project if run.rootfs is not None else "")
+        with contextlib.closing(streams), stdin_for(0) as stdin:
             try:
-                result = await run.execute(command, sinks=sinks, stdin=stdin)
-                for one in shown:
-                    await one.end()
-                await stdout.flush()
-                await stderr.flush()
+                terminal = streams.link.theirs if streams.link is not None else None
+                result = await run.execute(command, sinks=sinks, stdin=stdin, terminal=terminal)
             except BrokenPipeError:
                 # Nobody reads the output any more: exit like a program that SIGPIPE kills.
                 raise SystemExit(128 + signal.SIGPIPE) from None
@@ -248,19 +246,82 @@ def _is_full(error: BaseException | None) -> bool:
     return False
 
 
-def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[PathRewriter]]:
-    """Replace Alpine's paths by the host's in what a person or an editor reads.
+class _Streams:
+    """Connects a command with our own streams, through a filter where they are terminals."""
 
-    What is piped to another program stays byte for byte what the command printed.
-    """
-    from ...sandbox.process import Sinks
-    from ...sandbox.rootfs.paths import PathRewriter
+    def __init__(self, given: argparse.Namespace) -> None:
+        from ..streams import Writer
 
-    errors = PathRewriter(stderr, project)
-    if not os.isatty(1):
-        return Sinks(stdout, errors), [errors]
-    output = PathRewriter(stdout, project)
-    return Sinks(output, errors), [output, errors]
+        self._given = given
+        self._writers = {number: Writer(number) for number in (1, 2)}
+        self._screens: dict[int, ScreenWriter] = {}
+        self._rewriters: list[PathRewriter] = []
+        # Set if the command gets a terminal of its own.
+        self.link: TerminalLink | None = None
+        if given.json:
+            return
+        # Not imported for a pipe: `run -- true` has to start quickly.
+        for number in filter(os.isatty, self._writers):
+            from ..terminal import ScreenWriter
+
+            self._screens[number] = ScreenWriter(self._writers[number], raw=given.raw)
+        if given.tty or (given.tty is None and os.isatty(0) and os.isatty(1)):
+            from ..terminal import TerminalLink
+
+            self.link = TerminalLink(self._screens.get(1))
+
+    def sinks(self, project: str) -> Sinks:
+        """Return the sinks for a command. Those for Alpine replace its paths by the host's in what
+        a person or an editor reads, if the project is given; what is piped to another program stays
+        byte for byte what the command printed."""
+        from ...sandbox.process import Sinks
+
+        if self._given.json:
+            return Sinks()
+        stdout: Sink = self._screens.get(1, self._writers[1])
+        stderr: Sink = self._screens.get(2, self._writers[2])
+        if project:
+            stderr = self._rewriter(stderr, project)
+            if 1 in self._screens:
+                stdout = self._rewriter(stdout, project)
+        return Sinks(stdout, stderr, self._start, self._end)
+
+    def _rewriter(self, sink: Sink, project: str) -> Sink:
+        from ...sandbox.rootfs.paths import PathRewriter
+
+        made = PathRewriter(sink, project)
+        self._rewriters.append(made)
+        if self.link is None:
+            return made
+        from ..terminal import LineSink
+
+        return LineSink(made, sink, self.link)
+
+    def _start(self, _pid: int) -> None:
+        # Until now, Ctrl+C was for us.
+        if self.link is not None:
+            self.link.connect()
+
+    async def _end(self) -> None:
+        for rewriter in self._rewriters:
+            await rewriter.end()
+        for screen in self._screens.values():
+            await screen.end()
+        for writer in self._writers.values():
+            await writer.flush()
+        if self.link is not None:
+            self.link.disconnect()
+
+    def abandon(self) -> None:
+        """Give the user's terminal back, without waiting for it."""
+        if self.link is not None:
+            self.link.disconnect()
+        for number, screen in self._screens.items():
+            _write_before_exit(number, screen.filter.reset())
+
+    def close(self) -> None:
+        if self.link is not None:
+            self.link.close()
 
 
 def _working_dir(given: argparse.Namespace, project: str) -> str | None:
@@ -278,6 +339,8 @@ def _command(given: argparse.Namespace) -> str | list[str]:
     words: list[str] = given.command
     if words and words[0] == "--":
         words = words[1:]
+    if given.json and given.tty:
+        raise SandboxError("--json and --tty exclude each other.", "Use one of them.")
     if given.text is not None and words:
         raise SandboxError("Two commands were given.", "Use either -c TEXT or -- COMMAND.")
     if given.text is not None:

@@ -114,7 +114,7 @@ async def rewrite_paths(sinks: Sinks, project: str) -> AsyncIterator[Sinks]:
     assert sinks.stderr is not None
     stdout, stderr = PathRewriter(sinks.stdout, project), PathRewriter(sinks.stderr, project)
     try:
-        yield Sinks(stdout, stderr, sinks.started)
+        yield sinks._replace(stdout=stdout, stderr=stderr)
     finally:
         await stdout.end()
         await stderr.end()

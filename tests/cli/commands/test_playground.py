@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import subprocess
 
 import pytest
 from support.person import Person
+from support.terminal import Terminal
 
 
 def test_the_path_of_the_playground_is_printed_before_it_exists(person: Person) -> None:
@@ -69,15 +69,12 @@ def test_clearing_a_deep_playground_works(person: Person) -> None:
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("YES", 0), ("n", 1), ("", 1)])
 def test_at_a_terminal_clearing_asks_first(person: Person, answer: str, code: int) -> None:
     person.cli("run", "-c", "touch ~/playground/file")
-    ours, theirs = pty.openpty()
-    try:
-        os.write(ours, f"{answer}\n".encode())
-        done = person.cli("playground", "clear", stdin=theirs)
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert done.returncode == code
-    assert f"Delete everything in {person.playground} (0 bytes in 1 file)?" in done.stdout
+    with Terminal(person, "playground", "clear") as terminal:
+        # What is typed before the question does not answer it.
+        terminal.send("y\r")
+        terminal.expect(f"Delete everything in {person.playground} (0 bytes in 1 file)?")
+        terminal.send(f"{answer}\r")
+        assert terminal.end() == code
     assert (person.playground / "file").exists() == (code == 1)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.person import Person
 from support.rootfs import VERSION, Mirror, install, mirror, system
+from support.servers.tmux import at_terminal
 from support.tools import Agent
 
 from ollmsandbox import loop
@@ -37,6 +38,24 @@ def agent(person: Person, alpine: Installed) -> Agent:
 
 
 # --- the command line --------------------------------------------------------------------------
+
+
+def test_a_terminal_in_the_alpine_system(person: Person, alpine: Installed, tmp_path: Path) -> None:
+    install(person, alpine)
+    (tmp_path / "tmux").mkdir()
+    with at_terminal(person, tmp_path / "tmux") as tmux:
+        tmux.type("ollmsandbox run --rootfs -c 'pwd; echo [$TERM]; tty; cat'; echo =$?=")
+        # What is printed line by line has the paths of this computer.
+        tmux.wait_for(lambda screen: str(person.project) in screen.replace("\n", ""))
+        tmux.wait_for("\n/dev/console")
+        assert "[]" not in tmux.screen
+        tmux.press("C-c")
+        assert tmux.end() == 130
+        tmux.type("ollmsandbox shell --rootfs; echo =$?=")
+        tmux.wait_for("(sandbox)")
+        tmux.type("stty raw; echo in $PWD; exit 3")
+        assert tmux.end() == 3
+        assert "in /workspace" in tmux.screen
 
 
 def test_install_use_run_status_and_remove(person: Person, served: Mirror) -> None:
