@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, make_folder
-from .launch import SHELL, LaunchPrograms, check_command, launch
+from .launch import SHELL, LaunchPrograms, check_command, launch, text_shell
 from .limits import WitnessPipe, scope_command, watch_limits
 from .output import readable
 from .overlay import Keeper, Overlay, Root
@@ -143,7 +143,7 @@ class Bubble:
         The output is captured and also goes to the sinks. Without `stdin` the command reads
         nothing.
         """
-        argv = _argv(command, self._rootfs.shell if self._rootfs else SHELL)
+        argv = _argv(command, text_shell(self._rootfs.folder if self._rootfs else ""))
         check_command(argv)
         self.plan  # noqa: B018 - raises before anything is created
         if self._is_spent:
@@ -338,5 +338,5 @@ class Bubble:
 def _argv(command: str | Sequence[str], shell: str) -> list[str]:
     if isinstance(command, str):
         return [shell, "-c", "--", command] if command.strip() else []
-    # Through the shell, so that a missing program ends with the usual status of 127.
-    return [shell, "-c", 'exec "$@"', "sh", *command] if command else []
+    # Through a shell, so that a missing program ends with the usual status of 127.
+    return [SHELL, "-c", 'exec "$@"', "sh", *command] if command else []

@@ -19,7 +19,9 @@ from .plan.plan import Plan
 from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file, start_process
 
+# For our own scripts. A command's text runs in `text_shell`.
 SHELL = "/bin/sh"
+_BASH = "/bin/bash"
 # execve() takes no longer argument (MAX_ARG_STRLEN).
 _LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 
@@ -136,6 +138,13 @@ def _make_order(
         protect=programs.bwrap,
     )
     return order, arguments
+
+
+def text_shell(root: str = "") -> str:
+    """Return the shell that runs a command's text: bash if the system in `root` has it, because
+    that is what users and models write for."""
+    # Not followed: an absolute link in a root file system is meant to be read inside of it.
+    return _BASH if os.path.lexists(f"{root}{_BASH}") else SHELL
 
 
 def check_command(argv: Sequence[str]) -> None:
