@@ -332,7 +332,13 @@ class Bubble:
                 else N_("The sandbox could not start, so the command did not run.")
             )
             raise SandboxError(in_lines(Sentence(what), error), N_("See `ollmsandbox doctor`."))
-        return result
+        left = self._status.left_running
+        if not left and not result.stdout.total and not result.stderr.total:
+            return result
+        from .refusals import find_refusals  # most commands that print nothing lack nothing
+
+        refusals = find_refusals(self.plan, result.stdout, result.stderr)
+        return replace(result, left_running=left, refusals=refusals)
 
 
 def _argv(command: str | Sequence[str], shell: str) -> list[str]:

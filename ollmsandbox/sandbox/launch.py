@@ -50,7 +50,7 @@ class LaunchedBwrap(NamedTuple):
     stderr: int
     # Where bwrap and the witness report, for `BwrapStatus`.
     status: int
-    # Whether bwrap is the first process of a pid namespace, so that all others die with it.
+    # Whether the started process is the first of a PID namespace, so that all others die with it.
     has_own_pids: bool
     witness: WitnessPipe | None
 
@@ -123,6 +123,10 @@ def _make_order(
         before = witness_command(options=options, filter_=filter_, pipe=witness_pipe, status=status)
         bwrap = [*programs.scope, *before, *bwrap]
     arguments = [*plan.args(), "--seccomp", str(filter_), "--json-status-fd", str(status)]
+    # systemd only knows process ids of the host's namespace.
+    namespaces = [n for n in programs.namespaces if n != "pid" or not programs.scope]
+    if "pid" not in namespaces:
+        arguments.append("--die-with-parent")
     limit = plan.limits.processes
     has_user_namespace = "user" in programs.namespaces
     # The kernel does not limit root's processes: `watch_limits` does.
@@ -131,8 +135,7 @@ def _make_order(
     order = StartOrder(
         argv=[*bwrap, *argv],
         folder=str(runtime),
-        # systemd only knows process ids of the host's namespace.
-        namespaces=[n for n in programs.namespaces if n != "pid" or not programs.scope],
+        namespaces=namespaces,
         mounts=plan.overlay_mounts(),
         processes=limit if has_user_namespace else None,
         protect=programs.bwrap,

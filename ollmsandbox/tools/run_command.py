@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import N_
 from ..engine.run import Confinement, PreparedRun, finish_interrupted_runs
@@ -24,6 +24,7 @@ from ..sandbox.plain.runner import Ask
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
+from ..sandbox.refusals import NETWORK_OFF, misses_network
 from ..sandbox.rootfs.paths import rewrite_paths
 from ..text.ansi import escape_line
 from . import questions
@@ -466,6 +467,9 @@ async def _run_unrecorded(
         result = await run.exec(given.command, sinks=sinks)
     except DeniedError:
         return request.denied("The command")
+    is_offline = confinement in (Confinement.OFFLINE, Confinement.INNER)
+    if is_offline and misses_network(result.stdout, result.stderr):
+        result = replace(result, refusals=(NETWORK_OFF,))
     text = together(output_text(result), request.timeout_notice(result))
     return Outcome(text, _succeeded(result), result, verdict=request.verdict)
 

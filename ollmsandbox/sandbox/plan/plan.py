@@ -55,7 +55,7 @@ class Plan(NamedTuple):
         for mount in self.mounts:
             made += mount.args()
         made += ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
-        made += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
+        made += ["--unshare-cgroup-try", "--new-session"]
         if not self.network:
             made += ["--unshare-net"]
         uid, gid = self.ids or (os.getuid(), os.getgid())
