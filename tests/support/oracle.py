@@ -23,7 +23,6 @@ from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, Report, State
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.review.review import Review
-from ollmsandbox.sandbox.launch import text_shell
 
 Command = str | Sequence[str]
 Programs = Mapping[str, list[Step]]
@@ -87,7 +86,7 @@ def real_project(person: Person) -> str:
 
 
 def run_plain(person: Person, command: Command) -> Ran:
-    argv = [text_shell(), "-c", command] if isinstance(command, str) else list(command)
+    argv = ["/bin/bash", "-c", command] if isinstance(command, str) else list(command)
     if os.getuid() == 0:
         argv = [*_AS_INSIDE, *argv]
     done = subprocess.run(

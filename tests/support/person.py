@@ -20,7 +20,6 @@ from ollmsandbox import loop
 from ollmsandbox.paths import Paths, make_folder
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.sandbox.bubble import Bubble
-from ollmsandbox.sandbox.launch import text_shell
 from ollmsandbox.sandbox.plan.host import mount_table
 from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe
 from ollmsandbox.sandbox.process import Result
@@ -81,7 +80,7 @@ class Person:
     def run_outside(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command without the sandbox, to prove that an attack works."""
         return subprocess.run(
-            [text_shell(), "-c", command],
+            ["/bin/bash", "-c", command],
             cwd=self.project,
             env=self.environ,
             stdin=subprocess.DEVNULL,

@@ -218,7 +218,6 @@ class PlanBuilder:
             rules=FilterRules.of(profile, network=network),
         )
 
-
     def _git_settings(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return variables that make git clone a folder of a root as it clones from a server.
 
