@@ -314,9 +314,9 @@ def _run(person: Person, group: str, run: Callable[[Person, str], Ran]) -> Mappi
     apply_what_waits(person)
     found: dict[str, Seen] = {}
     for path, entry in snapshot(person.project).items():
-        number, _, rest = path.partition("/")
+        case, _, rest = path.partition("/")
         if rest != "stderr" and not UNSTABLE.search(rest):
-            found.setdefault(number, {})[rest] = entry
+            found.setdefault(case, {})[rest] = entry
     return found
 
 

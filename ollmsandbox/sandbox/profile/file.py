@@ -215,8 +215,10 @@ class _File:
         entries = value.mapping(tuple(_UNITS))
         for key, entry in entries.items():
             amount = entry.quantity(_UNITS[key]())
-            if key in ("time", "max_time"):
-                limits = replace(limits, **{key: amount})
+            if key == "time":
+                limits = replace(limits, time=amount)
+            elif key == "max_time":
+                limits = replace(limits, max_time=amount)
             else:
                 limits = replace(limits, **{key: None if amount is None else int(amount)})
             if key == "memory":
