@@ -23,9 +23,13 @@ DAEMON = "(setsid sleep 1001 >/dev/null 2>&1 </dev/null &)"
         ("sleep 1001 &", 1),
         ("sleep 1001 & sleep 1002 & sleep 1003 & kill %2; wait %2", 2),
         (DAEMON, 1),
-        ("(sleep 1001 & sleep 1002; true) & sleep .1", 3),
+        (
+            "(sleep 1001 & sleep 1002 & touch /tmp/ready; wait) &"
+            " until [ -e /tmp/ready ]; do sleep .01; done",
+            3,
+        ),
         # A name that looks like the end of the name and a state.
-        ("cp /bin/sleep './a) Z 1 (b'; './a) Z 1 (b' 1001 &", 1),
+        ("cp /bin/sleep '/tmp/a) Z 1 (b'; '/tmp/a) Z 1 (b' 1001 &", 1),
         # The shell does not wait for these, but they end by themselves.
         ("diff <(seq 9) <(seq 9)", 0),
         ("sleep 1001 & kill -9 $!", 0),

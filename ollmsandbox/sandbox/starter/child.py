@@ -27,7 +27,7 @@ _PLAIN = 2 | 4 | 8  # nosuid, nodev, noexec
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 # Seconds. A process that ends together with the command may need a moment.
-_PATIENCE, _PAUSE = 0.05, 0.01
+_PATIENCE, _PAUSE = 0.1, 0.01
 
 # PyDLL keeps the interpreter's lock, which a call that forks needs.
 _libc = ctypes.PyDLL(None, use_errno=True)
