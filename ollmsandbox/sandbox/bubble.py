@@ -335,7 +335,7 @@ class Bubble:
         left = self._status.left_running
         if not left and not result.stdout.total and not result.stderr.total:
             return result
-        from .refusals import find_refusals  # most commands that print nothing lack nothing
+        from .refusals import find_refusals  # `run -- true` need not wait for it
 
         refusals = find_refusals(self.plan, result.stdout, result.stderr)
         return replace(result, left_running=left, refusals=refusals)

@@ -57,11 +57,14 @@ class Result:
 
     @property
     def remarks(self) -> list[str]:
-        """What models and the command line are told about the run, in English."""
-        count = self.left_running
-        words = "process was still running and was" if count == 1 else ""
-        words = words or "processes were still running and were"
-        return [*([f"{count:,} {words} ended."] if count else []), *self.refusals]
+        """What to say about the run besides its output, to models and on the command line."""
+        found: list[str] = [*self.refusals]
+        if self.left_running == 1:
+            found.insert(0, "1 process was still running and was ended.")
+        elif self.left_running:
+            text = f"{self.left_running:,} processes were still running and were ended."
+            found.insert(0, text)
+        return found
 
     @property
     def timed_out(self) -> bool:
