@@ -88,7 +88,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "trace": "set -x; echo traced > /dev/null",
         "replace in a variable": "v=a.b.c; echo ${v//./-} ${v:2:1} ${NOT_SET:-default} ${#v}",
         "globs": "shopt -s globstar nullglob; echo **/*.py | tr ' ' '\\n' | sort; echo no*match",
-        "background jobs": "sleep 30 & sleep 31 & kill %1; jobs -r | wc -l; kill %2; wait; echo done",
+        "background jobs": "sleep 30 & sleep 31 & kill %1; wait %1; jobs -r | wc -l; kill %2; wait; echo done",
         "wait for a job": "(sleep .1; exit 7) & wait $!; echo $?",
         "timeout": "timeout .2 sleep 30; echo $?",
         "a signal": "bash -c 'kill -TERM $$'; echo $?",
