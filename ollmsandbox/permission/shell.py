@@ -64,7 +64,12 @@ _RESERVED = {
 _SHELL_TEXT = {
     "eval", ".", "source", "exec", "command", "builtin", "trap", "alias", "unalias", "fc", "set",
     "shopt", "enable", "hash",
+    # bash runs commands in the subscript of an array, as in `read 'a[$(make)]'`, or in a callback.
+    "let", "read", "declare", "typeset", "local", "export", "readonly", "unset", "wait", "getopts",
+    "mapfile", "readarray", "compgen", "complete", "compopt", "bind", "jobs",
 }  # fmt: skip
+# These take the name of a variable after -v.
+_MAY_NAME_VARIABLES = {"printf", "test", "["}
 _SHELLS = {
     "sh", "bash", "rbash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh", "busybox",
 }  # fmt: skip
@@ -186,7 +191,8 @@ def _check(words: tuple[str, ...]) -> None:
         raise _Unreadable(N_("sets a variable"))
     if first in _RESERVED or first.startswith("%"):
         raise _Unreadable(N_("begins with a shell keyword"))
-    if first in _SHELL_TEXT or _hands_text_to_a_shell(words):
+    names_variable = first in _MAY_NAME_VARIABLES and any(w.startswith("-v") for w in words)
+    if first in _SHELL_TEXT or names_variable or _hands_text_to_a_shell(words):
         raise _Unreadable(N_("passes text to a shell, which runs it as commands"))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, make_folder
-from .launch import SHELL, LaunchPrograms, check_command, launch
+from .launch import SHELL, LaunchPrograms, check_command, launch, text_shell
 from .limits import WitnessPipe, scope_command, watch_limits
 from .output import readable
 from .overlay import Keeper, Overlay, Root
@@ -144,7 +144,7 @@ class Bubble:
         The output is captured and also goes to the sinks. Without `stdin` the command reads
         nothing, if not from a terminal.
         """
-        argv = _argv(command, self._rootfs.shell if self._rootfs else SHELL)
+        argv = _argv(command, text_shell(self._rootfs.folder if self._rootfs else ""))
         check_command(argv)
         self.plan  # noqa: B018 - raises before anything is created
         if self._is_spent:
@@ -341,11 +341,17 @@ class Bubble:
                 else N_("The sandbox could not start, so the command did not run.")
             )
             raise SandboxError(in_lines(Sentence(what), error), N_("See `ollmsandbox doctor`."))
-        return result
+        left = self._status.left_running
+        if not left and not result.stdout.total and not result.stderr.total:
+            return result
+        from .refusals import find_refusals  # `run -- true` need not wait for it
+
+        refusals = find_refusals(self.plan, result.stdout, result.stderr)
+        return replace(result, left_running=left, refusals=refusals)
 
 
 def _argv(command: str | Sequence[str], shell: str) -> list[str]:
     if isinstance(command, str):
         return [shell, "-c", "--", command] if command.strip() else []
-    # Through the shell, so that a missing program ends with the usual status of 127.
-    return [shell, "-c", 'exec "$@"', "sh", *command] if command else []
+    # Through a shell, so that a missing program ends with the usual status of 127.
+    return [SHELL, "-c", 'exec "$@"', "sh", *command] if command else []

@@ -20,7 +20,9 @@ from .process import CommandTerminal
 from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file, start_process
 
+# For our own scripts. A command's text runs in `text_shell`.
 SHELL = "/bin/sh"
+_BASH = "/bin/bash"
 # execve() takes no longer argument (MAX_ARG_STRLEN).
 _LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 
@@ -55,7 +57,7 @@ class LaunchedBwrap(NamedTuple):
     stderr: int
     # Where bwrap and the witness report, for `BwrapStatus`.
     status: int
-    # Whether bwrap is the first process of a pid namespace, so that all others die with it.
+    # Whether the started process is the first of a PID namespace, so that all others die with it.
     has_own_pids: bool
     witness: WitnessPipe | None
 
@@ -139,6 +141,10 @@ def _make_order(
         before = witness_command(options=options, filter_=filter_, pipe=witness_pipe, status=status)
         bwrap = [*programs.scope, *before, *bwrap]
     arguments = [*plan.args(), "--seccomp", str(filter_), "--json-status-fd", str(status)]
+    # systemd only knows process ids of the host's namespace.
+    namespaces = [n for n in programs.namespaces if n != "pid" or not programs.scope]
+    if "pid" not in namespaces:
+        arguments.append("--die-with-parent")
     limit = plan.limits.processes
     has_user_namespace = "user" in programs.namespaces
     # The kernel does not limit root's processes: `watch_limits` does.
@@ -147,13 +153,19 @@ def _make_order(
     order = StartOrder(
         argv=[*bwrap, *argv],
         folder=str(runtime),
-        # systemd only knows process ids of the host's namespace.
-        namespaces=[n for n in programs.namespaces if n != "pid" or not programs.scope],
+        namespaces=namespaces,
         mounts=plan.overlay_mounts(),
         processes=limit if has_user_namespace else None,
         protect=programs.bwrap,
     )
     return order, arguments
+
+
+def text_shell(root: str = "") -> str:
+    """Return the shell that runs a command's text: bash if the system in `root` has it, because
+    that is what users and models write for."""
+    # Not followed: an absolute link in a root file system is meant to be read inside of it.
+    return _BASH if os.path.lexists(f"{root}{_BASH}") else SHELL
 
 
 def check_command(argv: Sequence[str]) -> None:

@@ -76,7 +76,8 @@ class WitnessPipe:
 _INTERVAL = 0.25
 _SHORTEST = 0.05
 _SMALL_WRITE = 16 << 20
-_BWRAP_PROCESSES = 2
+# The starter's child, and two of bwrap.
+_OWN_PROCESSES = 3
 _MOST_SCANNED = 256
 # Nanoseconds that a file system's clock may be behind.
 _SLACK = 1_000_000_000
@@ -136,8 +137,8 @@ async def _disk(limits: Limits, before: dict[str, int], began: int, first: int) 
 def _processes(limits: Limits, first: int) -> Stop | None:
     # RLIMIT_NPROC does not apply to root, and memory has no limit without a control group.
     most = limits.processes if limits.processes is not None else 1 << 20
-    found, threads = tasks_below(first, most + _BWRAP_PROCESSES)
-    if threads > most + _BWRAP_PROCESSES:
+    found, threads = tasks_below(first, most + _OWN_PROCESSES)
+    if threads > most + _OWN_PROCESSES:
         return Stop.PROCESSES
     memory = limits.memory
     if memory is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,9 +15,6 @@ from typing import Any, NamedTuple
 from .. import N_
 from ..errors import Sentence
 from .output import Capture, Sink, pump
-
-# The error when an overlay has to copy up a file whose group has no number inside.
-_NOT_MAPPED = os.strerror(errno.EOVERFLOW)
 
 
 class Stop(Enum):
@@ -54,16 +50,21 @@ class Result:
     stderr: Capture
     duration: float
     stop: Stop | None = None
+    # How many processes were still running when the command had ended. They were ended, too.
+    left_running: int = 0
+    # What the sandbox refused, as far as the output shows it.
+    refusals: tuple[Sentence, ...] = ()
 
     @property
-    def hint(self) -> str:
-        """Explain an error that the sandbox causes and that its message does not explain."""
-        if _NOT_MAPPED in self.stderr.text:
-            return (
-                "Sandboxed commands cannot change files of a group other than your primary one "
-                "(the kernel reports this as a value too large). Change their group with chgrp."
-            )
-        return ""
+    def remarks(self) -> list[str]:
+        """What to say about the run besides its output, to models and on the command line."""
+        found: list[str] = [*self.refusals]
+        if self.left_running == 1:
+            found.insert(0, "1 process was still running and was ended.")
+        elif self.left_running:
+            text = f"{self.left_running:,} processes were still running and were ended."
+            found.insert(0, text)
+        return found
 
     @property
     def timed_out(self) -> bool:
@@ -88,8 +89,7 @@ class Result:
             parts.append(f"The command did not finish. {self.stop.sentence}.")
         if self.exit_code != 0:
             parts.append(f"Exit status: {self.exit_code}")
-        if self.hint:
-            parts.append(self.hint)
+        parts += self.remarks
         return "\n".join(part.rstrip("\n") for part in parts if part.strip())
 
 

@@ -12,8 +12,9 @@ from .output import readable
 
 
 class BwrapStatus:
-    """Reads the reports of bwrap and the memory witness from a pipe: the id of the first process,
-    errors, the exit code. All of it fits into the pipe, so it is read only when needed."""
+    """Reads the reports of bwrap, the starter's child and the memory witness from a pipe: the id of
+    the first process, errors, the exit code. All of it fits into the pipe, so it is read only when
+    needed."""
 
     def __init__(self) -> None:
         self._descriptor = -1
@@ -26,6 +27,8 @@ class BwrapStatus:
         self.error = ""
         # How many processes the kernel ended for the memory limit.
         self.kills = 0
+        # How many were still running when the command had ended.
+        self.left_running = 0
 
     def listen(self, descriptor: int, *, hold_first: bool = False) -> None:
         """Set the pipe, and whether to open a pidfd of the first process."""
@@ -57,6 +60,8 @@ class BwrapStatus:
             self.exit = code
         if isinstance(kills := status.get(KILLS), int):
             self.kills = kills
+        if isinstance(left := status.get("left-running"), int):
+            self.left_running = left
         if isinstance(pid, int) and not self.begun:
             self.begun = True
             if self._hold_first:

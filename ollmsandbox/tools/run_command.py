@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import N_
 from ..engine.run import Confinement, PreparedRun, finish_interrupted_runs
@@ -19,9 +19,12 @@ from ..i18n import _, pgettext
 from ..permission.request import Fact, PermissionRequest, Source, Verdict
 from ..sandbox.flatpak.portal import PortalError
 from ..sandbox.flatpak.runner import ProjectNotSharedError
+from ..sandbox.launch import text_shell
 from ..sandbox.plain.runner import Ask
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
+from ..sandbox.profile.profile import Limits
+from ..sandbox.refusals import NETWORK_OFF, misses_network
 from ..sandbox.rootfs.paths import rewrite_paths
 from ..text.ansi import escape_line
 from . import questions
@@ -53,9 +56,13 @@ Network Access:
 
 If the command fails, you should handle the error gracefully and provide a helpful error message \
 to the user."""
+_SHELL = "Commands run in {shell}."
+_TIME = "A command is stopped after {time:,} seconds, unless you set `timeout`{most}."
 _SANDBOXED = """\
-Each command runs in a sandbox of its own with /bin/sh. /tmp is empty at the start and forgotten \
-at the end, nothing goes on running after the command, and nobody can answer its questions. \
+Each command runs in a sandbox of its own. /tmp is empty at the start and forgotten at the end, \
+nothing goes on running after the command, and nobody can answer its questions: to try a server, \
+start it, use it and stop it in one command. Rename a folder with `mv`, then `git add` it: \
+`git mv` of a folder, and rename() in programs, fail with "Invalid cross-device link". \
 Secrets of the user are hidden: keys, tokens, browser and mail data, shell histories. A file that \
 seems to be missing there is hidden on purpose: do not look for a way around that. The user is \
 asked about network access each time, and may deny it. What changed in the project is listed after \
@@ -99,6 +106,11 @@ class CommandParameters:
         "content, use the `web_fetch` tool instead.",
         default=False,
     )
+    timeout: int | None = parameter(
+        "Stop the command after this many seconds. Set it for a command that takes long.",
+        may_be_absent=True,
+        smallest=1,
+    )
 
 
 class RunCommand(Tool):
@@ -116,6 +128,8 @@ class RunCommand(Tool):
             rootfs = context.rootfs() if context.can_wrap() else None
             if rootfs is not None:
                 rules = together(rules, _ALPINE.format(system=rootfs.title))
+            shell = text_shell(rootfs.folder if rootfs is not None else "")
+            rules = together(rules, _SHELL.format(shell=shell), _time(context.profile().limits))
             found = programs_of(context)
         except OllmSandboxError:
             # Running a command reports the error; the description just says less.
@@ -164,6 +178,18 @@ class RunRequest(RequestBase):
             return await _PlainFlow(self, watcher).execute()
         except (OllmSandboxError, OSError) as error:
             return Outcome.failed(error, verdict=self.verdict)
+
+    def timeout(self) -> float | None:
+        """Return the seconds that the command may take; None for the profile's default."""
+        wanted = self.given.timeout
+        return None if wanted is None else self.context.profile().limits.time_for(wanted)
+
+    def timeout_notice(self, result: Result) -> str:
+        """Tell the model that the command did not get the time it asked for, if it needed it."""
+        wanted, given = self.given.timeout, self.timeout()
+        if not result.timed_out or wanted is None or given is None or given >= wanted:
+            return ""
+        return f"`timeout` was lowered to {round(given):,} seconds, the most that is allowed."
 
     async def ask(self, watcher: Watcher, request: PermissionRequest) -> bool:
         self.verdict = await questions.ask(self.context, watcher, self, request)
@@ -241,6 +267,7 @@ class _SandboxedFlow:
             call_id=self._request.call_id,
             network=given.network,
             working_dir=given.working_dir or None,
+            timeout=self._request.timeout(),
             live=self._watcher.changed,
         )
         plan = await asyncio.to_thread(lambda: run.plan)
@@ -259,7 +286,7 @@ class _SandboxedFlow:
             raise
         except OllmSandboxError as error:
             return self._outcome(None, run, str(error))
-        notices = [*errors, *plan.notices()]
+        notices = [*errors, *plan.notices(), self._request.timeout_notice(result)]
 
         def record() -> Outcome:
             try:
@@ -429,14 +456,30 @@ async def _run_unrecorded(
 ) -> Outcome:
     given = request.given
     run = request.context.prepare_unrecorded_run(
-        request.project, confinement, ask, working_dir=given.working_dir or None
+        request.project,
+        confinement,
+        ask,
+        working_dir=given.working_dir or None,
+        timeout=request.timeout(),
     )
     sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
     try:
         result = await run.exec(given.command, sinks=sinks)
     except DeniedError:
         return request.denied("The command")
-    return Outcome(output_text(result), _succeeded(result), result, verdict=request.verdict)
+    is_offline = confinement in (Confinement.OFFLINE, Confinement.INNER)
+    if is_offline and misses_network(result.stdout, result.stderr):
+        result = replace(result, refusals=(NETWORK_OFF,))
+    text = together(output_text(result), request.timeout_notice(result))
+    return Outcome(text, _succeeded(result), result, verdict=request.verdict)
+
+
+def _time(limits: Limits) -> str:
+    """Return the sentence about the time limit, or "" if there is none."""
+    if limits.time is None:
+        return ""
+    most = "" if limits.max_time is None else f" to at most {round(limits.max_time):,}"
+    return _TIME.format(time=round(limits.time), most=most)
 
 
 def _succeeded(result: Result) -> bool:

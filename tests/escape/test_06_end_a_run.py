@@ -168,14 +168,14 @@ def test_a_signal_to_the_command_line_ends_the_command(
         assert mark.gone()
 
 
-@pytest.mark.parametrize("who", ["the starter", "bwrap"])
+@pytest.mark.parametrize("depth", [1, 2, 3], ids=["the starter", "its child", "bwrap"])
 def test_a_helper_that_is_killed_takes_the_command_with_it(
-    person: Person, mark: Mark, who: str
+    person: Person, mark: Mark, depth: int
 ) -> None:
     with _command_line(person, "-c", mark.put_into(STUBBORN["ignored signals"])) as p:
         assert within(SOON, mark.sleeps)
-        found = _below(p.pid, 1) if who == "the starter" else filter(_is_bwrap, _below(p.pid, 2))
-        (helper,) = found
+        (helper,) = _below(p.pid, depth)
+        assert _is_bwrap(helper) == (depth == 3)
         os.kill(helper, signal.SIGKILL)
         assert p.wait(SOON) not in (0, None)
         assert mark.gone()
@@ -188,7 +188,7 @@ def test_a_command_line_that_is_killed_at_any_moment_leaves_nothing(
     person.cli("run", "--", "true")
     for number in MOMENTS[::3]:
         with _command_line(person, "-c", f"sleep {mark.seconds}; true") as process:
-            # Us, the starter, and what becomes bwrap.
+            # Us, the starter, and its child, which starts bwrap.
             assert within(SOON, lambda: bool(_below(process.pid, 2)))
             time.sleep(number * 0.0005)
             process.kill()

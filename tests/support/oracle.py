@@ -86,7 +86,7 @@ def real_project(person: Person) -> str:
 
 
 def run_plain(person: Person, command: Command) -> Ran:
-    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    argv = ["/bin/bash", "-c", command] if isinstance(command, str) else list(command)
     if os.getuid() == 0:
         argv = [*_AS_INSIDE, *argv]
     done = subprocess.run(

@@ -80,7 +80,7 @@ class Person:
     def run_outside(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command without the sandbox, to prove that an attack works."""
         return subprocess.run(
-            ["/bin/sh", "-c", command],
+            ["/bin/bash", "-c", command],
             cwd=self.project,
             env=self.environ,
             stdin=subprocess.DEVNULL,

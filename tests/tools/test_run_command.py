@@ -319,6 +319,51 @@ def test_several_run_side_by_side(agent: Agent) -> None:
     assert sorted(os.listdir(agent.person.project)) == ["a", "b"]
 
 
+# --- time --------------------------------------------------------------------------------------
+
+
+def write_profile(person: Person, text: str) -> None:
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "standard.yaml").write_text(text)
+
+
+def test_a_call_can_ask_for_less_time(agent: Agent) -> None:
+    outcome = agent.run("echo begun; sleep 60", timeout=1)
+    assert not outcome.ok
+    assert outcome.text == (
+        "begun\nThe command did not finish. Exceeded the time limit.\nExit status: 124"
+    )
+
+
+def test_a_call_can_ask_for_more_time_than_the_default(person: Person) -> None:
+    write_profile(person, "limits: {time: 1 s, max_time: 60 s}")
+    agent = Agent(person, own_limits=Limits())
+    assert "Exceeded the time limit" in agent.run("sleep 2; echo done").text
+    assert agent.run("sleep 2; echo done", timeout=30).text == "done"
+
+
+def test_a_call_gets_no_more_time_than_the_profile_allows(person: Person) -> None:
+    write_profile(person, "limits: {time: 1 s, max_time: 2 s}")
+    agent = Agent(person, own_limits=Limits())
+    outcome = agent.run("sleep 60", timeout=50)
+    assert outcome.text.endswith("`timeout` was lowered to 2 seconds, the most that is allowed.")
+    assert "stopped after 1 seconds, unless you set `timeout` to at most 2." in (
+        RunCommand(agent.tool_context).description
+    )
+
+
+def test_a_limit_of_the_user_is_the_most_that_a_call_gets(person: Person) -> None:
+    agent = Agent(person, own_limits=Limits(time=1))
+    assert "Exceeded the time limit" in agent.run("sleep 60", timeout=50).text
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("seconds", [0, -1, "soon", 1.5])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused(agent: Agent, seconds: object) -> None:
+    with pytest.raises(ToolError, match="timeout"):
+        RunCommand(agent.tool_context).read({"command": "true", "timeout": seconds})
+
+
 # --- the tool's description --------------------------------------------------------------------
 
 
@@ -329,6 +374,7 @@ def test_the_description_names_the_rules_and_the_programs(agent: Agent) -> None:
         *("hidden on purpose", "asked about network access each time"),
     ):
         assert words in tool.description
+    assert "Commands run in /bin/bash." in tool.description
     programs = tool.description.split("Programs found here: ")[1].rstrip(".").split(", ")
     assert "bash" in programs
     looked_for = agent.run(f"for name in {' '.join(programs)}; do command -v $name || exit 1; done")

@@ -127,7 +127,8 @@ class Printer:
     def _ended(self, call_id: str, outcome: Outcome) -> None:
         result = outcome.result
         tail = self._live[call_id].end() if call_id in self._live else ""
-        if tail or (result is not None and result.exit_code != 0) or not outcome.ok:
+        says_more = result is not None and (result.exit_code != 0 or result.remarks)
+        if tail or says_more or not outcome.ok:
             self._name(call_id)
         self._live.pop(call_id, None)
         self._out(tail)
@@ -135,6 +136,8 @@ class Printer:
             self._print(f"  exit status {result.exit_code}")
         elif result is None and not outcome.ok:
             self._print(f"  {harmless(outcome.text[:_MOST_SHOWN])}")
+        for remark in result.remarks if result is not None else ():
+            self._print(f"  {harmless(remark)}")
         if outcome.report is not None:
             self._reports.append(outcome.report)
 

@@ -194,8 +194,7 @@ class _Run:
         if self._signal:
             result = replace(result, exit_code=128 + self._signal)
         run.record_exit(result.exit_code)
-        if result.hint:
-            self.notices.append(result.hint)
+        self.notices += result.remarks
         return result
 
     def explain(self, error: OllmSandboxError | OSError) -> OllmSandboxError | OSError:
@@ -371,6 +370,7 @@ def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]
         "signal": result.signal if result else None,
         "timed_out": result.timed_out if result else False,
         "stopped": result.stop.value if result and result.stop else None,
+        "left_running": result.left_running if result else 0,
         "stdout": result.stdout.text if result else "",
         "stderr": result.stderr.text if result else "",
         "truncated": result.truncated if result else False,

@@ -17,7 +17,7 @@ from gi.repository import Gio, GLib
 from ... import N_
 from ...errors import DeniedError, SandboxError
 from ...paths import Paths, is_inside, make_folder
-from ..launch import SHELL, check_command
+from ..launch import check_command, text_shell
 from ..limits import watch_limits
 from ..plan.folders import find_project, find_working_dir
 from ..process import Result, Running, Sinks, Stop
@@ -93,7 +93,7 @@ class PlainRunner:
     ) -> Result:
         if not (command.strip() if isinstance(command, str) else command):
             raise SandboxError(N_("The command is empty."), N_("Enter a command."))
-        argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
+        argv = [text_shell(), "-c", "--", command] if isinstance(command, str) else list(command)
         check_command(argv)
         folder = self._folder()
         try:

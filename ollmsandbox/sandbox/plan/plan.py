@@ -55,7 +55,7 @@ class Plan(NamedTuple):
         for mount in self.mounts:
             made += mount.args()
         made += ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
-        made += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
+        made += ["--unshare-cgroup-try", "--new-session"]
         if not self.network:
             made += ["--unshare-net"]
         uid, gid = self.ids or (os.getuid(), os.getgid())
@@ -213,10 +213,33 @@ class PlanBuilder:
             working_dir=folder,
             network=network,
             mounts=tuple(mounts),
-            environment={**environment, "PWD": folder},
+            environment={**environment, **self._git_settings(environment), "PWD": folder},
             limits=profile.limits,
             rules=FilterRules.of(profile, network=network),
         )
+
+    def _git_settings(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return variables that make git clone a folder of a root as it clones from a server.
+
+        Otherwise it makes hard links to the objects, and fails because a link has another inode
+        number than its source. Overlayfs gives it the same one only for real root.
+        """
+        if not self.inputs.mounts_are_locked:
+            return {}
+        made = {}
+        count = _number(environment.get("GIT_CONFIG_COUNT", ""))
+        for root in self.inputs.overlay.roots:
+            path = self.shown(root.path) or root.path
+            # git decodes the address.
+            address = path.replace("%", "%25")
+            made[f"GIT_CONFIG_KEY_{count}"] = f"url.file://{address}.insteadOf"
+            made[f"GIT_CONFIG_VALUE_{count}"] = path
+            count += 1
+        return {**made, "GIT_CONFIG_COUNT": str(count)}
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
 def path_prefixes(path: str) -> list[str]:

@@ -212,14 +212,22 @@ class _File:
 
     def _limits(self, profile: Profile, value: Value) -> Profile:
         limits, own_memory = profile.limits, profile.own_memory_limit
-        for key, entry in value.mapping(tuple(_UNITS)).items():
+        entries = value.mapping(tuple(_UNITS))
+        for key, entry in entries.items():
             amount = entry.quantity(_UNITS[key]())
             if key == "time":
                 limits = replace(limits, time=amount)
+            elif key == "max_time":
+                limits = replace(limits, max_time=amount)
             else:
                 limits = replace(limits, **{key: None if amount is None else int(amount)})
             if key == "memory":
                 own_memory = self._path.parent != BUILT_IN and amount is not None
+        if "max_time" not in entries and "time" in entries:
+            # Whoever sets a limit means it: a model may not exceed it.
+            limits = replace(limits, max_time=limits.time)
+        elif limits.max_time is not None:
+            limits = replace(limits, time=min(limits.time or limits.max_time, limits.max_time))
         return replace(profile, limits=limits, own_memory_limit=own_memory)
 
 
@@ -244,6 +252,7 @@ def _memory_sizes() -> dict[str, int]:
 
 _UNITS: dict[str, Callable[[], dict[str, int]]] = {
     "time": lambda: _TIMES,
+    "max_time": lambda: _TIMES,
     "processes": lambda: {"": 1},
     "disk": lambda: _SIZES,
     "free": lambda: _SIZES,

@@ -21,11 +21,17 @@ class Limits:
     """None means no limit. Sizes are bytes, times are seconds."""
 
     time: float | None = None
+    # What a model may ask for. `time` is what a command gets otherwise.
+    max_time: float | None = None
     processes: int | None = None
     disk: int | None = None
     free: int | None = None
     memory: int | None = None
     tmp: int | None = None
+
+    def time_for(self, wanted: float) -> float:
+        """Return the seconds that a command gets for which a model wants this many."""
+        return wanted if self.max_time is None else min(wanted, self.max_time)
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,9 @@ class Profile:
     def with_limits(self, own: Limits) -> Profile:
         """Return the profile with the user's limits in place of its own."""
         given = {name: value for name, value in vars(own).items() if value is not None}
+        if own.time is not None:
+            # A model must not get more than the user has chosen.
+            given.setdefault("max_time", own.time)
         if not given:
             return self
         return replace(

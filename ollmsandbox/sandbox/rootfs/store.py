@@ -48,10 +48,6 @@ class Installed:
     def title(self) -> str:
         return f"Alpine {self.version}"
 
-    @property
-    def shell(self) -> str:
-        return "/bin/bash" if os.path.lexists(f"{self.folder}/bin/bash") else "/bin/sh"
-
     def hold(self) -> FileLock:
         """Lock it so that it is not removed while a command runs in it."""
         gone = RootfsError(N_("{system} was just removed."), N_("Try again."), system=self.title)

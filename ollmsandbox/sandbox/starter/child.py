@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The starter's forked child: it makes the mounts of an order and becomes bwrap. See server.py."""
+"""The starter's forked child: it makes the mounts of an order and starts bwrap. See server.py."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import socket
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ _LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
 _PLAIN = 2 | 4 | 8  # nosuid, nodev, noexec
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
+# Seconds. A process that ends together with the command may need a moment.
+_PATIENCE, _PAUSE = 0.1, 0.01
+# What multiplies faster than it is counted must not keep a run from ending.
+_MOST_COUNTED = 5000
 
 # PyDLL keeps the interpreter's lock, which a call that forks needs.
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -63,7 +68,11 @@ def run(
     uid: int,
     gid: int,
 ) -> NoReturn:
-    """Make the mounts and become bwrap, in the child. Report an error to the last descriptor."""
+    """Make the mounts and start bwrap, in the child. Report an error to the last descriptor.
+
+    In a PID namespace of its own, the child stays as its first process until bwrap has ended. If
+    not, it becomes bwrap.
+    """
     step, errors = "start", given[-1]
     try:
         die_with_parent(alive)
@@ -85,11 +94,47 @@ def run(
             resource.setrlimit(resource.RLIMIT_NPROC, (order["processes"], order["processes"]))
         step = f"start {os.fsdecode(order['argv'][0])}"
         errors = keep_only(given)
+        if "pid" in namespaces and (bwrap := os.fork()):
+            os.closerange(0, errors)
+            report_left_running(bwrap, errors)
+            os._exit(0)
         os.execve(order["argv"][0], order["argv"], {})
     except BaseException as problem:  # noqa: BLE001 - any error is reported to the other side
         report_error(errors, step, problem)
     finally:
         os._exit(127)
+
+
+def report_left_running(bwrap: int, status: int) -> None:
+    """Wait for bwrap, and report how many processes the command left. They die with this one."""
+    while os.wait()[0] != bwrap:
+        continue
+    end = time.monotonic() + _PATIENCE
+    while (left := count_left_running()) and time.monotonic() < end:
+        time.sleep(_PAUSE)
+    if left:
+        # For BwrapStatus, among bwrap's own reports.
+        os.write(status, b'{"left-running": %d}\n' % left)
+
+
+def count_left_running() -> int:
+    # Where /proc is the machine's, this process has another number in it.
+    below, count = [int(os.readlink("/proc/self"))], -1
+    for pid in below:
+        if len(below) > _MOST_COUNTED:
+            break
+        try:
+            # The second field is a name, which may contain spaces and brackets.
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()[0]
+            count += state not in b"ZX"
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                    below += map(int, file.read().split())
+        except OSError:
+            continue  # it has just ended
+    # Without the first process inside, which waits for all the others.
+    return max(0, count - 1)
 
 
 def keep_mounts_alive(pipe: int, namespace: int) -> NoReturn:

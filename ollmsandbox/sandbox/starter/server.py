@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A small process that starts sandboxes: it forks, and the child (child.py) makes the mounts that
-bwrap cannot make, and becomes bwrap.
+bwrap cannot make, and starts bwrap.
 
 `unshare`, a shell and `mount` would take twice the time, since each is a program to load; and a
 fork of the window costs more the more it has open. This process imports only child.py of ours, and

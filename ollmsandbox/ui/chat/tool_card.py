@@ -264,7 +264,8 @@ class ToolCard(Gtk.Box):
 
     def _show_note(self) -> None:
         nothing = _("No output") if words.printed_nothing(self.entry) else ""
-        text = nothing or self.entry.output_note
+        notes = [nothing or self.entry.output_note, *words.remarks(self.entry)]
+        text = "\n".join(filter(None, notes))
         self.note.set_label(text)
         self.note.set_visible(bool(text))
         self.output_place.set_visible(not nothing)

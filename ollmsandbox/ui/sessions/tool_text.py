@@ -144,6 +144,22 @@ def printed_nothing(entry: CallEntry) -> bool:
     return outcome is not None and outcome.result is not None and not entry.printed
 
 
+def remarks(entry: CallEntry) -> list[str]:
+    """Return what the user should know about a finished command, besides its output."""
+    result = entry.outcome.result if entry.outcome else None
+    if result is None:
+        return []
+    found = [localized(refusal) for refusal in result.refusals]
+    if result.left_running:
+        text = ngettext(
+            "{count:,} process was still running and was ended.",
+            "{count:,} processes were still running and were ended.",
+            result.left_running,
+        )
+        found.insert(0, text.format(count=result.left_running))
+    return [visible_line(text) for text in found]
+
+
 def live_changes(count: int, last: str, project: str | None) -> str:
     """Describe the changes of a running command."""
     if not count:

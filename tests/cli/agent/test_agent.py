@@ -47,6 +47,14 @@ def test_one_turn_prints_only_the_reply_and_stores_the_session(person: Person) -
     assert (question.answer, question.source) == ("deny", "nobody")
 
 
+def test_the_user_reads_what_a_command_left_and_was_refused(person: Person) -> None:
+    command = "sleep 1001 & touch /usr/x"
+    with model_server(person, [run_command(command), reply("Done.")]):
+        said = person.cli("agent", "Do it").stderr
+    assert "1 process was still running and was ended." in said
+    assert "most folders are read-only for commands" in said
+
+
 def test_what_was_undone_in_the_meantime_is_in_front_of_the_next_message(person: Person) -> None:
     replies = [run_command("echo hi > new.txt"), reply("Done."), reply("I see.")]
     with model_server(person, replies) as server:

@@ -103,7 +103,7 @@ def test_a_reader_that_is_gone_is_no_drama(start: Start, arguments: list[str]) -
 
 KEYS = {
     *("run_id", "duration", "exit_code", "signal", "timed_out", "stopped", "stdout", "stderr"),
-    *("truncated", "changes", "conflicts", "skipped", "notices", "errors"),
+    *("left_running", "truncated", "changes", "conflicts", "skipped", "notices", "errors"),
 }
 
 
@@ -126,6 +126,7 @@ def test_json_is_one_document_with_everything(person: Person) -> None:
         "signal": None,
         "timed_out": False,
         "stopped": None,
+        "left_running": 0,
         "stdout": "out\n",
         "stderr": "err\n",
         "truncated": False,

@@ -95,7 +95,6 @@ def test_bwrap_drops_everything(person: Person, network: bool) -> None:
     for option in ("user", "pid", "ipc", "uts", "cgroup-try"):
         assert f"--unshare-{option}" in arguments
     assert ("--unshare-net" in arguments) == (not network)
-    assert "--die-with-parent" in arguments
     assert "--new-session" in arguments
     assert arguments[arguments.index("--cap-drop") + 1] == "ALL"
     assert arguments[:3] == ["--ro-bind", "/", "/"]

@@ -33,6 +33,26 @@ def folder(tmp_path: Path) -> Path:
 # --- what comes with the program ---------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("text", "usual", "most"),
+    [
+        ("processes: 7", 600, 3600),
+        # Whoever sets a limit does not expect a model to get more.
+        ("time: 20 s", 20, 20),
+        ("time: 20 s, max_time: 1 min", 20, 60),
+        ("max_time: 1 min", 60, 60),
+        ("max_time: none", 600, None),
+        ("time: none", None, None),
+        ("time: 2 min, max_time: 1 min", 60, 60),
+    ],
+)
+def test_the_default_and_the_most_time(
+    folder: Path, text: str, usual: int | None, most: int | None
+) -> None:
+    limits = load(folder, f"limits: {{{text}}}").limits
+    assert (limits.time, limits.max_time) == (usual, most)
+
+
 @pytest.mark.parametrize("name", ["standard", "strict"])
 def test_the_built_in_profiles_need_no_file_of_the_user(name: str, tmp_path: Path) -> None:
     found = read_profile(name, tmp_path / "nowhere")
@@ -52,6 +72,7 @@ def test_strict_hides_all_that_standard_hides_and_allows_less(folder: Path) -> N
     assert not strict.unix_sockets
     assert "ptrace" in strict.deny_syscalls
     assert (strict.limits.time, standard.limits.time) == (300, 600)
+    assert (strict.limits.max_time, standard.limits.max_time) == (900, 3600)
     for name in ("processes", "disk", "memory", "tmp"):
         assert getattr(strict.limits, name) < getattr(standard.limits, name)
 

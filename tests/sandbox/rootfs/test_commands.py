@@ -91,6 +91,9 @@ def test_the_environment_has_the_listed_variables_and_none_of_the_user(
     found = dict(line.split("=", 1) for line in run(person, alpine, "env").splitlines())
     assert found.pop("SHLVL", "") in ("", "0", "1")
     assert found.pop("_", "/bin/env").endswith("env")
+    # For clones by an ordinary user.
+    git = {name: found.pop(name) for name in [*found] if name.startswith("GIT_CONFIG_")}
+    assert git.get("GIT_CONFIG_VALUE_0", "/workspace") == "/workspace"
     assert found == {
         "HOME": "/workspace",
         "PATH": "/usr/bin:/bin:/usr/local/bin:/workspace/.packages/bin:/usr/sbin:/sbin",

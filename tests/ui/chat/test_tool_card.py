@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, Rep
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 from ollmsandbox.sandbox.process import Stop, disk_bytes_below
+from ollmsandbox.sandbox.refusals import NETWORK_OFF
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.sessions import tool_text
@@ -127,6 +129,21 @@ def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> N
     card.open()
     assert "No output" in texts(card)
     assert not card.output_tools.get_visible()
+
+
+def test_a_card_says_what_was_refused_and_what_was_ended(screen: Screen, chat: Chat) -> None:
+    entry = chat.call("curl example.org & sleep 60 &")
+    card = shown(screen, entry)
+    chat.start(entry)
+    chat.output(entry, b"curl: (6) Could not resolve host: example.org\n")
+    told = replace(result(), left_running=2, refusals=(NETWORK_OFF,))
+    chat.end(entry, Outcome("", ok=True, result=told))
+    card.open()
+    assert card.note.get_visible()
+    assert card.note.get_label().splitlines() == [
+        "2 processes were still running and were ended.",
+        NETWORK_OFF,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the sandbox refused a command is reported, as far as the command's output shows it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.person import Person
+from support.tools import Agent
+
+NETWORK = "The command had no network access."
+READ_ONLY = "most folders are read-only for commands."
+
+_CONNECT = "python3 -c 'import socket; socket.create_connection((\"{host}\", 9))'"
+
+
+def remarks(person: Person, command: str, **options: object) -> str:
+    return "\n".join(person.run(command, **options).remarks)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # By name, by number, and where the shell hides the status.
+        _CONNECT.format(host="host.invalid"),
+        _CONNECT.format(host="192.0.2.1"),
+        f"{_CONNECT.format(host='host.invalid')} 2>&1 | tail -n 1",
+        "git clone https://host.invalid/x",
+        # Of programs that may not be installed here.
+        "echo 'npm error request failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org'; false",
+        "echo \"wget: bad address 'example.org'\" >&2; false",
+        "echo 'ssh: Could not resolve hostname example.org' >&2; false",
+    ],
+)
+def test_a_command_that_needs_the_network_gets_to_know_that_it_is_off(
+    shared_person: Person, command: str
+) -> None:
+    assert NETWORK in remarks(shared_person, command)
+
+
+@pytest.mark.parametrize(
+    "command", ["true", "false", "echo network", _CONNECT.format(host="127.0.0.1")]
+)
+def test_the_network_is_not_mentioned_otherwise(shared_person: Person, command: str) -> None:
+    assert remarks(shared_person, command) == ""
+
+
+def test_the_network_is_not_mentioned_where_it_is_on(shared_person: Person) -> None:
+    command = _CONNECT.format(host="host.invalid")
+    assert remarks(shared_person, command, network=True) == ""
+
+
+@pytest.mark.parametrize(
+    "command", ["touch /usr/x", "touch ~/x", "mkdir /x", 'python3 -c \'open("/etc/x", "w")\'']
+)
+def test_a_read_only_folder_is_explained(shared_person: Person, command: str) -> None:
+    assert READ_ONLY in remarks(shared_person, command)
+
+
+def test_a_hidden_file_is_named(person: Person) -> None:
+    (person.home / ".ssh").mkdir()
+    (person.home / ".ssh/config").touch()
+    said = remarks(person, "cat ~/.ssh/config")
+    assert said.startswith(f"{person.home}/.ssh is hidden from commands.")
+
+
+def test_a_file_that_does_not_exist_is_not_called_hidden(person: Person) -> None:
+    assert remarks(person, "cat ~/.ssh/config") == ""
+    (person.home / ".ssh").mkdir()
+    assert remarks(person, "cat ~/.sshx") == ""
+    assert remarks(person, "cat ~/.ssh.old/x") == ""
+    assert remarks(person, "echo ~/.ssh/config") == ""
+
+
+def test_a_hidden_file_of_the_project_is_named(person: Person) -> None:
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "standard.yaml").write_text(f"masks: [{person.project}/secret]")
+    (person.project / "secret").mkdir()
+    said = remarks(person, "cat ./secret/x; cat $PWD/secret/x")
+    assert said.startswith(f"{person.project}/secret is hidden from commands.")
+
+
+def test_the_model_and_the_command_line_say_the_same(agent: Agent) -> None:
+    command = "touch /usr/x"
+    sentence = agent.run(command).text.splitlines()[-1]
+    assert READ_ONLY in sentence
+    done = agent.person.cli("run", "-c", command)
+    assert done.stderr.splitlines()[-1] == f"ollmsandbox: {sentence}"
+    document = json.loads(agent.person.cli("run", "--json", "-c", command).stdout)
+    assert document["notices"] == [sentence]
