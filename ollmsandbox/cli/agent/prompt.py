@@ -115,7 +115,9 @@ class Prompt:
         changes.changes(self._given(names, diff="--diff" in words))
 
     def _act(self, action: str, words: list[str]) -> None:
-        changes.act_on_changes(self._given(words, action=action, path=words[1:]))
+        changes.act_on_changes(
+            self._given(words, action=action, path=words[1:], both=False, later=False)
+        )
 
     def _given(self, words: list[str], **more: object) -> argparse.Namespace:
         return argparse.Namespace(

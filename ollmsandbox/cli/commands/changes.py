@@ -88,8 +88,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
             return _no_run(review, given)
         project = runs[0].project.path if runs else _project(given)
         chosen = full_paths(given.path, project)
-        along = _along(review, given, runs, chosen)
-        if along and not _may_go_on(review, given, along, project):
+        if not _may_go_on(review, given, runs, chosen):
             return 1
         try:
             reports = _reports(review, given, runs, chosen)
@@ -127,28 +126,28 @@ def act_on_changes(given: argparse.Namespace) -> int:
         return 1 if missed or left else 0
 
 
-def _along(
-    review: Review, given: argparse.Namespace, runs: list[Run], chosen: list[str]
-) -> list[Report]:
-    """Return the changes of other runs that would be applied or discarded, too."""
-    if given.all or not runs or given.action == "undo" or getattr(given, "both", False):
-        return []
-    if given.action == "apply":
-        return review.also_applied(runs[0], chosen)
-    return review.also_discarded(runs[0], chosen)
-
-
 def _may_go_on(
-    review: Review, given: argparse.Namespace, along: list[Report], project: str
+    review: Review, given: argparse.Namespace, runs: list[Run], chosen: list[str]
 ) -> bool:
-    """Show what else happens; on a terminal, ask whether to go on."""
-    what = "applies changes of earlier" if given.action == "apply" else "discards changes of later"
-    lines = [f"This also {what} runs to the same files:"]
-    for report in along:
-        lines.append(f"{escape_line(review.manager.run(report.run_id).command)}  ({report.run_id})")
-        lines += listing(report.changes, project)
+    """Show which changes of other runs are affected, too; on a terminal, ask whether to go on."""
+    if given.all or not runs or given.action == "undo" or getattr(given, "both", False):
+        return True
+    run = runs[0]
+    if given.action == "apply":
+        affected = {
+            "applies changes of earlier runs": review.also_applied(run, chosen),
+            "discards changes of other runs": review.dropped_for(run, chosen),
+        }
+    else:
+        affected = {"discards changes of later runs": review.also_discarded(run, chosen)}
+    lines = []
+    for what, reports in affected.items():
+        lines += [f"This also {what} to the same files:"] if reports else []
+        for report in reports:
+            command = escape_line(review.manager.run(report.run_id).command)
+            lines += [f"{command}  ({report.run_id})", *listing(report.changes, run.project.path)]
     print_notice(lines)
-    if given.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not lines or given.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -15,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file, restore_modes
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file, restore_modes
 from ...paths import Paths, make_folder, real_path
 from ...sandbox.overlay import Overlay, Root, clock_offset
+from ...text.diff import LARGEST
 from ...text.merge import merge_change
 from ..changes import outside_edits
 from ..changes.change import MANY, Change, ChangeSet, Kind, Mode, Recorded, State, Type, nothing
-from ..changes.layers import find_in_layers
+from ..changes.layers import find_in_layers, read_seen
 from ..changes.outside_edits import OutsideEdits
 from ..changes.overlayfs import is_whiteout
 from ..changes.reasons import Note, Reason
@@ -31,7 +32,7 @@ from ..database.models import Project
 from ..manager import ProjectManager
 from ..pending import layer as pending
 from ..pending.chain import Chain, run_of
-from ..pending.related import RelatedChanges
+from ..pending.related import RelatedChanges, ends_folder
 from ..recovery.missing import check_roots
 from . import kept_versions
 from .applier import Applier, device, only_ours
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 # A clock that is set back by less is taken for a measuring error.
 _JITTER = 1_000_000
 _SLACK = 1_000_000_000
-_CONCURRENT = Note(Reason.CONCURRENT)
 
 
 def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
@@ -105,6 +105,7 @@ class _Concurrent:
 
     def __init__(self, upper: str, root: Root, unseen: Sequence[str], versions: Path) -> None:
         self._root = root
+        self._note = Note(Reason.CONCURRENT, {"runs": " ".join(map(run_of, unseen))})
         self._upper = OpenTree(upper, modes_file(upper))
         self._unseen = [OpenTree(layer, modes_file(layer)) for layer in unseen]
         self._versions = os.open(versions, FOLDER)
@@ -115,7 +116,7 @@ class _Concurrent:
         os.close(self._versions)
 
     def merge(self, item: Recorded) -> Recorded:
-        change, conflict = item.change, item._replace(state=State.CONFLICT, note=_CONCURRENT)
+        change, conflict = item.change, item._replace(state=State.CONFLICT, note=self._note)
         try:
             theirs = self._theirs(change.path)
         except NotADirectoryError:
@@ -158,25 +159,25 @@ class _Concurrent:
     def _merge_text(self, item: Recorded, theirs: DirEntryAt) -> bool:
         """Merge both versions in the upper folder; theirs is what the change is based on then."""
         ours = DirEntryAt(*self._upper.split(item.change.path))
-        found, new, other = ours.lstat(), read_small(ours), read_small(theirs)
-        if found is None or new is None or other is None:
+        found, there = ours.lstat(), theirs.lstat()
+        new, other = read_small(ours), read_small(theirs)
+        if found is None or there is None or new is None or other is None:
             return False
-        if new != other:
-            seen = find_in_layers(self._root.lowers, item.change.path)
-            tree = OpenTree(seen.layer) if seen is not None and seen.is_file else None
-            if seen is None or tree is None:
-                return False
-            try:
-                old = read_small(DirEntryAt(*tree.split(seen.path)))
-            finally:
-                tree.close()
-            both = None if old is None else merge_change(old, new, other)
-            if both is None:
-                return False
-            half = DirEntryAt(self._versions, f"merged-{item.number}")
-            write_like(ours, half, both, stat.S_IMODE(found.st_mode))
-            copy_whole(half, ours)
-            os.unlink(half.name, dir_fd=half.dir_fd)
+        seen = find_in_layers(self._root.lowers, item.change.path)
+        old = read_seen(seen, LARGEST + 1) if seen is not None and seen.is_file else None
+        both = other if new == other else None
+        if both is None and old is not None and len(old) <= LARGEST:
+            both = merge_change(old, new, other)
+        if both is None:
+            return False
+        mode = stat.S_IMODE(found.st_mode)
+        if seen is None or not seen.is_file or mode == stat.S_IMODE(seen.found.st_mode) & 0o1777:
+            # Only the others changed it.
+            mode = stat.S_IMODE(there.st_mode)
+        half = DirEntryAt(self._versions, f"merged-{item.number}")
+        write_like(ours, half, both, mode)
+        copy_whole(half, ours)
+        os.unlink(half.name, dir_fd=half.dir_fd)
         base = Patch(self._versions, item.number).base
         if base.lstat() is None:
             copy_whole(theirs, base)
@@ -262,19 +263,35 @@ class Settling:
             for item in items
         ]
         related = RelatedChanges(rows)
-        return items, {item.number for item in items if related.touches(item.change)}
+        waits = [item for item in items if related.touches(item.change)]
+        # What ends a folder waits with all that was in it.
+        folders = {
+            (item.change.root, item.change.path) for item in waits if ends_folder(item.change)
+        }
+        return items, {item.number for item in waits} | {
+            item.number
+            for item in items
+            if folders
+            and any((item.change.root, path) in folders for path in folders_above(item.change.path))
+        }
 
     def _with_lost_bases(self, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
         """Return the changes, as conflicts those that build on what was discarded meanwhile."""
-        seen = _seen_runs(overlay)
-        lost = runs.discarded_places(self._manager, seen) if seen else {}
-        found = []
-        for item in items:
-            version = lost.get((item.change.root, item.change.path))
-            if version is not None and _changed_at(self._paths.versions / version) > item.began:
-                item = item._replace(state=State.CONFLICT, note=Note(Reason.CHANGED))
-            found.append(item)
-        return found
+        began = min((item.began for item in items), default=0)
+        # The folder of a run's versions has the time when something was decided last.
+        seen = [
+            run_id
+            for run_id in _seen_runs(overlay)
+            if _changed_at(self._paths.versions / run_id) > began
+        ]
+        lost = runs.discarded_rows(self._manager, seen) if seen else []
+        if not lost:
+            return list(items)
+        related, note = RelatedChanges(lost), Note(Reason.CHANGED)
+        return [
+            item._replace(state=State.CONFLICT, note=note) if related.touches(item.change) else item
+            for item in items
+        ]
 
     def run(self, overlay: Overlay, job: Job, *, fresh: bool = False) -> list[Recorded]:
         """Run the job. It can be repeated after a kill; `fresh` if it is the first time."""
@@ -471,7 +488,7 @@ def _seen_runs(overlay: Overlay) -> frozenset[str]:
 
 def _changed_at(file: Path) -> int:
     try:
-        return os.lstat(file).st_ctime_ns
+        return os.lstat(file).st_mtime_ns
     except FileNotFoundError:
         return 0
 

@@ -98,6 +98,11 @@ class Recorded(NamedTuple):
         """Return whether its version no longer exists, so that it cannot be applied."""
         return self.state is State.FAILED and self.is_because(Reason.LOST)
 
+    @property
+    def apart_from(self) -> frozenset[str]:
+        """Return the runs whose changes to the same path the command did not see."""
+        return frozenset(self.note.arguments.get("runs", "").split()) if self.note else frozenset()
+
     def is_because(self, reason: Reason) -> bool:
         return self.note is not None and self.note.reason is reason
 

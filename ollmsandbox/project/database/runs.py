@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..apply.journal import Job
@@ -186,15 +186,12 @@ def pending_rows(manager: ProjectManager, run_ids: Sequence[str]) -> list[tuple[
     ]
 
 
-def discarded_places(
-    manager: ProjectManager, run_ids: Collection[str]
-) -> dict[tuple[str, str], str]:
-    """Return, by root and path, where the version is that one of these runs has discarded."""
-    rows = _rows_of(manager, list(run_ids), "run_id, number, root, path", "'discarded'")
-    return {
-        (os.fsdecode(root), os.fsdecode(path)): f"{run_id}/new-{number}"
-        for run_id, number, root, path in rows
-    }
+def discarded_rows(manager: ProjectManager, run_ids: Sequence[str]) -> list[tuple[str, Recorded]]:
+    """Return the same for their discarded changes."""
+    return [
+        (run_id, _recorded(*row))
+        for run_id, *row in _rows_of(manager, run_ids, f"run_id, {_COLUMNS}", "'discarded'")
+    ]
 
 
 def _rows_of(

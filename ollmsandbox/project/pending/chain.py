@@ -86,6 +86,12 @@ class Chain:
         self._runs[run_id] = {**known, **names}
         self._write()
 
+    def add_below(self, run_id: str, names: Mapping[str, str]) -> None:
+        """Put a run below all others, unless it is in the chain."""
+        if run_id not in self._runs:
+            self._runs = {run_id: dict(names), **self._runs}
+            self._write()
+
     def drop_empty(self, runs: Collection[str]) -> None:
         """Forget those of the runs that have no layer any more."""
         gone = [run_id for run_id in runs if run_id in self._runs and not self.roots_of(run_id)]

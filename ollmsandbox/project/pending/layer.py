@@ -185,6 +185,16 @@ def remove_layer(layer: str) -> None:
         os.close(descriptor)
 
 
+def remove_left(folder: Path) -> None:
+    """Remove layers that went while a command had them mounted, and that no command has now."""
+    for left in folder.glob(f"*/*/{_LEFT}*"):
+        if not _is_used(str(left)):
+            _remove(str(left))
+            with contextlib.suppress(OSError):  # there is another one
+                left.parent.rmdir()
+                left.parent.parent.rmdir()
+
+
 def _is_used(layer: str) -> bool:
     """Return whether a running command has the layer mounted."""
     try:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...files.dirfd import folders_above
 from ..changes.change import Change, Kind, Recorded, Type
-from ..changes.reasons import Reason
 
 
 class RelatedChanges:
@@ -27,8 +26,6 @@ class RelatedChanges:
         for number, (_, item) in enumerate(rows):
             self._places.setdefault((item.change.root, item.change.path), []).append(number)
         self._sorted = sorted(self._places)
-        # What a command made that did not see the other runs' changes needs none of them.
-        self._apart = {n for n, (_, item) in enumerate(rows) if item.is_because(Reason.CONCURRENT)}
 
     def with_needed(self, chosen: Iterable[int]) -> list[int]:
         """Return the positions of these changes and of all that they need, in order."""
@@ -44,9 +41,9 @@ class RelatedChanges:
         if (root, path) in self._places:
             return True
         above = (number for folder in folders_above(path) for number in self._at(root, folder))
-        if any(self._change(number).kind is not Kind.MODIFIED for number in above):
+        if any(not _is_mode(self._change(number)) for number in above):
             return True
-        return _ends_folder(change) and any(True for _ in self._inside(root, path))
+        return ends_folder(change) and any(True for _ in self._inside(root, path))
 
     def _closure(self, chosen: Iterable[int], step: Callable[[int], Iterator[int]]) -> list[int]:
         found = set(chosen)
@@ -59,10 +56,18 @@ class RelatedChanges:
         return sorted(found)
 
     def _is_near(self, one: int, other: int) -> bool:
+        """Return whether a change, and what is between both at the path, was made by commands that
+        saw the other."""
         if self._order[one] == self._order[other]:
             return True
-        later = one if self._order[one] > self._order[other] else other
-        return later not in self._apart
+        first, last = sorted((one, other), key=lambda number: self._order[number])
+        run_id, (_, item) = self._rows[first][0], self._rows[last]
+        between = (
+            number
+            for number in self._at(item.change.root, item.change.path)
+            if self._order[first] < self._order[number] <= self._order[last]
+        )
+        return not any(run_id in self._rows[number][1].apart_from for number in between)
 
     def _needed(self, number: int) -> Iterator[int]:
         change, order = self._change(number), self._order[number]
@@ -71,7 +76,7 @@ class RelatedChanges:
             for other in self._at(change.root, folder):
                 if self._order[other] <= order and _makes_folder(self._change(other)):
                     yield other
-        if _ends_folder(change):
+        if ends_folder(change):
             inside = self._inside(change.root, change.path)
             yield from (n for n in inside if self._order[n] <= order)
 
@@ -80,7 +85,7 @@ class RelatedChanges:
         yield from (n for n in self._at(change.root, change.path) if self._order[n] > order)
         for folder in folders_above(change.path):
             for other in self._at(change.root, folder):
-                if self._order[other] >= order and _ends_folder(self._change(other)):
+                if self._order[other] >= order and ends_folder(self._change(other)):
                     yield other
         # What a file replaced goes with the file.
         if _makes_folder(change) or change.kind is Kind.REPLACED:
@@ -108,5 +113,9 @@ def _makes_folder(change: Change) -> bool:
     return change.type is Type.FOLDER and change.kind in (Kind.ADDED, Kind.REPLACED)
 
 
-def _ends_folder(change: Change) -> bool:
+def _is_mode(change: Change) -> bool:
+    return change.type is Type.FOLDER and change.kind is Kind.MODIFIED
+
+
+def ends_folder(change: Change) -> bool:
     return change.old_type is Type.FOLDER and change.kind in (Kind.DELETED, Kind.REPLACED)

@@ -10,6 +10,7 @@ import os
 import time
 from pathlib import Path
 
+from ...errors import OllmSandboxError, in_words
 from ...files.dirfd import FOLDER, DirEntryAt, restore_modes
 from ...paths import Paths, make_folder
 from ..apply.journal import project_lock
@@ -27,35 +28,43 @@ _MAP = "map.json"
 _ASIDE = "aside"
 
 
-def migrate_layers(manager: ProjectManager) -> None:
-    """Migrate the pending changes of every project whose folder exists."""
+def migrate_layers(manager: ProjectManager, errors: list[str]) -> None:
+    """Migrate the pending changes of every project whose folder exists.
+
+    An error with one project is added to `errors`, and the others are processed.
+    """
     paths = manager.paths
     for file in sorted((paths.data / "pending").glob(f"*/{_MAP}")):
-        with contextlib.suppress(FileNotFoundError, ValueError):
+        try:
             layers: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
             projects = [root for root in layers.values() if paths.pending(root) == file.parent]
             if projects and not is_missing(projects[0]):
                 with project_lock(paths, projects[0]):
                     _migrate(manager, projects[0], file, layers)
+        except (OllmSandboxError, OSError, ValueError) as error:
+            errors.append(in_words(error))
 
 
 def _migrate(manager: ProjectManager, project: str, file: Path, layers: dict[str, str]) -> None:
     known = manager.find_project(project)
     order = manager.runs(known, limit=-1, only_pending=True) if known else []
+    chain = Chain(manager.paths, project)
     ids = [run.id for run in sorted(order, key=lambda run: run.ended_at or run.started_at)]
     rows = runs.pending_rows(manager, ids)
-    waiting = [(run_id, row) for run_id, row in rows if row.after != _ASIDE]
-    chain = Chain(manager.paths, project)
-    new = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
-    # After a kill, it is in the chain already.
-    oldest = next(iter((*chain.runs, *(run_id for run_id, _ in waiting))), new)
-    chain.add(oldest, {n: root for n, root in layers.items() if (file.parent / n).is_dir()})
+    waiting = [run_id for run_id, row in rows if row.after != _ASIDE]
+    # Without records, the same name each time.
+    at = time.strftime("%Y%m%d-%H%M%S", time.localtime(file.stat().st_mtime))
+    oldest = waiting[0] if waiting else f"{at}-{file.parent.name[:8]}"
+    # Runs that came since have layers of their own.
+    rows = [(one, row) for one, row in rows if one == oldest or one not in chain.runs]
+    chain.add_below(oldest, layers)
+    make_folder(file.parent / oldest)
     for name in layers:
         with contextlib.suppress(FileNotFoundError):
-            make_folder(file.parent / oldest)
             os.rename(file.parent / name, file.parent / oldest / name)
     if waiting:
         _record(manager, chain, oldest, rows)
+    chain.drop_empty([oldest])
     file.unlink()
 
 
@@ -63,7 +72,11 @@ def _record(
     manager: ProjectManager, chain: Chain, oldest: str, rows: list[tuple[str, Recorded]]
 ) -> None:
     """Record all that is in the layers with the oldest run; the others' changes are discarded."""
-    tops = {(row.change.root, row.change.path): (run_id, row) for run_id, row in rows}
+    tops = {
+        (row.change.root, row.change.path): (run_id, row)
+        for run_id, row in rows
+        if row.after != _ASIDE
+    }
     own = {
         (row.change.root, row.change.path): row.number for run_id, row in rows if run_id == oldest
     }
@@ -71,7 +84,12 @@ def _record(
     items: list[Recorded] = []
     for root, layer in chain.roots_of(oldest).items():
         restore_modes(layer)
-        for change in scan(layer, [root], root).changes:
+        if is_missing(root):
+            # It cannot be compared now: as it was recorded.
+            changes = [row.change for (at, _), (_, row) in tops.items() if at == root]
+        else:
+            changes = list(scan(layer, [root], root).changes)
+        for change in changes:
             place = (root, change.path)
             number = own.get(place, free + len(items))
             run_id, top = tops.get(place, (oldest, Recorded(number, change)))

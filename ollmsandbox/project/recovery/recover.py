@@ -23,6 +23,7 @@ from ..changes.change import Mode, Report, nothing
 from ..changes.scan import restore_opened
 from ..database.backups import clean_up
 from ..manager import ProjectManager, is_missing
+from ..pending.layer import remove_left
 from ..review.review import Review
 from .adopt import adopt
 from .migrate import migrate_layers
@@ -157,14 +158,12 @@ def recover(paths: Paths) -> RecoveryResult:
     errors: list[str] = []
     notices: list[str] = []
     manager = ProjectManager(paths)
-    try:
-        migrate_layers(manager)
-    except (OllmSandboxError, OSError) as error:
-        errors.append(in_words(error))
+    migrate_layers(manager, errors)
     reports = finish_leftovers(paths)
     errors += (error for report in reports for error in report.errors)
     try:
         clean_up(manager)
+        remove_left(paths.data / "pending")
         notices += manager.notices
     except OSError as error:
         text = N_("Old versions could not be removed: {why}.")

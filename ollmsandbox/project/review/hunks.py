@@ -69,7 +69,7 @@ def _settle(manager: ProjectManager, run: Run, item: Recorded) -> Report | None:
         return None
     review = Review(manager.paths)
     try:
-        return review.apply(review.manager.run(run.id), [_full(item)])
+        return review.apply(review.manager.run(run.id), [_full(item)], alone=True)
     finally:
         review.close()
 
@@ -116,7 +116,7 @@ def discard_hunks(
         return _settle(manager, run, item) or Report(run.id, (item,))
     review = Review(manager.paths)
     try:
-        return review.discard(review.manager.run(run.id), [_full(item)])
+        return review.discard(review.manager.run(run.id), [_full(item)], alone=True)
     finally:
         review.close()
 

@@ -30,7 +30,7 @@ from ..pending.chain import Chain
 from ..pending.related import RelatedChanges
 from ..recovery.missing import check_job_roots
 from .selection import choose, conflict_was_reported, split_gone, with_folders
-from .state import current_changes
+from .state import current_changes, is_made
 from .versions import Versions
 
 # What a change is after a job.
@@ -53,11 +53,19 @@ class Review:
     def close(self) -> None:
         self.manager.close()
 
-    def apply(self, run: Run, chosen: Sequence[str] = (), *, only_pending: bool = False) -> Report:
+    def apply(
+        self,
+        run: Run,
+        chosen: Sequence[str] = (),
+        *,
+        only_pending: bool = False,
+        alone: bool = False,
+    ) -> Report:
         """Apply pending and undone changes; of discarded ones and conflicts, only the chosen ones.
 
         Pending changes of earlier runs that these need are applied along with them. Where two
-        commands changed the same at the same time, choosing one discards the other.
+        commands changed the same at the same time, choosing one discards the other. With `alone`,
+        no other run's changes are touched.
         """
         with project_lock(self._paths, run.project.path):
             rows = self._rows(run)
@@ -65,9 +73,12 @@ class Review:
             waiting = [item for item in waiting if chosen or self._can_be_tried(run, item)]
             waiting, gone = split_gone(waiting)
             back, gone_back = split_gone(with_folders(back, rows, undo=False))
-            along, waiting = self._with_needed(run, waiting)
-            others = self._alternatives(run, waiting) if chosen else []
-            jobs = [self._job(Task.DISCARD, other, items) for other, items in reversed(others)]
+            along: list[tuple[Run, list[Recorded]]] = []
+            others: list[tuple[Run, list[Recorded]]] = []
+            if not alone:
+                along, waiting = self._with_needed(run, waiting)
+                others = self._alternatives(run, waiting) if chosen else []
+            jobs: list[Job] = []
             lost: list[Recorded] = []
             made = {place_of(item) for item in back}
             for other, items in along:
@@ -83,14 +94,23 @@ class Review:
                 jobs += [job] if job.items else []
                 records.write_changes(self.manager, run.id, lost)
             report = self._start(jobs, run.id)
+            done = {place_of(item) for item in report.changes if item.state is State.APPLIED}
+            if {place_of(item) for item in waiting if item.apart_from} <= done:
+                drops = [self._job(Task.DISCARD, other, items) for other, items in reversed(others)]
+                dropped = self._start(drops, run.id).along
+                report = report._replace(along=(*report.along, *dropped))
             return report._replace(changes=(*report.changes, *lost, *gone, *gone_back))
 
-    def discard(self, run: Run, chosen: Sequence[str] = ()) -> Report:
-        """Discard pending changes, and those of later runs that need them."""
+    def discard(self, run: Run, chosen: Sequence[str] = (), *, alone: bool = False) -> Report:
+        """Discard pending changes, and those of later runs that need them; with `alone`, no other
+        run's."""
         with project_lock(self._paths, run.project.path):
             items = choose(records.read_changes(self.manager, run), chosen)
             items = [item for item in items if item.state in PENDING_STATES]
-            along, items = self._with_dependent(run, items)
+            along, own = self._with_dependent(run, items)
+            if alone:
+                along = []
+            items = own
             jobs = [self._job(Task.DISCARD, other, theirs) for other, theirs in reversed(along)]
             jobs += [self._job(Task.DISCARD, run, items)] if items else []
             return self._start(jobs, run.id)
@@ -124,8 +144,8 @@ class Review:
 
     def _can_be_tried(self, run: Run, item: Recorded) -> bool:
         """Return whether a change is no conflict, or one that may be merged by now."""
-        if item.is_because(Reason.CONCURRENT):
-            return not self._alternatives(run, [item])
+        if item.apart_from and self._alternatives(run, [item]):
+            return False
         base = self._paths.versions / run.id / str(item.number)
         return item.state is not State.CONFLICT or (item.change.is_edit and base.is_file())
 
@@ -144,20 +164,28 @@ class Review:
         rows = records.pending_rows(self.manager, self._chain(run).runs)
         return self._grouped(run, items, rows, RelatedChanges(rows).with_dependent)
 
+    def dropped_for(self, run: Run, chosen: Sequence[str]) -> list[Report]:
+        """Return the changes of other runs that `apply` would discard in favour of the chosen."""
+        items = choose(records.read_changes(self.manager, run), chosen) if chosen else []
+        items = [item for item in items if item.state in PENDING_STATES]
+        return [Report(other.id, tuple(t)) for other, t in self._alternatives(run, items)]
+
     def _alternatives(
         self, run: Run, items: Sequence[Recorded]
     ) -> list[tuple[Run, list[Recorded]]]:
-        """Return what earlier runs have pending at the places of changes that were made at the same
-        time, by run in order."""
-        places = {place_of(item) for item in items if item.is_because(Reason.CONCURRENT)}
-        if not places:
+        """Return what is pending of other runs at the places of changes that were made at the same
+        time, and what needs it; by run in order."""
+        apart = {place_of(item): item.apart_from for item in items if item.apart_from}
+        if not apart:
             return []
-        runs = self._chain(run).runs
-        rows = records.pending_rows(self.manager, runs[: runs.index(run.id)])
-        chosen = [at for at, (_, row) in enumerate(rows) if place_of(row) in places]
+        rows = records.pending_rows(self.manager, self._chain(run).runs)
+        chosen = [
+            at for at, (run_id, row) in enumerate(rows) if run_id in apart.get(place_of(row), ())
+        ]
         found: dict[str, list[Recorded]] = {}
         for at in RelatedChanges(rows).with_dependent(chosen):
-            found.setdefault(rows[at][0], []).append(rows[at][1])
+            if rows[at][0] != run.id:
+                found.setdefault(rows[at][0], []).append(rows[at][1])
         return [(self.manager.run(run_id), theirs) for run_id, theirs in found.items()]
 
     def _grouped(
@@ -186,17 +214,18 @@ class Review:
 
     def undo(self, run: Run, chosen: Sequence[str] = (), *, with_later: bool = False) -> Report:
         """Undo applied changes; `with_later`, first what later runs did to the same files."""
-        rows = records.read_changes(self.manager, run)
-        made = [
-            f"{now.change.root}/{now.change.path}"
-            for row, now in zip(rows, current_changes(self.manager, run, rows), strict=True)
-            if row.state in PENDING_STATES and now.state is State.APPLIED
-        ]
-        if made:
-            # The user has made the change: from here on it is applied.
-            self.apply(run, made, only_pending=True)
         with project_lock(self._paths, run.project.path):
             rows = self._rows(run)
+            made = [
+                row
+                for row in choose(rows, chosen)
+                if row.state in PENDING_STATES and is_made(self.manager, run, row)
+            ]
+            if made:
+                # The user has made the change: from here on it is applied.
+                job, _ = self._job_to_take(run, made, rows, ())
+                self._start([job], run.id)
+                rows = self._rows(run)
             items = [item for item in choose(rows, chosen) if item.state is State.APPLIED]
             applied, gone = split_gone(with_folders(items, rows, undo=True))
             jobs = [self._job(Task.UNDO, run, applied, forced=bool(chosen))] if applied else []
@@ -343,7 +372,9 @@ class Review:
             gone = _lost_in(layer, here)
             lost += [i._replace(state=State.FAILED, note=Note(Reason.LOST)) for i in gone]
             known = [
-                _against_disk(item) if item.change.path in job.forced else item
+                _against_disk(item)
+                if item.change.path in job.forced and place_of(item) not in made
+                else item
                 for item in here
                 if item not in gone
             ]
@@ -483,11 +514,11 @@ class Review:
                 for item in done
             ]
         if job.task is Task.TAKE:
-            # It is in conflict with another run's, whatever else.
-            first = {i.number: i.note for i in job.items if i.is_because(Reason.CONCURRENT)}
+            # It stays an alternative to another run's, whatever else.
+            apart = {i.number: " ".join(sorted(i.apart_from)) for i in job.items if i.apart_from}
             rows = [
-                row._replace(note=first[row.number])
-                if row.state is State.CONFLICT and row.number in first
+                row._replace(note=Note(row.note.reason, {**row.note.arguments, "runs": others}))
+                if row.state is State.CONFLICT and row.note and (others := apart.get(row.number))
                 else row
                 for row in rows
             ]

@@ -80,4 +80,6 @@ def conflict_was_reported(item: Recorded) -> bool:
     # Earlier versions of the program discarded what a later run had replaced.
     if item.state is State.FAILED or item.is_because(Reason.LATER_RUN):
         return False
+    if item.is_because(Reason.CONCURRENT):
+        return False  # with another run's change
     return item.state is State.CONFLICT or item.note is not None

@@ -5,6 +5,7 @@ decided, and anybody may have edited a file since."""
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -158,15 +159,23 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
 
 
 def _current_pending(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
-    """Return a pending change, as applied if somebody has made the same change in the project."""
+    """Return a pending change, as applied if somebody has made the same change in the project. What
+    is based on another pending change is not in the project without that."""
+    return item._replace(state=State.APPLIED, note=None) if is_made(manager, run, item) else item
+
+
+def is_made(manager: ProjectManager, run: Run, item: Recorded) -> bool:
+    """Return whether somebody has made a pending change in the project."""
     change = item.change
+    if item.began == 0 or change.type is not Type.FILE:
+        return False
     try:
+        found = os.lstat(f"{change.root}/{change.path}")
+        if change.kind is Kind.DELETED or stat.S_IMODE(found.st_mode) != change.mode:
+            return False
         present = _present(item)
-        is_gone = change.kind is Kind.DELETED
-        if is_gone:
-            is_there = present is None and not os.path.lexists(f"{change.root}/{change.path}")
-        else:
-            is_there = present is not None and present == Versions(manager).after(run, item).read()
+        return present is not None and present == Versions(manager).after(run, item).read()
+    except (FileNotFoundError, NotADirectoryError):
+        return change.kind is Kind.DELETED
     except OSError:
-        return item  # the folder around it is closed
-    return item._replace(state=State.APPLIED, note=None) if is_there else item
+        return False  # the folder around it is closed

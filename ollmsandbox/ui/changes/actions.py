@@ -101,12 +101,14 @@ def act_on_run(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()
 
 def also_affected(
     review: Review, verb: str, run_id: str, paths: Sequence[str] = ()
-) -> list[Report]:
-    """Return the changes of other runs that `act_on_run` would apply or discard, too."""
+) -> tuple[list[Report], list[Report]]:
+    """Return the changes of other runs that `act_on_run` would apply, too, and those that it would
+    discard."""
     row = review.manager.run(run_id)
-    if verb in ("apply", "take"):
-        return review.also_applied(row, paths, only_pending=verb == "apply")
-    return review.also_discarded(row, paths) if verb in ("discard", "keep") else []
+    if verb in ("apply", "take", "redo"):
+        also = review.also_applied(row, paths, only_pending=verb == "apply")
+        return also, review.dropped_for(row, paths)
+    return [], review.also_discarded(row, paths) if verb in ("discard", "keep") else []
 
 
 def act_on_all(review: Review, verb: str, path: str) -> ActionResult:

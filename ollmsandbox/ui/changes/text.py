@@ -126,7 +126,10 @@ def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
     if verb == "undo":
         heading, action = _("Undo Later Changes Too?"), _("_Undo")
         body = _("Later commands changed the same lines of these files:")
-    elif verb in ("apply", "take"):
+    elif verb == "choose":
+        heading, action = _("Discard the Other Version?"), _("_Discard")
+        body = _("Another command changed these files at the same time. Its changes are discarded:")
+    elif verb in ("apply", "take", "redo"):
         heading, action = _("Apply Earlier Changes Too?"), _("_Apply")
         body = _("Earlier commands also changed these files, and their changes come first:")
     else:

@@ -479,7 +479,7 @@ class ChangesView(Gtk.Box):
 
             return act_on_run(review, verb, run_id, paths)
 
-        def also(review: Review) -> list[Report]:
+        def also(review: Review) -> tuple[list[Report], list[Report]]:
             from .actions import also_affected
 
             return also_affected(review, verb, run_id, paths)
@@ -499,7 +499,7 @@ class ChangesView(Gtk.Box):
         verb: str,
         work: Callable[[Review], ActionResult],
         *target: str,
-        also: Callable[[Review], list[Report]] = lambda _review: [],
+        also: Callable[[Review], tuple[list[Report], list[Report]]] = lambda _review: ([], []),
     ) -> bool:
         """Do the work in a thread, show its progress and report its result.
 
@@ -520,8 +520,11 @@ class ChangesView(Gtk.Box):
 
         async def do() -> None:
             with at_work:
-                along = await asyncio.to_thread(with_review, also)
-                if along and not await self._may_go_on(verb, along):
+                applied, dropped = await asyncio.to_thread(with_review, also)
+                if applied and not await self._may_go_on(verb, applied):
+                    return
+                choice = verb if verb in ("discard", "keep") else "choose"
+                if dropped and not await self._may_go_on(choice, dropped):
                     return
                 done = await asyncio.to_thread(with_review, work)
             self._tell(result_text(verb, done.count, list(done.problems)))
@@ -541,7 +544,7 @@ class ChangesView(Gtk.Box):
         return await confirm(
             window,
             *along_text(verb, along),
-            style=style.SUGGESTED if verb in ("apply", "take") else style.DESTRUCTIVE,
+            style=style.SUGGESTED if verb in ("apply", "take", "redo") else style.DESTRUCTIVE,
         )
 
     def _on_apply_all(self, _button: Gtk.Button) -> None:

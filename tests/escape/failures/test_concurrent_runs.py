@@ -160,6 +160,7 @@ def test_a_run_in_auto_mode_leaves_pending_changes(person: Person) -> None:
     assert (text(person, "file"), text(person, "new")) == ("old\n", "new\n")
     assert cli_here(person, "apply", first["run_id"]).returncode == 0
     assert text(person, "file") == "first\n"
+    assert cli_here(person, "apply", second["run_id"], "file").returncode == 1
     assert cli_here(person, "apply", second["run_id"], "file").returncode == 0
     assert text(person, "file") == "second\n"
 

@@ -15,6 +15,7 @@ from ollmsandbox.project.apply.recorder import needs_recovery
 from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.pending.chain import Chain
+from ollmsandbox.project.recovery import recover as recovery
 from ollmsandbox.project.recovery.recover import recover
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Versions
@@ -93,3 +94,38 @@ def test_without_a_database_the_changes_are_listed_again(person: Person, old: li
     done = person.cli("apply", "--all")
     assert done.returncode == 0, done.stdout
     assert sorted(path.name for path in person.project.iterdir()) == ["a", "c", "d"]
+
+
+def test_a_missing_folder_and_a_run_that_came_before_lose_nothing(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, linked = str(person.project), person.home / "linked"
+    linked.mkdir()
+    agreed = person.paths.linked_roots(project)
+    agreed.parent.mkdir(parents=True, exist_ok=True)
+    agreed.write_text(json.dumps([str(linked)]))
+    settle(person, f"echo first >f; echo first >{linked}/o", Mode.REVIEW)
+    agreed.write_text(json.dumps([str(linked)]))
+    settle(person, f"echo second >g; echo second >{linked}/n", Mode.REVIEW)
+    chain = Chain(person.paths, project)
+    for name, root in (("overlay1", project), ("overlay2", str(linked))):
+        (chain.folder / name).mkdir()
+        for run_id in chain.runs:
+            for file in Path(chain.layer_of(run_id, root)).iterdir():
+                file.rename(chain.folder / name / file.name)
+            Path(chain.layer_of(run_id, root)).rmdir()
+    chain.drop_empty(chain.runs)
+    layers = {"overlay1": project, "overlay2": str(linked)}
+    (chain.folder / "map.json").write_text(json.dumps(layers))
+    # It could not be migrated, and another run came.
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery, "migrate_layers", lambda *_args: None)
+        settle(person, "echo third >h", Mode.REVIEW)
+    away = linked.rename(person.home / "away")
+    assert not recover(person.paths).errors
+    person.cli("apply", "--all")
+    names = {file.name: file.read_text() for file in person.project.iterdir()}
+    assert names == {"f": "first\n", "g": "second\n", "h": "third\n"}
+    away.rename(linked)
+    assert person.cli("apply", "--all").returncode == 0
+    assert {file.name for file in linked.iterdir()} == {"o", "n"}

@@ -118,7 +118,11 @@ def review(person: Person, action: str, run_id: str, *paths: str, step: Step = n
     found = Review(person.paths, step)
     try:
         run = found.manager.run(run_id)
-        does = {"apply": found.apply, "discard": found.discard, "undo": found.undo}
+        does: dict[str, Callable[..., Report]] = {
+            "apply": found.apply,
+            "discard": found.discard,
+            "undo": found.undo,
+        }
         return does[action](run, [f"{run.project.path}/{path}" for path in paths])
     finally:
         found.close()
