@@ -119,6 +119,7 @@ class Bubble:
             method=self._machine.overlay,
             mounts_are_locked=self._machine.namespaces != ("mount", "pid"),
             environ=self._environ,
+            can_cache=self._machine.can_cache,
         )
         if self._rootfs is None:
             return make_host_plan(inputs)
@@ -163,6 +164,7 @@ class Bubble:
     async def _exec_and_settle(self, argv: list[str], sinks: Sinks, stdin: int | None) -> Result:
         self.overlay.create()
         try:
+            self.plan.open_caches()
             if self.monitor is not None:
                 self.monitor.start()
             return await self._exec(argv, sinks, stdin)
@@ -173,8 +175,23 @@ class Bubble:
             if self._status.first >= 0:
                 # A process that could write is still alive. The next start looks again.
                 self.overlay.release()
-            elif not self._set_aside_if_untouched():
-                await asyncio.shield(asyncio.ensure_future(self._settle()))
+                if self.plan.caches is not None:
+                    self.plan.caches.release()
+            else:
+                await self._end_caches()
+                if not self._set_aside_if_untouched():
+                    await asyncio.shield(asyncio.ensure_future(self._settle()))
+
+    async def _end_caches(self) -> None:
+        """Keep what the command wrote to caches for the next one."""
+        caches = self.plan.caches
+        if caches is not None and caches.is_open:
+            if caches.is_untouched():
+                # The loop waits for it before it ends.
+                asyncio.get_running_loop().run_in_executor(None, caches.remove)
+            else:
+                keeping = asyncio.to_thread(caches.keep)
+                await asyncio.shield(asyncio.ensure_future(keeping))
 
     def _set_aside_if_untouched(self) -> bool:
         try:
@@ -224,7 +241,9 @@ class Bubble:
             self.overlay.note_process(self._bwrap_pid)
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)
-            folders = (self.overlay.folder, str(self._paths.playground))
+            folders = [self.overlay.folder, str(self._paths.playground)]
+            if self.plan.caches is not None:
+                folders += self.plan.caches.written_folders
             written = None
             if self.monitor is not None:
                 written = asyncio.Event()

@@ -225,16 +225,7 @@ class Overlay:
         try:
             for name in self.overlay_map:
                 os.rmdir(self.upper(name))
-                kernels = f"{self.work(name)}/work"
-                if os.path.lexists(kernels):
-                    # The kernel creates it without permissions.
-                    os.chmod(kernels, 0o700)
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(f"{kernels}/incompat/volatile/dirty")
-                        os.rmdir(f"{kernels}/incompat/volatile")
-                        os.rmdir(f"{kernels}/incompat")
-                    os.rmdir(kernels)
-                os.rmdir(self.work(name))
+                remove_work_folder(self.work(name))
             for folder in ("upper", "work"):
                 os.rmdir(f"{self.folder}/{folder}")
             for name in (_PROCESS, _SHARED):
@@ -376,6 +367,20 @@ def _is_locked(folder: str) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def remove_work_folder(folder: str) -> None:
+    """Remove an overlay's work folder. Raise OSError if there is more than the kernel creates."""
+    kernels = f"{folder}/work"
+    if os.path.lexists(kernels):
+        # The kernel creates it without permissions.
+        os.chmod(kernels, 0o700)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{kernels}/incompat/volatile/dirty")
+            os.rmdir(f"{kernels}/incompat/volatile")
+            os.rmdir(f"{kernels}/incompat")
+        os.rmdir(kernels)
+    os.rmdir(folder)
 
 
 def is_whiteout(found: os.stat_result) -> bool:

@@ -78,6 +78,9 @@ def run(
             step = f"protect {os.fsdecode(order['protect'])}"
             prepare_mounts(order["protect"], namespaces)
             for mount in order["mounts"]:
+                if "path" in mount:
+                    bind_inside(mount)
+                    continue
                 step = f"mount an overlay over {os.fsdecode(mount['lower'][-1])}"
                 mount_overlay(mount)
         if order["processes"] is not None:
@@ -167,6 +170,36 @@ def mount_overlay(mount: dict[str, Any]) -> None:
     check(_libc.mount(b"overlay", mount["target"], b"overlay", flags, data.encode()))
     for number in opened:
         os.close(number)
+
+
+def bind_inside(mount: dict[str, Any]) -> None:
+    """Bind a folder of an overlay over the same one of another, if it is a folder in both.
+
+    A command may have put a link there, and that would lead out.
+    """
+    opened = [open_inside(mount[where], mount["path"]) for where in ("source", "target")]
+    names = [b"/proc/self/fd/%d" % number for number in opened]
+    if -1 not in opened:
+        check(_libc.mount(names[0], names[1], None, _MS_BIND, None))
+    for number in opened:
+        if number >= 0:
+            os.close(number)
+
+
+def open_inside(folder: bytes, path: bytes) -> int:
+    """Open a folder by its path in another one, or return -1 if there is a link on the way."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    number = os.open(folder, flags)
+    for name in path.split(b"/"):
+        around = number
+        try:
+            number = os.open(name, flags, dir_fd=around)
+        except OSError:
+            number = -1
+        os.close(around)
+        if number < 0:
+            break
+    return number
 
 
 def bind_read_only(path: bytes) -> None:
