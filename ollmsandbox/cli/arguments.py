@@ -270,6 +270,19 @@ def add_playground_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_caches_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Commands can write to ~/.cache, ~/.npm, ~/.cargo and the like. What they write is kept "
+        "for each project, apart from your own caches, which commands only read."
+    )
+    parser.add_argument(
+        "action",
+        choices=("size", "clear"),
+        help="print the size of what commands have written, or delete it",
+    )
+    parser.add_argument("--project", metavar="DIR", help="only of this project (default: of all)")
+
+
 _ROOTFS_HELP = """\
 Commands can run in a small Alpine system instead of using this computer's programs: the same on
 every computer, with the project at /workspace. Their changes are recorded and can be undone as

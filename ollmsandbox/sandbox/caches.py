@@ -61,7 +61,7 @@ class CacheLayers:
 
     def __init__(
         self,
-        root: Path,
+        root: str | os.PathLike[str],
         project: str,
         run_id: str,
         kind: PlainFolder = PlainFolder.HOST,
@@ -221,6 +221,18 @@ def all_caches(paths: Paths) -> list[ProjectCaches]:
                 if stat.S_ISDIR(used.st_mode):
                     found.append(ProjectCaches(entry, _project_of(entry), used.st_mtime))
     return sorted(found, key=lambda caches: caches.used, reverse=True)
+
+
+def measure_caches(paths: Paths) -> tuple[int, int]:
+    """Return the number of files and the bytes on disk of the caches of all projects."""
+    sizes = [caches.measure() for caches in all_caches(paths)]
+    return sum(files for files, _size in sizes), sum(size for _files, size in sizes)
+
+
+def clear_caches(paths: Paths) -> bool:
+    """Remove the caches of all projects; return False if a running command uses some."""
+    in_use = [caches for caches in all_caches(paths) if not caches.clear()]
+    return not in_use
 
 
 def remove_old_caches(paths: Paths, *, unused: float, most: int) -> None:

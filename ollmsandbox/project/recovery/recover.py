@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ... import N_
@@ -140,8 +141,12 @@ class RecoveryResult:
     errors: tuple[str, ...] = ()
 
 
-def recover(paths: Paths) -> RecoveryResult:
+def recover(
+    paths: Paths, removers: Sequence[Callable[[ProjectManager], object]] = ()
+) -> RecoveryResult:
     """Finish what was interrupted, remove what is too old, and list lost pending changes again.
+
+    `removers` are called for the daily removal, too.
 
     Quick if there is nothing to do, but do not call it on the main thread.
     """
@@ -150,7 +155,7 @@ def recover(paths: Paths) -> RecoveryResult:
     notices: list[str] = []
     manager = ProjectManager(paths)
     try:
-        clean_up(manager)
+        clean_up(manager, others=removers)
         notices += manager.notices
     except OSError as error:
         text = N_("Old versions could not be removed: {why}.")

@@ -6,20 +6,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
-from ...paths import FolderSet, is_inside, real_path
+from ...paths import FolderSet, is_inside
 from ..profile.profile import FolderTemplate, Profile
 from .host import path_and_parents
 from .masks import FolderResolver, list_names
 
 
-def needs_base(layers: Path, folder: str, mounted: Sequence[str]) -> bool:
+def needs_base(layers: str, folder: str, mounted: Sequence[str]) -> bool:
     """Return whether layers are inside a folder that is to be below them. The kernel allows that
     only if another overlay is between them."""
-    real = real_path(layers)
-    return is_inside(real, folder) and not is_inside(real, *mounted)
+    return is_inside(layers, folder) and not is_inside(layers, *mounted)
 
 
 class FoundCaches(NamedTuple):
@@ -120,5 +118,6 @@ def plain_name(path: str) -> str:
 def rootfs_caches(profile: Profile) -> dict[str, str]:
     """Return the variables that move caches out of a root file system's home folder, and the names
     of their folders."""
-    found = map(FolderTemplate.of, profile.caches)
-    return {t.variable: plain_name(t.default[1:]) for t in found if t and t.variable and t.default}
+    found = filter(None, map(FolderTemplate.of, profile.caches))
+    # Not the home folder itself.
+    return {t.variable: plain_name(t.default[1:]) for t in found if t.variable and t.default > "~/"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from functools import cached_property
 
 from ... import N_
 from ...errors import ProjectError
@@ -136,18 +136,19 @@ class _HostBuilder(PlanBuilder):
             self._cache_layers(),
             "home" if folder == self._home else project_key(folder),
             self.next_number(),
-            is_stacked=needs_base(self._cache_root(), folder, mounted),
+            is_stacked=needs_base(self._cache_root, folder, mounted),
         )
 
     def _cache_layers(self) -> CacheLayers:
         if self.caches is None:
             run_id = self.inputs.overlay.run_id
-            self.caches = CacheLayers(self._cache_root(), self.project, run_id)
+            self.caches = CacheLayers(self._cache_root, self.project, run_id)
         return self.caches
 
-    def _cache_root(self) -> Path:
+    @cached_property
+    def _cache_root(self) -> str:
         usual, for_bwrap = self.inputs.paths.caches
-        return for_bwrap if self.inputs.method is OverlayMethod.BWRAP else usual
+        return real_path(for_bwrap if self.inputs.method is OverlayMethod.BWRAP else usual)
 
     def outside(self) -> list[Mount]:
         """Return mounts that hide masked names and sockets outside the home folder."""

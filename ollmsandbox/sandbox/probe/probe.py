@@ -322,7 +322,7 @@ class _Probe:
         base = MaskedFolder(spec, OverlayMethod.UNSHARE, str(self._paths.runtime), 0)
         below: tuple[str, ...] = (*base.layers, spec.folder)
         mounted = [mount.path for mount in mount_table() if mount.path != spec.folder]
-        if needs_base(Path(made), spec.folder, mounted):
+        if needs_base(real_path(made), spec.folder, mounted):
             below = (base.merged,)
         options, upper, work = "userxattr,volatile", f"{made}/above3", f"{made}/work3"
         caches = OverlayMount(below, f"{base.runtime}/merged2", options, upper, work)
