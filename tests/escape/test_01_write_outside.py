@@ -322,7 +322,7 @@ def test_mounting_it_another_way(answers_to_mounts: dict[str, str], trick: str) 
     assert answers_to_mounts[trick] == "EPERM"
 
 
-def test_only_the_project_the_playground_and_scratch_are_on_writable_mounts(
+def test_only_the_project_the_playground_caches_and_scratch_are_on_writable_mounts(
     person: Person,
 ) -> None:
     result = person.run(
@@ -343,6 +343,10 @@ def test_only_the_project_the_playground_and_scratch_are_on_writable_mounts(
     # Those in /proc are empty, of the sandbox's own, and hold a page.
     allowed = {"/proc", "/proc/1", "/proc/acpi", "/proc/scsi", "/tmp", "/var/tmp", "/run"}
     allowed |= {str(person.project), f"{person.home}/playground"}
+    # Overlays and a folder of the project's own. A variable may have moved one.
+    allowed |= {f"{person.home}/.cache", "/run/caches"}
+    moved = ("PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "GOPATH", "PIP_CACHE_DIR")
+    allowed |= {os.path.realpath(person.environ[name]) for name in moved if name in person.environ}
     assert set(result.stdout.text.splitlines()) <= allowed
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.bubble import IS_ROOT, OVERLAYS, by, each_overlay, each_way, in_mounts, run_beside
+from support.bubble import by, each_overlay, each_way, in_mounts, run_beside
 from support.escape.attack import folder_elsewhere
 from support.person import Person
 
@@ -245,7 +245,6 @@ def test_nothing_is_kept_of_a_program_that_was_killed(person: Person) -> None:
     assert list(caches.folder.glob("run-*")) == []
 
 
-@pytest.mark.skipif(OverlayMethod.UNSHARE not in OVERLAYS, reason="no overlays by the starter")
 def test_caches_in_a_home_folder_with_something_mounted_in_it(person: Person) -> None:
     """An ordinary user's home folder cannot get an overlay then, but single caches can."""
     mounted = person.home / "mounted"
@@ -396,12 +395,3 @@ def test_pip_keeps_what_it_downloaded(person: Person) -> None:
     second = person.run(["bash", "-c", install])
     assert "Using cached" in second.stdout.text
     assert not (person.home / ".cache/pip").exists()
-
-
-@pytest.mark.skipif(not IS_ROOT, reason="only root has files of other users")
-def test_files_of_other_users_in_a_cache_can_be_replaced(person: Person) -> None:
-    (person.home / ".npm").mkdir()
-    (person.home / ".npm/file").write_text("theirs")
-    os.chown(person.home / ".npm/file", 1234, 1234)
-    ok(person.run("rm -f ~/.npm/file; echo mine >~/.npm/file"))
-    assert ok(person.run("cat ~/.npm/file")) == "mine\n"
