@@ -87,7 +87,8 @@ def default_project(environ: Mapping[str, str]) -> str:
 
 _RUN_DESCRIPTION = """\
 Run a command in the sandbox: it sees this computer read-only and without your secrets, has no
-network access unless you say --network, and can write only to the project and the playground.
+network access unless you say --network, and can write only to the project, the playground and
+caches of its own.
 Its changes to the project are recorded, and you can undo them.
 """
 

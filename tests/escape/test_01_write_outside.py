@@ -20,6 +20,7 @@ from support.escape.attack import (
     refusals,
     work_outside,
     works_outside,
+    writable_caches,
 )
 from support.person import Person, make_person
 
@@ -343,10 +344,7 @@ def test_only_the_project_the_playground_caches_and_scratch_are_on_writable_moun
     # Those in /proc are empty, of the sandbox's own, and hold a page.
     allowed = {"/proc", "/proc/1", "/proc/acpi", "/proc/scsi", "/tmp", "/var/tmp", "/run"}
     allowed |= {str(person.project), f"{person.home}/playground"}
-    # Overlays and a folder of the project's own. A variable may have moved one.
-    allowed |= {f"{person.home}/.cache", "/run/caches"}
-    moved = ("PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "GOPATH", "PIP_CACHE_DIR")
-    allowed |= {os.path.realpath(person.environ[name]) for name in moved if name in person.environ}
+    allowed |= writable_caches(person)
     assert set(result.stdout.text.splitlines()) <= allowed
 
 

@@ -77,7 +77,8 @@ def test_a_program_in_a_cache_is_not_run_outside(person: Person, way: OverlayMet
     for name in names:
         plant = f"printf %s {shlex.quote(fake)} >~/.cargo/bin/{name}; chmod +x ~/.cargo/bin/{name}"
         ok(person.run(["/bin/bash", "-c", plant], capabilities=found))
-    assert len(ok(person.run(["/bin/ls", f"{person.home}/.cargo/bin"])).split()) == len(names)
+    planted = person.run(["/bin/ls", f"{person.home}/.cargo/bin"], capabilities=found)
+    assert len(ok(planted).split()) == len(names)
     assert person.cli("doctor").returncode == 0
     assert not (person.home / "escaped").exists()
 

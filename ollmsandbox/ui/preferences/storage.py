@@ -55,7 +55,7 @@ class StoragePage(Adw.PreferencesPage):
         self.add(playground)
         self._caches = Adw.PreferencesGroup(
             title=_("Caches"),
-            description=_("What commands have downloaded for each project, apart from your own."),
+            description=_("What programs in the sandbox have cached. Each project has its own."),
         )
         self._caches_size = rows.action(_("Size"), _("Measuring…"))
         self._clear_caches_button = rows.button(
