@@ -23,7 +23,7 @@ from ollmsandbox.paths import Paths  # noqa: E402
 from ollmsandbox.project.apply.recorder import Recorder  # noqa: E402
 from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
 from ollmsandbox.sandbox.overlay import Overlay  # noqa: E402
-from ollmsandbox.sandbox.plan.mounts import BindMount  # noqa: E402
+from ollmsandbox.sandbox.plan.mounts import BindMounts  # noqa: E402
 
 
 class Person:
@@ -77,9 +77,10 @@ async def against_pipeline(person: Person, project: Path, rounds: int) -> None:
         plain = [plan.caches.plain] if plan.caches else []
         words = [f"mkdir -p {shlex.join([*plain, overlay.folder])}"]
         for mount in plan.overlay_mounts():
-            if isinstance(mount, BindMount):
-                source, target = f"{mount.source}/{mount.path}", f"{mount.target}/{mount.path}"
-                words.append(f"mount --bind {shlex.quote(source)} {shlex.quote(target)}")
+            if isinstance(mount, BindMounts):
+                for name in mount.names:
+                    source, target = f"{mount.source}/{name}", f"{mount.target}/{name}"
+                    words.append(f"mount --bind {shlex.quote(source)} {shlex.quote(target)}")
                 continue
             if mount.upper:
                 words.append(f"mkdir -p {shlex.join([mount.upper, mount.work])}")

@@ -177,25 +177,12 @@ class Bubble:
                 self.overlay.release()
                 if self.plan.caches is not None:
                     self.plan.caches.release()
-            else:
-                await self._end_caches()
-                if not self._set_aside_if_untouched():
-                    await asyncio.shield(asyncio.ensure_future(self._settle()))
-
-    async def _end_caches(self) -> None:
-        """Keep what the command wrote to caches for the next one."""
-        caches = self.plan.caches
-        if caches is not None and caches.is_open:
-            if caches.is_untouched():
-                # The loop waits for it before it ends.
-                asyncio.get_running_loop().run_in_executor(None, caches.remove)
-            else:
-                keeping = asyncio.to_thread(caches.keep)
-                await asyncio.shield(asyncio.ensure_future(keeping))
+            elif not self._set_aside_if_untouched():
+                await asyncio.shield(asyncio.ensure_future(self._settle()))
 
     def _set_aside_if_untouched(self) -> bool:
         try:
-            if not self.overlay.is_untouched():
+            if self._has_new_caches() or not self.overlay.is_untouched():
                 return False
             self.overlay.set_aside()
         except BaseException:
@@ -208,9 +195,11 @@ class Bubble:
     async def _settle(self) -> None:
         self.is_settling = True
         try:
-            if self._keeper is not None:
+            if self.plan.caches is not None and self._has_new_caches():
+                await asyncio.to_thread(self.plan.caches.keep)
+            if self._keeper is not None and not self.overlay.is_untouched():
                 await self._keeper.settle(self.overlay)
-            await asyncio.to_thread(self.overlay.cleanup)
+            await asyncio.to_thread(self._clean_up)
         except BaseException:
             # Nothing is lost: the next start takes it up again.
             self.overlay.release()
@@ -218,9 +207,17 @@ class Bubble:
         finally:
             self.is_settling = False
 
+    def _has_new_caches(self) -> bool:
+        return self.plan.caches is not None and self.plan.caches.has_changes()
+
+    def _clean_up(self) -> None:
+        if self.plan.caches is not None:
+            self.plan.caches.remove()
+        self.overlay.cleanup()
+
     def _remove(self) -> None:
         try:
-            self.overlay.cleanup()
+            self._clean_up()
         except OSError:
             # Nothing in it is needed. The next start tries again.
             self.overlay.release()

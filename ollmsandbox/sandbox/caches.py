@@ -89,7 +89,8 @@ class CacheLayers:
         """Create the run's folders and those with the names in `plain`, and keep the layers as they
         are until `release`."""
         try:
-            make_folder(Path(self.folder))
+            if not os.path.isdir(self.folder):
+                make_folder(Path(self.folder))
             with FileLock(f"{self.folder}/{_LOCK}"):
                 layers = self._prepare()
                 os.mkdir(self._run, 0o700)
@@ -103,10 +104,9 @@ class CacheLayers:
                 for part in parts:
                     made = f"{self._run}/{kind}/{part.name}"
                     if "/" in part.name:
-                        os.makedirs(made)
-                    else:
-                        os.mkdir(made)
-                    if kind == "upper":
+                        os.makedirs(os.path.dirname(made), exist_ok=True)
+                    os.mkdir(made, 0o700)
+                    if part.mode != 0o700 and kind == "upper":
                         os.chmod(made, part.mode)
         except OSError as error:
             self.release()
@@ -136,31 +136,33 @@ class CacheLayers:
             for name in set(wanted).difference(os.listdir(folder)):
                 os.mkdir(name, 0o700, dir_fd=folder)
 
-    @property
-    def is_open(self) -> bool:
-        return bool(self._locks)
-
-    def is_untouched(self) -> bool:
-        """Return whether the command wrote nothing above the user's own caches."""
+    def has_changes(self) -> bool:
+        """Return whether the command wrote something above the user's own caches."""
+        if not self._locks:
+            return False
         upper = f"{self._run}/upper"
-        return not any(os.listdir(f"{upper}/{part}") for part in os.listdir(upper))
+        return any(os.listdir(f"{upper}/{part}") for part in os.listdir(upper))
 
     def keep(self) -> None:
-        """Make what the command wrote the newest layer, after all processes have ended."""
+        """Make what the command wrote the newest layer, after all processes have ended.
+
+        What cannot be kept, because the disk is full for example, is dropped: it is a cache.
+        """
         run, *others = self._locks
         self._locks = [run]
         for lock in others:
             lock.release()
-        with FileLock(f"{self.folder}/{_LOCK}"):
+        with contextlib.suppress(OSError), FileLock(f"{self.folder}/{_LOCK}"):
             layers = _sorted_layers(self.folder, os.listdir(self.folder))
             newest = int(os.path.basename(layers[-1])) if layers else 0
             layers.append(f"{self.folder}/{newest + 1}")
             os.rename(f"{self._run}/upper", layers[-1])
             _merge_free(layers)
-        self.remove()
 
     def remove(self) -> None:
         """Remove the run's own folders. What cannot be removed is tried again by the next run."""
+        if not self._locks:
+            return
         with contextlib.suppress(OSError):
             if not self._remove_quickly():
                 _remove_tree(self._run)

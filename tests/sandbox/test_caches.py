@@ -287,14 +287,19 @@ def written(paths: Paths, project: str, files: dict[str, str], run_id: str) -> C
     return found
 
 
+def finish(run: CacheLayers) -> None:
+    run.keep()
+    run.remove()
+
+
 def test_layers_are_merged_name_by_name(person: Person) -> None:
     paths = person.paths
     first = written(paths, "/p", {"a/b/c": "1", "a/b/d": "1", "file": "1", "dir/x": "1"}, "1")
-    first.keep()
+    finish(first)
     second = written(paths, "/p", {"a/b/c": "2", "file/x": "2", "dir": "2", "new/y": "2"}, "2")
     os.chmod(Path(second.upper("home"), "a/b"), 0o000)
     os.chmod(Path(second.upper("home"), "new"), 0o000)
-    second.keep()
+    finish(second)
     (layer,) = layers(paths)
     home = layer / "home"
     assert stat.S_IMODE((home / "a/b").stat().st_mode) == 0
@@ -307,10 +312,10 @@ def test_layers_are_merged_name_by_name(person: Person) -> None:
 
 def test_a_layer_that_is_in_use_is_not_changed(person: Person) -> None:
     paths = person.paths
-    written(paths, "/p", {"file": "1"}, "1").keep()
+    finish(written(paths, "/p", {"file": "1"}, "1"))
     user = written(paths, "/p", {}, "2")
-    written(paths, "/p", {"file": "2"}, "3").keep()
-    written(paths, "/p", {"other": "3"}, "4").keep()
+    finish(written(paths, "/p", {"file": "2"}, "3"))
+    finish(written(paths, "/p", {"other": "3"}, "4"))
     assert Path(user.mounted[0], "home/file").read_text() == "1"
     # What came after it is merged: there are never more layers than commands that use them.
     assert [layer.name for layer in layers(paths)] == ["1", "2"]
@@ -326,7 +331,7 @@ def test_old_and_large_caches_are_removed(person: Person) -> None:
     paths = person.paths
     for number, project in enumerate(("/old", "/large", "/new")):
         size = 1 << 20 if project == "/large" else 1
-        written(paths, project, {"file": "x" * size}, str(number)).keep()
+        finish(written(paths, project, {"file": "x" * size}, str(number)))
     now = time.time()
     ages = {"/old": 100, "/large": 2, "/new": 1}
     for caches in all_caches(paths):

@@ -61,18 +61,22 @@ class OverlayMount(NamedTuple):
         }
 
 
-class BindMount(NamedTuple):
-    """A folder of one overlay bound over a folder of another, before bwrap starts: bwrap would read
-    all mounts for each of them, which takes 20 times as long."""
+class BindMounts(NamedTuple):
+    """Folders of one overlay bound over those of another, before bwrap starts: bwrap would read all
+    mounts for each of them, which takes 20 times as long."""
 
-    # Both in their overlay, by the path relative to it.
     source: str
     target: str
-    path: str
+    # Relative to both.
+    names: tuple[str, ...]
 
     def packed(self) -> dict[str, object]:
         """Return what the starter reads."""
-        return {name: os.fsencode(value) for name, value in self._asdict().items()}
+        return {
+            "source": os.fsencode(self.source),
+            "target": os.fsencode(self.target),
+            "names": [os.fsencode(name) for name in self.names],
+        }
 
 
 class HostSystem:
@@ -354,18 +358,19 @@ class CacheFolders(NamedTuple):
         """Return the folders for writes that the run needs."""
         if self.base.method is OverlayMethod.BWRAP:
             return [self._like(f"{self.part}/{name}".rstrip("/"), name) for name in self.names]
-        return [self._like(self.part, "")]
+        # Only if the folder itself is shown, its mode is.
+        return [self._like(self.part, "") if self.names == ("",) else LayerPart(self.part, 0o700)]
 
     def _like(self, part: str, name: str) -> LayerPart:
         found = os.stat(f"{self.base.spec.folder}/{name}")
         return LayerPart(part, stat.S_IMODE(found.st_mode) | 0o700)
 
-    def overlay_mounts(self) -> Sequence[OverlayMount | BindMount]:
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
         """Return what to mount before bwrap starts; nothing if bwrap mounts it."""
         if self.base.method is not OverlayMethod.UNSHARE:
             return ()
         below: tuple[str, ...] = (*self.base.layers, self.base.spec.folder)
-        before: tuple[OverlayMount | BindMount, ...] = ()
+        before: tuple[OverlayMount | BindMounts, ...] = ()
         if self.is_stacked:
             below = (self.base.merged,)
             before = () if self.base.has_caches else tuple(self.base.overlay_mounts())
@@ -374,8 +379,7 @@ class CacheFolders(NamedTuple):
         overlay = OverlayMount(lower, self._merged, "userxattr,volatile", upper, work)
         if not self.base.has_caches:
             return (*before, overlay)
-        binds = [BindMount(self._merged, self.base.merged, name) for name in self.names]
-        return (*before, overlay, *binds)
+        return (*before, overlay, BindMounts(self._merged, self.base.merged, self.names))
 
     def _mounted(self, name: str = "") -> list[str]:
         """Return the layers, newest first, in which the folder exists, not through a link."""

@@ -25,7 +25,7 @@ from .masks import hidden_paths
 from .mounts import (
     LINKED,
     PROJECT,
-    BindMount,
+    BindMounts,
     CacheFolders,
     HiddenPath,
     MaskedFolder,
@@ -74,7 +74,7 @@ class Plan(NamedTuple):
             made += ["--setenv", name, value]
         return made
 
-    def overlay_mounts(self) -> list[OverlayMount | BindMount]:
+    def overlay_mounts(self) -> list[OverlayMount | BindMounts]:
         """Return what to mount before bwrap starts."""
         kinds = (MaskedFolder, OverlaidFolder, CacheFolders)
         layered = (mount for mount in self.mounts if isinstance(mount, kinds))

@@ -78,7 +78,8 @@ def run(
             step = f"protect {os.fsdecode(order['protect'])}"
             prepare_mounts(order["protect"], namespaces)
             for mount in order["mounts"]:
-                if "path" in mount:
+                if "names" in mount:
+                    step = f"bind folders into {os.fsdecode(mount['target'])}"
                     bind_inside(mount)
                     continue
                 step = f"mount an overlay over {os.fsdecode(mount['lower'][-1])}"
@@ -173,23 +174,27 @@ def mount_overlay(mount: dict[str, Any]) -> None:
 
 
 def bind_inside(mount: dict[str, Any]) -> None:
-    """Bind a folder of an overlay over the same one of another, if it is a folder in both.
+    """Bind folders of an overlay over the same ones of another, if they are folders in both.
 
     A command may have put a link there, and that would lead out.
     """
-    opened = [open_inside(mount[where], mount["path"]) for where in ("source", "target")]
-    names = [b"/proc/self/fd/%d" % number for number in opened]
-    if -1 not in opened:
-        check(_libc.mount(names[0], names[1], None, _MS_BIND, None))
-    for number in opened:
-        if number >= 0:
-            os.close(number)
-
-
-def open_inside(folder: bytes, path: bytes) -> int:
-    """Open a folder by its path in another one, or return -1 if there is a link on the way."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
-    number = os.open(folder, flags)
+    roots = [os.open(mount[where], flags) for where in ("source", "target")]
+    for name in mount["names"]:
+        opened = [open_inside(root, name, flags) for root in roots]
+        if -1 not in opened:
+            source, target = (b"/proc/self/fd/%d" % number for number in opened)
+            check(_libc.mount(source, target, None, _MS_BIND, None))
+        for number in opened:
+            if number >= 0:
+                os.close(number)
+    for root in roots:
+        os.close(root)
+
+
+def open_inside(folder: int, path: bytes, flags: int) -> int:
+    """Open a folder by its path in another one, or return -1 if there is a link on the way."""
+    number = os.dup(folder)
     for name in path.split(b"/"):
         around = number
         try:
