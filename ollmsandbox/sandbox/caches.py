@@ -30,13 +30,15 @@ from ..files import trees
 from ..files.dirfd import FOLDER, set_mode
 from ..files.locks import FileLock
 from ..paths import Paths, make_folder, project_key
-from .overlay import remove_work_folder
+from .overlay import empty_work_folder
 
 # Where commands see the folder of caches that the user does not have.
 PLAIN_CACHES = "/run/caches"
 _LOCK = "lock"
 _PROJECT = "project"
 _RUN = "run-"
+# Folders of an earlier run, empty and not in use.
+_SPARE = "spare-"
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100
 _OPAQUE = "user.overlay.opaque"
@@ -92,22 +94,13 @@ class CacheLayers:
             if not os.path.isdir(self.folder):
                 make_folder(Path(self.folder))
             with FileLock(f"{self.folder}/{_LOCK}"):
-                layers = self._prepare()
-                os.mkdir(self._run, 0o700)
-                self._locks = [FileLock(self._run, is_folder=True, timeout=0)]
+                names = self._prepare()
+                self._make_run_folder(parts, [name for name in names if name.startswith(_SPARE)])
+                layers = _sorted_layers(self.folder, names)
                 for folder in (self.plain, *layers):
                     self._locks.append(FileLock(folder, is_folder=True, shared=True))
             self.mounted = tuple(reversed(layers))
             self._make_plain(plain)
-            for kind in ("upper", "work"):
-                os.mkdir(f"{self._run}/{kind}", 0o700)
-                for part in parts:
-                    made = f"{self._run}/{kind}/{part.name}"
-                    if "/" in part.name:
-                        os.makedirs(os.path.dirname(made), exist_ok=True)
-                    os.mkdir(made, 0o700)
-                    if part.mode != 0o700 and kind == "upper":
-                        os.chmod(made, part.mode)
         except OSError as error:
             self.release()
             raise SandboxError(
@@ -116,8 +109,25 @@ class CacheLayers:
                 why=error.strerror,
             ) from error
 
+    def _make_run_folder(self, parts: Sequence[LayerPart], spares: Sequence[str]) -> None:
+        if spares:
+            os.rename(f"{self.folder}/{spares[0]}", self._run)
+        else:
+            for folder in (self._run, f"{self._run}/upper", f"{self._run}/work"):
+                os.mkdir(folder, 0o700)
+        self._locks = [FileLock(self._run, is_folder=True, timeout=0)]
+        there = frozenset(os.listdir(f"{self._run}/upper"))
+        for part in parts:
+            if part.name not in there:
+                for made in (self.upper(part.name), self.work(part.name)):
+                    if "/" in part.name:
+                        os.makedirs(os.path.dirname(made), exist_ok=True)
+                    os.mkdir(made, 0o700)
+            # A command may have changed the mode of a spare one.
+            os.chmod(self.upper(part.name), part.mode)
+
     def _prepare(self) -> list[str]:
-        """Note the project and that its caches are used, and return the layers."""
+        """Note the project and that its caches are used, and return the names in its folder."""
         names = os.listdir(self.folder)
         if _PROJECT not in names:
             Path(self.folder, _PROJECT).write_bytes(os.fsencode(self._project))
@@ -128,7 +138,7 @@ class CacheLayers:
             if name.startswith(_RUN):
                 # Of a program that was killed, unless it is in use.
                 _remove_if_free(f"{self.folder}/{name}")
-        return _sorted_layers(self.folder, names)
+        return names
 
     def _make_plain(self, wanted: Sequence[str]) -> None:
         # By single names: a command may have put a link there, which must not lead out.
@@ -160,22 +170,24 @@ class CacheLayers:
             _merge_free(layers)
 
     def remove(self) -> None:
-        """Remove the run's own folders. What cannot be removed is tried again by the next run."""
+        """Leave the run's own folders to the next run if they are as they were, or else remove
+        them. What cannot be removed is tried again by the next run."""
         if not self._locks:
             return
         with contextlib.suppress(OSError):
-            if not self._remove_quickly():
+            if not self._spare():
                 _remove_tree(self._run)
         self.release()
 
-    def _remove_quickly(self) -> bool:
-        """Remove only the folders that we and the kernel created; return False if there is more."""
+    def _spare(self) -> bool:
+        """Clear what the kernel created; return False if there is more. Creating and removing five
+        folders for each command would take longer than mounting the overlay."""
         try:
-            for part in os.listdir(f"{self._run}/work"):
-                remove_work_folder(self.work(part))
-                os.rmdir(self.upper(part))
-            for folder in (f"{self._run}/upper", f"{self._run}/work", self._run):
-                os.rmdir(folder)
+            for part in os.listdir(f"{self._run}/upper"):
+                empty_work_folder(self.work(part))
+                if os.listdir(self.upper(part)):
+                    return False
+            os.rename(self._run, f"{self.folder}/{_SPARE}{os.path.basename(self._run)}")
         except OSError:
             return False
         return True

@@ -371,6 +371,12 @@ def _is_locked(folder: str) -> bool:
 
 def remove_work_folder(folder: str) -> None:
     """Remove an overlay's work folder. Raise OSError if there is more than the kernel creates."""
+    empty_work_folder(folder)
+    os.rmdir(folder)
+
+
+def empty_work_folder(folder: str) -> None:
+    """Remove what the kernel creates in a work folder, so that it can be mounted again."""
     kernels = f"{folder}/work"
     if os.path.lexists(kernels):
         # The kernel creates it without permissions.
@@ -380,7 +386,6 @@ def remove_work_folder(folder: str) -> None:
             os.rmdir(f"{kernels}/incompat/volatile")
             os.rmdir(f"{kernels}/incompat")
         os.rmdir(kernels)
-    os.rmdir(folder)
 
 
 def is_whiteout(found: os.stat_result) -> bool:

@@ -243,6 +243,8 @@ def test_nothing_is_kept_of_a_program_that_was_killed(person: Person) -> None:
     assert [entry.name[:4] for entry in caches.folder.glob("run-*")] == ["run-"]
     assert ok(person.run("ls ~/.npm")) == ""
     assert list(caches.folder.glob("run-*")) == []
+    (spare,) = caches.folder.glob("spare-*")
+    assert list((spare / "upper/home").iterdir()) == []
 
 
 def test_caches_in_a_home_folder_with_something_mounted_in_it(person: Person) -> None:

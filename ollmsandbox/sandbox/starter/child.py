@@ -22,7 +22,8 @@ _SYS_CLONE3, _SYS_CLOSE_RANGE = 435, 436
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 0x20, 0x1000, 0x4000, 0x40000
 # nosuid, nodev, noexec, noatime, nodiratime: the same numbers in mount() and statvfs().
 _LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
-_PLAIN = 2 | 4 | 8  # nosuid, nodev, noexec
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+_PLAIN = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 
@@ -167,7 +168,8 @@ def mount_overlay(mount: dict[str, Any]) -> None:
     data = f"{mount['options']},lowerdir={':'.join(names[: len(lower)])}"
     if upper:
         data += f",upperdir={names[-2]},workdir={names[-1]}"
-    flags = 0 if upper else _MS_RDONLY
+    # bwrap sets nosuid and nodev where they are missing, with a call for each mount.
+    flags = _MS_NOSUID | _MS_NODEV | (0 if upper else _MS_RDONLY)
     check(_libc.mount(b"overlay", mount["target"], b"overlay", flags, data.encode()))
     for number in opened:
         os.close(number)
