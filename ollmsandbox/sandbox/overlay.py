@@ -379,9 +379,11 @@ def empty_work_folder(folder: str) -> None:
     """Remove what the kernel creates in a work folder, so that it can be mounted again."""
     kernels = f"{folder}/work"
     if os.path.lexists(kernels):
-        # The kernel creates it without permissions.
+        # The kernel creates them without permissions.
         os.chmod(kernels, 0o700)
         with contextlib.suppress(FileNotFoundError):
+            os.chmod(f"{kernels}/incompat", 0o700)
+            os.chmod(f"{kernels}/incompat/volatile", 0o700)
             os.unlink(f"{kernels}/incompat/volatile/dirty")
             os.rmdir(f"{kernels}/incompat/volatile")
             os.rmdir(f"{kernels}/incompat")
