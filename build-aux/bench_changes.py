@@ -23,6 +23,7 @@ from ollmsandbox.paths import Paths  # noqa: E402
 from ollmsandbox.project.apply.recorder import Recorder  # noqa: E402
 from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
 from ollmsandbox.sandbox.overlay import Overlay  # noqa: E402
+from ollmsandbox.sandbox.plan.mounts import BindMounts  # noqa: E402
 
 
 class Person:
@@ -73,9 +74,16 @@ async def against_pipeline(person: Person, project: Path, rounds: int) -> None:
             project, environ=person.environ, keeper=Recorder(str(project), person.paths)
         )
         plan, overlay = subject.plan, subject.overlay
-        words = [f"mkdir -p {shlex.quote(overlay.upper('overlay1'))}"]
-        words.append(f"mkdir -p {shlex.quote(overlay.work('overlay1'))}")
+        plain = [plan.caches.plain] if plan.caches else []
+        words = [f"mkdir -p {shlex.join([*plain, overlay.folder])}"]
         for mount in plan.overlay_mounts():
+            if isinstance(mount, BindMounts):
+                for name in mount.names:
+                    source, target = f"{mount.source}/{name}", f"{mount.target}/{name}"
+                    words.append(f"mount --bind {shlex.quote(source)} {shlex.quote(target)}")
+                continue
+            if mount.upper:
+                words.append(f"mkdir -p {shlex.join([mount.upper, mount.work])}")
             options = f"{mount.options},lowerdir={':'.join(mount.lower)}"
             if mount.upper:
                 options += f",upperdir={mount.upper},workdir={mount.work}"

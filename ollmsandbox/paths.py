@@ -83,18 +83,24 @@ class Paths:
     def pending(self, project: str) -> Path:
         """The folder of a project's pending changes, named by a hash of its path, so that it is
         found without the database."""
-        return self.data / "pending" / _key(project)
+        return self.data / "pending" / project_key(project)
+
+    @property
+    def caches(self) -> tuple[Path, Path]:
+        """The folders of the cache layers: the usual one, and the one for overlays that bwrap
+        mounts, whose layers cannot be inside `~/.cache` because that is below them."""
+        return (self.cache / "caches", self.data / "caches")
 
     def linked_roots(self, project: str) -> Path:
-        return self.cache / f"roots-{_key(project)}.json"
+        return self.cache / f"roots-{project_key(project)}.json"
 
     def scan_cache(self, project: str) -> Path:
         """The file that remembers the folders of the last scan."""
-        return self.cache / f"scan-{_key(project)}.json"
+        return self.cache / f"scan-{project_key(project)}.json"
 
     def system(self, project: str) -> Path:
         """The file that says which system the commands of a project run in."""
-        return self.data / "systems" / _key(project)
+        return self.data / "systems" / project_key(project)
 
     @property
     def rootfs(self) -> Path:
@@ -156,7 +162,8 @@ class Paths:
             return name
 
 
-def _key(project: str) -> str:
+def project_key(project: str) -> str:
+    """Return the name of a project's files: a hash of its path."""
     return hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
 
 

@@ -87,7 +87,8 @@ def default_project(environ: Mapping[str, str]) -> str:
 
 _RUN_DESCRIPTION = """\
 Run a command in the sandbox: it sees this computer read-only and without your secrets, has no
-network access unless you say --network, and can write only to the project and the playground.
+network access unless you say --network, and can write only to the project, the playground and
+caches of its own.
 Its changes to the project are recorded, and you can undo them.
 """
 
@@ -299,6 +300,19 @@ def add_playground_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("path", "size", "clear"),
         help="print its path, print its size, or delete everything in it",
     )
+
+
+def add_caches_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Commands can write to ~/.cache, ~/.npm, ~/.cargo and the like. What they write is kept "
+        "for each project, apart from your own caches, which commands only read."
+    )
+    parser.add_argument(
+        "action",
+        choices=("size", "clear"),
+        help="print the size of what commands have written, or delete it",
+    )
+    parser.add_argument("--project", metavar="DIR", help="only of this project (default: of all)")
 
 
 _ROOTFS_HELP = """\

@@ -64,6 +64,12 @@ COMMANDS = (
         "playground",
     ),
     SubCommand(
+        "caches",
+        "what commands have downloaded to their own ~/.cache, ~/.npm and the like",
+        ".commands.caches",
+        "caches",
+    ),
+    SubCommand(
         "rootfs", "the Alpine system that commands can run in", ".commands.rootfs", "rootfs"
     ),
     SubCommand("agent", "talk to a model that works on the project", ".agent.command", "agent"),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Give a project its new path after the user has moved or renamed its folder.
 
-Pending changes, kept versions, records, sessions, the chosen system and the saved rules move along.
-The files come first and the database last: interrupted in between, the project is still missing,
-and moving it again finishes the rest.
+Pending changes, kept versions, records, sessions, caches, the chosen system and the saved rules
+move along. The files come first and the database last: interrupted in between, the project is still
+missing, and moving it again finishes the rest.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..project.apply.kept_versions import layer_in
 from ..project.database.models import ChatSession, FoundLink, Project, Run
 from ..project.manager import AnyPath, ProjectManager
 from ..project.pending.chain import Chain
+from ..sandbox.caches import move_caches
 
 
 class HeldSession(Protocol):
@@ -57,6 +58,7 @@ def _move(manager: ProjectManager, project: Project, new: str) -> Project:
         _move_versions(manager, project, new)
         with contextlib.suppress(FileNotFoundError):
             os.replace(paths.system(old), paths.system(new))
+        move_caches(paths, old, new)
         _move_records(manager, project, other, new)
         for path in (old, new):
             paths.linked_roots(path).unlink(missing_ok=True)

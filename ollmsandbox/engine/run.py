@@ -32,6 +32,7 @@ from ..sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ..sandbox.profile.profile import Limits, Profile
 
 if TYPE_CHECKING:
+    from ..project.manager import ProjectManager
     from ..project.recovery.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
     from ..sandbox.plain.runner import Ask, PlainRunner
@@ -76,12 +77,21 @@ def finish_interrupted_runs(
     from ..project.recovery.recover import RecoveryResult, finish_leftovers, recover
 
     if clean_up:
-        return recover(paths)
+        return recover(paths, [_remove_old_caches])
     reports = finish_leftovers(paths)
     return RecoveryResult(
         tuple(report for report in reports if report.changes),
         errors=tuple(error for report in reports for error in report.errors),
     )
+
+
+def _remove_old_caches(manager: ProjectManager) -> None:
+    from ..project.changes.change import DAILY
+    from ..project.settings import KEEP_CACHES_DAYS, KEEP_CACHES_MIB
+    from ..sandbox.caches import remove_old_caches
+
+    unused, most = KEEP_CACHES_DAYS.read(manager) * DAILY, KEEP_CACHES_MIB.read(manager) << 20
+    remove_old_caches(manager.paths, unused=unused, most=most)
 
 
 def prepare_run(

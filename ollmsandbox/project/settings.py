@@ -39,4 +39,10 @@ class Number:
 
 KEEP_DAYS = Number("keep-runs-days", 30, N_("The number of days during which you can undo a run."))
 KEEP_MIB = Number("keep-runs-mib", 2048, N_("The maximum total size of earlier versions, in MiB."))
-ALL = (KEEP_DAYS, KEEP_MIB)
+KEEP_CACHES_DAYS = Number(
+    "keep-caches-days", 90, N_("The number of days after which unused caches are removed.")
+)
+KEEP_CACHES_MIB = Number(
+    "keep-caches-mib", 20480, N_("The maximum total size of all caches, in MiB.")
+)
+ALL = (KEEP_DAYS, KEEP_MIB, KEEP_CACHES_DAYS, KEEP_CACHES_MIB)

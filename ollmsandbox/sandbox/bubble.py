@@ -119,6 +119,7 @@ class Bubble:
             method=self._machine.overlay,
             mounts_are_locked=self._machine.namespaces != ("mount", "pid"),
             environ=self._environ,
+            can_cache=self._machine.can_cache,
         )
         if self._rootfs is None:
             return make_host_plan(inputs)
@@ -166,6 +167,7 @@ class Bubble:
     ) -> Result:
         self.overlay.create()
         try:
+            self.plan.open_caches()
             if self.monitor is not None:
                 self.monitor.start()
             return await self._exec(argv, sinks, stdin, terminal)
@@ -176,12 +178,14 @@ class Bubble:
             if self._status.first >= 0:
                 # A process that could write is still alive. The next start looks again.
                 self.overlay.release()
+                if self.plan.caches is not None:
+                    self.plan.caches.release()
             elif not self._set_aside_if_untouched():
                 await asyncio.shield(asyncio.ensure_future(self._settle()))
 
     def _set_aside_if_untouched(self) -> bool:
         try:
-            if not self.overlay.is_untouched():
+            if self._has_new_caches() or not self.overlay.is_untouched():
                 return False
             self.overlay.set_aside()
         except BaseException:
@@ -194,9 +198,11 @@ class Bubble:
     async def _settle(self) -> None:
         self.is_settling = True
         try:
-            if self._keeper is not None:
+            if self.plan.caches is not None and self._has_new_caches():
+                await asyncio.to_thread(self.plan.caches.keep)
+            if self._keeper is not None and not self.overlay.is_untouched():
                 await self._keeper.settle(self.overlay)
-            await asyncio.to_thread(self.overlay.cleanup)
+            await asyncio.to_thread(self._clean_up)
         except BaseException:
             # Nothing is lost: the next start takes it up again.
             self.overlay.release()
@@ -204,9 +210,17 @@ class Bubble:
         finally:
             self.is_settling = False
 
+    def _has_new_caches(self) -> bool:
+        return self.plan.caches is not None and self.plan.caches.has_changes()
+
+    def _clean_up(self) -> None:
+        if self.plan.caches is not None:
+            self.plan.caches.remove()
+        self.overlay.cleanup()
+
     def _remove(self) -> None:
         try:
-            self.overlay.cleanup()
+            self._clean_up()
         except OSError:
             # Nothing in it is needed. The next start tries again.
             self.overlay.release()
@@ -229,7 +243,9 @@ class Bubble:
             self.overlay.note_process(self._bwrap_pid)
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)
-            folders = (self.overlay.folder, str(self._paths.playground))
+            folders = [self.overlay.folder, str(self._paths.playground)]
+            if self.plan.caches is not None:
+                folders += self.plan.caches.written_folders
             written = None
             if self.monitor is not None:
                 written = asyncio.Event()

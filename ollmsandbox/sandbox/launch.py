@@ -14,7 +14,7 @@ from ..errors import SandboxError
 from ..paths import Paths
 from .limits import WitnessPipe, witness_command
 from .plan import mask_layer
-from .plan.mounts import MaskedFolder, OverlaidFolder
+from .plan.mounts import CacheFolders, MaskedFolder, OverlaidFolder
 from .plan.plan import Plan
 from .process import CommandTerminal
 from .seccomp import open_filter
@@ -127,9 +127,13 @@ def _make_order(
     The options go through a descriptor, so that other users do not see them in `ps`.
     """
     for mount in plan.mounts:
+        if isinstance(mount, CacheFolders):
+            # Its base may be no mount of its own.
+            mask_layer.prepare(runtime, mount.base.spec)
+            mask_layer.prepare_mount_point(runtime, mount.base.number)
         if isinstance(mount, MaskedFolder):
             mask_layer.prepare(runtime, mount.spec)
-        if isinstance(mount, OverlaidFolder) or (
+        if isinstance(mount, OverlaidFolder | CacheFolders) or (
             isinstance(mount, MaskedFolder) and not mount.in_place
         ):
             mask_layer.prepare_mount_point(runtime, mount.number)

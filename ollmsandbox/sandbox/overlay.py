@@ -225,16 +225,7 @@ class Overlay:
         try:
             for name in self.overlay_map:
                 os.rmdir(self.upper(name))
-                kernels = f"{self.work(name)}/work"
-                if os.path.lexists(kernels):
-                    # The kernel creates it without permissions.
-                    os.chmod(kernels, 0o700)
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(f"{kernels}/incompat/volatile/dirty")
-                        os.rmdir(f"{kernels}/incompat/volatile")
-                        os.rmdir(f"{kernels}/incompat")
-                    os.rmdir(kernels)
-                os.rmdir(self.work(name))
+                remove_work_folder(self.work(name))
             for folder in ("upper", "work"):
                 os.rmdir(f"{self.folder}/{folder}")
             for name in (_PROCESS, _SHARED):
@@ -380,6 +371,27 @@ def _is_locked(folder: str) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def remove_work_folder(folder: str) -> None:
+    """Remove an overlay's work folder. Raise OSError if there is more than the kernel creates."""
+    empty_work_folder(folder)
+    os.rmdir(folder)
+
+
+def empty_work_folder(folder: str) -> None:
+    """Remove what the kernel creates in a work folder, so that it can be mounted again."""
+    kernels = f"{folder}/work"
+    if os.path.lexists(kernels):
+        # The kernel creates them without permissions.
+        os.chmod(kernels, 0o700)
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(f"{kernels}/incompat", 0o700)
+            os.chmod(f"{kernels}/incompat/volatile", 0o700)
+            os.unlink(f"{kernels}/incompat/volatile/dirty")
+            os.rmdir(f"{kernels}/incompat/volatile")
+            os.rmdir(f"{kernels}/incompat")
+        os.rmdir(kernels)
 
 
 def is_whiteout(found: os.stat_result) -> bool:

@@ -65,12 +65,12 @@ start it, use it and stop it in one command. Rename a folder with `mv`, then `gi
 `git mv` of a folder, and rename() in programs, fail with "Invalid cross-device link". \
 Secrets of the user are hidden: keys, tokens, browser and mail data, shell histories. A file that \
 seems to be missing there is hidden on purpose: do not look for a way around that. The user is \
-asked about network access each time, and may deny it. What changed in the project is listed after \
-the output."""
+asked about network access each time, and may deny it. Caches of programs, such as ~/.npm, can be \
+written, and are kept for this project. What changed in the project is listed after the output."""
 _ALPINE = """\
 Commands run in {system}, not in the system of this machine. There the project is /workspace, \
-which is $HOME too, the playground is /playground, and nothing else can be written. What pip \
-installs is kept in /workspace/.packages."""
+which is $HOME too, the playground is /playground, caches are in /run/caches, and nothing else \
+can be written. What pip installs is kept in /workspace/.packages."""
 _PLAIN = """\
 There is no sandbox on this machine: the user is asked before each command, and it runs with all \
 rights of the user. What commands change is not recorded and cannot be undone. Keep them few and \

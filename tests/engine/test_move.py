@@ -27,6 +27,7 @@ from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.pending.chain import Chain
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.system import System, set_system, system_of
+from ollmsandbox.sandbox.caches import all_caches
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.sessions.sessions import Sessions
 from ollmsandbox.ui.settings import Settings
@@ -117,6 +118,15 @@ def test_pending_changes_stay_pending_and_the_next_command_sees_them(
     assert not list(new.iterdir())
     review.apply_all(_known(review, new))
     assert sorted(file.name for file in new.iterdir()) == ["a", "b"]
+
+
+def test_caches_move_along(person: Person, review: Review) -> None:
+    (person.home / ".npm").mkdir()
+    _run(person, "echo 1 >~/.npm/a; echo 2 >~/.m2/b; touch file", person.project)
+    new = _move(person, review)
+    _run(person, "cat ~/.npm/a ~/.m2/b >both", new)
+    assert (new / "both").read_text() == "1\n2\n"
+    assert [caches.project for caches in all_caches(person.paths)] == [str(new)]
 
 
 def test_sessions_system_and_records_move_along(person: Person, review: Review) -> None:

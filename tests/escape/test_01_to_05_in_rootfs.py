@@ -74,7 +74,7 @@ def test_writing_to_the_home_folder_or_the_system_by_any_route(
     assert "evil" not in Path(f"{alpine.folder}/etc/passwd").read_text()
 
 
-def test_only_the_project_the_playground_and_scratch_are_on_writable_mounts(
+def test_only_the_project_the_playground_caches_and_scratch_are_on_writable_mounts(
     person: Person, alpine: Installed
 ) -> None:
     found = person.run("cat /proc/self/mountinfo", rootfs=alpine).stdout.text
@@ -85,7 +85,7 @@ def test_only_the_project_the_playground_and_scratch_are_on_writable_mounts(
             writable.add(fields[4])
     devices = {path for path in writable if path.startswith("/dev/")}
     kernel = {path for path in writable if path.startswith("/proc")}
-    expected = {"/workspace", "/playground", "/tmp", "/var/tmp", "/run"}
+    expected = {"/workspace", "/playground", "/tmp", "/var/tmp", "/run", "/run/caches"}
     assert writable - devices - kernel == expected
 
 

@@ -20,6 +20,7 @@ from support.escape.attack import (
     refusals,
     work_outside,
     works_outside,
+    writable_caches,
 )
 from support.person import Person, make_person
 
@@ -322,7 +323,7 @@ def test_mounting_it_another_way(answers_to_mounts: dict[str, str], trick: str) 
     assert answers_to_mounts[trick] == "EPERM"
 
 
-def test_only_the_project_the_playground_and_scratch_are_on_writable_mounts(
+def test_only_the_project_the_playground_caches_and_scratch_are_on_writable_mounts(
     person: Person,
 ) -> None:
     result = person.run(
@@ -343,6 +344,7 @@ def test_only_the_project_the_playground_and_scratch_are_on_writable_mounts(
     # Those in /proc are empty, of the sandbox's own, and hold a page.
     allowed = {"/proc", "/proc/1", "/proc/acpi", "/proc/scsi", "/tmp", "/var/tmp", "/run"}
     allowed |= {str(person.project), f"{person.home}/playground"}
+    allowed |= writable_caches(person)
     assert set(result.stdout.text.splitlines()) <= allowed
 
 

@@ -36,6 +36,7 @@ from ..changes import (
     summary,
 )
 from ..streams import complain, print_error, wants_colour
+from .playground import confirmed
 
 _RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
 _DONE = {
@@ -147,10 +148,7 @@ def _may_go_on(
             command = escape_line(review.manager.run(report.run_id).command)
             lines += [f"{command}  ({report.run_id})", *listing(report.changes, run.project.path)]
     print_notice(lines)
-    if not lines or given.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return True
-    print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return not lines or given.json or confirmed("Continue?")
 
 
 def _report_interruption(runs: list[Run]) -> None:

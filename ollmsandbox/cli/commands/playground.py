@@ -21,10 +21,10 @@ def playground(given: argparse.Namespace) -> int:
         print(folder)
     elif given.action == "size":
         files, size = measure(folder)
-        print(_amount(files, size))
+        print(amount_text(files, size))
     else:
         files, size = measure(folder)
-        if sys.stdin.isatty() and not _confirmed(folder, files, size):
+        if not confirmed(f"Delete everything in {folder} ({amount_text(files, size)})?"):
             return 1
         try:
             if folder.exists():
@@ -34,17 +34,21 @@ def playground(given: argparse.Namespace) -> int:
     return 0
 
 
-def _confirmed(folder: Path, files: int, size: int) -> bool:
+def confirmed(question: str) -> bool:
+    """Ask at a terminal; elsewhere the command itself is the answer."""
+    if not sys.stdin.isatty():
+        return True
     # Nothing that came before the question answers it.
     termios.tcflush(0, termios.TCIFLUSH)
     try:
-        answer = input(f"Delete everything in {folder} ({_amount(files, size)})? [y/N] ")
+        answer = input(f"{question} [y/N] ")
     except EOFError:
         return False
     return answer.strip().lower() in ("y", "yes")
 
 
-def _amount(files: int, size: int) -> str:
+def amount_text(files: int, size: int) -> str:
+    """Return a size in words, such as "1.5 MiB in 3 files"."""
     return f"{_readable(size)} in {files:,} {'file' if files == 1 else 'files'}"
 
 

@@ -159,8 +159,16 @@ def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager, numb
         copy_whole(version, backup)
 
 
-def clean_up(manager: ProjectManager, *, now: float | None = None) -> None:
-    """Remove what is too old, at most once a day. A stamp file has the time of the last one."""
+def clean_up(
+    manager: ProjectManager,
+    *,
+    now: float | None = None,
+    others: Sequence[Callable[[ProjectManager], object]] = (),
+) -> None:
+    """Remove what is too old, at most once a day. A stamp file has the time of the last one.
+
+    `others` remove what does not belong to the records.
+    """
     now = time.time() if now is None else now
     stamp = manager.paths.cache / "cleaned"
     with contextlib.suppress(FileNotFoundError):
@@ -171,6 +179,8 @@ def clean_up(manager: ProjectManager, *, now: float | None = None) -> None:
     cleanup_old_runs(manager, now=now)
     _remove_halves(manager.paths, now)
     _remove_unreadable(manager, now)
+    for remove in others:
+        remove(manager)
     make_folder(stamp.parent)
     stamp.touch()
     os.utime(stamp, (now, now))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ... import N_
@@ -150,8 +151,12 @@ class RecoveryResult:
     errors: tuple[str, ...] = ()
 
 
-def recover(paths: Paths) -> RecoveryResult:
+def recover(
+    paths: Paths, removers: Sequence[Callable[[ProjectManager], object]] = ()
+) -> RecoveryResult:
     """Finish what was interrupted, remove what is too old, and list lost pending changes again.
+
+    `removers` are called for the daily removal, too.
 
     Quick if there is nothing to do, but do not call it on the main thread.
     """
@@ -162,7 +167,7 @@ def recover(paths: Paths) -> RecoveryResult:
     reports = finish_leftovers(paths)
     errors += (error for report in reports for error in report.errors)
     try:
-        clean_up(manager)
+        clean_up(manager, others=removers)
         remove_left(paths.data / "pending")
         notices += manager.notices
     except OSError as error:

@@ -4,27 +4,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from ... import N_
 from ...errors import ProjectError
-from ...paths import FolderSet, is_inside, real_path
+from ...paths import FolderSet, is_inside, project_key, real_path
+from ..caches import PLAIN_CACHES, CacheLayers
+from .caches import FoundCaches, find_caches, needs_base, plain_name, usable_caches
 from .folders import EMPTY_FOLDERS, find_working_dir
 from .mask_layer import spec_for
 from .mounts import (
     PLAYGROUND,
     BoundFolder,
+    CacheFolders,
     DevicesAndProcesses,
     EmptyFolder,
     HiddenPath,
     HostSystem,
     MaskedFolder,
     Mount,
+    OverlayMethod,
+    PlainCaches,
     ReadOnlyBind,
     SealedFolder,
     WritableFolder,
 )
-from .plan import Plan, PlanBuilder, PlanInputs
+from .plan import Plan, PlanBuilder, PlanInputs, path_prefixes
+
+_NOT_FILES = ("/proc", "/sys", "/dev")
 
 
 def make_host_plan(inputs: PlanInputs) -> Plan:
@@ -33,7 +41,11 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     if home == "/" or not os.path.isdir(home):
         remedy = N_("Set HOME to your home folder.")
         raise ProjectError(N_("{home} cannot be a home folder."), remedy, home=home)
-    builder = _HostBuilder(inputs)
+    environment = profile.environment(inputs.environ)
+    if inputs.environ.get("HOME"):
+        # A link to it may be in a folder that is empty inside.
+        environment["HOME"] = home
+    builder = _HostBuilder(inputs, environment)
     playground = f"{home}/playground"
     mounts: list[Mount] = [HostSystem(), DevicesAndProcesses(is_root=os.getuid() == 0)]
     mounts += builder.outside()
@@ -49,17 +61,14 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     mounts += builder.sockets_in_home()
     mounts += builder.sockets_in_playground(playground)
     mounts += builder.seals()
-    environment = profile.environment(inputs.environ)
-    if inputs.environ.get("HOME"):
-        # A link to it may be in a folder that is empty inside.
-        environment["HOME"] = home
     folder = find_working_dir(inputs.working_dir, builder.project, paths, builder.hidden)
     return builder.plan(mounts, environment, folder)
 
 
 class _HostBuilder(PlanBuilder):
-    def __init__(self, inputs: PlanInputs) -> None:
+    def __init__(self, inputs: PlanInputs, environment: Mapping[str, str]) -> None:
         super().__init__(inputs)
+        self.environment = environment
         self._home = inputs.paths.real_home
         self._in_hidden = FolderSet(self.hidden)
         elsewhere = f"{self._home}/"
@@ -76,11 +85,70 @@ class _HostBuilder(PlanBuilder):
         return mounts
 
     def home(self) -> list[Mount]:
-        """Return mounts for the home folder, which hide secrets and allow for the playground."""
+        """Return mounts for the home folder, which hide secrets and allow for the playground and
+        for caches."""
         inside = self._relative(self._home)
-        if self.can_overlay(self._home):
-            return self._masked_with_mounts(self._home, inside, ("playground",))
-        return [self._bound(self._home, inside, ("playground",))]
+        existing, missing = self._usable_caches()
+        names = [path[len(self._home) + 1 :] for path in missing]
+        links = tuple((name, f"{PLAIN_CACHES}/{plain_name(name)}") for name in names)
+        plain: list[Mount] = []
+        if links:
+            plain.append(PlainCaches(self._cache_layers(), tuple(map(plain_name, names))))
+        if not self.can_overlay(self._home):
+            home = self._bound(self._home, inside, ("playground",), links)
+            return [home, *plain, *self._caches_apart(existing)]
+        mounted = self.host.mounted_below(self._home)
+        below = {p for p in existing if is_inside(p, self._home) and not is_inside(p, *mounted)}
+        cached = tuple(sorted(path[len(self._home) + 1 :] for path in below))
+        masks, *others = self._masked_with_mounts(
+            self._home, inside, ("playground", *_with_parents(cached)), links
+        )
+        assert isinstance(masks, MaskedFolder)
+        if cached:
+            masks = masks._replace(has_caches=True)
+            others.insert(0, self._layered(masks, cached))
+        return [masks, *others, *plain, *self._caches_apart(p for p in existing if p not in below)]
+
+    def _usable_caches(self) -> FoundCaches:
+        inputs = self.inputs
+        found = usable_caches(
+            find_caches(inputs.profile, self.environment, self._home),
+            self._home,
+            tuple(root.path for root in inputs.overlay.roots),
+            self.hidden,
+            (*self.empty, *_NOT_FILES),
+            frozenset(mount.path for mount in self.host.mounts),
+        )
+        can_overlay = inputs.can_cache and inputs.method is not OverlayMethod.NONE
+        return found if can_overlay else found._replace(existing=())
+
+    def _caches_apart(self, folders: Iterable[str]) -> list[Mount]:
+        """Return mounts for caches outside the home folder's overlay, each with one of its own."""
+        found = [path for path in folders if self.can_overlay(path)]
+        return [self._layered(self._masked(path, self._relative(path)), ("",)) for path in found]
+
+    def _layered(self, base: MaskedFolder, names: tuple[str, ...]) -> CacheFolders:
+        folder = base.spec.folder
+        mounted = self.host.mounted_below(folder)
+        return CacheFolders(
+            base,
+            names,
+            self._cache_layers(),
+            "home" if folder == self._home else project_key(folder),
+            self.next_number(),
+            is_stacked=needs_base(self._cache_root, folder, mounted),
+        )
+
+    def _cache_layers(self) -> CacheLayers:
+        if self.caches is None:
+            run_id = self.inputs.overlay.run_id
+            self.caches = CacheLayers(self._cache_root, self.project, run_id)
+        return self.caches
+
+    @cached_property
+    def _cache_root(self) -> str:
+        usual, for_bwrap = self.inputs.paths.caches
+        return real_path(for_bwrap if self.inputs.method is OverlayMethod.BWRAP else usual)
 
     def outside(self) -> list[Mount]:
         """Return mounts that hide masked names and sockets outside the home folder."""
@@ -126,12 +194,16 @@ class _HostBuilder(PlanBuilder):
         return [SealedFolder(folder) for folder in self._sealed]
 
     def _masked_with_mounts(
-        self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
+        self,
+        folder: str,
+        hidden: tuple[str, ...],
+        added: tuple[str, ...] = (),
+        links: tuple[tuple[str, str], ...] = (),
     ) -> list[Mount]:
-        mounts: list[Mount] = [self._masked(folder, hidden, added)]
+        mounts: list[Mount] = [self._masked(folder, hidden, added, links)]
         # The folder itself may be in one of the empty folders.
         empty = [f for f in self.empty if not is_inside(folder, f)]
-        skipped = (*empty, "/proc", "/sys", "/dev")
+        skipped = (*empty, *_NOT_FILES)
         for point in self.host.mounted_below(folder):
             if point in self._in_hidden or is_inside(point, *skipped):
                 continue
@@ -146,24 +218,34 @@ class _HostBuilder(PlanBuilder):
         return tuple(name[len(start) :] for name in self.hidden if name.startswith(start))
 
     def _masked(
-        self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
+        self,
+        folder: str,
+        hidden: tuple[str, ...],
+        added: tuple[str, ...] = (),
+        links: tuple[tuple[str, str], ...] = (),
     ) -> MaskedFolder:
         number = self.next_number()
         # The overlays' own folders are in the cache, and bwrap finds them by their path, too.
         used = (self.project, self.playground, self._home, self._cache)
         bound = (*used, *self.host.mounted_below(folder))
         return MaskedFolder(
-            spec_for(folder, hidden, added),
+            spec_for(folder, hidden, added, links),
             self.inputs.method,
             self.runtime,
             number,
             in_place=not any(is_inside(path, folder) for path in bound),
         )
 
-    def _bound(self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...]) -> BoundFolder:
-        spec = spec_for(folder, hidden, added)
+    def _bound(
+        self,
+        folder: str,
+        hidden: tuple[str, ...],
+        added: tuple[str, ...],
+        new_links: tuple[tuple[str, str], ...],
+    ) -> BoundFolder:
+        spec = spec_for(folder, hidden, added, new_links)
         parents = {item.name for item in spec.folders}
-        shown, links = [], []
+        shown, links = [], list(new_links)
         for parent in parents:
             for name in _names(f"{folder}/{parent}"):
                 path = f"{parent}/{name}" if parent else name
@@ -188,6 +270,10 @@ class _HostBuilder(PlanBuilder):
 def _can_see(path: str) -> bool:
     """Return whether the user can read or enter a path; if not, it need not be hidden."""
     return any(os.access(path, way, effective_ids=True) for way in (os.R_OK, os.X_OK))
+
+
+def _with_parents(names: Iterable[str]) -> list[str]:
+    return sorted({prefix for name in names for prefix in path_prefixes(name)})
 
 
 def _names(folder: str) -> list[str]:

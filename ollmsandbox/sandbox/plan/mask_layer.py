@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...files.locks import FileLock
+from ...paths import FolderSet
 from ..overlay import is_whiteout
 
 # The most folders with a layer in one run. All runs share the mount points, as each mounts in a
 # namespace of its own.
 MOUNT_POINTS = 32
-_VERSION = 2
+_VERSION = 3
 
 
 class LayerFolder(NamedTuple):
@@ -42,25 +43,51 @@ class LayerSpec:
     folder: str
     hidden: tuple[str, ...]
     folders: tuple[LayerFolder, ...]
+    # Names and targets of symbolic links that the layer adds.
+    links: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def name(self) -> str:
-        key = repr((_VERSION, self.hidden, self.folders)).encode("utf-8", "surrogateescape")
+        key = repr((_VERSION, self.hidden, self.folders, self.links)).encode(
+            "utf-8", "surrogateescape"
+        )
         return hashlib.sha256(key).hexdigest()[:24]
 
 
-def spec_for(folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()) -> LayerSpec:
-    """Return the spec of a layer that hides some names and adds folders, both relative."""
-    missing = frozenset(p for p in _ways(hidden) if not os.path.lexists(f"{folder}/{p}"))
+def spec_for(
+    folder: str,
+    hidden: tuple[str, ...],
+    added: tuple[str, ...] = (),
+    links: tuple[tuple[str, str], ...] = (),
+) -> LayerSpec:
+    """Return the spec of a layer that hides some names and adds folders and links, all relative."""
+    linked = tuple(name for name, _target in links)
+    # What is in a folder is hidden by the link in its place.
+    hidden = _not_inside(hidden, linked)
+    added = (*added, *_ways(linked))
+    missing = frozenset(
+        p for p in _ways(hidden).difference(added) if not os.path.lexists(f"{folder}/{p}")
+    )
     hidden, parents = _outermost(hidden, missing)
     folders = [_like(folder, name) for name in ("", *sorted({*parents, *added}))]
-    return _spec(folder, hidden, tuple(folders))
+    return _spec(folder, hidden, tuple(folders), links)
 
 
 @lru_cache(maxsize=64)
-def _spec(folder: str, hidden: tuple[str, ...], folders: tuple[LayerFolder, ...]) -> LayerSpec:
+def _spec(
+    folder: str,
+    hidden: tuple[str, ...],
+    folders: tuple[LayerFolder, ...],
+    links: tuple[tuple[str, str], ...],
+) -> LayerSpec:
     # The same object as in the last run, since computing its name takes a while.
-    return LayerSpec(folder, hidden, folders)
+    return LayerSpec(folder, hidden, folders, links)
+
+
+@lru_cache(maxsize=64)
+def _not_inside(names: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+    inside = FolderSet(folders)
+    return tuple(name for name in names if name not in inside)
 
 
 def prepare(runtime: Path, spec: LayerSpec) -> None:
@@ -105,7 +132,8 @@ def _is_whole(target: Path, spec: LayerSpec) -> bool:
     except OSError:
         return False
     gone = all(map(is_whiteout, whiteouts))
-    return gone and stat.S_ISDIR(frame.st_mode)
+    linked = all(os.path.islink(f"{target}/top/{name}") for name, _where in spec.links)
+    return gone and linked and stat.S_ISDIR(frame.st_mode)
 
 
 def prepare_mount_point(runtime: Path, number: int) -> None:
@@ -123,6 +151,8 @@ def _fill(made: Path, spec: LayerSpec) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A character device 0:0 is a whiteout, which an ordinary user may make.
         os.mknod(path, stat.S_IFCHR, 0)
+    for name, target in spec.links:
+        (made / name).symlink_to(target)
     # Deepest first: a parent may be without write permission.
     for item in [*reversed(inner), root]:
         path = made / item.name

@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from ... import N_
 from ...errors import ProfileError
@@ -22,6 +23,10 @@ _MOVED = {
     "~/.local/share": "XDG_DATA_HOME",
     "~/.cache": "XDG_CACHE_HOME",
     "~/.local/state": "XDG_STATE_HOME",
+    "~/.cargo": "CARGO_HOME",
+    "~/.gradle": "GRADLE_USER_HOME",
+    "~/.composer": "COMPOSER_HOME",
+    "~/.bundle": "BUNDLE_USER_HOME",
 }
 _TICK = 1_000_000_000
 
@@ -29,7 +34,7 @@ _TICK = 1_000_000_000
 def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the hidden paths, with links resolved. They need not exist."""
     home = paths.real_home
-    seen = _Resolver()
+    seen = FolderResolver()
     # HOME may be another folder than the user's home.
     homes = dict.fromkeys((home, real_path(home_on_record() or home)))
     places: list[tuple[str, tuple[str, ...]]] = []
@@ -40,7 +45,7 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
             real, found = seen.folder(base + rest)
             around = real.rstrip("/")
             places.append((around, names))
-            for name in _links(real, found).intersection(names) if found else ():
+            for name in list_names(real, found).links.intersection(names) if found else ():
                 more.append(os.path.realpath(f"{around}/{name}"))
             for name in names if "*" in rest else _with_star(names):
                 for match in _matches(base, f"{rest}/{name}"):
@@ -77,7 +82,7 @@ def _places(
             yield moved, given[len(usual) :]
 
 
-class _Resolver:
+class FolderResolver:
     """Resolves folders, each only once: many masks are in the same ones."""
 
     def __init__(self) -> None:
@@ -105,25 +110,34 @@ def _look(path: str) -> tuple[str, os.stat_result | None]:
     return path, found
 
 
-def _links(folder: str, found: os.stat_result) -> frozenset[str]:
-    # A listing is valid while the folder is unchanged, which its time does not show if the change
-    # was a moment ago.
+class FolderNames(NamedTuple):
+    """The names in a folder, and those of them that are symbolic links."""
+
+    names: frozenset[str]
+    links: frozenset[str]
+
+
+def list_names(folder: str, found: os.stat_result) -> FolderNames:
+    """Return the names in a folder with this status. A listing is kept for the next run."""
+    # It is valid while the folder is unchanged, which its time does not show if the change was a
+    # moment ago.
     if time.time_ns() - found.st_mtime_ns < _TICK:
-        return _links_now(folder)
-    return _links_of(folder, (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns))
+        return _names_now(folder)
+    return _names_of(folder, (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns))
 
 
 @lru_cache(maxsize=256)
-def _links_of(folder: str, _version: tuple[int, ...]) -> frozenset[str]:
-    return _links_now(folder)
+def _names_of(folder: str, _version: tuple[int, ...]) -> FolderNames:
+    return _names_now(folder)
 
 
-def _links_now(folder: str) -> frozenset[str]:
+def _names_now(folder: str) -> FolderNames:
     try:
         with os.scandir(folder) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_symlink())
+            found = {entry.name: entry.is_symlink() for entry in entries}
     except OSError:
-        return frozenset()
+        found = {}
+    return FolderNames(frozenset(found), frozenset(n for n, is_link in found.items() if is_link))
 
 
 @lru_cache(maxsize=16)

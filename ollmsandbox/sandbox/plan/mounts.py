@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from ... import N_
 from ...i18n import _
+from ...paths import real_path
+from ..caches import PLAIN_CACHES, CacheLayers, LayerPart
 from .mask_layer import LayerSpec
 
 # What a folder is for, shown after its path: "/home/me/parser (the project)".
@@ -55,6 +58,24 @@ class OverlayMount(NamedTuple):
             "options": self.options,
             "upper": os.fsencode(self.upper),
             "work": os.fsencode(self.work),
+        }
+
+
+class BindMounts(NamedTuple):
+    """Folders of one overlay bound over those of another, before bwrap starts: bwrap would read all
+    mounts for each of them, which takes 20 times as long."""
+
+    source: str
+    target: str
+    # Relative to both.
+    names: tuple[str, ...]
+
+    def packed(self) -> dict[str, object]:
+        """Return what the starter reads."""
+        return {
+            "source": os.fsencode(self.source),
+            "target": os.fsencode(self.target),
+            "names": [os.fsencode(name) for name in self.names],
         }
 
 
@@ -267,35 +288,122 @@ class MaskedFolder(NamedTuple):
     # mounts. Not possible where something below it is bound by its own path.
     in_place: bool = False
     shown: str = ""
+    # Whether caches are bound into it, which stay writable. The overlay itself is read-only, since
+    # it has no upper folder.
+    has_caches: bool = False
 
     def overlay_mounts(self) -> Sequence[OverlayMount]:
         """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
         if self.method is not OverlayMethod.UNSHARE:
             return ()
-        target = self.spec.folder if self.in_place else self._merged
-        return (OverlayMount((*self._layers, self.spec.folder), target, "userxattr"),)
+        target = self.spec.folder if self.in_place else self.merged
+        return (OverlayMount((*self.layers, self.spec.folder), target, "userxattr"),)
 
     @property
-    def _layers(self) -> tuple[str, str]:
+    def layers(self) -> tuple[str, str]:
         made = f"{self.runtime}/layers/{self.spec.name}"
         return (f"{made}/top", f"{made}/frame")
 
     @property
-    def _merged(self) -> str:
+    def merged(self) -> str:
         return f"{self.runtime}/merged{self.number}"
 
     def args(self) -> Sequence[str]:
         if self.method is OverlayMethod.BWRAP:
-            top, frame = self._layers
+            top, frame = self.layers
             lowest_first = (self.spec.folder, frame, top)
             sources = (part for layer in lowest_first for part in ("--overlay-src", layer))
             return (*sources, "--ro-overlay", self.shown or self.spec.folder)
         if self.in_place:
             return ()
-        return ("--ro-bind", self._merged, self.shown or self.spec.folder)
+        how = "--bind" if self.has_caches else "--ro-bind"
+        return (how, self.merged, self.shown or self.spec.folder)
 
     def describe(self) -> str:
         return _hidden_of(self.spec.folder, self.spec.hidden)
+
+
+class PlainCaches(NamedTuple):
+    """The folder of caches that the user does not have. Links or variables lead to it."""
+
+    layers: CacheLayers
+    names: tuple[str, ...]
+
+    def args(self) -> Sequence[str]:
+        return ("--bind", self.layers.plain, PLAIN_CACHES)
+
+    def describe(self) -> str:
+        return _("Caches are writable for this project. Your own do not change.")
+
+
+class CacheFolders(NamedTuple):
+    """Folders with a project's cache layers above what the user has there."""
+
+    # Masks what is below the layers.
+    base: MaskedFolder
+    # Relative to the base's folder; "" is that folder itself.
+    names: tuple[str, ...]
+    layers: CacheLayers
+    # The part of the layers that belongs to the base.
+    part: str
+    number: int
+    # Whether the layers are inside the base's folder: the kernel allows that only if another
+    # overlay is between them.
+    is_stacked: bool
+
+    def parts(self) -> list[LayerPart]:
+        """Return the folders for writes that the run needs."""
+        if self.base.method is OverlayMethod.BWRAP:
+            return [self._like(f"{self.part}/{name}".rstrip("/"), name) for name in self.names]
+        # Only if the folder itself is shown, its mode is.
+        return [self._like(self.part, "") if self.names == ("",) else LayerPart(self.part, 0o700)]
+
+    def _like(self, part: str, name: str) -> LayerPart:
+        found = os.stat(f"{self.base.spec.folder}/{name}")
+        return LayerPart(part, stat.S_IMODE(found.st_mode) | 0o700)
+
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
+        """Return what to mount before bwrap starts; nothing if bwrap mounts it."""
+        if self.base.method is not OverlayMethod.UNSHARE:
+            return ()
+        below: tuple[str, ...] = (*self.base.layers, self.base.spec.folder)
+        before: tuple[OverlayMount | BindMounts, ...] = ()
+        if self.is_stacked:
+            below = (self.base.merged,)
+            before = () if self.base.has_caches else tuple(self.base.overlay_mounts())
+        upper, work = self.layers.upper(self.part), self.layers.work(self.part)
+        lower = (*self._mounted(), *below)
+        overlay = OverlayMount(lower, self._merged, "userxattr,volatile", upper, work)
+        if not self.base.has_caches:
+            return (*before, overlay)
+        return (*before, overlay, BindMounts(self._merged, self.base.merged, self.names))
+
+    def _mounted(self, name: str = "") -> list[str]:
+        """Return the layers, newest first, in which the folder exists, not through a link."""
+        part = f"{self.part}/{name}".rstrip("/")
+        whole = [f"{layer}/{part}" for layer in self.layers.mounted]
+        return [folder for folder in whole if real_path(folder) == folder and os.path.isdir(folder)]
+
+    @property
+    def _merged(self) -> str:
+        return f"{self.base.runtime}/merged{self.number}"
+
+    def args(self) -> Sequence[str]:
+        if self.base.method is OverlayMethod.BWRAP:
+            return [word for name in self.names for word in self._overlay_by_bwrap(name)]
+        # Otherwise they are bound into the base already.
+        return () if self.base.has_caches else ("--bind", self._merged, self.base.spec.folder)
+
+    def _overlay_by_bwrap(self, name: str) -> Sequence[str]:
+        inner = f"/{name}" if name else ""
+        folder, (top, frame) = self.base.spec.folder + inner, self.base.layers
+        sources = [*self._mounted(name), top + inner, frame + inner, folder]
+        made = [word for source in reversed(sources) for word in ("--overlay-src", source)]
+        upper, work = self.layers.upper(self.part + inner), self.layers.work(self.part + inner)
+        return (*made, "--overlay", upper, work, folder)
+
+    def describe(self) -> str:
+        return ""
 
 
 class BoundFolder(NamedTuple):

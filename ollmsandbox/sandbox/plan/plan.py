@@ -14,6 +14,7 @@ from ... import N_
 from ...errors import ProjectError, SandboxError
 from ...i18n import _
 from ...paths import Paths, is_inside, real_path
+from ..caches import CacheLayers
 from ..overlay import Overlay
 from ..profile.profile import Limits, Profile
 from ..seccomp import FilterRules
@@ -24,6 +25,8 @@ from .masks import hidden_paths
 from .mounts import (
     LINKED,
     PROJECT,
+    BindMounts,
+    CacheFolders,
     HiddenPath,
     MaskedFolder,
     Mount,
@@ -31,6 +34,7 @@ from .mounts import (
     OverlayMethod,
     OverlayMount,
     PinnedFolder,
+    PlainCaches,
     ReadOnlyBind,
     UnrecordedFolder,
 )
@@ -48,6 +52,8 @@ class Plan(NamedTuple):
     rules: FilterRules
     # The user and group inside, if they are not the user's own.
     ids: tuple[int, int] | None = None
+    # The cache layers that some of the mounts use.
+    caches: CacheLayers | None = None
 
     def args(self) -> list[str]:
         """Return bwrap's arguments, without the command."""
@@ -68,11 +74,21 @@ class Plan(NamedTuple):
             made += ["--setenv", name, value]
         return made
 
-    def overlay_mounts(self) -> list[OverlayMount]:
-        """Return the overlays to mount before bwrap starts."""
-        kinds = (MaskedFolder, OverlaidFolder)
+    def overlay_mounts(self) -> list[OverlayMount | BindMounts]:
+        """Return what to mount before bwrap starts."""
+        kinds = (MaskedFolder, OverlaidFolder, CacheFolders)
         layered = (mount for mount in self.mounts if isinstance(mount, kinds))
         return [overlay for mount in layered for overlay in mount.overlay_mounts()]
+
+    def open_caches(self) -> None:
+        """Create the folders for what the command writes to caches."""
+        if self.caches is not None:
+            layered = [mount for mount in self.mounts if isinstance(mount, CacheFolders)]
+            plain = [mount for mount in self.mounts if isinstance(mount, PlainCaches)]
+            self.caches.open(
+                [part for mount in layered for part in mount.parts()],
+                [name for mount in plain for name in mount.names],
+            )
 
     def notices(self) -> list[str]:
         """Return, in English for a model, why commands cannot write to the project."""
@@ -107,6 +123,8 @@ class PlanInputs(NamedTuple):
     # an overlay.
     mounts_are_locked: bool
     environ: Mapping[str, str]
+    # Whether the layers of caches can be mounted here.
+    can_cache: bool = True
 
 
 class PlanBuilder:
@@ -121,6 +139,7 @@ class PlanBuilder:
         self.hidden = hidden_paths(inputs.profile, inputs.paths, inputs.environ)
         _check_visible(inputs.overlay, self.hidden)
         self._layers = 0
+        self.caches: CacheLayers | None = None
 
     def shown(self, path: str) -> str:
         """Return the path that a path of the host has inside, or "" if it is the same."""
@@ -216,6 +235,7 @@ class PlanBuilder:
             environment={**environment, **self._git_settings(environment), "PWD": folder},
             limits=profile.limits,
             rules=FilterRules.of(profile, network=network),
+            caches=self.caches,
         )
 
     def _git_settings(self, environment: Mapping[str, str]) -> dict[str, str]:

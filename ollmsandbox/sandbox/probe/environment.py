@@ -13,7 +13,7 @@ from ...paths import Paths, is_inside
 from ..plan.host import MountPoint
 
 # The version of the cached result's format.
-_VERSION = 6
+_VERSION = 7
 
 
 def find_program(name: str, environ: Mapping[str, str], writable: Sequence[str]) -> str:

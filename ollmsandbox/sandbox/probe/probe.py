@@ -24,6 +24,7 @@ from ...i18n import _
 from ...paths import Paths, is_inside, make_folder, real_path
 from ..limits import scope_command
 from ..plan import mask_layer
+from ..plan.caches import needs_base
 from ..plan.host import MountPoint, mount_table
 from ..plan.mounts import MaskedFolder, OverlaidFolder, OverlayMethod, OverlayMount
 from ..seccomp import FilterRules, open_filter
@@ -77,6 +78,11 @@ class Capabilities:
     @property
     def missing(self) -> tuple[Finding, ...]:
         return tuple(f for f in self.findings if f.needed and not f.ok)
+
+    @property
+    def can_cache(self) -> bool:
+        """Whether overlays with layers of caches can be mounted."""
+        return any(finding.key == "caches" and finding.ok for finding in self.findings)
 
     def translated(self, finding: Finding) -> Finding:
         """Return a finding in the user's language. The cache and other programs get English."""
@@ -274,7 +280,7 @@ class _Probe:
         try:
             cache = make_folder(self._paths.cache)
             with tempfile.TemporaryDirectory(dir=cache, prefix="probe-") as made:
-                for name in ("below", "above", "work", "above2", "work2"):
+                for name in ("below", "above", "work", "above2", "work2", "above3", "work3"):
                     os.mkdir(f"{made}/{name}")
                 folder = self._paths.real_home
                 if namespaces != ("mount", "pid") and _is_mounted_below(folder):
@@ -282,16 +288,20 @@ class _Probe:
                     folder = f"{made}/below"
                 spec = mask_layer.spec_for(folder, (".ollmsandbox-probe",), ("playground",))
                 mask_layer.prepare(runtime, spec)
-                for number in range(2):
+                for number in range(3):
                     mask_layer.prepare_mount_point(runtime, number)
                 by_starter = bool(namespaces) and self._starter_mounts(namespaces, spec, made)
                 by_bwrap = self._bwrap_mounts(spec, made)
+                can_cache = by_starter and self._starter_stacks(namespaces, spec, made)
+            if by_bwrap and not by_starter:
+                can_cache = self._bwrap_caches()
         except (OllmSandboxError, OSError) as error:
             for key, title in _OVERLAYS.items():
                 self._note(key, title, ok=False, detail=str(error), needed=False)
             return OverlayMethod.NONE
         self._note("overlay", _OVERLAYS["overlay"], by_starter, needed=False)
         self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], by_bwrap, needed=False)
+        self._note("caches", N_("Writable caches"), can_cache, needed=False)
         if by_starter:
             return OverlayMethod.UNSHARE
         return OverlayMethod.BWRAP if by_bwrap else OverlayMethod.NONE
@@ -305,6 +315,36 @@ class _Probe:
         test = "test -d merged0/playground && echo x >merged1/file"
         mounts = [*layered.overlay_mounts(), *written.overlay_mounts()]
         return self._starter_can(namespaces, mounts, test, runtime)
+
+    def _starter_stacks(
+        self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
+    ) -> bool:
+        """Try an overlay above the home folder's: the kernel does not stack more than two."""
+        base = MaskedFolder(spec, OverlayMethod.UNSHARE, str(self._paths.runtime), 0)
+        below: tuple[str, ...] = (*base.layers, spec.folder)
+        mounted = [mount.path for mount in mount_table() if mount.path != spec.folder]
+        if needs_base(real_path(made), spec.folder, mounted):
+            below = (base.merged,)
+        options, upper, work = "userxattr,volatile", f"{made}/above3", f"{made}/work3"
+        caches = OverlayMount(below, f"{base.runtime}/merged2", options, upper, work)
+        mounts = [*base.overlay_mounts(), caches]
+        return self._starter_can(
+            namespaces, mounts, "echo x >merged2/playground/file", base.runtime
+        )
+
+    def _bwrap_caches(self) -> bool:
+        """Try whether the program's data folder can be above the home folder's caches."""
+        import tempfile
+
+        method, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
+        with tempfile.TemporaryDirectory(
+            dir=make_folder(self._paths.data), prefix="probe-"
+        ) as made:
+            for name in ("below", "above", "work"):
+                os.mkdir(f"{made}/{name}")
+            written = _written(made, f"{made}/above", f"{made}/work", method, runtime)
+            test = ("--", "/bin/sh", "-c", 'echo x >"$1/file"', "sh", written.folder)
+            return self._works([self._bwrap, *_BASIC, *written.args(), *test])
 
     def _bwrap_mounts(self, spec: mask_layer.LayerSpec, made: str) -> bool:
         method, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)

@@ -71,6 +71,14 @@ def find_remedy(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
             _("This version of bubblewrap cannot mount overlays, or is not allowed to."),
             _("Not needed if this program can. Bubblewrap 0.11 and newer support it."),
         )
+    if key == "caches":
+        return (
+            _("Cannot mount another overlay above the one of your home folder."),
+            _(
+                "Commands cannot write to caches such as ~/.npm. Set XDG_CACHE_HOME to a folder on "
+                "another disk, or use a newer kernel."
+            ),
+        )
     if key == "time":
         return (
             _("The machine took too long to start a program."),

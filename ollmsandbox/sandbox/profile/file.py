@@ -17,7 +17,7 @@ from ... import N_
 from ...errors import OllmSandboxError, ProfileError, SandboxError
 from ...files.atomic import write_atomically
 from ..seccomp import find_call
-from .profile import Limits, Profile
+from .profile import FolderTemplate, Limits, Profile
 
 if TYPE_CHECKING:
     from ...config.yaml_reader import Value
@@ -182,6 +182,13 @@ class _File:
                 raise item.fail(N_("{path} is not below /run."), path=repr(item.text()))
         return replace(profile, run=_join(profile.run, paths))
 
+    def _caches(self, profile: Profile, value: Value) -> Profile:
+        return replace(profile, caches=_join(profile.caches, _templates(value)))
+
+    def _caches_if_present(self, profile: Profile, value: Value) -> Profile:
+        added = _join(profile.caches_if_present, _templates(value))
+        return replace(profile, caches_if_present=added)
+
     def _unix_sockets(self, profile: Profile, value: Value) -> Profile:
         return replace(profile, unix_sockets=value.choice("allow", "deny") == "allow")
 
@@ -241,6 +248,8 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "unix_sockets": _File._unix_sockets,
     "deny_syscalls": _File._deny_syscalls,
     "run": _File._run,
+    "caches": _File._caches,
+    "caches_if_present": _File._caches_if_present,
 }
 
 
@@ -267,6 +276,14 @@ def _paths(value: Value) -> tuple[str, ...]:
         is_normal = text == os.path.normpath(text) and text not in ("~", "/")
         if not is_normal or not text.startswith(("/", "~/")):
             raise item.fail(N_("{path} is not an absolute path or below ~/."), path=repr(text))
+    return value.texts()
+
+
+def _templates(value: Value) -> tuple[str, ...]:
+    for item in value.items():
+        if FolderTemplate.of(item.text()) is None:
+            text = N_("{path} is not a folder such as ~/.cargo or ${{CARGO_HOME:-~/.cargo}}.")
+            raise item.fail(text, path=repr(item.text()))
     return value.texts()
 
 

@@ -11,7 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from os.path import normpath
+from typing import NamedTuple
 
+_TEMPLATE = re.compile(
+    r"(?:\$\{(?P<variable>\w+):-(?P<default>[~/][^{}$]*)\}|\$(?P<moved>\w+))(?P<rest>/[^{}$]+)?"
+    r"|(?P<plain>~?/[^{}$]+)"
+)
 # A login inside an address: http://name:password@host
 _LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
@@ -48,6 +54,10 @@ class Profile:
     unix_sockets: bool = True
     deny_syscalls: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
+    # Folders that get a writable layer for each project, such as `${CARGO_HOME:-~/.cargo}`: those
+    # that are there in any case, and those that are only if the user has them.
+    caches: tuple[str, ...] = ()
+    caches_if_present: tuple[str, ...] = ()
     # The user set a memory limit: only then is a control group worth its cost.
     own_memory_limit: bool = False
 
@@ -101,6 +111,37 @@ class Profile:
     def _decisions(self) -> dict[str, bool]:
         # A cache: every command has the same variables.
         return {}
+
+
+class FolderTemplate(NamedTuple):
+    """A folder that a variable may move: `~/.npm`, `$GOMODCACHE`, `${GOPATH:-~/go}/pkg`."""
+
+    variable: str
+    # Its place without the variable, or "" if it has none.
+    default: str
+    rest: str
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def of(cls, text: str) -> FolderTemplate | None:
+        """Return None if the text is not a template."""
+        found = _TEMPLATE.fullmatch(text)
+        if found is None:
+            return None
+        variable = found["variable"] or found["moved"] or ""
+        made = cls(variable, found["default"] or found["plain"] or "", found["rest"] or "")
+        names = f"{made.default}{made.rest}".split("/")[1:]
+        return None if {"", ".", ".."}.intersection(names) else made
+
+    def expand(self, value: str, home: str) -> str:
+        """Return the folder's path with this value of the variable, or "" if it has none."""
+        # Go's variable may name several folders, and the first one counts.
+        moved = value.partition(":")[0].rstrip("/")
+        if moved.startswith("/") and moved == normpath(moved):
+            return moved + self.rest
+        if self.default.startswith("~"):
+            return home + self.default[1:] + self.rest
+        return self.default and self.default + self.rest
 
 
 class _Names:

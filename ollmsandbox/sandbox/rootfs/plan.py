@@ -7,6 +7,8 @@ import os
 
 from ... import N_
 from ...errors import RootfsError
+from ..caches import PLAIN_CACHES, CacheLayers, PlainFolder
+from ..plan.caches import rootfs_caches
 from ..plan.mask_layer import spec_for
 from ..plan.mounts import PLAYGROUND as PLAYGROUND_TEXT
 from ..plan.mounts import (
@@ -15,6 +17,7 @@ from ..plan.mounts import (
     MaskedFolder,
     Mount,
     OverlayMethod,
+    PlainCaches,
     ReadOnlyBind,
     RootfsSystem,
     SealedFolder,
@@ -38,13 +41,16 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     mounts += [EmptyFolder("/run", 1 << 20, writable=False)]
     if inputs.network:
         mounts += builder.resolver()
+    caches = rootfs_caches(profile)
+    mounts += builder.plain_caches(tuple(caches.values()))
     mounts += [WritableFolder(PLAYGROUND, builder.playground, PLAYGROUND_TEXT)]
     mounts += builder.roots()
     mounts += builder.own_code()
     mounts += builder.hidden_in_roots()
     mounts += builder.sockets_in_playground(PLAYGROUND)
     mounts += [SealedFolder("/dev")]
-    environment = rootfs_environment(profile, inputs.environ, network=inputs.network)
+    environment = {variable: f"{PLAIN_CACHES}/{name}" for variable, name in caches.items()}
+    environment |= rootfs_environment(profile, inputs.environ, network=inputs.network)
     folder = find_working_dir_inside(
         inputs.working_dir, builder.places, inputs.paths, rootfs.folder, builder.hidden
     )
@@ -80,6 +86,15 @@ class _RootfsBuilder(PlanBuilder):
             spec = spec_for(folder, (), tuple(sorted(added)))
             mounts.append(MaskedFolder(spec, method, self.runtime, self.next_number(), shown="/"))
         return mounts
+
+    def plain_caches(self, names: tuple[str, ...]) -> list[Mount]:
+        """Return the mount of the project's caches for this system. They are not in the home
+        folder, which is the project, and the user's own are for other programs."""
+        if not names:
+            return []
+        root, run_id = self.inputs.paths.caches[0], self.inputs.overlay.run_id
+        self.caches = CacheLayers(root, self.project, run_id, PlainFolder.ROOTFS)
+        return [PlainCaches(self.caches, names)]
 
     def resolver(self) -> list[Mount]:
         if not os.path.isfile(self.host.resolver):

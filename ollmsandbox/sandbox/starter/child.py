@@ -23,7 +23,8 @@ _SYS_CLONE3, _SYS_CLOSE_RANGE = 435, 436
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 0x20, 0x1000, 0x4000, 0x40000
 # nosuid, nodev, noexec, noatime, nodiratime: the same numbers in mount() and statvfs().
 _LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
-_PLAIN = 2 | 4 | 8  # nosuid, nodev, noexec
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+_PLAIN = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 # Seconds. A process that ends together with the command may need a moment.
@@ -87,6 +88,10 @@ def run(
             step = f"protect {os.fsdecode(order['protect'])}"
             prepare_mounts(order["protect"], namespaces)
             for mount in order["mounts"]:
+                if "names" in mount:
+                    step = f"bind folders into {os.fsdecode(mount['target'])}"
+                    bind_inside(mount)
+                    continue
                 step = f"mount an overlay over {os.fsdecode(mount['lower'][-1])}"
                 mount_overlay(mount)
         if order["processes"] is not None:
@@ -208,10 +213,45 @@ def mount_overlay(mount: dict[str, Any]) -> None:
     data = f"{mount['options']},lowerdir={':'.join(names[: len(lower)])}"
     if upper:
         data += f",upperdir={names[-2]},workdir={names[-1]}"
-    flags = 0 if upper else _MS_RDONLY
+    # bwrap sets nosuid and nodev where they are missing, with a call for each mount.
+    flags = _MS_NOSUID | _MS_NODEV | (0 if upper else _MS_RDONLY)
     check(_libc.mount(b"overlay", mount["target"], b"overlay", flags, data.encode()))
     for number in opened:
         os.close(number)
+
+
+def bind_inside(mount: dict[str, Any]) -> None:
+    """Bind folders of an overlay over the same ones of another, if they are folders in both.
+
+    A command may have put a link there, and that would lead out.
+    """
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    roots = [os.open(mount[where], flags) for where in ("source", "target")]
+    for name in mount["names"]:
+        opened = [open_inside(root, name, flags) for root in roots]
+        if -1 not in opened:
+            source, target = (b"/proc/self/fd/%d" % number for number in opened)
+            check(_libc.mount(source, target, None, _MS_BIND, None))
+        for number in opened:
+            if number >= 0:
+                os.close(number)
+    for root in roots:
+        os.close(root)
+
+
+def open_inside(folder: int, path: bytes, flags: int) -> int:
+    """Open a folder by its path in another one, or return -1 if there is a link on the way."""
+    number = os.dup(folder)
+    for name in path.split(b"/"):
+        around = number
+        try:
+            number = os.open(name, flags, dir_fd=around)
+        except OSError:
+            number = -1
+        os.close(around)
+        if number < 0:
+            break
+    return number
 
 
 def bind_read_only(path: bytes) -> None:

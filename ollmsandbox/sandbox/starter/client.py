@@ -22,7 +22,7 @@ from ... import N_
 from ...errors import SandboxError
 
 if TYPE_CHECKING:
-    from ..plan.mounts import OverlayMount
+    from ..plan.mounts import BindMounts, OverlayMount
 
 _STARTER = os.path.join(os.path.dirname(__file__), "server.py")
 # Imported, since Python compiles a script each time. Our folder comes last on the path, so that
@@ -43,7 +43,7 @@ class StartOrder(NamedTuple):
     argv: Sequence[str]
     folder: str
     namespaces: Sequence[str] = ()
-    mounts: Sequence[OverlayMount] = ()
+    mounts: Sequence[OverlayMount | BindMounts] = ()
     processes: int | None = None
     # A program that must not be writable inside.
     protect: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The preferences page about the playground and earlier versions of files."""
+"""The preferences page about the playground, caches and earlier versions of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from ...files.trees import empty, measure
 from ...i18n import _, ngettext
 from ...paths import Paths, make_folder
 from ...project.manager import ProjectManager
-from ...project.settings import KEEP_DAYS, KEEP_MIB, Number
+from ...project.settings import (
+    KEEP_CACHES_DAYS,
+    KEEP_CACHES_MIB,
+    KEEP_DAYS,
+    KEEP_MIB,
+    Number,
+)
+from ...sandbox.caches import clear_caches, measure_caches
 from ..chat.links import show_address
 from ..widgets.dialogs import confirm
 from ..widgets.tasks import Tasks
@@ -46,23 +53,49 @@ class StoragePage(Adw.PreferencesPage):
         self._size.add_suffix(self._clear_button)
         playground.add(self._size)
         self.add(playground)
+        self._caches = Adw.PreferencesGroup(
+            title=_("Caches"),
+            description=_("What programs in the sandbox have cached. Each project has its own."),
+        )
+        self._caches_size = rows.action(_("Size"), _("Measuring…"))
+        self._clear_caches_button = rows.button(
+            _("Clear…"), weakly(self._clear_caches), _("Clear the caches")
+        )
+        self._clear_caches_button.add_css_class("destructive-action")
+        self._clear_caches_button.set_sensitive(False)
+        self._caches_size.add_suffix(self._clear_caches_button)
+        self._caches.add(self._caches_size)
+        self.add(self._caches)
         self._kept = Adw.PreferencesGroup(
             title=_("Earlier Versions"),
             description=_("Needed to undo changes. Backups of single files are kept for 7 days."),
         )
         self.add(self._kept)
         tasks.start(self._measure())
+        tasks.start(self._measure_caches())
         tasks.start(self._show_kept())
 
     async def _measure(self) -> None:
         files, size = await asyncio.to_thread(measure, self._folder)
         is_empty = not await asyncio.to_thread(_has_entries, self._folder)
-        text = ngettext("{size} in {count} file", "{size} in {count} files", files)
-        size_text = text.format(size=GLib.format_size(size), count=files)
-        self._size.set_subtitle(_("Empty") if is_empty else size_text)
+        self._size.set_subtitle(_("Empty") if is_empty else _amount(files, size))
         self._clear_button.set_sensitive(not is_empty)
 
+    async def _measure_caches(self) -> None:
+        files, size = await asyncio.to_thread(measure_caches, self._manager.paths)
+        self._caches_size.set_subtitle(_amount(files, size) if files else _("Empty"))
+        self._clear_caches_button.set_sensitive(bool(files))
+
     async def _show_kept(self) -> None:
+        cache_days = await asyncio.to_thread(KEEP_CACHES_DAYS.read, self._manager)
+        cache_mib = await asyncio.to_thread(KEEP_CACHES_MIB.read, self._manager)
+        set_days, set_mib = weakly(self._set_cache_days), weakly(self._set_cache_mib)
+        self._caches.add(
+            rows.number(_("Remove After (Days Unused)"), "", cache_days, 3650, set_days)
+        )
+        self._caches.add(
+            rows.number(_("Maximum Size (MiB)"), "", cache_mib, 1 << 24, set_mib, step=1024)
+        )
         days = await asyncio.to_thread(KEEP_DAYS.read, self._manager)
         mib = await asyncio.to_thread(KEEP_MIB.read, self._manager)
         self._kept.add(rows.number(_("Keep For (Days)"), "", days, 3650, weakly(self._set_days)))
@@ -75,6 +108,12 @@ class StoragePage(Adw.PreferencesPage):
 
     def _set_mib(self, value: int) -> None:
         self._set(KEEP_MIB, value)
+
+    def _set_cache_days(self, value: int) -> None:
+        self._set(KEEP_CACHES_DAYS, value)
+
+    def _set_cache_mib(self, value: int) -> None:
+        self._set(KEEP_CACHES_MIB, value)
 
     def _set(self, setting: Number, value: int) -> None:
         # Start now: closing the window cancels tasks.
@@ -99,6 +138,29 @@ class StoragePage(Adw.PreferencesPage):
                 await self._measure()
 
         self._tasks.start(clear())
+
+    def _clear_caches(self) -> None:
+        async def clear() -> None:
+            body = _("Commands will have to download again what they need.")
+            if await confirm(rows.window_of(self), _("Clear the Caches?"), body, _("_Clear")):
+                if not await asyncio.to_thread(_clear_all_caches, self._manager.paths):
+                    self._tasks.tell(_("A command is running. What it uses was kept."))
+                await self._measure_caches()
+
+        self._tasks.start(clear())
+
+
+def _amount(files: int, size: int) -> str:
+    text = ngettext("{size} in {count} file", "{size} in {count} files", files)
+    return text.format(size=GLib.format_size(size), count=files)
+
+
+def _clear_all_caches(paths: Paths) -> bool:
+    try:
+        return clear_caches(paths)
+    except OSError as error:
+        text = N_("Cannot clear the caches: {why}.")
+        raise OllmSandboxError(text, why=error.strerror) from error
 
 
 def _has_entries(folder: Path) -> bool:

@@ -107,6 +107,14 @@ MISTAKES = {
         "run:\n  - /run/x\n  - /etc/x",
         ("line 3, key run", "'/etc/x' is not below /run"),
     ),
+    "a cache with a relative path": (
+        "caches:\n  - ~/.cache\n  - cache",
+        ("line 3, key caches", "'cache' is not a folder such as ~/.cargo or ${CARGO_HOME:-"),
+    ),
+    "a cache that leads out": (
+        "caches_if_present: ['${X:-~/a}/../b']",
+        ("key caches_if_present", "is not a folder such as"),
+    ),
     "another word for sockets": (
         "unix_sockets: maybe",
         ("key unix_sockets", "expected one of allow, deny; found 'maybe'"),

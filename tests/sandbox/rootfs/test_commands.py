@@ -94,7 +94,9 @@ def test_the_environment_has_the_listed_variables_and_none_of_the_user(
     # For clones by an ordinary user.
     git = {name: found.pop(name) for name in [*found] if name.startswith("GIT_CONFIG_")}
     assert git.get("GIT_CONFIG_VALUE_0", "/workspace") == "/workspace"
-    assert found == {
+    caches = {name for name, value in found.items() if value.startswith("/run/caches/")}
+    assert {"XDG_CACHE_HOME", "npm_config_cache", "CARGO_HOME", "GOPATH"} <= caches
+    assert {name: value for name, value in found.items() if name not in caches} == {
         "HOME": "/workspace",
         "PATH": "/usr/bin:/bin:/usr/local/bin:/workspace/.packages/bin:/usr/sbin:/sbin",
         "PIP_TARGET": "/workspace/.packages",
@@ -108,6 +110,23 @@ def test_the_environment_has_the_listed_variables_and_none_of_the_user(
     with_network = run(person, alpine, "env", network=True)
     assert "http_proxy=http://p.example\n" in with_network
     assert "secret" not in with_network
+
+
+def test_caches_are_kept_apart_from_the_project_and_from_those_of_the_user(
+    person: Person, alpine: Installed
+) -> None:
+    (person.home / ".npm").mkdir()
+    (person.home / ".npm/of-the-user").write_text("")
+    run(person, alpine, "echo x >$npm_config_cache/new; mkdir $XDG_CACHE_HOME/pip $GOPATH/pkg")
+    assert run(person, alpine, "ls $npm_config_cache $XDG_CACHE_HOME") == (
+        "/run/caches/.cache:\npip\n\n/run/caches/.npm:\nnew\n"
+    )
+    assert os.listdir(person.project) == []
+    assert os.listdir(person.home / ".npm") == ["of-the-user"]
+    # The host's programs have other caches.
+    assert person.run("ls -A ~/go/ ~/.npm").stdout.text == (
+        f"{person.home}/.npm:\nof-the-user\n\n{person.home}/go/:\nbin\npkg\n"
+    )
 
 
 def test_packages_that_are_installed_into_the_project_are_found_by_the_next_command(

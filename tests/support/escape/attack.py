@@ -213,6 +213,15 @@ def folder_elsewhere(otherwise: Path) -> Iterator[Path]:
         shutil.rmtree(made)
 
 
+def writable_caches(person: Person) -> set[str]:
+    """Return the mount points of the caches of a user who has only the usual one: overlays, and a
+    folder of the project's own."""
+    moved = ("PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "GOPATH", "PIP_CACHE_DIR")
+    places = [person.environ[name] for name in moved if name in person.environ]
+    there = {os.path.realpath(place) for place in places if os.path.isdir(place)}
+    return {os.path.realpath(person.home / ".cache"), "/run/caches"} | there
+
+
 def papers(folder: Path) -> Path:
     """Create a folder with a file to be attacked."""
     folder.mkdir(exist_ok=True)

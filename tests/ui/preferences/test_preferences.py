@@ -21,7 +21,7 @@ from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Key, Rule, Target
-from ollmsandbox.project.settings import KEEP_DAYS
+from ollmsandbox.project.settings import KEEP_CACHES_DAYS, KEEP_DAYS
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.preferences.window import Preferences
@@ -209,20 +209,45 @@ def test_how_long_versions_are_kept_is_set(room: Room) -> None:
     wait_until(lambda: KEEP_DAYS.read(room.factory.manager) == 3)
 
 
+def test_caches_are_measured_limited_and_cleared(room: Room) -> None:
+    room.person.run("head -c 100000 /dev/zero >~/.m2/file")
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.storage)
+    wait_until(lambda: says(preferences.storage, "in 1 file"))
+    wait_until(lambda: says(preferences.storage, "Remove After (Days Unused)"))
+    row = next(
+        r
+        for r in all_of(preferences.storage, Adw.ActionRow)
+        if "Remove After (Days Unused)" in texts(r)
+    )
+    (spin,) = all_of(row, Gtk.SpinButton)
+    assert spin.get_value_as_int() == 90
+    spin.set_value(7)
+    wait_until(lambda: KEEP_CACHES_DAYS.read(room.factory.manager) == 7)
+    buttons = [b for b in all_of(preferences.storage, Gtk.Button) if "Clear…" in texts(b)]
+    assert [button.get_sensitive() for button in buttons] == [False, True]
+    buttons[1].emit("clicked")
+    wait_until(_dialogs)
+    assert "Clear the Caches?" in texts(_dialogs()[0])
+    _dialogs()[0].response("confirm")
+    wait_until(lambda: not buttons[1].get_sensitive())
+    assert room.person.run("ls ~/.m2/").stdout.text == ""
+
+
 def test_the_playground_is_measured(room: Room) -> None:
     room.person.playground.mkdir(parents=True)
     (room.person.playground / "file").write_bytes(b"x" * 100_000)
     preferences = room.preferences()
     preferences.set_visible_page(preferences.storage)
     wait_until(lambda: says(preferences.storage, "in 1 file"))
-    press(preferences.storage, "Clear…")
+    # The other one clears the caches.
+    clear, _ = (b for b in all_of(preferences.storage, Gtk.Button) if "Clear…" in texts(b))
+    clear.emit("clicked")
     wait_until(_dialogs)
     assert "Clear" in texts(_dialogs()[0])
     _dialogs()[0].response("confirm")
     # What has nothing in it cannot be cleared; the keyboard goes on from there.
-    wait_until(lambda: says(preferences.storage, "Empty"))
-    clear = next(one for one in all_of(preferences.storage, Gtk.Button) if "Clear…" in texts(one))
-    assert not clear.get_sensitive()
+    wait_until(lambda: not clear.get_sensitive())
     assert list(room.person.playground.iterdir()) == []
 
 

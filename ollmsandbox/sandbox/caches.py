@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A project's cache layers: what its commands wrote to `~/.cache`, `~/.npm` and the like.
+
+A project's folder has layers with the names 1, 2, ..., each above the one before. A run mounts them
+read-only above the user's own caches, below a folder of its own that receives what it writes. When
+the run has ended, that folder becomes the newest layer, and is merged into the one below it unless
+a command has that one mounted: the kernel does not allow a mounted layer to change. So there is one
+layer, and one more for each command that runs at the same time.
+
+Caches that the user does not have need no layers. They are in a plain folder, and links lead to it
+from where programs expect them.
+
+What is in the layers is the commands' work: no link in it is followed, and nothing in it is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import N_
+from ..errors import SandboxError
+from ..files import trees
+from ..files.dirfd import FOLDER, set_mode
+from ..files.locks import FileLock
+from ..paths import Paths, make_folder, project_key
+from .overlay import empty_work_folder
+
+# Where commands see the folder of caches that the user does not have.
+PLAIN_CACHES = "/run/caches"
+_LOCK = "lock"
+_PROJECT = "project"
+_RUN = "run-"
+# Folders of an earlier run, empty and not in use.
+_SPARE = "spare-"
+# A folder that is deeper replaces the one below it as a whole.
+_DEEPEST = 100
+_OPAQUE = "user.overlay.opaque"
+
+
+class PlainFolder(Enum):
+    """The kinds of folders with caches that have nothing below: one for each system."""
+
+    HOST = "plain"
+    ROOTFS = "rootfs"
+
+
+class LayerPart(NamedTuple):
+    """A folder of a layer, with the mode of the user's folder below it."""
+
+    name: str
+    mode: int
+
+
+class CacheLayers:
+    """The caches of a project, and the folder in which one run writes."""
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        project: str,
+        run_id: str,
+        kind: PlainFolder = PlainFolder.HOST,
+    ) -> None:
+        self._project = project
+        self.folder = f"{root}/{project_key(project)}"
+        self.plain = f"{self.folder}/{kind.value}"
+        self._run = f"{self.folder}/{_RUN}{run_id}"
+        # The layers that the run has mounted, the newest first.
+        self.mounted: tuple[str, ...] = ()
+        self._locks: list[FileLock] = []
+
+    @property
+    def written_folders(self) -> tuple[str, str]:
+        """The folders that the command writes to."""
+        return (self._run, self.plain)
+
+    def upper(self, part: str) -> str:
+        return f"{self._run}/upper/{part}"
+
+    def work(self, part: str) -> str:
+        return f"{self._run}/work/{part}"
+
+    def open(self, parts: Sequence[LayerPart], plain: Sequence[str]) -> None:
+        """Create the run's folders and those with the names in `plain`, and keep the layers as they
+        are until `release`."""
+        try:
+            if not os.path.isdir(self.folder):
+                make_folder(Path(self.folder))
+            with FileLock(f"{self.folder}/{_LOCK}"):
+                names = self._prepare()
+                self._make_run_folder(parts, [name for name in names if name.startswith(_SPARE)])
+                layers = _sorted_layers(self.folder, names)
+                for folder in (self.plain, *layers):
+                    self._locks.append(FileLock(folder, is_folder=True, shared=True))
+            self.mounted = tuple(reversed(layers))
+            self._make_plain(plain)
+        except OSError as error:
+            self.release()
+            raise SandboxError(
+                N_("Cannot create the folder for caches: {why}."),
+                N_("Check whether the disk is full."),
+                why=error.strerror,
+            ) from error
+
+    def _make_run_folder(self, parts: Sequence[LayerPart], spares: Sequence[str]) -> None:
+        if spares:
+            os.rename(f"{self.folder}/{spares[0]}", self._run)
+        else:
+            for folder in (self._run, f"{self._run}/upper", f"{self._run}/work"):
+                os.mkdir(folder, 0o700)
+        self._locks = [FileLock(self._run, is_folder=True, timeout=0)]
+        there = frozenset(os.listdir(f"{self._run}/upper"))
+        for part in parts:
+            if part.name not in there:
+                for made in (self.upper(part.name), self.work(part.name)):
+                    if "/" in part.name:
+                        os.makedirs(os.path.dirname(made), exist_ok=True)
+                    os.mkdir(made, 0o700)
+            # A command may have changed the mode of a spare one.
+            os.chmod(self.upper(part.name), part.mode)
+
+    def _prepare(self) -> list[str]:
+        """Note the project and that its caches are used, and return the names in its folder."""
+        names = os.listdir(self.folder)
+        if _PROJECT not in names:
+            Path(self.folder, _PROJECT).write_bytes(os.fsencode(self._project))
+        if os.path.basename(self.plain) not in names:
+            os.mkdir(self.plain, 0o700)
+        os.utime(self.folder)
+        for name in names:
+            if name.startswith(_RUN):
+                # Of a program that was killed, unless it is in use.
+                _remove_if_free(f"{self.folder}/{name}")
+        return names
+
+    def _make_plain(self, wanted: Sequence[str]) -> None:
+        # By single names: a command may have put a link there, which must not lead out.
+        with _opened(self.plain) as folder:
+            for name in set(wanted).difference(os.listdir(folder)):
+                os.mkdir(name, 0o700, dir_fd=folder)
+
+    def has_changes(self) -> bool:
+        """Return whether the command wrote something above the user's own caches."""
+        if not self._locks:
+            return False
+        upper = f"{self._run}/upper"
+        return any(os.listdir(f"{upper}/{part}") for part in os.listdir(upper))
+
+    def keep(self) -> None:
+        """Make what the command wrote the newest layer, after all processes have ended.
+
+        What cannot be kept, because the disk is full for example, is dropped: it is a cache.
+        """
+        run, *others = self._locks
+        self._locks = [run]
+        for lock in others:
+            lock.release()
+        with contextlib.suppress(OSError), FileLock(f"{self.folder}/{_LOCK}"):
+            layers = _sorted_layers(self.folder, os.listdir(self.folder))
+            newest = int(os.path.basename(layers[-1])) if layers else 0
+            layers.append(f"{self.folder}/{newest + 1}")
+            os.rename(f"{self._run}/upper", layers[-1])
+            _merge_free(layers)
+
+    def remove(self) -> None:
+        """Leave the run's own folders to the next run if they are as they were, or else remove
+        them. What cannot be removed is tried again by the next run."""
+        if not self._locks:
+            return
+        with contextlib.suppress(OSError):
+            if not self._spare():
+                _remove_tree(self._run)
+        self.release()
+
+    def _spare(self) -> bool:
+        """Clear what the kernel created; return False if there is more. Creating and removing five
+        folders for each command would take longer than mounting the overlay."""
+        try:
+            for part in os.listdir(f"{self._run}/upper"):
+                empty_work_folder(self.work(part))
+                if os.listdir(self.upper(part)):
+                    return False
+            os.rename(self._run, f"{self.folder}/{_SPARE}{os.path.basename(self._run)}")
+        except OSError:
+            return False
+        return True
+
+    def release(self) -> None:
+        while self._locks:
+            self._locks.pop().release()
+
+
+class ProjectCaches(NamedTuple):
+    """The caches of a project, as they are on disk."""
+
+    folder: Path
+    # Where the project was when they were last used, or "" if that is not known.
+    project: str
+    used: float
+
+    def measure(self) -> tuple[int, int]:
+        """Return the number of files and the bytes on disk."""
+        files = size = 0
+        for name in self._content():
+            found = trees.measure(self.folder / name)
+            files, size = files + found[0], size + found[1]
+        return files, size
+
+    def clear(self) -> bool:
+        """Remove all but what a running command uses; return whether that is everything."""
+        with FileLock(self.folder / _LOCK):
+            left = [name for name in self._content() if not _remove_if_free(self.folder / name)]
+        return not left
+
+    def _content(self) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return [name for name in os.listdir(self.folder) if name not in (_LOCK, _PROJECT)]
+        return []
+
+
+def all_caches(paths: Paths) -> list[ProjectCaches]:
+    """Return the caches of all projects, those that were used last first."""
+    found = []
+    for root in paths.caches:
+        with contextlib.suppress(FileNotFoundError):
+            for entry in root.iterdir():
+                used = entry.lstat()
+                if stat.S_ISDIR(used.st_mode):
+                    found.append(ProjectCaches(entry, _project_of(entry), used.st_mtime))
+    return sorted(found, key=lambda caches: caches.used, reverse=True)
+
+
+def measure_caches(paths: Paths) -> tuple[int, int]:
+    """Return the number of files and the bytes on disk of the caches of all projects."""
+    sizes = [caches.measure() for caches in all_caches(paths)]
+    return sum(files for files, _size in sizes), sum(size for _files, size in sizes)
+
+
+def clear_caches(paths: Paths) -> bool:
+    """Remove the caches of all projects; return False if a running command uses some."""
+    in_use = [caches for caches in all_caches(paths) if not caches.clear()]
+    return not in_use
+
+
+def remove_old_caches(paths: Paths, *, unused: float, most: int) -> None:
+    """Remove the caches that were not used for so many seconds, and the oldest beyond a size."""
+    total = 0
+    for caches in all_caches(paths):
+        total += caches.measure()[1]
+        if time.time() - caches.used > unused or total > most:
+            caches.clear()
+
+
+def move_caches(paths: Paths, old: str, new: str) -> None:
+    """Give the caches of a project to the folder it was moved to, which has none yet."""
+    for root in paths.caches:
+        with contextlib.suppress(OSError):
+            os.rename(root / project_key(old), root / project_key(new))
+            Path(root, project_key(new), _PROJECT).write_bytes(os.fsencode(new))
+
+
+def _project_of(folder: Path) -> str:
+    with contextlib.suppress(OSError):
+        return os.fsdecode((folder / _PROJECT).read_bytes())
+    return ""
+
+
+def _sorted_layers(folder: str, names: Sequence[str]) -> list[str]:
+    """Return the layers, oldest first."""
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    return [f"{folder}/{number}" for number in numbers]
+
+
+def _merge_free(layers: list[str]) -> None:
+    """Merge the newest layers, as far as no command has them mounted."""
+    with contextlib.ExitStack() as locks, contextlib.suppress(BlockingIOError):
+        newest = layers.pop()
+        locks.enter_context(FileLock(newest, is_folder=True, timeout=0))
+        while layers:
+            below = layers.pop()
+            locks.enter_context(FileLock(below, is_folder=True, timeout=0))
+            with _opened(newest) as above, _opened(below) as into:
+                _merge(above, into)
+            _remove_tree(newest)
+            newest = below
+
+
+def _merge(above: int, below: int, depth: int = 0) -> None:
+    """Move everything in a folder of a layer into the one below it."""
+    for name in os.listdir(above):
+        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+        try:
+            there = os.stat(name, dir_fd=below, follow_symlinks=False)
+        except FileNotFoundError:
+            there = None
+        is_folder = stat.S_ISDIR(found.st_mode)
+        if is_folder:
+            # A command may have left it without permissions.
+            set_mode(name, above, found.st_mode | 0o700)
+        if there is not None and stat.S_ISDIR(there.st_mode):
+            if is_folder and depth < _DEEPEST and not _is_opaque(name, above):
+                set_mode(name, below, there.st_mode | 0o700)
+                with _opened(name, above) as inner, _opened(name, below) as into:
+                    _merge(inner, into, depth + 1)
+                set_mode(name, below, stat.S_IMODE(found.st_mode))
+                continue
+            trees.remove(name, below)
+        elif there is not None and is_folder:
+            os.unlink(name, dir_fd=below)
+        os.rename(name, name, src_dir_fd=above, dst_dir_fd=below)
+        if is_folder:
+            set_mode(name, below, stat.S_IMODE(found.st_mode))
+
+
+def _is_opaque(name: str, dir_fd: int) -> bool:
+    """Return whether a folder of a layer hides what is in the one below it."""
+    with _opened(name, dir_fd) as folder, contextlib.suppress(OSError):
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    return False
+
+
+@contextlib.contextmanager
+def _opened(name: str, dir_fd: int | None = None) -> Iterator[int]:
+    descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _remove_if_free(folder: str | os.PathLike[str]) -> bool:
+    try:
+        with FileLock(folder, is_folder=True, timeout=0):
+            _remove_tree(folder)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _remove_tree(folder: str | os.PathLike[str]) -> None:
+    with _opened(os.path.dirname(folder)) as around:
+        trees.remove(os.path.basename(folder), around)

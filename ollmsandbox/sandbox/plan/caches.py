@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find the folders that programs use as caches, by convention or by a variable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ...paths import FolderSet, is_inside
+from ..profile.profile import FolderTemplate, Profile
+from .host import path_and_parents
+from .masks import FolderResolver, list_names
+
+
+def needs_base(layers: str, folder: str, mounted: Sequence[str]) -> bool:
+    """Return whether layers are inside a folder that is to be below them. The kernel allows that
+    only if another overlay is between them."""
+    return is_inside(layers, folder) and not is_inside(layers, *mounted)
+
+
+class FoundCaches(NamedTuple):
+    """The folders that programs use as caches, with links resolved."""
+
+    existing: tuple[str, ...]
+    # Folders that the user does not have, but programs would create.
+    missing: tuple[str, ...]
+
+
+def find_caches(profile: Profile, environment: Mapping[str, str], home: str) -> FoundCaches:
+    """Find the caches of a command with these variables."""
+    seen = FolderResolver()
+    existing, missing = [], []
+    templates = profile.caches + profile.caches_if_present
+    values = tuple(map(environment.get, _variables(templates)))
+    for number, around, name in _expanded(templates, values, home):
+        folder, found = seen.folder(around)
+        names = list_names(folder, found) if found else None
+        path = f"{folder}/{name}"
+        if names and name in names.links:
+            path = os.path.realpath(path)
+        if os.path.isdir(path) if names and name in names.names else False:
+            existing.append(path)
+        elif number < len(profile.caches) and not os.path.lexists(path):
+            missing.append(path)
+    return FoundCaches(tuple(existing), tuple(missing))
+
+
+@lru_cache(maxsize=16)
+def _variables(templates: tuple[str, ...]) -> tuple[str, ...]:
+    found = (FolderTemplate.of(text) for text in templates)
+    return tuple(template.variable if template else "" for template in found)
+
+
+@lru_cache(maxsize=16)
+def _expanded(
+    templates: tuple[str, ...], values: tuple[str | None, ...], home: str
+) -> list[tuple[int, str, str]]:
+    """Return the number, folder and name of each template that stands for a folder."""
+    made = []
+    for number, (text, value) in enumerate(zip(templates, values, strict=True)):
+        template = FolderTemplate.of(text)
+        path = template.expand(value or "", home) if template else ""
+        around, _, name = path.rpartition("/")
+        if name:
+            made.append((number, around or "/", name))
+    return made
+
+
+@lru_cache(maxsize=16)
+def usable_caches(
+    found: FoundCaches,
+    home: str,
+    roots: tuple[str, ...],
+    hidden: tuple[str, ...],
+    elsewhere: tuple[str, ...],
+    mounts: frozenset[str],
+) -> FoundCaches:
+    """Return the caches that a command may write to, none inside another one.
+
+    They are not in `roots`, which are writable anyway, and neither hidden nor in the folders
+    `elsewhere`, which commands do not see. `mounts` are the host's mount points.
+    """
+    # Nor does one have the project in it, or something mounted: a command could put another folder
+    # in its place, and the next run would mount the project there.
+    around = {home, "/"}.union(*map(path_and_parents, roots))
+    around |= {folder for point in mounts for folder in path_and_parents(os.path.dirname(point))}
+    in_home, writable, unseen = FolderSet((home,)), FolderSet(roots), FolderSet(hidden)
+    not_shown = FolderSet(elsewhere)
+
+    def is_usable(path: str) -> bool:
+        if path in around or path in writable or path in unseen:
+            return False
+        return path in in_home or path not in not_shown
+
+    existing = _outermost(filter(is_usable, found.existing))
+    # No link can be made where another file system is mounted.
+    others = FolderSet((*existing, *(point for point in mounts if is_inside(point, home))))
+    missing = (path for path in found.missing if path in in_home and path not in others)
+    return FoundCaches(existing, _outermost(filter(is_usable, missing)))
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    # A folder is sorted before what is in it.
+    for path in sorted(set(paths)):
+        if not is_inside(path, *found):
+            found.append(path)
+    return tuple(found)
+
+
+def plain_name(path: str) -> str:
+    """Return the name of a missing cache in the folder with all of them."""
+    return path.strip("/").replace("/", "-")
+
+
+def rootfs_caches(profile: Profile) -> dict[str, str]:
+    """Return the variables that move caches out of a root file system's home folder, and the names
+    of their folders."""
+    found = filter(None, map(FolderTemplate.of, profile.caches))
+    # Not the home folder itself.
+    return {t.variable: plain_name(t.default[1:]) for t in found if t.variable and t.default > "~/"}
