@@ -313,6 +313,9 @@ def _merge(above: int, below: int, depth: int = 0) -> None:
                 continue
             trees.remove(name, below)
         elif there is not None and is_folder:
+            # It goes on hiding what a deletion or a file there hid in the layers below.
+            with _opened(name, above) as folder:
+                os.setxattr(folder, _OPAQUE, b"y")
             os.unlink(name, dir_fd=below)
         os.rename(name, name, src_dir_fd=above, dst_dir_fd=below)
         if is_folder:

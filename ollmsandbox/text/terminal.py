@@ -21,6 +21,8 @@ _OTHER_SCREEN = (b"47", b"1047", b"1049")
 # Besides: cursor keys, reverse video, line wrap, blinking and visible cursor, keypad, saved cursor,
 # marks around pasted text, and updates at once.
 _MODES = _REPORTS.union(_OTHER_SCREEN, b"1 5 7 12 25 66 1048 2004 2026".split())
+# What may be erased: `3J` is the scrollback.
+_WITHIN_SCREEN = (b"", b"0", b"1", b"2")
 # By the last character of a sequence that begins with ESC [. Some are limited further below.
 _FINALS = frozenset(b"@ABCDEFGHIJKLMPSTXZ`abdefhlmrsu")
 # Cursor, keypad, and character sets.
@@ -182,14 +184,16 @@ class TerminalFilter:
                 return True
             return (between, final) == (b"!", b"p")
         if given.startswith(b"?"):
-            return self._may_set(given[1:], final) if final in b"hl" else final in b"JK"
+            if final in b"hl":
+                return self._may_set(given[1:], final)
+            return final in b"JK" and given[1:] in _WITHIN_SCREEN
         if final[0] not in _FINALS or given[:1] in (b"<", b"=", b">"):
             return False
         if final in b"hl":
             return bool(given == b"4")  # others lock the keyboard or change what its keys send
         if final == b"T":
             return b";" not in given  # with more numbers it follows the mouse
-        return final != b"J" or given in (b"", b"0", b"1", b"2")  # `3J` erases the scrollback
+        return final != b"J" or given in _WITHIN_SCREEN
 
     def _may_set(self, given: bytes, final: bytes) -> bool:
         modes = given.split(b";")

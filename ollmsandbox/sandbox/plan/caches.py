@@ -20,6 +20,10 @@ def needs_base(layers: str, folder: str, mounted: Sequence[str]) -> bool:
     return is_inside(layers, folder) and not is_inside(layers, *mounted)
 
 
+# Where no program keeps a cache.
+_SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
+
+
 class FoundCaches(NamedTuple):
     """The folders that programs use as caches, with links resolved."""
 
@@ -37,7 +41,7 @@ def find_caches(profile: Profile, environment: Mapping[str, str], home: str) -> 
     for number, around, name in _expanded(templates, values, home):
         folder, found = seen.folder(around)
         names = list_names(folder, found) if found else None
-        path = f"{folder}/{name}"
+        path = f"{folder.rstrip('/')}/{name}"
         if names and name in names.links:
             path = os.path.realpath(path)
         if os.path.isdir(path) if names and name in names.names else False:
@@ -75,24 +79,33 @@ def usable_caches(
     roots: tuple[str, ...],
     hidden: tuple[str, ...],
     elsewhere: tuple[str, ...],
+    aliases: tuple[str, ...],
     mounts: frozenset[str],
 ) -> FoundCaches:
     """Return the caches that a command may write to, none inside another one.
 
     They are not in `roots`, which are writable anyway, and neither hidden nor in the folders
-    `elsewhere`, which commands do not see. `mounts` are the host's mount points.
+    `elsewhere`, which commands do not see. `aliases` are other paths of the home folder, and
+    `mounts` the host's mount points.
     """
     # Nor does one have the project in it, or something mounted: a command could put another folder
-    # in its place, and the next run would mount the project there.
-    around = {home, "/"}.union(*map(path_and_parents, roots))
+    # in its place, and the next run would mount the project there. And none shows the home folder
+    # or what commands do not see once more, without the masks.
+    kept_out = (home, "/", *roots, *elsewhere, *aliases)
+    around = set().union(*map(path_and_parents, kept_out))
     around |= {folder for point in mounts for folder in path_and_parents(os.path.dirname(point))}
     in_home, writable, unseen = FolderSet((home,)), FolderSet(roots), FolderSet(hidden)
     not_shown = FolderSet(elsewhere)
 
+    system = FolderSet(_SYSTEM)
+
     def is_usable(path: str) -> bool:
         if path in around or path in writable or path in unseen:
             return False
-        return path in in_home or path not in not_shown
+        if path in in_home:
+            return True
+        is_apart = path not in FolderSet(aliases) and path not in system and path.count("/") > 1
+        return is_apart and path not in not_shown
 
     existing = _outermost(filter(is_usable, found.existing))
     # No link can be made where another file system is mounted.

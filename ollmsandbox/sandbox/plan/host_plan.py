@@ -114,9 +114,10 @@ class _HostBuilder(PlanBuilder):
         found = usable_caches(
             find_caches(inputs.profile, self.environment, self._home),
             self._home,
-            tuple(root.path for root in inputs.overlay.roots),
+            (*(root.path for root in inputs.overlay.roots), self.playground),
             self.hidden,
             (*self.empty, *_NOT_FILES),
+            tuple(self.host.aliases(self._home)),
             frozenset(mount.path for mount in self.host.mounts),
         )
         can_overlay = inputs.can_cache and inputs.method is not OverlayMethod.NONE

@@ -27,6 +27,11 @@ _MOVED = {
     "~/.gradle": "GRADLE_USER_HOME",
     "~/.composer": "COMPOSER_HOME",
     "~/.bundle": "BUNDLE_USER_HOME",
+    "~/.local/share/gem": "GEM_HOME",
+    "~/.conan2": "CONAN_HOME",
+    "~/.hex": "HEX_HOME",
+    "~/.pub-cache": "PUB_CACHE",
+    "~/.cache/huggingface": "HF_HOME",
 }
 _TICK = 1_000_000_000
 

@@ -80,16 +80,16 @@ def test_no_half_of_what_was_being_written_is_left(
 
 
 def test_a_journal_that_is_written_again_leaves_no_half(snapshot: Snapshot) -> None:
-    """A choice between two versions is two jobs: the journal of both becomes that of the second."""
+    """A change that needs another one is two jobs: the journal of both becomes that of the
+    second."""
     person = snapshot.person
-    snapshot.leave("echo second >a")
     settle(person, "echo first >a", Mode.REVIEW)
-    crossing = snapshot.settle(Mode.REVIEW).run_id
+    second = settle(person, "echo second >a", Mode.REVIEW).run_id
 
-    def choose(step: Step) -> None:
-        review(person, "apply", crossing, "a", step=step)
+    def apply(step: Step) -> None:
+        review(person, "apply", second, step=step)
 
-    assert killed_when(lambda: has_journal(person) and bool(halves(person)), choose)
+    assert killed_when(lambda: has_journal(person) and bool(halves(person)), apply)
     finish(snapshot)
     assert not halves(person)
     check_finished(person)

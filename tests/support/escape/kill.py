@@ -135,9 +135,10 @@ class Snapshot:
             self.person.run(command, keeper=keeper)
 
     def save(self) -> None:
-        for folder in self.person.paths.cache.glob(os.path.join("overlay-*", "work", "*")):
-            # The kernel's own, and closed even to its owner.
-            trees.empty(folder)
+        for runs in ("overlay-*", "caches/*/run-*"):
+            for folder in self.person.paths.cache.glob(f"{runs}/work/*"):
+                # The kernel's own, and closed even to its owner.
+                trees.empty(folder)
         for saved, folder in self._saved.items():
             _copy(folder, saved)
 
