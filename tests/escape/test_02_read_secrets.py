@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +26,11 @@ from support.person import Person, cli_argv
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.sandbox.plan.caches import find_caches
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.probe.probe import Capabilities
 from ollmsandbox.sandbox.profile.file import read_profile
+from ollmsandbox.sandbox.profile.profile import Profile
 
 MASKS = read_profile("standard", Path("/nonexistent")).masks
 HOME_MASKS = [mask[2:] for mask in MASKS if mask.startswith("~/")]
@@ -359,3 +362,27 @@ def test_nothing_is_created_outside_for_what_is_hidden(person: Person, found: Ca
     names = {path.name for path in person.home.iterdir()}
     assert names - {"project", ".cache", ".local"} == {".config"}
     assert list((person.home / ".config").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["{home}", "{above}", "/", "/tmp", "/run", "/var", "/proc", "/dev", "/etc", "/home", "{play}"],
+)
+@pytest.mark.parametrize("variable", ["CARGO_HOME", "npm_config_cache"])
+def test_a_cache_around_what_is_hidden(person: Person, variable: str, value: str) -> None:
+    """A cache is mounted after the masks: a second view of the home folder would have none."""
+    put_secret(person.home / ".ssh/id_rsa")
+    with tempfile.NamedTemporaryFile("w", dir="/var/tmp") as outside:
+        outside.write(SECRET)
+        outside.flush()
+        places = {"home": person.home, "above": person.home.parent, "play": person.playground}
+        person.environ[variable] = value.format(**places)
+        done = person.run(f"cat ~/.ssh/id_rsa {person.home}/.ssh/id_rsa {outside.name}; echo ran")
+    assert done.stdout.text == "ran\n"
+
+
+def test_a_cache_directly_below_the_root_is_looked_at_like_others() -> None:
+    """Its path must not begin with two slashes, which is equal to nothing."""
+    profile = Profile("any", caches=("${CARGO_HOME:-~/.cargo}",))
+    found = find_caches(profile, {"CARGO_HOME": "/tmp"}, "/home/somebody")
+    assert found.existing == ("/tmp",)
