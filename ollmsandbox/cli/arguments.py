@@ -134,7 +134,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 _SHELL_DESCRIPTION = """\
 Open your shell in the sandbox, as set in SHELL, else bash or sh. It sees this computer read-only
 and without your secrets, has no network access unless you say --network, and can write only to the
-project and the playground. When it ends, its changes to the project are listed and applied.
+project, the playground and caches of its own. When it ends, its changes to the project are listed.
 """
 
 

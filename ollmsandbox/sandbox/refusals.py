@@ -79,7 +79,8 @@ def _find(plan: Plan, *streams: Capture) -> Iterator[Sentence]:
     missing = [line for line in output.split("\n") if _says(line, errno.ENOENT, errno.EACCES)]
     for path in _hidden(plan) if missing else ():
         name = re.compile(re.escape(path.lower()) + r"(?![\w.-])")
-        if any(map(name.search, missing)) and os.path.lexists(path):
+        # Whether it exists or not: that is hidden, too.
+        if any(map(name.search, missing)):
             yield Sentence(_HIDDEN, path=path)
 
 

@@ -65,9 +65,10 @@ def test_a_hidden_file_is_named(person: Person) -> None:
     assert said.startswith(f"{person.home}/.ssh is hidden from commands.")
 
 
-def test_a_file_that_does_not_exist_is_not_called_hidden(person: Person) -> None:
-    assert remarks(person, "cat ~/.ssh/config") == ""
+def test_only_hidden_names_are_called_hidden_whether_they_exist_or_not(person: Person) -> None:
+    missing = remarks(person, "cat ~/.ssh/config")
     (person.home / ".ssh").mkdir()
+    assert remarks(person, "cat ~/.ssh/config") == missing != ""
     assert remarks(person, "cat ~/.sshx") == ""
     assert remarks(person, "cat ~/.ssh.old/x") == ""
     assert remarks(person, "echo ~/.ssh/config") == ""

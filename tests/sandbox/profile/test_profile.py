@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anybody
 
 MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 # By the built-in profiles.
-ALWAYS_SET = {"GIT_OPTIONAL_LOCKS": "0"}
+ALWAYS_SET = {"GIT_OPTIONAL_LOCKS": "0", "RUSTUP_PERMIT_COPY_RENAME": "1"}
 
 
 @pytest.fixture

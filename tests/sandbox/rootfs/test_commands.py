@@ -105,6 +105,7 @@ def test_the_environment_has_the_listed_variables_and_none_of_the_user(
         "TMPDIR": "/tmp",
         "LANG": "C.UTF-8",
         "GIT_OPTIONAL_LOCKS": "0",
+        "RUSTUP_PERMIT_COPY_RENAME": "1",
         "PWD": "/workspace",
     }
     with_network = run(person, alpine, "env", network=True)
