@@ -203,7 +203,8 @@ def test_a_flood_is_bounded_and_the_folder_is_watched_again_after_it(
         # The disk watch hears of it, although nothing more is kept.
         await until(lambda: case.real("last")[0] in {e.path for e in case.events[before:]})
         shutil.rmtree(case.upper / "folder")
-        await until(lambda: case.monitor.count == 999)
+        # There is room again: if a late event of "last" comes only now, it is kept.
+        await until(lambda: case.monitor.count in (999, 1000))
 
     case.run(scenario)
 
