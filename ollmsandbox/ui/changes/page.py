@@ -11,6 +11,7 @@ from gi.repository import Adw, Gtk
 
 from ...i18n import _
 from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
+from ...project.changes.reasons import Reason
 from ...project.manager import ProjectManager
 from ...text.diff import HunkState
 from ...text.visible import visible_line
@@ -123,6 +124,13 @@ class ChangePage(Gtk.Box):
         self.path.set_label(visible_line(item.change.path))
         self.about.set_label(change_text(item))
         self.conflict.set_visible(item.state is State.CONFLICT)
+        if item.is_because(Reason.CONCURRENT):
+            self.conflict.set_label(
+                _(
+                    "Another command also changed this file, and its version is pending. "
+                    "Below, lines with - are on disk, and lines with + are from this command."
+                )
+            )
         had_focus = self.verbs.get_focus_child() is not None
         self.verbs.clear()
         self._verb_buttons = []

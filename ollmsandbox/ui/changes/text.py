@@ -71,7 +71,8 @@ def change_text(item: Recorded) -> str:
     parts = [_kind(item), _state(item), *flag_labels(item)]
     if item.change.type is Type.LINK and item.change.target:
         parts.append(f"→ {visible_line(item.change.target)}")
-    if item.note:
+    # Of this one, the state says all.
+    if item.note and not item.is_because(Reason.CONCURRENT):
         parts.append(note_text(item.note))
     return " · ".join(parts)
 

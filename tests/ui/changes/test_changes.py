@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from gi.repository import Adw, Gtk
+from support.escape.kill import Leaver, LeftBehind
 from support.person import Person
 from support.screen import Screen, all_of, texts
 from support.window import button, buttons, finish, press, running_loop, says, wait_until
@@ -19,6 +21,7 @@ from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
+from ollmsandbox.sandbox.overlay import leftovers
 from ollmsandbox.ui.changes import view as changes_view
 from ollmsandbox.ui.changes.model import FileItem, RunItem
 from ollmsandbox.ui.changes.page import ChangePage
@@ -273,6 +276,23 @@ def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
     assert file.read_text() == "mine\n"
     press(page, "Use the Command's")
     wait_until(lambda: file.read_text() == "theirs\n")
+
+
+def test_a_conflict_between_two_commands_is_not_blamed_on_the_user(pane: Pane) -> None:
+    (pane.person.project / "file").write_text("old\n")
+    keeper = Leaver(Recorder(str(pane.person.project), pane.person.paths))
+    with contextlib.suppress(LeftBehind):
+        finish(pane.person.bubble(keeper=keeper).exec("echo 2 > file"))
+    run(pane.person, "echo 1 > file", Mode.REVIEW)
+    # The one that began first ends last.
+    [overlay] = leftovers(pane.person.paths.cache, print)
+    recorder = Recorder(str(pane.person.project), pane.person.paths, mode=Mode.REVIEW)
+    finish(recorder.settle(overlay))
+    overlay.cleanup()
+    pane.show()
+    page = pane.open("file")
+    assert says(page, "Another command also changed this file, and its version is pending.")
+    assert not says(page, "You also edited this file")
 
 
 def test_an_earlier_version_comes_back(pane: Pane) -> None:
