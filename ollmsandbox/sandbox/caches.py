@@ -78,14 +78,14 @@ class CacheLayers:
 
     @property
     def written_folders(self) -> tuple[str, str]:
-        """The folders that the command writes to."""
+        """Return the folders that the command writes to."""
         return (self._run, self.plain)
 
     def upper(self, part: str) -> str:
         return f"{self._run}/upper/{part}"
 
     def work(self, part: str) -> str:
-        return f"{self._run}/work/{part}"
+        return os.path.join(self._run, "work", part)
 
     def open(self, parts: Sequence[LayerPart], plain: Sequence[str]) -> None:
         """Create the run's folders and those with the names in `plain`, and keep the layers as they
@@ -144,7 +144,8 @@ class CacheLayers:
         # By single names: a command may have put a link there, which must not lead out.
         with _opened(self.plain) as folder:
             for name in set(wanted).difference(os.listdir(folder)):
-                os.mkdir(name, 0o700, dir_fd=folder)
+                with contextlib.suppress(FileExistsError):  # another run has just made it
+                    os.mkdir(name, 0o700, dir_fd=folder)
 
     def has_changes(self) -> bool:
         """Return whether the command wrote something above the user's own caches."""

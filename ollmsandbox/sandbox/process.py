@@ -57,7 +57,8 @@ class Result:
 
     @property
     def remarks(self) -> list[str]:
-        """What to say about the run besides its output, to models and on the command line."""
+        """Return sentences about the run that its output does not contain, for a model or a
+        user."""
         found: list[str] = [*self.refusals]
         if self.left_running == 1:
             found.insert(0, "1 process was still running and was ended.")

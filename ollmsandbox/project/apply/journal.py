@@ -168,11 +168,6 @@ def _unpacked(given: list[Any]) -> Recorded:
     return Recorded(number, change, _STATES[state], _unpacked_note(note), began, before, after)
 
 
-def asked(jobs: Sequence[Job]) -> Job:
-    """Return the job that the user asked for, after those that have to be done before."""
-    return jobs[-1]
-
-
 def parts(jobs: Sequence[Job], roots: Collection[str]) -> list[Job]:
     """Of those that have something to do with these roots."""
     return [part for job in jobs if (part := job.part(roots)).sources]

@@ -146,8 +146,8 @@ class _Concurrent:
         return None
 
     def _show_theirs(self, folder: str) -> bool:
-        """Where a deleted folder would hide what the others put there, delete what the command saw
-        instead. Return whether there is something."""
+        """Replace the whiteout of a folder by whiteouts for what the command saw in it, so that
+        what the others put there is visible. Return whether there is something."""
         is_any = False
         for tree in self._unseen:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):

@@ -73,13 +73,12 @@ def last_number(manager: ProjectManager, run_id: str) -> int:
         return found
 
 
-def signatures(
-    manager: ProjectManager, run_id: str, state: State = State.APPLIED
-) -> dict[int, tuple[str, str]]:
-    """Return, by number, the recorded signatures of what was found and of what was left."""
+def signatures(manager: ProjectManager, run_id: str) -> dict[int, tuple[str, str]]:
+    """Return, by the number of an applied change, the recorded signatures of what was found and of
+    what was left."""
     query = "SELECT number, before, after FROM change WHERE run_id = ? AND state = ?"
     with manager.store.translated_errors():
-        rows = manager.store.connection.execute(query, (run_id, state.value))
+        rows = manager.store.connection.execute(query, (run_id, State.APPLIED.value))
         return {number: (before, after) for number, before, after in rows if after}
 
 

@@ -25,8 +25,8 @@ _MOST = 200
 
 
 class Chain:
-    """The runs with pending changes, as they were when this was read. Who changes the chain holds
-    the project's lock."""
+    """A project's runs with pending changes, as they were when this object was made. Whoever
+    changes the chain has to hold the project's lock."""
 
     def __init__(self, paths: Paths, project: str) -> None:
         self._project = project
@@ -38,7 +38,7 @@ class Chain:
 
     @property
     def runs(self) -> list[str]:
-        """The ids, the oldest run first."""
+        """Return the ids of the runs, the oldest first."""
         return list(self._runs)
 
     def roots_of(self, run_id: str) -> dict[str, str]:

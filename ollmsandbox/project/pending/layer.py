@@ -30,8 +30,8 @@ _LEFT = ".left-"
 
 
 def spell_out(layer: str, lowers: Sequence[str]) -> None:
-    """Where a folder hides all that is below it, hide that by names: else it would also hide what
-    comes to be there later."""
+    """Replace the mark of folders that hide all that is below them by whiteouts for each name: the
+    mark would also hide what comes to be there later."""
     tree = OpenTree(layer, modes_file(layer))
     marked = []
     waiting = [("", False)]
@@ -322,15 +322,12 @@ def take_out(
 
 
 def _take_once(spot: DirEntryAt, patch: Patch) -> None:
-    """What is kept already stays: it is the same, or what discarded hunks left is in the layer."""
-    if patch.result.lstat() is None:
-        take(spot, patch.result)
-    else:
+    """Move a file from its layer to the run's versions, unless the run keeps one already: then the
+    layer has the same, or what is left of it without discarded hunks."""
+    kept = patch.result
+    if kept.lstat() is not None:
         os.unlink(spot.name, dir_fd=spot.dir_fd)
-
-
-def take(spot: DirEntryAt, kept: DirEntryAt) -> None:
-    """Move a file from a layer to a run's versions."""
+        return
     try:
         os.rename(spot.name, kept.name, src_dir_fd=spot.dir_fd, dst_dir_fd=kept.dir_fd)
     except OSError as error:

@@ -14,7 +14,7 @@ from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
 from ...paths import Paths, make_folder
 from ...text.merge import keep_both
 from ..apply.applier import Applier, only_ours
-from ..apply.journal import Job, Journal, Task, asked, parts, project_lock
+from ..apply.journal import Job, Journal, Task, parts, project_lock
 from ..apply.parents import closed_folders, numbered_parents
 from ..apply.patch import Patch
 from ..apply.swap import Step
@@ -327,7 +327,7 @@ class Review:
             if not jobs:
                 journal.take_up()
                 return []
-            return [self._perform(jobs, journal, asked(jobs).run_id, resumed=True)]
+            return [self._perform(jobs, journal, jobs[-1].run_id, resumed=True)]
 
     def _job(self, task: Task, run: Run, items: Sequence[Recorded], *, forced: bool = False) -> Job:
         return Job(

@@ -136,7 +136,7 @@ class Snapshot:
 
     def save(self) -> None:
         for runs in ("overlay-*", "caches/*/run-*"):
-            for folder in self.person.paths.cache.glob(f"{runs}/work/*"):
+            for folder in self.person.paths.cache.glob(os.path.join(runs, "work", "*")):
                 # The kernel's own, and closed even to its owner.
                 trees.empty(folder)
         for saved, folder in self._saved.items():
