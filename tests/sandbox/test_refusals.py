@@ -28,7 +28,7 @@ def remarks(person: Person, command: str, **options: object) -> str:
         f"{_CONNECT.format(host='host.invalid')} 2>&1 | tail -n 1",
         "git clone https://host.invalid/x",
         # Of programs that may not be installed here.
-        "echo 'npm error request failed, reason: getaddrinfo EAI_AGAIN registry.example.org'; false",
+        "echo 'npm error reason: getaddrinfo EAI_AGAIN registry.example.org'; false",
         "echo \"wget: bad address 'example.org'\" >&2; false",
         "echo 'ssh: Could not resolve hostname example.org' >&2; false",
     ],
