@@ -45,6 +45,8 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Result:
+    """How a command ended, and what it wrote."""
+
     exit_code: int
     stdout: Capture
     stderr: Capture

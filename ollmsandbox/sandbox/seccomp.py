@@ -11,7 +11,9 @@ import os
 import re
 import socket
 import struct
+import sys
 import termios
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from .profile.profile import Profile
 
 _VERSION = 6
+# Seconds after which a kept filter is likely to be of an earlier boot.
+_OLD = 30 * 24 * 3600
 
 _REFUSED = (
     # other file systems and roots
@@ -98,7 +102,7 @@ class FilterRules(NamedTuple):
 
 def open_filter(rules: FilterRules, cache: Path) -> int:
     """A descriptor of the compiled filter; compiling costs 30 ms, so the result is kept."""
-    key = repr((_VERSION, rules, _REFUSED, _ABSENT, _FIRST_NEW, library_version()))
+    key = repr((_VERSION, rules, _REFUSED, _ABSENT, _FIRST_NEW, machine()))
     file = cache / f"seccomp-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bpf"
     try:
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -115,25 +119,24 @@ def _keep(content: bytes, file: Path) -> None:
     import tempfile
 
     make_folder(file.parent)
+    for old in file.parent.glob("seccomp-*.bpf"):
+        if time.time() - old.stat().st_mtime > _OLD:
+            old.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent, prefix="seccomp-") as folder:
         whole = Path(folder, "filter")
         whole.write_bytes(content)
         whole.rename(file)
 
 
-def library_version() -> tuple[int, ...]:
-    """Return what libseccomp compiles for, and its version: a newer one knows more calls. The
-    kernel's name for the machine does not tell: 32-bit programs run on 64-bit kernels, too."""
-    import ctypes
+def machine() -> tuple[object, ...]:
+    """Return what decides for which machine libseccomp compiles, and by which version of it.
 
-    try:
-        # This takes 2 ms, loading pyseccomp 40.
-        library = ctypes.CDLL("libseccomp.so.2")
-    except OSError as error:
-        raise _cannot_be_built(error) from error
-    library.seccomp_arch_native.restype = ctypes.c_uint
-    library.seccomp_version.restype = ctypes.POINTER(ctypes.c_uint * 3)
-    return (library.seccomp_arch_native(), *library.seccomp_version().contents)
+    A newer version knows more calls; it counts from the next boot on, because to load it and ask
+    would take 5 ms before every command. The kernel's name for the machine alone does not tell:
+    32-bit programs run on 64-bit kernels, too.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return os.uname().machine, sys.maxsize, boot.read_text(encoding="ascii")
 
 
 def _library() -> ModuleType:

@@ -308,7 +308,7 @@ def test_a_call_that_the_library_does_not_know_is_an_error() -> None:
 # --- what is kept --------------------------------------------------------------------------------
 
 
-def test_a_filter_is_compiled_once_for_each_library_and_architecture(
+def test_a_filter_is_compiled_once_for_each_boot_and_kind_of_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opened() -> int:
@@ -316,9 +316,17 @@ def test_a_filter_is_compiled_once_for_each_library_and_architecture(
         return len(list(tmp_path.iterdir()))
 
     assert [opened(), opened()] == [1, 1]
-    arch, *version = seccomp.library_version()
-    assert arch == pyseccomp.system_arch()
-    for other in ((arch + 1, *version), (arch, *version[:2], version[2] + 1)):
-        monkeypatch.setattr(seccomp, "library_version", lambda other=other: other)
+    name, size, boot = seccomp.machine()
+    for other in ((name, size, "another"), (name, 2**31 - 1, boot), ("riscv64", size, boot)):
+        monkeypatch.setattr(seccomp, "machine", lambda other=other: other)
         before = len(list(tmp_path.iterdir()))
         assert [opened(), opened()] == [before + 1, before + 1]
+
+
+def test_filters_of_long_ago_are_removed(tmp_path: Path) -> None:
+    old = tmp_path / "seccomp-0123456789abcdef.bpf"
+    old.write_bytes(b"")
+    os.utime(old, (0, 0))
+    os.close(seccomp.open_filter(FilterRules(), tmp_path))
+    assert not old.exists()
+    assert len(list(tmp_path.glob("seccomp-*.bpf"))) == 1

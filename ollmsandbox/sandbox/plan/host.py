@@ -30,6 +30,8 @@ class MountPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Host:
+    """What of the computer changes while programs run: its sockets and its mounts."""
+
     sockets: tuple[str, ...]
     mounts: tuple[MountPoint, ...]
     resolver: str

@@ -63,6 +63,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Capabilities:
+    """What this computer offers to build a sandbox with."""
+
     findings: tuple[Finding, ...]
     bwrap: str
     # bwrap is started in these, after overlays were mounted there.

@@ -42,6 +42,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Profile:
+    """What a command gets. Without a docstring, `dataclass` would write one, which takes 1 ms."""
+
     name: str
     description: str = ""
     masks: tuple[str, ...] = ()
