@@ -72,7 +72,7 @@ class Bubble:
             DEFAULT_PROFILE, self._paths.profiles, self._paths.cache
         )
         if timeout is not None:
-            limits = replace(self._profile.limits, time=timeout)
+            limits = self._profile.limits._replace(time=timeout)
             self._profile = replace(self._profile, limits=limits)
         self._capabilities = capabilities
         self._keeper = keeper
@@ -363,7 +363,7 @@ class Bubble:
         from .refusals import find_refusals  # `run -- true` need not wait for it
 
         refusals = find_refusals(self.plan, result.stdout, result.stderr)
-        return replace(result, left_running=left, refusals=refusals)
+        return result._replace(left_running=left, refusals=refusals)
 
 
 def _argv(command: str | Sequence[str], shell: str) -> list[str]:

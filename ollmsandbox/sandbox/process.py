@@ -8,7 +8,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -43,8 +42,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """How a command ended, and what it wrote."""
 
     exit_code: int

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from ..project.changes.change import Flag, Recorded, Report, State
 from ..project.changes.labels import (
@@ -29,7 +28,7 @@ _STATES = {
 
 def output_text(result: Result) -> str:
     """Return standard output, standard error, and the exit status if it is not 0."""
-    small = replace(result, stdout=_shortened(result.stdout), stderr=_shortened(result.stderr))
+    small = result._replace(stdout=_shortened(result.stdout), stderr=_shortened(result.stderr))
     return small.for_model() or "The command printed nothing."
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .. import N_
 from ..engine.run import Confinement, PreparedRun, finish_interrupted_runs
@@ -469,7 +469,7 @@ async def _run_unrecorded(
         return request.denied("The command")
     is_offline = confinement in (Confinement.OFFLINE, Confinement.INNER)
     if is_offline and misses_network(result.stdout, result.stderr):
-        result = replace(result, refusals=(NETWORK_OFF,))
+        result = result._replace(refusals=(NETWORK_OFF,))
     text = together(output_text(result), request.timeout_notice(result))
     return Outcome(text, _succeeded(result), result, verdict=request.verdict)
 

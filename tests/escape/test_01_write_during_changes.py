@@ -144,7 +144,6 @@ def test_a_hidden_folder_is_replaced_while_a_command_runs(person: Person) -> Non
 # A mount namespace of its own stands for the machine, so that nothing else sees the disk.
 MACHINE = """
 import subprocess, sys
-from dataclasses import replace
 from pathlib import Path
 sys.path[:0] = sys.argv[1].split(":")
 from support.escape.attack import python, run_while
@@ -154,7 +153,7 @@ from ollmsandbox.sandbox.probe.probe import probe
 
 folder, way, disk = Path(sys.argv[2]), OverlayMethod[sys.argv[3]], Path(sys.argv[4])
 person = make_person(folder)
-found = replace(probe(person.paths, person.environ, fresh=True), overlay=way)
+found = probe(person.paths, person.environ, fresh=True)._replace(overlay=way)
 assert found.can_wrap
 mount = ["mount", "-t", "tmpfs", "disk", str(disk)]
 attack = python(f"meanwhile_outside(); open('{disk}/evil', 'w').write('evil')")

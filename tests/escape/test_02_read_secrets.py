@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +46,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 def found(person: Person, request: pytest.FixtureRequest) -> Capabilities:
     """The machine's capabilities, and lesser ones: both must hide the same."""
     here = person.capabilities()
-    return here if request.param is None else replace(here, overlay=request.param)
+    return here if request.param is None else here._replace(overlay=request.param)
 
 
 # Names that hold secrets.

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -177,7 +176,7 @@ def test_no_descriptor_and_no_process_is_left(person: Person) -> None:
     for _ in range(3):
         person.run("sleep 100 & echo $!")
     with pytest.raises(SandboxError):
-        person.run("true", capabilities=replace(by(person, OverlayMethod.NONE), bwrap="/bin/false"))
+        person.run("true", capabilities=by(person, OverlayMethod.NONE)._replace(bwrap="/bin/false"))
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -251,7 +250,7 @@ def test_a_project_that_goes_away_is_an_error_and_nothing_runs(person: Person) -
 
 
 def test_a_bwrap_that_is_gone_is_an_error_with_its_reason(person: Person) -> None:
-    found = replace(person.capabilities(), bwrap=f"{person.home}/gone")
+    found = person.capabilities()._replace(bwrap=f"{person.home}/gone")
     with pytest.raises(SandboxError) as caught:
         person.run("touch ran", capabilities=found)
     assert "the command did not run" in str(caught.value)

@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def test_a_run_that_wrote_nothing_leaves_nothing(person: Person) -> None:
     "way", [OverlayMethod.NONE, OverlayMethod.UNSHARE], ids=lambda way: way.value
 )
 def test_no_overlay_method_leaves_anything(person: Person, way: OverlayMethod) -> None:
-    found = replace(person.capabilities(), overlay=way)
+    found = person.capabilities()._replace(overlay=way)
     assert person.run("true", capabilities=found).exit_code == 0
     assert not left_in(person.paths.cache)
 

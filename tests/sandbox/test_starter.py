@@ -10,7 +10,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from support.person import Person, cli_argv
@@ -104,7 +103,7 @@ def test_bwrap_cannot_be_written_by_a_command(person: Person) -> None:
 
 
 def test_where_there_can_be_no_mounts_of_our_own_those_of_the_machine_stay(person: Person) -> None:
-    found = replace(person.capabilities(), namespaces=(), overlay=OverlayMethod.NONE)
+    found = person.capabilities()._replace(namespaces=(), overlay=OverlayMethod.NONE)
 
     async def main() -> list[int]:
         codes = []

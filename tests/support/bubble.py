@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,7 @@ each_overlay = pytest.mark.parametrize("way", OVERLAYS, ids=lambda way: way.valu
 
 
 def by(person: Person, way: OverlayMethod) -> Capabilities:
-    return replace(person.capabilities(), overlay=way)
+    return person.capabilities()._replace(overlay=way)
 
 
 def with_profile(person: Person, text: str, name: str = "mine") -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 from support.person import Person, make_person
@@ -59,8 +58,8 @@ def told(person: Person) -> dict[str, object]:
         "badge": {section.title: list(section.sentences) for section in sections_of(plan)},
         "badge in a Flatpak": {item.title: list(item.sentences) for item in state.sections},
         "unrecorded": [unrecorded.describe(), unrecorded.notice()],
-        "missing": [asdict(found.translated(miss)) for miss in found.missing],
-        "kept": [asdict(miss) for miss in found.missing],
+        "missing": [found.translated(miss)._asdict() for miss in found.missing],
+        "kept": [miss._asdict() for miss in found.missing],
         "kept file": cache_file(person.paths, person.environ).read_text(encoding="utf-8"),
         "notes": [
             note_text(Note(Reason.CHANGED)),

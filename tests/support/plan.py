@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from ollmsandbox.sandbox.plan.plan import Plan
 def plan_of(person: Person, way: OverlayMethod | None = None, **options: Any) -> Plan:
     found = person.capabilities()
     if way is not None:
-        found = replace(found, overlay=way)
+        found = found._replace(overlay=way)
     return person.bubble(capabilities=found, **options).plan
 
 

@@ -9,7 +9,6 @@ import os
 import platform
 import sys
 import textwrap
-from dataclasses import asdict
 
 from ... import __version__
 from ...errors import OllmSandboxError
@@ -76,7 +75,7 @@ def _document(found: Capabilities, findings: list[Finding], ok: bool) -> dict[st
         "surroundings": found.surroundings,
         "bwrap": found.bwrap,
         "overlay": found.overlay.value,
-        "checks": [asdict(finding) for finding in findings],
+        "checks": [finding._asdict() for finding in findings],
     }
 
 

@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError, SandboxError, in_words
@@ -192,7 +191,7 @@ class _Run:
             finally:
                 self.report = run.report
         if self._signal:
-            result = replace(result, exit_code=128 + self._signal)
+            result = result._replace(exit_code=128 + self._signal)
         run.record_exit(result.exit_code)
         self.notices += result.remarks
         return result

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -70,7 +69,7 @@ class PlainRunner:
         )
         self._limits = self._profile.limits
         if timeout is not None:
-            self._limits = replace(self._limits, time=timeout)
+            self._limits = self._limits._replace(time=timeout)
         self._capture = capture
         self._running: Running | None = None
 

@@ -14,8 +14,8 @@ import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
@@ -48,8 +48,7 @@ _OVERLAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One line of the checklist, in English, with cause and remedy if it is not `ok`."""
 
     key: str
@@ -61,8 +60,7 @@ class Finding:
     remedy: str = ""
 
 
-@dataclass(frozen=True)
-class Capabilities:
+class Capabilities(NamedTuple):
     """What this computer offers to build a sandbox with."""
 
     findings: tuple[Finding, ...]
@@ -89,8 +87,7 @@ class Capabilities:
     def translated(self, finding: Finding) -> Finding:
         """Return a finding in the user's language. The cache and other programs get English."""
         cause, remedy = self._explain(finding)
-        return replace(
-            finding,
+        return finding._replace(
             title=_(finding.title),
             cause=cause.translated(_),
             remedy=remedy.translated(_),
@@ -187,7 +184,7 @@ def _cached_or_new(
                 # From another boot, kernel or program.
                 if time.time() - old.stat().st_mtime > _OLD:
                     old.unlink(missing_ok=True)
-            write_atomically(file, json.dumps(asdict(found), default=lambda method: method.value))
+            write_atomically(file, json.dumps(found, default=lambda method: method.value))
     else:
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
@@ -436,16 +433,10 @@ class _Probe:
         return done.stdout if done.returncode == 0 else None
 
 
-def _from_json(found: dict[str, object]) -> Capabilities:
-    given = dict(found)
-    findings = given.pop("findings")
-    overlay = given.pop("overlay")
-    namespaces = given.pop("namespaces")
-    if not isinstance(findings, list) or not isinstance(namespaces, list):
-        raise ValueError("not a result of the probe")
-    return Capabilities(
-        findings=tuple(Finding(**finding) for finding in findings),
-        overlay=OverlayMethod(overlay),
-        namespaces=tuple(map(str, namespaces)),
-        **{name: str(value) for name, value in given.items()},
+def _from_json(given: list[Any]) -> Capabilities:
+    found = Capabilities(*given)
+    return found._replace(
+        findings=tuple(Finding(*finding) for finding in found.findings),
+        overlay=OverlayMethod(found.overlay),
+        namespaces=tuple(found.namespaces),
     )

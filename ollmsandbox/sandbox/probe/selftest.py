@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...errors import OllmSandboxError
 from ...paths import Paths
@@ -60,7 +59,7 @@ async def selftest(
     said = set(result.stdout.text.split())
     found = [_finding(key, title, ok=f"{key}=yes" in said) for key, title in _TITLES.items()]
     if capabilities.overlay is OverlayMethod.NONE and not found[0].ok:
-        found[0] = replace(found[0], needed=False, cause=_UNRECORDED[0], remedy=_UNRECORDED[1])
+        found[0] = found[0]._replace(needed=False, cause=_UNRECORDED[0], remedy=_UNRECORDED[1])
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import N_
 from ...errors import OllmSandboxError, ProfileError, SandboxError
@@ -102,13 +102,9 @@ def _load(
     return profile
 
 
-def _from_json(given: dict[str, object]) -> Profile:
-    values = {name: _frozen(value) for name, value in given.items()}
-    limits = given["limits"]
-    if not isinstance(limits, dict):
-        raise TypeError
-    values["limits"] = Limits(**limits)
-    return Profile(**values)  # type: ignore[arg-type]
+def _from_json(given: dict[str, Any]) -> Profile:
+    values: dict[str, Any] = {name: _frozen(value) for name, value in given.items()}
+    return Profile(**{**values, "limits": Limits(*given["limits"])})
 
 
 def _frozen(value: object) -> object:
@@ -223,18 +219,18 @@ class _File:
         for key, entry in entries.items():
             amount = entry.quantity(_UNITS[key]())
             if key == "time":
-                limits = replace(limits, time=amount)
+                limits = limits._replace(time=amount)
             elif key == "max_time":
-                limits = replace(limits, max_time=amount)
+                limits = limits._replace(max_time=amount)
             else:
-                limits = replace(limits, **{key: None if amount is None else int(amount)})
+                limits = limits._replace(**{key: None if amount is None else int(amount)})
             if key == "memory":
                 own_memory = self._path.parent != BUILT_IN and amount is not None
         if "max_time" not in entries and "time" in entries:
             # Whoever sets a limit means it: a model may not exceed it.
-            limits = replace(limits, max_time=limits.time)
+            limits = limits._replace(max_time=limits.time)
         elif limits.max_time is not None:
-            limits = replace(limits, time=min(limits.time or limits.max_time, limits.max_time))
+            limits = limits._replace(time=min(limits.time or limits.max_time, limits.max_time))
         return replace(profile, limits=limits, own_memory_limit=own_memory)
 
 

@@ -22,8 +22,7 @@ _TEMPLATE = re.compile(
 _LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """None means no limit. Sizes are bytes, times are seconds."""
 
     time: float | None = None
@@ -40,6 +39,9 @@ class Limits:
         return wanted if self.max_time is None else min(wanted, self.max_time)
 
 
+_NO_LIMITS = Limits()
+
+
 @dataclass(frozen=True)
 class Profile:
     """What a command gets. Without a docstring, `dataclass` would write one, which takes 1 ms."""
@@ -52,7 +54,7 @@ class Profile:
     environment_drop: tuple[str, ...] = ()
     environment_keep: tuple[str, ...] = ()
     environment_set: tuple[tuple[str, str], ...] = ()
-    limits: Limits = Limits()
+    limits: Limits = _NO_LIMITS
     unix_sockets: bool = True
     deny_syscalls: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
@@ -79,7 +81,7 @@ class Profile:
 
     def with_limits(self, own: Limits) -> Profile:
         """Return the profile with the user's limits in place of its own."""
-        given = {name: value for name, value in vars(own).items() if value is not None}
+        given = {name: value for name, value in own._asdict().items() if value is not None}
         if own.time is not None:
             # A model must not get more than the user has chosen.
             given.setdefault("max_time", own.time)
@@ -87,7 +89,7 @@ class Profile:
             return self
         return replace(
             self,
-            limits=replace(self.limits, **given),
+            limits=self.limits._replace(**given),
             own_memory_limit=self.own_memory_limit or own.memory is not None,
         )
 

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ... import N_
@@ -89,7 +89,7 @@ class RootfsSandbox:
             network=network,
             mounts=tuple(mounts),
             environment=environment,
-            limits=replace(profile.limits, time=_TIME, disk=_DISK),
+            limits=profile.limits._replace(time=_TIME, disk=_DISK),
             rules=FilterRules(unix_sockets=profile.unix_sockets and not network, netlink=True),
             # A package manager works only for root. Outside, that is the user.
             ids=(0, 0) if writable else None,

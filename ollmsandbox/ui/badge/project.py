@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError
@@ -121,5 +121,5 @@ def _paths(mount: HiddenPath | MaskedFolder | BoundFolder) -> list[str]:
 
 def limits_without_sandbox(profile: Profile) -> Section:
     """Return the limits that apply without a sandbox, which has no temporary folders of its own."""
-    limits = replace(profile.limits, tmp=None)
+    limits = profile.limits._replace(tmp=None)
     return Section(_("Limits"), sentences(limits, is_sandboxed=False))

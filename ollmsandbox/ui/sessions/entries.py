@@ -214,7 +214,7 @@ class CallEntry(ChatEntry):
         self._size = 0
         self._is_in_file = True
         if self.outcome is not None and self.outcome.result is not None:
-            result = replace(self.outcome.result, stdout=Capture(), stderr=Capture())
+            result = self.outcome.result._replace(stdout=Capture(), stderr=Capture())
             self.outcome = replace(self.outcome, result=result)
 
     def keep_output(self, new_store: Callable[[], OutputFile]) -> None:

@@ -212,7 +212,7 @@ def test_a_star_in_a_mask_matches_any_part_of_a_name(
     for name in ("project/private.key", "project/public.key"):
         (person.home / name).write_text(name)
     found = person.capabilities()
-    found = found if way is None else replace(found, overlay=way)
+    found = found if way is None else found._replace(overlay=way)
     result = person.run(
         "cat ~/letter ~/letters-* public.key private.key", profile="mine", capabilities=found
     )
@@ -260,7 +260,7 @@ def test_masks_outside_the_home_folder_are_hidden(person: Person) -> None:
     with_masks(person, "/etc/hostname", "/usr/share/glib-2.0")
     for way in (None, OverlayMethod.NONE):
         found = person.capabilities()
-        found = found if way is None else replace(found, overlay=way)
+        found = found if way is None else found._replace(overlay=way)
         result = person.run(
             "cat /etc/hostname; ls /usr/share/glib-2.0", profile="mine", capabilities=found
         )

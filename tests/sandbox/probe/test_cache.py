@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,16 +77,16 @@ def test_an_unreadable_cache_is_made_anew(person: Person, content: str) -> None:
     assert len(kept) == 1
     kept[0].write_text(content)
     assert look(person) == first
-    assert json.loads(kept[0].read_text())["bwrap"] == first.bwrap
+    assert first.bwrap in json.loads(kept[0].read_text())
 
 
 def test_a_cache_of_another_version_is_made_anew(person: Person) -> None:
     first = look(person)
     kept = next(person.paths.cache.glob("probe-*"))
     document = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**document, "overlay": "magic"}))
+    kept.write_text(json.dumps(["magic" if x == first.overlay.value else x for x in document]))
     assert look(person) == first
-    kept.write_text(json.dumps({**document, "something": "new"}))
+    kept.write_text(json.dumps([*document, "something new"]))
     assert look(person) == first
 
 
@@ -101,5 +100,5 @@ def test_a_remembered_finding_is_explained_in_the_words_of_today(
 ) -> None:
     fake(programs, VERSION + "exit 1")
     found = look(person)
-    findings = tuple(replace(f, cause="As said before.", remedy="Old.") for f in found.findings)
-    assert replace(found, findings=findings).why_not() == found.why_not()
+    findings = tuple(f._replace(cause="As said before.", remedy="Old.") for f in found.findings)
+    assert found._replace(findings=findings).why_not() == found.why_not()

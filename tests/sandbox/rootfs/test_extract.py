@@ -78,7 +78,7 @@ def test_what_a_program_packed_is_whole(
 def test_it_needs_no_overlays_and_no_namespaces_but_those_of_bwrap(
     sandbox: RootfsSandbox, namespaces: tuple[str, ...]
 ) -> None:
-    found = replace(sandbox.found, namespaces=namespaces, overlay=OverlayMethod.NONE)
+    found = sandbox.found._replace(namespaces=namespaces, overlay=OverlayMethod.NONE)
     unpack(replace(sandbox, found=found), tarball([Entry("a", b"x")]))
     assert (sandbox.folder / "a").read_bytes() == b"x"
 

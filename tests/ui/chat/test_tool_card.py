@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,7 +135,7 @@ def test_a_card_says_what_was_refused_and_what_was_ended(screen: Screen, chat: C
     card = shown(screen, entry)
     chat.start(entry)
     chat.output(entry, b"curl: (6) Could not resolve host: example.org\n")
-    told = replace(result(), left_running=2, refusals=(NETWORK_OFF,))
+    told = result()._replace(left_running=2, refusals=(NETWORK_OFF,))
     chat.end(entry, Outcome("", ok=True, result=told))
     card.open()
     assert card.note.get_visible()
