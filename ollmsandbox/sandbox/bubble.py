@@ -16,7 +16,7 @@ from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, make_folder
 from .launch import SHELL, LaunchPrograms, check_command, launch, text_shell
-from .limits import WitnessPipe, scope_command, watch_limits
+from .limits import DiskWatch, WitnessPipe, scope_command, watch_limits
 from .output import readable
 from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
@@ -250,7 +250,8 @@ class Bubble:
             if self.monitor is not None:
                 written = asyncio.Event()
                 self.monitor.listen(lambda _event: written.set())
-            limits = watch_limits(self.plan.limits, self._bwrap_pid, folders, written)
+            disk = DiskWatch(self.plan.limits, folders)
+            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, written)
             late = asyncio.get_running_loop().call_later(_START_TIMEOUT, self._kill_if_not_started)
             try:
                 await running.wait(asyncio.ensure_future(limits))
@@ -261,6 +262,9 @@ class Bubble:
             await self._read_oom_kills()
             if self._status.kills and self._status.exit != 0:
                 running.note(Stop.MEMORY)
+            # Between two checks one call may have filled the disk.
+            if (found := await disk.exceeded()) is Stop.DISK:
+                running.note(found)
             await running.drain()
         return self._result(running, stderr_was_shown=sinks.stderr is not None)
 

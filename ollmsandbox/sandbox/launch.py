@@ -24,6 +24,7 @@ from .starter.client import StartOrder, memory_file, start_process
 SHELL = "/bin/sh"
 _BASH = "/bin/bash"
 # execve() takes no longer argument (MAX_ARG_STRLEN).
+_SMALL = 1 << 20
 _LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 
 # Where bwrap makes the only user namespace, the process limit is set inside of it: it must not
@@ -149,7 +150,7 @@ def _make_order(
     namespaces = [n for n in programs.namespaces if n != "pid" or not programs.scope]
     if "pid" not in namespaces:
         arguments.append("--die-with-parent")
-    limit = plan.limits.processes
+    limit, disk = plan.limits.processes, plan.limits.disk
     has_user_namespace = "user" in programs.namespaces
     # The kernel does not limit root's processes: `watch_limits` does.
     if limit is not None and not has_user_namespace and os.getuid() != 0:
@@ -160,6 +161,8 @@ def _make_order(
         namespaces=namespaces,
         mounts=plan.overlay_mounts(),
         processes=limit if has_user_namespace else None,
+        # A little more, so that reaching it means that the disk limit is exceeded.
+        file_size=None if disk is None else disk + _SMALL,
         protect=programs.bwrap,
     )
     return order, arguments

@@ -49,7 +49,8 @@ def scope_command(systemd_run: str, memory: int, environ: Mapping[str, str]) -> 
     return (
         *("/usr/bin/env", *(f"{name}={environ[name]}" for name in names)),
         *(systemd_run, "--user", "--scope", "--quiet", "--collect"),
-        *("-p", f"MemoryMax={memory}", "-p", "MemorySwapMax=0", "--"),
+        *("-p", f"MemoryMax={memory}", "-p", "MemorySwapMax=0"),
+        *("-p", "CPUWeight=25", "--"),
         *("/usr/bin/env", "-i"),
     )
 
@@ -79,22 +80,54 @@ _SMALL_WRITE = 16 << 20
 # The starter's child, and two of bwrap.
 _OWN_PROCESSES = 3
 _MOST_SCANNED = 256
+# Of the limit for folders in memory.
+_BYTES_PER_FILE = 4096
 # Nanoseconds that a file system's clock may be behind.
 _SLACK = 1_000_000_000
+
+
+class DiskWatch:
+    """Measures what a command adds to folders on disk."""
+
+    def __init__(self, limits: Limits, folders: Sequence[str]) -> None:
+        self._limits = limits
+        self._before = {folder: _used(folder) for folder in folders}
+        self._began = time.time_ns() - _SLACK
+
+    async def exceeded(self, processes: Sequence[int] = ()) -> Stop | None:
+        """Return the limit that is exceeded now. Files that these processes have open count even
+        if they were deleted."""
+        limits, before = self._limits, self._before
+        for folder in before:
+            used = _used(folder)
+            # What other programs delete meanwhile must not raise the command's limit.
+            before[folder] = min(before[folder], used)
+            added = used - before[folder]
+            if limits.disk is not None and added > limits.disk:
+                # Other programs use the disk, too. What counts was written to the folder since, or
+                # was deleted there and is still open.
+                _, size = await asyncio.to_thread(measure, Path(folder), since=self._began)
+                held = _unlinked_size(processes, in_memory=False)
+                size += max(0, min(held, added - size))
+                if size > limits.disk:
+                    return Stop.DISK
+                before[folder] += added - size
+            # On a disk that was full before, a command that writes little may go on.
+            if limits.free is not None and added > _SMALL_WRITE and _free(folder) < limits.free:
+                return Stop.FULL
+        return None
 
 
 async def watch_limits(
     limits: Limits,
     first_process: int,
-    folders: Sequence[str],
+    disk: DiskWatch,
     written: asyncio.Event | None = None,
 ) -> Stop:
     """Return the limit that a process and its descendants exceed. Setting `written` makes the next
     check come sooner."""
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.time if limits.time is not None else None
-    before = {folder: _used(folder) for folder in folders}
-    began = time.time_ns() - _SLACK
     while True:
         pause = _INTERVAL if end is None else min(_INTERVAL, max(0.0, end - loop.time()))
         if written is None:
@@ -107,31 +140,10 @@ async def watch_limits(
             written.clear()
         if end is not None and loop.time() >= end:
             return Stop.TIME
-        found = await _disk(limits, before, began, first_process)
+        found = await disk.exceeded(tasks_below(first_process, 1 << 20)[0])
         found = found or _processes(limits, first_process)
         if found is not None:
             return found
-
-
-async def _disk(limits: Limits, before: dict[str, int], began: int, first: int) -> Stop | None:
-    for folder in before:
-        used = _used(folder)
-        # What other programs delete meanwhile must not raise the command's limit.
-        before[folder] = min(before[folder], used)
-        added = used - before[folder]
-        if limits.disk is not None and added > limits.disk:
-            # Other programs use the disk, too. What counts was written to the folder since, or was
-            # deleted there and is still open.
-            _, size = await asyncio.to_thread(measure, Path(folder), since=began)
-            held = _unlinked_size(tasks_below(first, 1 << 20)[0], in_memory=False)
-            size += max(0, min(held, added - size))
-            if size > limits.disk:
-                return Stop.DISK
-            before[folder] += added - size
-        # On a disk that was full before, a command that writes little may go on.
-        if limits.free is not None and added > _SMALL_WRITE and _free(folder) < limits.free:
-            return Stop.FULL
-    return None
 
 
 def _processes(limits: Limits, first: int) -> Stop | None:
@@ -140,6 +152,8 @@ def _processes(limits: Limits, first: int) -> Stop | None:
     found, threads = tasks_below(first, most + _OWN_PROCESSES)
     if threads > most + _OWN_PROCESSES:
         return Stop.PROCESSES
+    if limits.tmp is not None and _files_in_memory(found) > limits.tmp // _BYTES_PER_FILE:
+        return Stop.DISK
     memory = limits.memory
     if memory is None:
         return None
@@ -148,6 +162,19 @@ def _processes(limits: Limits, first: int) -> Stop | None:
     if sum(map(_rss, found), unlinked) > memory:
         return Stop.MEMORY if sum(map(_pss, found), unlinked) > memory else None
     return None
+
+
+def _files_in_memory(found: Sequence[int]) -> int:
+    """Return how many files the folders in memory hold: bwrap limits their size alone, and an
+    empty file takes a kilobyte of the kernel's memory."""
+    count = 0
+    # The last of our own is the first process inside.
+    for pid in found[_OWN_PROCESSES - 1 : _OWN_PROCESSES]:
+        for folder in ("/tmp", "/var/tmp", "/dev/shm"):
+            with contextlib.suppress(OSError):
+                inside = os.statvfs(f"/proc/{pid}/root{folder}")
+                count = max(count, inside.f_files - inside.f_ffree)
+    return count
 
 
 def _unlinked_size(found: Sequence[int], *, in_memory: bool) -> int:

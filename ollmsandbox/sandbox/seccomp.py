@@ -26,7 +26,7 @@ from .starter.client import memory_file
 if TYPE_CHECKING:
     from .profile.profile import Profile
 
-_VERSION = 6
+_VERSION = 7
 # Seconds after which a kept filter is likely to be of an earlier boot.
 _OLD = 30 * 24 * 3600
 
@@ -79,6 +79,8 @@ _NEW_NAMESPACE = (
     0x40000000,  # CLONE_NEWNET
 )
 _NEW_TIME_NAMESPACE = 0x00000080
+# Of personality(): what is readable can be executed, in every program that is started.
+_READ_IMPLIES_EXEC = 0x00400000
 _ALLOWED_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 _SOCKET_TYPE_MASK = 0xF
 
@@ -253,19 +255,29 @@ def compile_filter(rules: FilterRules, arch: int = 0) -> bytes:
     with open(os.memfd_create("filter", os.MFD_CLOEXEC), "r+b") as file:
         made.export_bpf(file)
         file.seek(0)
-        return _refuse_new_calls(arch) + file.read()
+        return _first_instructions(arch) + file.read()
 
 
-def _refuse_new_calls(arch: int) -> bytes:
-    """Return the instructions that a filter begins with: libseccomp has no rule for a range."""
+def _first_instructions(arch: int) -> bytes:
+    """Return the instructions that a filter begins with, for which libseccomp has no rules: they
+    refuse a range of calls, and personality() with one bit, but not with all of them, which only
+    asks for the current one."""
     lib = _library()
     zero = int(lib.resolve_syscall(arch, "openat2")) - _OPENAT2
-    order = "<" if arch & _LITTLE_ENDIAN else ">"
-    load, jump_if_at_least, end = 0x20, 0x35, 0x06
+    personality = int(lib.resolve_syscall(arch, "personality"))
+    order, low_half = ("<", 16) if arch & _LITTLE_ENDIAN else (">", 20)
+    load, end = 0x20, 0x06
+    if_equal, if_at_least, if_set = 0x15, 0x35, 0x45
+    # What to do, how many instructions to leave out then and else, and a number.
     instructions = (
         (load, 0, 0, 0),
-        (jump_if_at_least, 0, 2, zero + _FIRST_NEW),
-        (jump_if_at_least, 1, 0, zero + _LAST_NEW + 1),
+        (if_at_least, 0, 2, zero + _FIRST_NEW),
+        (if_at_least, 1, 0, zero + _LAST_NEW + 1),
         (end, 0, 0, lib.ERRNO(errno.ENOSYS)),
+        (if_equal, 0, 4, personality),
+        (load, 0, 0, low_half),
+        (if_equal, 2, 0, 0xFFFFFFFF),
+        (if_set, 0, 1, _READ_IMPLIES_EXEC),
+        (end, 0, 0, lib.ERRNO(errno.EPERM)),
     )
     return b"".join(struct.pack(f"{order}HBBI", *fields) for fields in instructions)

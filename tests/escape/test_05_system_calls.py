@@ -169,3 +169,27 @@ def _clone(flags: int) -> str:
             os._exit(0)
         os.waitpid(child, 0)
         """
+
+
+# --- a personality for which all that is readable is executable -----------------------------------
+
+_PERSONALITY = """
+import ctypes
+libc = ctypes.CDLL(None)
+for value in ({values}):
+    print(libc.personality(ctypes.c_ulong(value)))
+print(libc.personality(0xffffffff) & 0x400000)
+"""
+
+
+def test_executable_memory_for_all_programs_is_refused(person: Person) -> None:
+    bit = 0x400000
+    values = (bit, bit | 8, bit | 1 << 31, 0xFFFFFFFE, 0x7FFFFFFF, bit | 1 << 40)
+    told = person.run(python(_PERSONALITY.format(values=", ".join(map(str, values)))))
+    assert told.stdout.text.split() == ["-1"] * len(values) + ["0"]
+
+
+def test_other_personalities_are_as_usual(person: Person) -> None:
+    # As debuggers do: without random addresses.
+    told = person.run(python(_PERSONALITY.format(values=f"{0x40000}, {0x40000}")))
+    assert told.stdout.text.split() == ["0", str(0x40000), "0"]

@@ -214,7 +214,7 @@ _AGAIN = "for i in 1 2 3 4; do {}; sleep 0.5; done"
 DISK = {
     "a file": "head -c 200M /dev/zero >>big",
     "many files": "for j in 1 2 3 4 5; do head -c 40M /dev/zero >big$i$j; done",
-    "space without content": "fallocate -l 200M big$i",
+    "space without content": "fallocate -l 60M big$i",
     "a file that was deleted": "exec 3>big; rm big; head -c 600M /dev/zero >&3",
 }
 
@@ -236,11 +236,61 @@ def test_a_full_disk_ends_a_command(person: Person) -> None:
 
 
 def test_a_sparse_file_is_not_counted(person: Person) -> None:
-    profile = limited(person, "disk: 50 GiB")
+    profile = limited(person, "disk: 2 TiB")
     command = "truncate -s 1T ~/playground/sparse && sleep 0.6 && stat -c %s ~/playground/sparse"
     result = person.run(command, profile=profile)
     assert (result.stdout.text, result.stop) == (f"{1 << 40}\n", None)
     assert re.fullmatch(r"[0-9.]+ (bytes|KiB) in 1 file\n", person.cli("playground", "size").stdout)
+
+
+# What one call takes is taken before anybody looks.
+IN_ONE_STEP = {
+    "a file": "fallocate -l 200M big",
+    "a file in the playground": "fallocate -l 200M ~/playground/big",
+    "two files": "fallocate -l 90M one; fallocate -l 90M two",
+    "a file that grows": "fallocate -l 90M big; fallocate -o 90M -l 90M big",
+    "a hole and a byte": "printf x | dd of=big bs=1 seek=300M status=none",
+}
+
+
+@pytest.mark.parametrize("kind", sorted(IN_ONE_STEP))
+def test_the_disk_cannot_be_filled_in_one_step(person: Person, kind: str) -> None:
+    result = person.run(IN_ONE_STEP[kind], profile=limited(person, "disk: 100 MiB"))
+    assert result.stop is Stop.DISK or result.exit_code != 0
+    for folder in (person.project, person.paths.playground):
+        assert all(file.stat().st_size <= 101 * MIB for file in folder.iterdir())
+
+
+def test_the_number_of_files_in_memory_is_limited(person: Person) -> None:
+    files = "for n in range(20000):\n    os.close(os.open(f'/tmp/{n}', os.O_CREAT))\n"
+    result = person.run(python(f"{files}time.sleep(5)"), profile=limited(person, "tmp: 8 MiB"))
+    assert result.stop is Stop.DISK
+
+
+# --- what the user's other programs need ---------------------------------------------------------
+
+_INOTIFY = """
+import ctypes
+libc = ctypes.CDLL(None)
+count = 0
+while count < 5000 and libc.inotify_init1(0) >= 0:
+    count += 1
+print(count)
+"""
+
+
+# Root's namespace is the machine's.
+if not IS_ROOT:
+
+    def test_half_of_the_inotify_instances_are_left(person: Person) -> None:
+        with open("/proc/sys/fs/inotify/max_user_instances", encoding="ascii") as file:
+            most = int(file.read())
+        assert 0 < int(person.run(python(_INOTIFY)).stdout.text) <= most // 2
+
+
+def test_the_user_s_other_programs_come_first(person: Person) -> None:
+    result = person.run("nice; nice -n -5 nice 2>/dev/null")
+    assert [int(line) for line in result.stdout.text.split()] == [os.nice(0) + 10] * 2
 
 
 # --- a messy playground --------------------------------------------------------------------------

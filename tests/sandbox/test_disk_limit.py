@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.limits import _disk, watch_limits
+from ollmsandbox.sandbox.limits import DiskWatch, watch_limits
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.sandbox.profile.profile import Limits
 
@@ -25,7 +25,8 @@ def test_writes_make_the_disk_limit_check_earlier(
 
     async def scenario() -> Stop:
         written = asyncio.Event()
-        watched = asyncio.ensure_future(watch_limits(limits, os.getpid(), [str(tmp_path)], written))
+        disk = DiskWatch(limits, [str(tmp_path)])
+        watched = asyncio.ensure_future(watch_limits(limits, os.getpid(), disk, written))
         await asyncio.sleep(0)
         (tmp_path / "large").write_bytes(os.urandom(32 << 20))
         while not watched.done():
@@ -44,10 +45,12 @@ def test_existing_files_do_not_count_against_the_disk_limit(tmp_path: Path) -> N
     earlier = tmp_path / "earlier"
     earlier.write_bytes(os.urandom(4 << 20))
     began = os.stat(earlier).st_ctime_ns + 1
+    disk = DiskWatch(Limits(disk=1 << 20), [str(tmp_path)])
 
     def is_too_much() -> Stop | None:
         # As if another program had filled the disk meanwhile.
-        return loop.run(_disk(Limits(disk=1 << 20), {str(tmp_path): 0}, began, os.getpid()))
+        disk._before, disk._began = {str(tmp_path): 0}, began
+        return loop.run(disk.exceeded([os.getpid()]))
 
     assert is_too_much() is None
     tick = tmp_path / "tick"

@@ -101,6 +101,17 @@ def test_privileged_calls_are_refused(name: str, profile: str) -> None:
 
 @on_every_machine
 @with_every_profile
+def test_a_personality_that_makes_memory_executable_is_refused(name: str, profile: str) -> None:
+    found, personality = machine(name, profile), number_of("personality", name)
+    for value in (0x400000, 0x400008, 0x80400000, 0xFFFFFFFE, 0x7FFFFFFF):
+        assert {found.answer(personality, v) for v in with_high_bits(found, value)} == {"EPERM"}
+    # The strict profile refuses them all.
+    others = "EPERM" if profile.startswith("strict") else "allowed"
+    assert {found.answer(personality, value) for value in (0, 8, 0x40000, 0xFFFFFFFF)} == {others}
+
+
+@on_every_machine
+@with_every_profile
 def test_a_call_that_is_newer_than_the_program_is_one_that_the_kernel_lacks(
     name: str, profile: str
 ) -> None:

@@ -17,7 +17,7 @@ from ... import N_
 from ...errors import DeniedError, SandboxError
 from ...paths import Paths, is_inside, make_folder
 from ..launch import check_command, text_shell
-from ..limits import watch_limits
+from ..limits import DiskWatch, watch_limits
 from ..plan.folders import find_project, find_working_dir
 from ..process import Result, Running, Sinks, Stop
 from ..profile.file import DEFAULT_PROFILE, read_profile
@@ -115,7 +115,7 @@ class PlainRunner:
         self._running = running
         if sinks.started is not None:
             sinks.started(process.pid)
-        limits = watch_limits(self._limits, process.pid, (self.project,))
+        limits = watch_limits(self._limits, process.pid, DiskWatch(self._limits, (self.project,)))
         try:
             await running.wait(asyncio.ensure_future(limits))
             await running.drain(_DRAIN_TIMEOUT)

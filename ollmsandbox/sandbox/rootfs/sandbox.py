@@ -15,7 +15,7 @@ from ... import N_
 from ...errors import SandboxError, Sentence, in_lines
 from ...paths import Paths
 from ..launch import LaunchPrograms, launch
-from ..limits import watch_limits
+from ..limits import DiskWatch, watch_limits
 from ..output import Sink, readable
 from ..plan.host import Host
 from ..plan.mounts import (
@@ -155,7 +155,7 @@ class RootfsSandbox:
             )
             closing.push_async_callback(running.close)
             folders = [str(self.folder)] if watched else []
-            limits = watch_limits(plan.limits, started.pid, folders)
+            limits = watch_limits(plan.limits, started.pid, DiskWatch(plan.limits, folders))
             await running.wait(asyncio.ensure_future(limits))
             await running.drain(seconds=5.0)
             status.read()

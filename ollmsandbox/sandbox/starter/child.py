@@ -29,6 +29,8 @@ _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 # Seconds. A process that ends together with the command may need a moment.
 _PATIENCE, _PAUSE = 0.1, 0.01
+# The user's own programs come first.
+_NICE = 10
 # What multiplies faster than it is counted must not keep a run from ending.
 _MOST_COUNTED = 5000
 
@@ -80,9 +82,11 @@ def run(
         prefer_oom_kill()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         if "user" in namespaces:
             step = "enter a user namespace"
             map_user_to_root(uid, gid)
+            leave_inotify()
         os.chdir(order["folder"])
         if "mount" in namespaces:
             step = f"protect {os.fsdecode(order['protect'])}"
@@ -97,6 +101,9 @@ def run(
         if order["processes"] is not None:
             # Counted in the new user namespace alone, not with the user's other programs.
             resource.setrlimit(resource.RLIMIT_NPROC, (order["processes"], order["processes"]))
+        if order["file_size"] is not None:
+            limit_file_size(order["file_size"])
+        os.nice(_NICE)
         step = f"start {os.fsdecode(order['argv'][0])}"
         errors = keep_only(given)
         if "pid" in namespaces and (bwrap := os.fork()):
@@ -188,6 +195,24 @@ def prefer_oom_kill() -> None:
     try:
         with open("/proc/self/oom_score_adj", "wb") as file:
             file.write(b"500")
+    except OSError:
+        return  # some containers forbid it, which is no reason not to run
+
+
+def limit_file_size(wanted: int) -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
+def leave_inotify() -> None:
+    """Leave half of the user's inotify instances to other programs: the kernel counts them for
+    each user, but a user namespace may have a lower limit."""
+    try:
+        with open("/proc/sys/fs/inotify/max_user_instances", "rb") as file:
+            most = int(file.read())
+        with open("/proc/sys/user/max_inotify_instances", "wb") as file:
+            file.write(b"%d" % max(1, most // 2))
     except OSError:
         return  # some containers forbid it, which is no reason not to run
 

@@ -45,6 +45,8 @@ class StartOrder(NamedTuple):
     namespaces: Sequence[str] = ()
     mounts: Sequence[OverlayMount | BindMounts] = ()
     processes: int | None = None
+    # The size that a file can grow to.
+    file_size: int | None = None
     # A program that must not be writable inside.
     protect: str = ""
 
@@ -56,6 +58,7 @@ class StartOrder(NamedTuple):
                 "folder": os.fsencode(self.folder),
                 "mounts": [mount.packed() for mount in self.mounts],
                 "processes": self.processes,
+                "file_size": self.file_size,
                 "protect": os.fsencode(self.protect),
             }
         )
