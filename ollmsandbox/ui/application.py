@@ -26,7 +26,8 @@ from .window.garbage import keep_smooth
 from .window.window import Window
 
 # Seconds after which a busy thread lets the window run. A frame needs the interpreter a hundred
-# times, and would wait 5 ms each time by default.
+# times, and would wait 5 ms each time by default. Measured with 20 times and one busy thread: the
+# slowest of 100 frames took 160 to 240 ms by default, 40 to 90 ms with this.
 _SWITCH_INTERVAL = 0.0003
 
 # A development build can be installed beside a release, and looks different.
