@@ -287,6 +287,11 @@ def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--attack",
+        action="store_true",
+        help="attack the sandbox from inside, harmlessly, and show that it holds",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -22,6 +22,8 @@ from ..streams import wants_colour
 
 def doctor(given: argparse.Namespace) -> int:
     """Try everything out again, whatever was found before."""
+    if given.attack:
+        return _attack(as_json=given.json)
     paths = Paths.from_environ(os.environ)
     try:
         writable = [find_project(default_project(os.environ), paths)]
@@ -41,6 +43,31 @@ def doctor(given: argparse.Namespace) -> int:
     else:
         _print(findings, ok)
     return 0 if ok else 1
+
+
+def _attack(*, as_json: bool) -> int:
+    from ...engine.attack import attack
+    from ...loop import run
+
+    results = run(attack(os.environ))
+    through = [result for result in results if not result.held]
+    if as_json:
+        print(json.dumps([result._asdict() for result in results], indent=2))
+        return 1 if through else 0
+    colours, area = wants_colour(sys.stdout), ""
+    for result in results:
+        if result.area != area:
+            area = result.area
+            print(f"\n{area}")
+        mark, colour = ("held", "32") if result.held else ("NOT HELD", "1;31")
+        shown = f"\033[{colour}m{mark:<8}\033[0m" if colours else f"{mark:<8}"
+        print(f"  {shown} {result.title}" + (f" ({result.detail})" if result.detail else ""))
+    print()
+    if through:
+        print(f"{len(through)} of {len(results)} attacks were not held off. Please report it.")
+        return 1
+    print(f"The sandbox held against all {len(results)} attacks.")
+    return 0
 
 
 def _alpine(paths: Paths) -> Finding:

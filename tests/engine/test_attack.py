@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox doctor --attack` shows that the sandbox holds, and would show if it did not."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from support.person import Person
+
+from ollmsandbox import loop
+from ollmsandbox.engine import attack
+from ollmsandbox.engine.attack import Attempt
+
+
+def test_all_attacks_are_refused_and_nothing_is_left(person: Person) -> None:
+    (person.home / ".ssh").mkdir()
+    (person.home / ".ssh/id_ed25519").write_text("a key")
+    done = person.cli("doctor", "--attack", "--json")
+    results = json.loads(done.stdout)
+    assert [result["title"] for result in results if not result["held"]] == []
+    assert done.returncode == 0
+    assert {r["detail"] for r in results if r["title"] == "Read ~/.ssh"} == {"hidden"}
+    assert set(os.listdir(person.home)) == {".ssh", ".cache", ".local", "project"}
+    assert json.loads(person.cli("history", "--json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "held"),
+    [
+        ("make('.')", False),
+        ("result = readable(HOME)", False),
+        ("result = []", True),
+        ("raise OSError(1, 'no')", True),
+        # It ends the program, so that nothing is known.
+        ("os._exit(0)", False),
+    ],
+)
+def test_what_gets_through_is_said(
+    person: Person, monkeypatch: pytest.MonkeyPatch, code: str, held: bool
+) -> None:
+    (person.home / "file").touch()
+    monkeypatch.setattr(attack, "_ATTEMPTS", (Attempt("area", "title", code),))
+    first, *_others = loop.run(attack.attack(person.environ))
+    assert first.held is held
+
+
+def test_a_file_that_was_made_counts_whatever_the_attempt_says(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planted(folders: tuple[Path, ...], mark: str) -> bool:
+        return True
+
+    monkeypatch.setattr(attack, "_planted", planted)
+    monkeypatch.setattr(attack, "_ATTEMPTS", (Attempt("area", "title", "make('/usr')"),))
+    assert not loop.run(attack.attack(person.environ))[0].held
