@@ -3,22 +3,23 @@
 
 from __future__ import annotations
 
-from gi.repository import Gdk, GdkPixbuf, GLib, Gtk
+import os
+import sys
+from collections.abc import Mapping
+
+from gi.repository import Gdk, GLib, Gtk
 
 from ...i18n import _
 from ...loop import start_daemon
+from ...sandbox.isolated import run_isolated
 from ..resources import template
 from ..terminal.usage import amount
 from ..widgets.weak import weakly
+from . import decoder
 
-# Pixels. A small file can claim to be a picture that fills the memory.
-_MOST_PIXELS = 40_000_000
 _MOST_BYTES = 32 << 20
-_LARGEST_SIDE = 1600
-
-
-class _TooLarge(Exception):
-    pass
+_LONGEST = 30.0  # seconds
+_FORMATS = {3: Gdk.MemoryFormat.R8G8B8, 4: Gdk.MemoryFormat.R8G8B8A8}
 
 
 def binary_text(old: int | None, new: int | None) -> str:
@@ -32,34 +33,28 @@ def binary_text(old: int | None, new: int | None) -> str:
     )
 
 
-def read_picture(data: bytes) -> GdkPixbuf.Pixbuf | None:
-    """Return the picture; None if it is not one, or too large. May run on any thread."""
+def read_picture(data: bytes, environ: Mapping[str, str]) -> Gdk.Texture | None:
+    """Return the picture; None if it is not one, or too large. May run on any thread.
+
+    A project's files are not to be trusted, and decoders have had many holes: a process that can do
+    nothing else decodes them, and only pixels come back.
+    """
     if len(data) > _MOST_BYTES:
         return None
-    loader = GdkPixbuf.PixbufLoader()
-    is_too_large = False
-
-    def prepare(loader: GdkPixbuf.PixbufLoader, width: int, height: int) -> None:
-        nonlocal is_too_large
-        if width * height > _MOST_PIXELS:
-            is_too_large = True
-        elif max(width, height) > _LARGEST_SIDE:
-            share = _LARGEST_SIDE / max(width, height)
-            loader.set_size(max(1, round(width * share)), max(1, round(height * share)))
-
-    loader.connect("size-prepared", prepare)
+    argv = (sys.executable, "-I", decoder.__file__)
+    found = run_isolated(argv, data, environ, most=_MOST_BYTES, timeout=_LONGEST) or b""
+    head, _newline, pixels = found.partition(b"\n")
     try:
-        try:
-            # In pieces, so that a picture is refused before memory is allocated for it.
-            for start in range(0, len(data), 4096):
-                loader.write(data[start : start + 4096])
-                if is_too_large:
-                    raise _TooLarge
-        finally:
-            loader.close()
-    except (GLib.Error, _TooLarge):
+        width, height, row, channels = map(int, head.split())
+    except ValueError:
         return None
-    return None if is_too_large else loader.get_pixbuf()
+    if channels not in _FORMATS or not 0 < width * channels <= row or height <= 0:
+        return None
+    # The last row may end with its last pixel.
+    if len(pixels) < row * (height - 1) + width * channels:
+        return None
+    content = GLib.Bytes.new(pixels.ljust(row * height, b"\0"))
+    return Gdk.MemoryTexture.new(width, height, _FORMATS[channels], content, row)
 
 
 @Gtk.Template(filename=template("diff/images"))
@@ -94,17 +89,17 @@ class ImagePair(Gtk.Box):
         done, ticket = self._when_read, self._ticket
 
         def work() -> None:
-            pictures = [None if data is None else read_picture(data) for data in (old, new)]
+            pictures = [read_picture(data, os.environ) if data else None for data in (old, new)]
             sizes = [0 if data is None else len(data) for data in (old, new)]
             GLib.timeout_add(0, done, ticket, pictures, sizes)
 
         start_daemon("picture", work)
 
-    def _read(self, ticket: int, pictures: list[GdkPixbuf.Pixbuf | None], sizes: list[int]) -> bool:
+    def _read(self, ticket: int, pictures: list[Gdk.Texture | None], sizes: list[int]) -> bool:
         if ticket != self._ticket:
             return GLib.SOURCE_REMOVE
         self.is_loaded = True
-        for box, picture, label, when, pixbuf, size in zip(
+        for box, picture, label, when, texture, size in zip(
             (self.before, self.after),
             (self.before_picture, self.after_picture),
             (self.before_label, self.after_label),
@@ -113,11 +108,11 @@ class ImagePair(Gtk.Box):
             sizes,
             strict=True,
         ):
-            box.set_visible(pixbuf is not None)
-            if pixbuf is not None:
-                picture.set_paintable(Gdk.Texture.new_for_pixbuf(pixbuf))
+            box.set_visible(texture is not None)
+            if texture is not None:
+                picture.set_paintable(texture)
                 picture.set_alternative_text(when)
-                pixels = f"{pixbuf.get_width()} \N{MULTIPLICATION SIGN} {pixbuf.get_height()}"
+                pixels = f"{texture.get_width()} \N{MULTIPLICATION SIGN} {texture.get_height()}"
                 label.set_label(f"{when}: {pixels}, {amount(size)}")
-        self.words.set_visible(all(pixbuf is None for pixbuf in pictures))
+        self.words.set_visible(all(texture is None for texture in pictures))
         return GLib.SOURCE_REMOVE

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zlib
 
 import cairo
@@ -207,11 +208,28 @@ def test_pictures_before_and_after(screen: Screen) -> None:
     assert pair.words.get_label() == "Binary file, 12 kB, new"
 
 
+def test_a_picture_keeps_its_colours() -> None:
+    surface = cairo.ImageSurface(cairo.FORMAT_RGB24, 3, 2)
+    context = cairo.Context(surface)
+    context.set_source_rgb(1, 0, 0)
+    context.paint()
+    data = io.BytesIO()
+    surface.write_to_png(data)
+    texture = read_picture(data.getvalue(), os.environ)
+    assert texture is not None
+    read = cairo.ImageSurface.create_from_png(
+        io.BytesIO(texture.save_to_png_bytes().get_data() or b"")
+    )
+    assert (read.get_width(), read.get_height()) == (3, 2)
+    # Blue, green, red.
+    assert bytes(read.get_data()[:3]) == b"\0\0\xff"
+
+
 def test_a_picture_that_claims_to_be_enormous_is_not_read() -> None:
     small = bytearray(png(2, 2))
-    assert read_picture(bytes(small)) is not None
+    assert read_picture(bytes(small), os.environ) is not None
     small[16:24] = (100_000).to_bytes(4, "big") * 2
     small[29:33] = zlib.crc32(small[12:29]).to_bytes(4, "big")
-    assert read_picture(bytes(small)) is None
+    assert read_picture(bytes(small), os.environ) is None
     assert binary_text(12_000, 14_000) == "Binary file, 12 kB before, 14 kB after"
     assert binary_text(12_000, None) == "Binary file, 12 kB, deleted"

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A program that reads untrusted data can do nothing but return a result."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.sandbox.isolated import run_isolated
+
+
+def isolated(person: Person, code: str, data: bytes = b"", most: int = 1000) -> bytes | None:
+    argv = (sys.executable, "-I", "-c", f"import os, socket, sys\n{code}")
+    return run_isolated(argv, data, person.environ, most=most, timeout=5)
+
+
+def test_the_result_comes_back(person: Person) -> None:
+    code = "sys.stdout.buffer.write(sys.stdin.buffer.read()[::-1])"
+    assert isolated(person, code, b"abc\0") == b"\0cba"
+    # More than a pipe takes at once.
+    assert isolated(person, code, b"a" * 5_000_000, most=5_000_000) == b"a" * 5_000_000
+
+
+def test_without_a_result_there_is_none(person: Person) -> None:
+    assert isolated(person, "print('x'); sys.exit(1)") is None
+    assert isolated(person, "print('x' * 2000)") is None
+    begin = time.monotonic()
+    assert isolated(person, "import time; time.sleep(600)") is None
+    assert time.monotonic() - begin < 60
+
+
+def test_it_can_reach_nothing(person: Person) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        abstract.bind("\0ollmsandbox-isolated")
+        abstract.listen()
+        attacks = (
+            f"open({str(person.home / 'made')!r}, 'w')",
+            f"socket.create_connection({server.getsockname()!r})",
+            "socket.socket(socket.AF_UNIX).connect('\\0ollmsandbox-isolated')",
+            "os.kill(1, 9); os.kill(int(os.environ['PID']), 0)",
+            "open('/proc/sys/kernel/core_pattern', 'w')",
+        )
+        for attack in attacks:
+            code = f"try:\n    {attack}\nexcept (OSError, KeyError):\n    print('refused')"
+            assert isolated(person, code) == b"refused\n", attack
+
+
+def test_it_has_no_variables(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    code = "print(sorted(os.environ))"
+    assert isolated(person, code) == b"['LC_ALL', 'PWD']\n"
