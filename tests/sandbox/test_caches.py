@@ -214,6 +214,16 @@ def test_a_deleted_folder_stays_deleted_when_it_is_created_again(
 
 
 @each_overlay
+def test_git_clones_a_repository_of_an_earlier_command(person: Person, way: OverlayMethod) -> None:
+    (person.home / ".cache").mkdir()
+    found = by(person, way)
+    commit = "git -c user.name=a -c user.email=b commit -q --allow-empty -m first"
+    ok(person.run(f"git init -q ~/.cache/a && cd ~/.cache/a && {commit}", capabilities=found))
+    clone = "git clone -q --local ~/.cache/a b 2>/dev/null && git -C b log --format=%s"
+    assert ok(person.run(clone, capabilities=found)) == "first\n"
+
+
+@each_overlay
 def test_commands_at_the_same_time_do_not_disturb_each_other(
     person: Person, way: OverlayMethod
 ) -> None:
