@@ -246,7 +246,7 @@ class PlanBuilder:
 
         Otherwise it makes hard links to the objects, and fails because a link has another inode
         number than its source. Overlayfs gives it the same one only for real root, and not in
-        caches, which are mounted with `userxattr`.
+        caches.
         """
         made = {}
         count = _number(environment.get("GIT_CONFIG_COUNT", ""))
