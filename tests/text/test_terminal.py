@@ -143,7 +143,7 @@ def test_plain_output_needs_no_reset() -> None:
     [
         (b"", True),
         (b"line\r\n\x1b[m\x1b[K", True),
-        (b"text" + b"\x1b[m" * 100, False),
+        (b"text" + b"\x1b[0m" * 100, False),
         (b"\x1b[10G\x1b7line\r\n\x1b8", False),
         (b"line\r\n\x1b[?1048l", False),
     ],
