@@ -118,7 +118,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _RUN_DESCRIPTION, _RUN_NOTES
     parser.add_argument("-c", dest="text", metavar="TEXT", help="shell text to run")
     _add_sandbox_options(
-        parser, "stop the command after this time (default: the profile's, usually 10 minutes)"
+        parser,
+        "stop the command after this time (default: none if it has a terminal, else the profile's, "
+        "usually 10 minutes); while it is suspended, the time stands still",
     )
     parser.add_argument(
         "--tty",
@@ -174,8 +176,8 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
     parser.add_argument(
         "--raw",
         action="store_true",
-        help="let the command use all of your terminal: its title, the clipboard, and questions "
-        "that it answers",
+        help="let the command control your whole terminal: it can change its title, read and "
+        "write the clipboard, and make it answer as if you had typed",
     )
     parser.add_argument(
         "--apply",
@@ -317,7 +319,9 @@ def add_caches_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("size", "clear"),
         help="print the size of what commands have written, or delete it",
     )
-    parser.add_argument("--project", metavar="DIR", help="only of this project (default: of all)")
+    parser.add_argument(
+        "--project", metavar="DIR", help="only those of this project (default: all)"
+    )
 
 
 _ROOTFS_HELP = """\

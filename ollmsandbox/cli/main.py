@@ -132,6 +132,8 @@ def _main(arguments: Sequence[str]) -> int:
         # later only if some paths came before it.
         given.path += [word for word in left if not word.startswith("-")]
         left = [word for word in left if word.startswith("-")]
+    elif len(left) == 1 and left[0][0] != "-" and vars(given).get("folder", "") is None:
+        given.folder = left.pop()
     if left:
         _innermost(parser, arguments).error(f"unrecognized arguments: {' '.join(left)}")
     if "handler" not in given:

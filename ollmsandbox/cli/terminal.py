@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import termios
+import time
 import tty
 from typing import TYPE_CHECKING
 
@@ -72,10 +73,16 @@ class TerminalLink:
         self._waiting: asyncio.TimerHandle | None = None
         self._suspending: asyncio.Task[None] | None = None
         self._unsent = b""
+        self._suspended = 0.0
         self._master, slave = os.openpty()
         os.set_blocking(self._master, False)
         self.theirs = CommandTerminal(
-            self._master, slave, _kind(), gives_input=os.isatty(0), takes_errors=os.isatty(2)
+            self._master,
+            slave,
+            _kind(),
+            gives_input=os.isatty(0),
+            takes_errors=os.isatty(2),
+            clock=lambda: time.monotonic() - self._suspended,
         )
         if self._keyboard is not None:
             termios.tcsetattr(slave, termios.TCSANOW, termios.tcgetattr(self._keyboard))
@@ -226,6 +233,7 @@ class TerminalLink:
     async def _stop_and_go_on(self) -> None:
         """Stop the command and ourselves; go on when the shell continues us."""
         group = self._group()
+        began = time.monotonic()
         _signal_group(group, signal.SIGSTOP)
         try:
             if self._screen is not None:
@@ -235,6 +243,7 @@ class TerminalLink:
             # As the terminal would have done it: with all that is in the user's pipeline.
             os.killpg(0, signal.SIGTSTP)
         finally:
+            self._suspended += time.monotonic() - began
             self._suspending = None
             if self._is_connected:
                 self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)

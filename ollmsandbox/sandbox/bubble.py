@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -39,6 +40,9 @@ _START_TIMEOUT = 15.0
 # Seconds that a process may take to die if it waits for a disk or a device.
 _KILL_TIMEOUT = 10.0
 _CAPTURE = 1 << 20
+# Seconds to wait for the caches at most, and between two attempts.
+_CACHES_TIMEOUT = 20.0
+_CACHES_PAUSE = 0.05
 
 
 class Bubble:
@@ -167,7 +171,7 @@ class Bubble:
     ) -> Result:
         self.overlay.create()
         try:
-            self.plan.open_caches()
+            await self._open_caches()
             if self.monitor is not None:
                 self.monitor.start()
             return await self._exec(argv, sinks, stdin, terminal)
@@ -182,6 +186,20 @@ class Bubble:
                     self.plan.caches.release()
             elif not self._set_aside_if_untouched():
                 await asyncio.shield(asyncio.ensure_future(self._settle()))
+
+    async def _open_caches(self) -> None:
+        """Open the caches; wait a while if another program is merging or clearing them."""
+        give_up = time.monotonic() + _CACHES_TIMEOUT
+        while True:
+            try:
+                return self.plan.open_caches()
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise SandboxError(
+                        N_("Another program is changing the caches of this project."),
+                        N_("Try again later."),
+                    ) from None
+            await asyncio.sleep(_CACHES_PAUSE)
 
     def _set_aside_if_untouched(self) -> bool:
         try:
@@ -251,7 +269,8 @@ class Bubble:
                 written = asyncio.Event()
                 self.monitor.listen(lambda _event: written.set())
             disk = DiskWatch(self.plan.limits, folders)
-            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, written)
+            clock = time.monotonic if terminal is None else terminal.clock
+            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, written, clock)
             late = asyncio.get_running_loop().call_later(_START_TIMEOUT, self._kill_if_not_started)
             try:
                 await running.wait(asyncio.ensure_future(limits))
@@ -366,8 +385,7 @@ class Bubble:
             return result
         from .refusals import find_refusals  # `run -- true` need not wait for it
 
-        refusals = find_refusals(self.plan, result.stdout, result.stderr)
-        return result._replace(left_running=left, refusals=refusals)
+        return result._replace(left_running=left, refusals=find_refusals(self.plan, result))
 
 
 def _argv(command: str | Sequence[str], shell: str) -> list[str]:

@@ -89,11 +89,11 @@ class CacheLayers:
 
     def open(self, parts: Sequence[LayerPart], plain: Sequence[str]) -> None:
         """Create the run's folders and those with the names in `plain`, and keep the layers as they
-        are until `release`."""
+        are until `release`. Raise BlockingIOError if another program is changing them."""
         try:
             if not os.path.isdir(self.folder):
                 make_folder(Path(self.folder))
-            with FileLock(f"{self.folder}/{_LOCK}"):
+            with FileLock(f"{self.folder}/{_LOCK}", timeout=0):
                 names = self._prepare()
                 self._make_run_folder(parts, [name for name in names if name.startswith(_SPARE)])
                 layers = _sorted_layers(self.folder, names)
@@ -101,6 +101,8 @@ class CacheLayers:
                     self._locks.append(FileLock(folder, is_folder=True, shared=True))
             self.mounted = tuple(reversed(layers))
             self._make_plain(plain)
+        except BlockingIOError:
+            raise
         except OSError as error:
             self.release()
             raise SandboxError(
@@ -134,10 +136,6 @@ class CacheLayers:
         if os.path.basename(self.plain) not in names:
             os.mkdir(self.plain, 0o700)
         os.utime(self.folder)
-        for name in names:
-            if name.startswith(_RUN):
-                # Of a program that was killed, unless it is in use.
-                _remove_if_free(f"{self.folder}/{name}")
         return names
 
     def _make_plain(self, wanted: Sequence[str]) -> None:
@@ -178,6 +176,8 @@ class CacheLayers:
         with contextlib.suppress(OSError):
             if not self._spare():
                 _remove_tree(self._run)
+            # Of programs that were killed.
+            _remove_free(self.folder, [n for n in os.listdir(self.folder) if n.startswith(_RUN)])
         self.release()
 
     def _spare(self) -> bool:
@@ -216,9 +216,7 @@ class ProjectCaches(NamedTuple):
 
     def clear(self) -> bool:
         """Remove all but what a running command uses; return whether that is everything."""
-        with FileLock(self.folder / _LOCK):
-            left = [name for name in self._content() if not _remove_if_free(self.folder / name)]
-        return not left
+        return _remove_free(self.folder, self._content())
 
     def _content(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -339,13 +337,24 @@ def _opened(name: str, dir_fd: int | None = None) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _remove_if_free(folder: str | os.PathLike[str]) -> bool:
-    try:
-        with FileLock(folder, is_folder=True, timeout=0):
-            _remove_tree(folder)
-    except BlockingIOError:
-        return False
-    return True
+def _remove_free(folder: str | os.PathLike[str], names: Sequence[str]) -> bool:
+    """Remove those of a project's folders that nobody uses; return whether these are all."""
+    if not names:
+        return True
+    free: list[tuple[str, FileLock]] = []
+    # A command that starts meanwhile must not wait until all is removed, which may take minutes.
+    with FileLock(f"{folder}/{_LOCK}"):
+        for name in names:
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                lock = FileLock(f"{folder}/{name}", is_folder=True, timeout=0)
+                taken = f"{folder}/{_RUN}{os.urandom(8).hex()}"
+                os.rename(f"{folder}/{name}", taken)
+                free.append((taken, lock))
+        is_all = not any(os.path.lexists(f"{folder}/{name}") for name in names)
+    for taken, lock in free:
+        with lock:
+            _remove_tree(taken)
+    return is_all
 
 
 def _remove_tree(folder: str | os.PathLike[str]) -> None:

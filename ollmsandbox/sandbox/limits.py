@@ -12,7 +12,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ..files.trees import measure
@@ -123,13 +123,13 @@ async def watch_limits(
     first_process: int,
     disk: DiskWatch,
     written: asyncio.Event | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Stop:
     """Return the limit that a process and its descendants exceed. Setting `written` makes the next
-    check come sooner."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + limits.time if limits.time is not None else None
+    check come sooner. `clock` counts the seconds for the time limit."""
+    end = clock() + limits.time if limits.time is not None else None
     while True:
-        pause = _INTERVAL if end is None else min(_INTERVAL, max(0.0, end - loop.time()))
+        pause = _INTERVAL if end is None else min(_INTERVAL, max(0.0, end - clock()))
         if written is None:
             await asyncio.sleep(pause)
         else:
@@ -138,7 +138,7 @@ async def watch_limits(
                 async with asyncio.timeout(max(0.0, pause - _SHORTEST)):
                     await written.wait()
             written.clear()
-        if end is not None and loop.time() >= end:
+        if end is not None and clock() >= end:
             return Stop.TIME
         found = await disk.exceeded(tasks_below(first_process, 1 << 20)[0])
         found = found or _processes(limits, first_process)

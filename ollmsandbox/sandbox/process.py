@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from typing import Any, NamedTuple
@@ -116,6 +117,8 @@ class CommandTerminal(NamedTuple):
     # Whether the command reads from it and writes errors to it, or has other streams for that.
     gives_input: bool = True
     takes_errors: bool = True
+    # The seconds for the time limit. They stand still while the command is suspended.
+    clock: Callable[[], float] = time.monotonic
 
 
 class Running:

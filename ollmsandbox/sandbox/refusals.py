@@ -14,12 +14,14 @@ from collections.abc import Iterator
 
 from .. import N_
 from ..errors import Sentence
-from .output import Capture
 from .plan.mounts import BoundFolder, HiddenPath, MaskedFolder
 from .plan.plan import Plan
+from .process import Result
 
 # Characters at the end of each stream: programs say last why they gave up.
 _SEARCHED = 1 << 16
+# The same of a command that succeeded. The status of `npm install | tail` is that of `tail`.
+_SEARCHED_OF_SUCCESS = 400
 # What programs say, in lower case, if a host has no address.
 _NO_ADDRESS = (
     *("could not resolve host", "couldn't resolve host", "unable to resolve host"),
@@ -54,23 +56,25 @@ _OTHER_GROUP = Sentence(
 )
 
 
-def find_refusals(plan: Plan, *streams: Capture) -> tuple[Sentence, ...]:
-    """Return what to say about a command that ran with this plan and printed this."""
-    if not any(stream.total for stream in streams):
+def find_refusals(plan: Plan, result: Result) -> tuple[Sentence, ...]:
+    """Return what to say about a command that ran with this plan and ended like this."""
+    if not result.stdout.total and not result.stderr.total:
         return ()
-    return tuple(_find(plan, *streams))
+    return tuple(_find(plan, result))
 
 
-def misses_network(*streams: Capture) -> bool:
+def misses_network(result: Result) -> bool:
     """Return whether a command's output says that it did not reach a host."""
-    output = _end_of(streams)
+    output = _end_of(result)
     return any(words in output for words in _NO_ADDRESS) or _says(output, errno.ENETUNREACH)
 
 
-def _find(plan: Plan, *streams: Capture) -> Iterator[Sentence]:
-    if not plan.network and misses_network(*streams):
+def _find(plan: Plan, result: Result) -> Iterator[Sentence]:
+    if not plan.network and misses_network(result):
         yield NETWORK_OFF
-    output = _end_of(streams)
+    if result.exit_code == 0:
+        return
+    output = _end_of(result)
     if _says(output, errno.EROFS):
         yield _READ_ONLY
     if _says(output, errno.EOVERFLOW):
@@ -94,8 +98,9 @@ def _hidden(plan: Plan) -> Iterator[str]:
             yield from (f"{mount.spec.folder}/{name}" for name in mount.spec.hidden)
 
 
-def _end_of(streams: tuple[Capture, ...]) -> str:
-    return "\n".join(stream.text[-_SEARCHED:] for stream in streams).lower()
+def _end_of(result: Result) -> str:
+    searched = _SEARCHED if result.exit_code else _SEARCHED_OF_SUCCESS
+    return "\n".join(s.text[-searched:] for s in (result.stdout, result.stderr)).lower()
 
 
 def _says(output: str, *errors: int) -> bool:

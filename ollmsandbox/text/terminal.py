@@ -55,8 +55,8 @@ _LONGEST_SEQUENCE = 256
 _STRING_END = re.compile(rb"[\x07\x18\x1a\n]|\x1b\\?")
 # The cursor is in the first column after this.
 _LINE_START = re.compile(
-    rb"(?:\A|\n|\r\x1b\[K|\x1b\[\?(?:47|1047|1049)l)"
-    rb"(?:\x1b(?:[=>78]|[()][0-9A-Z]|\[[0-9;:]*m|\[K|\[J|\[\?[0-9;]+[hl]))*\Z"
+    rb"(?:\n|\r\x1b\[K|\x1b\[\?(?:47|1047|1049)l)"
+    rb"(?:\x1b(?:[=>7]|[()][0-9A-Z]|\[[0-9;:]*m|\[K|\[J|\[\?(?!1048)[0-9]+[hl]))*\Z"
 )
 # ENQ makes a terminal answer.
 _ENQUIRY = b"\x05"
@@ -95,7 +95,7 @@ class TerminalFilter:
         self._modes: dict[bytes, bytes] = {}
         # Whether the command may have changed more than the text.
         self._is_changed = False
-        self._end = b""
+        self._end = b"\n"
 
     def feed(self, data: bytes) -> bytes:
         """Return what passes of the next piece of output."""
@@ -117,7 +117,7 @@ class TerminalFilter:
         # A sequence that does not end is dropped, but not a byte that is not UTF-8.
         parts = [self._held] if b"\x1b" not in self._held else []
         ending = b"" if _LINE_START.search(self._end + b"".join(parts)) else b"\r\n"
-        self._end = self._held = b""
+        self._end, self._held = b"\n", b""
         self._in_string = False
         if not self._is_changed or self._is_dumb:
             return b"".join((*parts, ending))

@@ -468,7 +468,7 @@ async def _run_unrecorded(
     except DeniedError:
         return request.denied("The command")
     is_offline = confinement in (Confinement.OFFLINE, Confinement.INNER)
-    if is_offline and misses_network(result.stdout, result.stderr):
+    if is_offline and misses_network(result):
         result = result._replace(refusals=(NETWORK_OFF,))
     text = together(output_text(result), request.timeout_notice(result))
     return Outcome(text, _succeeded(result), result, verdict=request.verdict)

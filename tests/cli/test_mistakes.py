@@ -87,6 +87,15 @@ def test_roots_says_what_it_does_not_do(person: Person) -> None:
     assert_refused(cli_here(person, "roots", "list", "/etc"), "takes no folder")
 
 
+def test_roots_takes_its_folder_before_an_option_and_after_it(person: Person) -> None:
+    project, shared = str(person.project), str(person.home / "shared")
+    os.mkdir(shared)
+    for words in (["add", shared, "--project", project], ["remove", "--project", project, shared]):
+        done = cli_here(person, "roots", *words)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert cli_here(person, "roots", "add", "--project", project, shared, shared).returncode == 2
+
+
 def test_an_unknown_setting_is_named_as_it_was_typed(person: Person) -> None:
     for given in (["rootfs-nonsense"], ["rootfs-nonsense", "value"], ["nonsense"]):
         assert_refused(cli_here(person, "settings", *given), repr(given[0]), "rootfs-mirror")

@@ -111,9 +111,10 @@ def test_a_pager_fills_the_screen(tmux: Tmux, person: Person, quit: str) -> None
     assert tmux.show("alternate_on") == "0"
 
 
-def test_top_shows_the_processes_of_the_sandbox(tmux: Tmux) -> None:
-    tmux.type("ollmsandbox run -- top; echo =$?=")
-    tmux.wait_for("load average")
+@pytest.mark.parametrize("program", ["top", "htop"])
+def test_the_processes_of_the_sandbox_are_shown(tmux: Tmux, program: str) -> None:
+    tmux.type(f"ollmsandbox run -- {program}; echo =$?=")
+    tmux.wait_for(lambda screen: "load average" in screen.lower())
     tmux.press("q")
     assert tmux.end() == 0
     assert_usable(tmux)
@@ -176,6 +177,26 @@ def test_the_time_limit_holds(tmux: Tmux) -> None:
     assert tmux.run("ollmsandbox run --timeout 0.5 -- sleep 1000") == 124
     assert "Exceeded the time limit" in tmux.screen
     assert_usable(tmux)
+
+
+def test_there_is_no_time_limit_at_a_terminal(tmux: Tmux, person: Person) -> None:
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "standard.yaml").write_text("limits: {time: 0.2 s}\n")
+    assert tmux.run("ollmsandbox run -- sleep 1") == 0
+    assert tmux.run("ollmsandbox run --no-tty -- sleep 1000") == 124
+
+
+def test_the_time_stands_still_while_a_command_is_suspended(tmux: Tmux) -> None:
+    tmux.type("ollmsandbox run --timeout 4 -c 'echo begun; cat; echo ended'")
+    tmux.wait_for("\nbegun")
+    tmux.press("C-z")
+    tmux.wait_for("Stopped")
+    tmux.run("sleep 4")
+    tmux.clear()
+    tmux.type("fg; echo =$?=")
+    tmux.press("C-d")
+    assert tmux.end() == 0
+    assert "ended" in tmux.screen
 
 
 def test_a_sandbox_that_fails(tmux: Tmux) -> None:

@@ -16,6 +16,8 @@ from support.escape.attack import folder_elsewhere
 from support.person import Person
 
 from ollmsandbox import loop
+from ollmsandbox.files import trees
+from ollmsandbox.files.locks import FileLock
 from ollmsandbox.paths import Paths
 from ollmsandbox.sandbox.caches import (
     CacheLayers,
@@ -155,6 +157,25 @@ def test_a_variable_moves_a_cache(
     assert not (place / "new").exists()
 
 
+@each_way
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("{home}/.profile/x", "{home}/.profile", "{home}/a/../b", "{home}/../x", "/{home}/x"),
+        *("relative", "{home}/" + 300 * "n", "{home}/" + 300 * "n/", "{home}/\n", "{home}/loop/x"),
+        *("{home}/closed/x", "/proc/self/x", "/dev/null/x"),
+    ],
+)
+def test_a_variable_that_names_no_folder_does_not_stop_a_command(
+    person: Person, way: OverlayMethod, value: str
+) -> None:
+    (person.home / ".profile").touch()
+    (person.home / "loop").symlink_to("loop")
+    (person.home / "closed").mkdir(mode=0)
+    person.environ["CARGO_HOME"] = value.format(home=person.home)
+    assert ok(person.run("echo done", capabilities=by(person, way))) == "done\n"
+
+
 @each_overlay
 def test_a_cache_that_is_a_link_to_another_disk(
     person: Person, way: OverlayMethod, elsewhere: Path
@@ -190,6 +211,16 @@ def test_a_deleted_folder_stays_deleted_when_it_is_created_again(
     assert ok(person.run("ls ~/.npm/a", capabilities=found)) == "1\n2\n"
     ok(person.run("rm -r ~/.npm/a; touch ~/.npm/a", capabilities=found))
     assert ok(person.run("stat -c %F ~/.npm/a", capabilities=found)) == "regular empty file\n"
+
+
+@each_overlay
+def test_git_clones_a_repository_of_an_earlier_command(person: Person, way: OverlayMethod) -> None:
+    (person.home / ".cache").mkdir()
+    found = by(person, way)
+    commit = "git -c user.name=a -c user.email=b commit -q --allow-empty -m first"
+    ok(person.run(f"git init -q ~/.cache/a && cd ~/.cache/a && {commit}", capabilities=found))
+    clone = "git clone -q --local ~/.cache/a b 2>/dev/null && git -C b log --format=%s"
+    assert ok(person.run(clone, capabilities=found)) == "first\n"
 
 
 @each_overlay
@@ -327,6 +358,41 @@ def test_a_layer_that_is_in_use_is_not_changed(person: Person) -> None:
     assert clear_caches(paths)
     assert layers(paths) == []
     assert measure_caches(paths) == (0, 0)
+
+
+def test_a_command_waits_for_caches_without_blocking_the_loop(person: Person) -> None:
+    ok(person.run("true"))
+    (caches,) = all_caches(person.paths)
+
+    async def run_while_locked() -> Result:
+        running = asyncio.ensure_future(person.bubble().exec("echo done"))
+        with FileLock(caches.folder / "lock"):
+            await asyncio.sleep(0.3)
+            assert not running.done()
+        return await running
+
+    assert ok(loop.run(run_while_locked())) == "done\n"
+
+
+def test_a_command_can_start_while_caches_are_being_cleared(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = person.paths
+    finish(written(paths, "/p", {"file": "1"}, "1"))
+    (caches,) = all_caches(paths)
+    remove = trees.remove
+    begun: list[CacheLayers] = []
+
+    def begin_and_remove(name: str, dir_fd: int) -> None:
+        if not begun:
+            begun.append(written(paths, "/p", {"file": "2"}, "2"))
+        remove(name, dir_fd)
+
+    monkeypatch.setattr(trees, "remove", begin_and_remove)
+    assert caches.clear()
+    assert begun[0].mounted == ()
+    finish(begun[0])
+    assert [(layer / "home/file").read_text() for layer in layers(paths)] == ["2"]
 
 
 def test_old_and_large_caches_are_removed(person: Person) -> None:

@@ -9,6 +9,8 @@ that is the work of a few runs instead of hundreds.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -21,14 +23,25 @@ import pytest
 from support.oracle import Ran, apply_what_waits, differences, run_plain, run_sandboxed, snapshot
 from support.oracle_steps import Seen
 from support.person import Person, make_person
+from support.servers import registry
 
 PYTHON = "/usr/bin/python3"
 # Those that a small system lacks.
 PROGRAMS = (
     *("git", "gcc", "make", "node", "perl", "sqlite3", "jq", "bc", "file", "curl", "ed", "patch"),
-    *("rsync", "zip", "unzip"),
+    *("rsync", "zip", "unzip", "npm", "npx", "cargo", "ccache"),
 )
 _UNTIL_IT_LISTENS = "for i in {1..600}; do [ -s port ] && break; sleep .05; done"
+
+
+def _with_registry(command: str) -> str:
+    """Return a command in which $R is the address of a registry on loopback."""
+    start = f"{PYTHON} registry.py > port & {_UNTIL_IT_LISTENS}; R=http://127.0.0.1:$(cat port)"
+    return f"{start}\n( {command} ); s=$?; kill %1; wait; rm port; exit $s"
+
+
+_NPM = "--silent --no-audit --no-fund --no-update-notifier"
+_PIP = "-q --isolated --disable-pip-version-check --no-input"
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "inspection": {
@@ -229,9 +242,30 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "a.accept()[0].sendall(b\"hi\"); print(b.recv(2)); os.unlink(\"sock\")'",
         "nobody listens": "curl -sS http://127.0.0.1:9/; echo $?",
     },
+    "packages": {
+        "npm install": _with_registry(f"npm install {_NPM} --no-package-lock --registry $R thing"
+        " && node -p 'require(\"thing\")()' && ls node_modules"),
+        "npm install without the registry": _with_registry(
+        f"npm install {_NPM} --no-package-lock --registry $R thing && rm -r node_modules && kill %1;"
+        f" npm install {_NPM} --no-package-lock --offline --registry $R thing && ls node_modules"),
+        "npm ci": _with_registry(f"npm install {_NPM} --registry $R thing && rm -r node_modules && npm ci"
+        f" {_NPM} --registry $R && node_modules/.bin/thing x && rm package-lock.json"),
+        "npx": _with_registry(f"npx {_NPM} --yes --registry $R thing one two"),
+        "npm run": "npm test --silent; npm run --silent x; npm pkg get version",
+        "pip install": _with_registry(f"{PYTHON} -m venv --without-pip env && {PYTHON} -m pip --python env/bin/python"
+        f" install {_PIP} --index-url $R/simple thing && env/bin/thing && rm -r env"),
+        "pip download": _with_registry(f"{PYTHON} -m pip download {_PIP} -d got --index-url $R/simple thing"
+        " && ls got"),
+        "cargo build and run": "cd rust && cargo build -q && cargo run -q && rm -r target && cat Cargo.lock",
+        "cargo test": "cd rust && cargo test -q | grep -c '1 passed' && rm -r target",
+        "a compiler error of cargo": "cd rust && echo 'fn' > src/main.rs; cargo build -q; echo $?; rm -r target",
+        "ccache": "ccache gcc -c src/util.c && rm util.o && ccache gcc -c src/util.c && nm util.o | cut -c18-",
+    },
 }  # fmt: skip
 # What is not the same each time: numbers of inodes and times, and whether git packs its objects.
-UNSTABLE = re.compile(r"\.pyc$|(^|/)\.git/(worktrees/[^/]+/)?index$|(^|/)\.git/objects(/|$)")
+UNSTABLE = re.compile(
+    r"\.pyc$|node_modules/\.package-lock\.json$|(^|/)\.git/(worktrees/[^/]+/)?index$|(^|/)\.git/objects(/|$)"
+)
 
 _ENVIRONMENT = {
     "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
@@ -265,7 +299,7 @@ _FILES = {
     "tests/test_calc.py": "import unittest\nfrom pkg.calc import add\n\n\n"
     "class TestAdd(unittest.TestCase):\n    def test_add(self):\n"
     "        self.assertEqual(add(1, 2), 3)\n",
-    "package.json": '{"name": "thing", "version": "1", "scripts": {"test": "true", "x": "y"}}\n',
+    "package.json": '{"name": "sample", "version": "1", "scripts": {"test": "true", "x": "y"}}\n',
     "app.js": "const { add } = require('./lib/math');\n"
     "console.log(add(...process.argv.slice(2).map(Number)));\n",
     "lib/math.js": "exports.add = (a, b) => a + b;\n",
@@ -277,6 +311,13 @@ _FILES = {
     "    def log_message(self, *words):\n        pass\n\n\n"
     "s = http.server.HTTPServer(('127.0.0.1', 0), Handler)\nprint(s.server_port)\n"
     "s.serve_forever()\n",
+    "registry.py": Path(registry.__file__).read_text(),
+    "rust/Cargo.toml": '[package]\nname = "user"\nversion = "0.1.0"\nedition = "2021"\n'
+    '[dependencies]\nthing = "1"\n',
+    "rust/src/main.rs": 'fn main() { println!("{}", thing::text()); }\n'
+    '#[test]\nfn works() { assert_eq!(thing::text(), "thing of rust"); }\n',
+    "rust/.cargo/config.toml": '[source.crates-io]\nreplace-with = "here"\n'
+    '[source.here]\nlocal-registry = "crates"\n',
     "script.sh": '#!/bin/bash\nset -euo pipefail\nprintf "%s\\n" "$#" "$@"\n',
 }  # fmt: skip
 _REPOSITORY = """
@@ -297,14 +338,18 @@ def test_commands_do_the_same_in_the_sandbox(tmp_path: Path, group: str, home: s
     if home == "filled":
         _fill_home(person)
     _make_sample(tmp_path / "sample", person)
-    plain = _run(person, group, run_plain)
+    # First: what it writes to caches does not reach the home folder.
     sandboxed = _run(person, group, run_sandboxed)
+    plain = _run(person, group, run_plain)
     wrong = []
     for number, name in enumerate(COMMANDS[group]):
         assert {"stdout", "status"} <= plain[str(number)].keys()
         if found := differences(plain[str(number)], sandboxed[str(number)]):
             errors = (person.project / str(number) / "stderr").read_text()
             wrong.append("\n".join([f"{name}:", *found, errors]))
+        elif group == "packages":
+            # Two failures would be the same, too.
+            assert (person.project / str(number) / "status").read_text() == "0\n", name
     assert not wrong, "\n".join(wrong)
 
 
@@ -343,10 +388,23 @@ def _make_sample(folder: Path, person: Person) -> None:
         (folder / name).write_text(text)
     (folder / "binary.bin").write_bytes(bytes(range(0, 256, 8)))
     (folder / "script.sh").chmod(0o755)
+    _make_crate(folder / "rust/crates")
     (folder / "link").symlink_to("notes.txt")
     subprocess.run(["bash", "-ec", _REPOSITORY], cwd=folder, env=person.environ, check=True)
     for path in folder.rglob("*"):
         os.utime(path, (1_700_000_000, 1_700_000_000), follow_symlinks=False)
+
+
+def _make_crate(crates: Path) -> None:
+    """Create a registry for cargo in a folder."""
+    manifest = '[package]\nname = "thing"\nversion = "1.0.0"\nedition = "2021"\n'
+    source = 'pub fn text() -> &\'static str { "thing of rust" }\n'
+    crate = registry.tarball({"thing-1.0.0/Cargo.toml": manifest, "thing-1.0.0/src/lib.rs": source})
+    (crates / "index/th/in").mkdir(parents=True)
+    (crates / "thing-1.0.0.crate").write_bytes(crate)
+    known = {"name": "thing", "vers": "1.0.0", "deps": [], "features": {}, "yanked": False}
+    known["cksum"] = hashlib.sha256(crate).hexdigest()
+    (crates / "index/th/in/thing").write_text(json.dumps(known) + "\n")
 
 
 def _fill_home(person: Person) -> None:

@@ -138,6 +138,22 @@ def test_plain_output_needs_no_reset() -> None:
     assert made.reset() == b"\r\n"
 
 
+@pytest.mark.parametrize(
+    ("output", "is_line_start"),
+    [
+        (b"", True),
+        (b"line\r\n\x1b[m\x1b[K", True),
+        (b"text" + b"\x1b[0m" * 100, False),
+        (b"\x1b[10G\x1b7line\r\n\x1b8", False),
+        (b"line\r\n\x1b[?1048l", False),
+    ],
+)
+def test_a_line_that_was_begun_is_ended(output: bytes, is_line_start: bool) -> None:
+    made = TerminalFilter()
+    made.feed(output)
+    assert (b"\r\n" in made.reset()) is not is_line_start
+
+
 def test_a_reset_leaves_the_other_screen_only_if_it_is_on() -> None:
     # To leave it, a terminal moves the cursor.
     made = TerminalFilter()

@@ -19,12 +19,17 @@ def caches(given: argparse.Namespace) -> int:
     if given.project is not None:
         project = real_path(given.project)
         found = [one for one in found if one.project == project]
+        if not found:
+            raise OllmSandboxError(
+                f"No command has written to caches in {escape_line(project)}.",
+                "`ollmsandbox caches size` lists the projects with caches.",
+            )
     sizes = {one: one.measure() for one in found}
     files = sum(number for number, _size in sizes.values())
     total = amount_text(files, sum(size for _files, size in sizes.values()))
     if given.action == "size":
         for one, (number, size) in sizes.items():
-            if number:
+            if number or size:
                 print(f"{amount_text(number, size)}: {escape_line(one.project or 'unknown')}")
         print(f"{total}: total")
         return 0

@@ -140,7 +140,7 @@ class _Run:
             working_dir=_working_dir(given, project),
             mode=Mode(given.apply),
             profile=given.profile or DEFAULT_PROFILE,
-            timeout=given.timeout,
+            timeout=_timeout(given),
             use_rootfs=given.rootfs,
             # Output that streams through is not needed again.
             capture=1 << 20 if given.json else 1 << 12,
@@ -263,7 +263,7 @@ class _Streams:
             from ..terminal import ScreenWriter
 
             self._screens[number] = ScreenWriter(self._writers[number], raw=given.raw)
-        if given.tty or (given.tty is None and os.isatty(0) and os.isatty(1)):
+        if _has_terminal(given):
             from ..terminal import TerminalLink
 
             self.link = TerminalLink(self._screens.get(1))
@@ -320,6 +320,21 @@ class _Streams:
     def close(self) -> None:
         if self.link is not None:
             self.link.close()
+
+
+def _has_terminal(given: argparse.Namespace) -> bool:
+    """Return whether the command gets a terminal of its own."""
+    if given.json or given.tty is not None:
+        return bool(given.tty)
+    return os.isatty(0) and os.isatty(1)
+
+
+def _timeout(given: argparse.Namespace) -> float | None:
+    """Return the seconds that the command has, or None for those in the profile. At a terminal the
+    user ends it."""
+    if given.timeout is None and _has_terminal(given):
+        return float("inf")
+    return None if given.timeout is None else float(given.timeout)
 
 
 def _working_dir(given: argparse.Namespace, project: str) -> str | None:

@@ -20,6 +20,8 @@ def needs_base(layers: str, folder: str, mounted: Sequence[str]) -> bool:
     return is_inside(layers, folder) and not is_inside(layers, *mounted)
 
 
+# Bytes of the path of a missing cache, which becomes one name.
+_LONGEST = 255
 # Where no program keeps a cache.
 _SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
 
@@ -46,9 +48,19 @@ def find_caches(profile: Profile, environment: Mapping[str, str], home: str) -> 
             path = os.path.realpath(path)
         if os.path.isdir(path) if names and name in names.names else False:
             existing.append(path)
-        elif number < len(profile.caches) and not os.path.lexists(path):
+        elif number < len(profile.caches) and _could_be_created(path):
             missing.append(path)
     return FoundCaches(tuple(existing), tuple(missing))
+
+
+def _could_be_created(path: str) -> bool:
+    """Return whether nothing is there, nor anything but folders on the way."""
+    if os.path.lexists(path):
+        return False
+    around = os.path.dirname(path)
+    while not os.path.lexists(around):
+        around = os.path.dirname(around)
+    return os.path.isdir(around)
 
 
 @lru_cache(maxsize=16)
@@ -110,7 +122,11 @@ def usable_caches(
     existing = _outermost(filter(is_usable, found.existing))
     # No link can be made where another file system is mounted.
     others = FolderSet((*existing, *(point for point in mounts if is_inside(point, home))))
-    missing = (path for path in found.missing if path in in_home and path not in others)
+    missing = (
+        path
+        for path in found.missing
+        if path in in_home and path not in others and len(os.fsencode(path)) <= _LONGEST
+    )
     return FoundCaches(existing, _outermost(filter(is_usable, missing)))
 
 

@@ -82,9 +82,17 @@ def _places(
     for home in homes:
         yield home, given[1:]
     for usual, variable in _MOVED.items():
-        moved = environ.get(variable, "")
-        if is_inside(given, usual) and moved.startswith("/"):
+        if is_inside(given, usual) and (moved := _named_folder(environ.get(variable, ""))):
             yield moved, given[len(usual) :]
+
+
+def _named_folder(value: str) -> str:
+    """Return the folder that a variable's value names, or "" if it names none."""
+    if not value.startswith("/") or any(len(os.fsencode(n)) > 255 for n in value.split("/")):
+        return ""
+    # Paths are compared as text: /home/me/../me/x would not be recognised.
+    is_usual = value == os.path.normpath(value) and not value.startswith("//")
+    return value if is_usual else os.path.realpath(value)
 
 
 class FolderResolver:

@@ -351,6 +351,10 @@ class CacheFolders(NamedTuple):
     # overlay is between them.
     is_stacked: bool
 
+    def paths(self) -> list[str]:
+        """Return the caches."""
+        return [f"{self.base.spec.folder}/{name}".rstrip("/") for name in self.names]
+
     def parts(self) -> list[LayerPart]:
         """Return the folders for writes that the run needs."""
         if self.base.method is OverlayMethod.BWRAP:

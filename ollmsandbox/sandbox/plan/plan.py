@@ -232,30 +232,35 @@ class PlanBuilder:
             working_dir=folder,
             network=network,
             mounts=tuple(mounts),
-            environment={**environment, **self._git_settings(environment), "PWD": folder},
+            environment={**environment, **self._git_settings(environment, mounts), "PWD": folder},
             limits=profile.limits,
             rules=FilterRules.of(profile, network=network),
             caches=self.caches,
         )
 
-    def _git_settings(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return variables that make git clone a folder of a root as it clones from a server.
+    def _git_settings(
+        self, environment: Mapping[str, str], mounts: Sequence[Mount]
+    ) -> dict[str, str]:
+        """Return variables that make git clone a folder of a root or a cache as it clones from a
+        server.
 
         Otherwise it makes hard links to the objects, and fails because a link has another inode
-        number than its source. Overlayfs gives it the same one only for real root.
+        number than its source. Overlayfs gives it the same one only for real root, and not in
+        caches.
         """
-        if not self.inputs.mounts_are_locked:
-            return {}
         made = {}
         count = _number(environment.get("GIT_CONFIG_COUNT", ""))
-        for root in self.inputs.overlay.roots:
-            path = self.shown(root.path) or root.path
+        folders: list[str] = []
+        if self.inputs.mounts_are_locked:
+            folders += [self.shown(root.path) or root.path for root in self.inputs.overlay.roots]
+        folders += [p for mount in mounts if isinstance(mount, CacheFolders) for p in mount.paths()]
+        for path in folders:
             # git decodes the address.
             address = path.replace("%", "%25")
             made[f"GIT_CONFIG_KEY_{count}"] = f"url.file://{address}.insteadOf"
             made[f"GIT_CONFIG_VALUE_{count}"] = path
             count += 1
-        return {**made, "GIT_CONFIG_COUNT": str(count)}
+        return {**made, "GIT_CONFIG_COUNT": str(count)} if made else {}
 
 
 def _number(text: str) -> int:

@@ -141,7 +141,7 @@ class FolderTemplate(NamedTuple):
         """Return the folder's path with this value of the variable, or "" if it has none."""
         # Go's variable may name several folders, and the first one counts.
         moved = value.partition(":")[0].rstrip("/")
-        if moved.startswith("/") and moved == normpath(moved):
+        if moved.startswith("/") and moved == normpath(moved) and moved[:2] != "//":
             return moved + self.rest
         if self.default.startswith("~"):
             return home + self.default[1:] + self.rest

@@ -37,6 +37,13 @@ def test_the_size_is_printed_for_each_project(person: Person) -> None:
     assert one[1].startswith("1.")
 
 
+def test_a_project_without_caches_is_an_error(person: Person) -> None:
+    for action in ("size", "clear"):
+        done = person.cli("caches", action, "--project", str(person.home / "nowhere"))
+        assert done.returncode == 125
+        assert f"No command has written to caches in {person.home}/nowhere." in done.stderr
+
+
 def test_clearing_removes_what_commands_wrote_and_nothing_else(person: Person) -> None:
     (person.home / ".npm").mkdir()
     (person.home / ".npm/mine").write_text("kept")

@@ -74,3 +74,11 @@ def test_a_secret_in_a_cache_that_a_variable_moves(
     attack = f"touch {moved}/x; cat {moved}/{name}; ls -A {moved}"
     assert person.run(attack, capabilities=by(person, way)).stdout.text == "x\n"
     assert SECRET in person.run_outside(attack).stdout
+
+
+@pytest.mark.parametrize("spelling", ["{home}/../home/moved", "{home}//moved", "/{home}/./moved/"])
+def test_a_secret_in_a_cache_with_another_spelling(person: Person, spelling: str) -> None:
+    put_secret(person.home / "moved/credentials.toml")
+    person.environ["CARGO_HOME"] = spelling.format(home=person.home)
+    assert SECRET not in person.run("cat ~/moved/*; cat $CARGO_HOME/*").stdout.text
+    assert SECRET in person.run_outside("cat ~/moved/*").stdout
