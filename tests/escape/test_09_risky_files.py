@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.cli_inline import cli_here
+from support.escape.copy_back import review
 from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
@@ -181,6 +182,64 @@ def test_a_bare_repository_with_any_name(person: Person, name: str) -> None:
     assert held(person, attack) == {f"{name}/config", f"{name}/hooks/post-commit"}
     attack = f"cd {name}; git update-ref refs/heads/x HEAD; echo ref: refs/heads/y >HEAD"
     assert held(person, attack) == set()
+
+
+BARE = "mkdir -p {0}/objects {0}/refs; " + (
+    "printf '[core]\\nrepositoryformatversion = 0\\nworktree = ..\\n"
+    "fsmonitor = touch ~/planted; false\\n' >{0}/config"
+)
+HEAD = "echo ref: refs/heads/x >"
+# Each in several commands, none of which makes a repository by itself.
+BECOMES_REPOSITORY = {
+    "a folder in place of HEAD first": [
+        f"{BARE}; mkdir {{0}}/HEAD", f"rmdir {{0}}/HEAD; {HEAD}{{0}}/HEAD"
+    ],
+    "HEAD last": [BARE, f"{HEAD}{{0}}/HEAD"],
+    "HEAD as a link": [BARE, f"{HEAD}{{0}}/refs/x; ln -s refs/x {{0}}/HEAD"],
+    "the folders last": [
+        f"mkdir -p {{0}}; {HEAD}{{0}}/HEAD", f"{BARE}"
+    ],
+    "all at once": [f"{BARE}; {HEAD}{{0}}/HEAD"],
+    "from elsewhere": [BARE.format("o"), f"{HEAD}o/HEAD; mkdir -p {{0}}; rmdir {{0}}; mv o {{0}}"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("folder", "mode"),
+    [("docs", Mode.AUTO), ("docs", Mode.REVIEW), (".git/any", Mode.AUTO), (".git/refs", Mode.AUTO)],
+)
+@pytest.mark.parametrize("steps", BECOMES_REPOSITORY)
+def test_a_plain_folder_becomes_a_repository(
+    person: Person, checkout: Path, steps: str, folder: str, mode: Mode
+) -> None:
+    place = f"{folder}/sub"
+    reports = []
+    for step in BECOMES_REPOSITORY[steps]:
+        recorder = Recorder(str(person.project), person.paths, mode=mode)
+        person.run(step.format(place), keeper=recorder)
+        assert recorder.report
+        reports.append(recorder.report)
+    if mode is Mode.REVIEW:
+        # The user applies what has no mark.
+        for report in reports:
+            plain = [item.change.path for item in report.changes if not item.is_held]
+            if plain:
+                review(person, "apply", report.run_id, *plain)
+    (checkout / place).mkdir(parents=True, exist_ok=True)
+    assert not use_git(person, checkout / place)
+    for report in reports:
+        review(person, "apply", report.run_id)
+    assert use_git(person, checkout / place)
+
+
+def test_what_git_itself_writes_needs_no_approval(person: Person, checkout: Path) -> None:
+    said = "-c user.name=a -c user.email=a@b"
+    work = (
+        f"git {said} commit -q --allow-empty -m x; git worktree add -q w; git init -q inner;"
+        "git remote add o https://example.org/x; git update-ref refs/remotes/o/x HEAD;"
+        "git symbolic-ref refs/remotes/o/HEAD refs/remotes/o/x; git branch objects; git gc -q"
+    )
+    assert held(person, work) == set()
 
 
 def test_a_repository_is_deleted(person: Person, checkout: Path) -> None:

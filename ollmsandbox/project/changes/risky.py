@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import stat
 import unicodedata
+from collections.abc import Sequence
 
 _NAMES = frozenset(
     (
@@ -34,10 +36,17 @@ _GIT_FILES = frozenset(("config", "config.worktree", "commondir", "gitdir"))
 _REBASE = "rebase-merge"
 GIT_FOLDERS = frozenset(("hooks", "remotes", "branches", _REBASE))
 _GIT_INNER = frozenset(("modules", "worktrees"))
+# The same for other version control systems, by their folders: their files with settings, which may
+# name programs, and those that lead to another repository.
 _OTHERS = {
     ".hg": frozenset(("hgrc", "hgrc-not-shared", "sharedpath")),
-    ".jj": frozenset(("config.toml", "repo")),
+    ".jj": frozenset(("config.toml", "workspace-config.toml", "config-id", "repo", "git_target")),
+    ".sl": frozenset(("config", "hgrc", "hgrc-not-shared", "sharedpath")),
+    ".pijul": frozenset(("config",)),
+    ".bzr": frozenset(("branch.conf", "location", "branch-name")),
+    "_darcs": frozenset(("defaults", "prefs")),
 }
+_DARCS_SETTINGS = "prefs"
 
 _ALL = frozenset().union(
     _NAMES, _FOLDERS, _GIT_FILES, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values()
@@ -79,12 +88,59 @@ def is_risky(path: str) -> bool:
     return parts[-1] in _NAMES or not _FOLDERS.isdisjoint(parts)
 
 
-def is_held(root: str, path: str, *, is_link: bool = False, is_deleted: bool = False) -> bool:
-    """Return whether a change has to be approved because git would run it or obey it.
+class NamesAround:
+    """The names in a root's folders, in any of its layers: of a name that is only pending, too,
+    it must be known that it makes a folder a repository."""
 
-    Any git command runs hooks and what the configuration names. Not for folders themselves.
+    def __init__(self, layers: Sequence[str]) -> None:
+        self._layers = layers
+        self._known: dict[str, frozenset[str]] = {}
+
+    def names(self, folder: str) -> frozenset[str]:
+        if folder not in self._known:
+            found: set[str] = set()
+            for layer in self._layers:
+                try:
+                    found.update(os.listdir(f"{layer}/{folder}"))
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except OSError:
+                    found.add("HEAD")  # it may be one
+            self._known[folder] = frozenset(found)
+        return self._known[folder]
+
+    def is_file_on_disk(self, path: str) -> bool:
+        """Return whether the project has a file or a link there."""
+        try:
+            return not stat.S_ISDIR(os.lstat(f"{self._layers[-1]}/{path}").st_mode)
+        except OSError:
+            return False
+
+    def may_be_repository(self, folder: str) -> bool:
+        """Return whether git may take the folder for a repository, now or with a HEAD that is
+        not a file yet."""
+        names = self.names(folder)
+        if "HEAD" in names:
+            return True
+        plain = {normalised(name) for name in names}
+        return "head" in plain and (plain >= {"objects", "refs"} or "commondir" in plain)
+
+
+def is_held(
+    path: str,
+    around: NamesAround,
+    *,
+    prefix: str = "",
+    is_link: bool = False,
+    is_deleted: bool = False,
+) -> bool:
+    """Return whether a change has to be approved because git, or another version control system,
+    would run it or obey it.
+
+    Any git command runs hooks and what the configuration names. Not for folders themselves. A root
+    that is a repository itself has the `prefix` ".git/".
     """
-    parts = _parts(path)
+    parts = _parts(prefix + path)
     leading = _leading(parts)
     for position, part in enumerate(parts):
         if part.endswith(".git") or part == "git~1":
@@ -94,13 +150,37 @@ def is_held(root: str, path: str, *, is_link: bool = False, is_deleted: bool = F
                 return not (is_deleted and _REBASE in parts)
             if is_link and not is_deleted:
                 return True
-        elif part in _OTHERS and (position + 1 == len(parts) or parts[-1] in _OTHERS[part]):
-            return True
+        elif part in _OTHERS:
+            inner = parts[position + 1 :]
+            if not inner or parts[-1] in _OTHERS[part] or inner[0] == _DARCS_SETTINGS:
+                return True
     names = path.split("/")
-    if names[-1] == "HEAD" and ".git" not in parts:
-        # A HEAD file turns a folder of any name into a repository, and git obeys its config.
-        return not is_deleted and not os.path.lexists(f"{root}/{path}")
-    return any(os.path.lexists("/".join((root, *names[:at], "HEAD"))) for at in leading)
+    if parts[-1] == "head":
+        return not is_deleted and _makes_repository(path, names, parts, around)
+    above = parts.index(".git") if ".git" in parts else -1
+    skipped = 1 if prefix else 0
+    return any(
+        around.may_be_repository("/".join(names[: at - skipped])) for at in leading if at > above
+    )
+
+
+def _makes_repository(path: str, names: list[str], parts: list[str], around: NamesAround) -> bool:
+    """Return whether a file or link called HEAD may turn its folder into a repository, whose
+    config git obeys."""
+    if around.is_file_on_disk(path):
+        return False  # what git obeys beside it was held
+    folder = "/".join(names[:-1])
+    if names[-1] != "HEAD":
+        return around.may_be_repository(folder)
+    if ".git" not in parts:
+        return True
+    inner = parts[len(parts) - parts[::-1].index(".git") :]
+    if len(inner) == 1 or inner[0] in _GIT_INNER:
+        return False
+    # Git has such files of its own in there.
+    is_ref = not {"logs", "refs"}.isdisjoint(inner)
+    siblings = {normalised(name) for name in around.names(folder)}
+    return not is_ref or not siblings.isdisjoint(_GIT_FILES | GIT_FOLDERS | _GIT_INNER)
 
 
 def _leading(parts: list[str]) -> set[int]:

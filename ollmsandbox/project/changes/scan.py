@@ -34,6 +34,7 @@ from .mass_deletion import hold_mass_deletion
 from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
 from .risky import (
     GIT_FOLDERS,
+    NamesAround,
     is_held,
     is_plain_folder,
     is_plain_name,
@@ -176,11 +177,13 @@ class _Walk:
         self._git_targets = GitTargets.of(root)
         self._nested_repositories = NestedRepositories(root)
         self._layers: tuple[str, ...] = ()
+        self._around = NamesAround(())
         # In a root that is a repository without a worktree, the same paths are held as in another.
         self._prefix = ".git/" if is_git_folder(root) else ""
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
         self._layers = (upper, *lowers)
+        self._around = NamesAround(self._layers)
         level = _Level("", os.open(upper, FOLDER), [], [])
         self._levels.append(level)
         top, below = level.upper, level.lowers
@@ -460,7 +463,7 @@ class _Walk:
             return ()
         is_link = type_ is Type.LINK
         is_risk = is_git_target or is_held(
-            self._root, self._prefix + path, is_link=is_link, is_deleted=is_deleted
+            path, self._around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
         )
         if is_risk:
             self._held = path
