@@ -14,7 +14,7 @@ from support.escape.copy_back import review
 from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.change import Mode, Type
 
 
 def changed(
@@ -222,7 +222,8 @@ def test_a_plain_folder_becomes_a_repository(
     if mode is Mode.REVIEW:
         # The user applies what has no mark.
         for report in reports:
-            plain = [item.change.path for item in report.changes if not item.is_held]
+            found = [item for item in report.changes if item.change.type is not Type.FOLDER]
+            plain = [item.change.path for item in found if not item.is_held]
             if plain:
                 review(person, "apply", report.run_id, *plain)
     (checkout / place).mkdir(parents=True, exist_ok=True)
