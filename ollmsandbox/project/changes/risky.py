@@ -20,7 +20,7 @@ _NAMES = frozenset(
         "sitecustomize.py", "usercustomize.py", ".pythonstartup", ".rvmrc", ".ruby-version-hook",
         ".mise.toml", "mise.toml", ".autoenv", ".env.zsh", ".devcontainer.json", ".gitconfig",
         ".hgrc", ".bash_aliases", "config.fish", ".xprofile", ".xinitrc", ".xsessionrc",
-        ".mcp.json", ".aider.conf.yml",
+        ".mcp.json", ".aider.conf.yml", "package.json",
     )
 )  # fmt: skip
 _FOLDERS = frozenset(

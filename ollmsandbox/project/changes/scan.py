@@ -20,7 +20,7 @@ from ...files import dirfd
 from ...files.dirfd import FOLDER
 from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
-from .git import GitTargets, NestedRepositories
+from .git import GitTargets, NestedRepositories, same_hook_settings
 from .git_config import (
     LARGEST,
     REFERENCES,
@@ -345,6 +345,7 @@ class _Walk:
             is_by_git=is_plain
             and (name in WRITTEN_BY_GIT or REFERENCES in path)
             and self._is_by_git(path, name),
+            is_git_target=name == "package.json" and self._changes_hooks(path),
         )  # fmt: skip
 
     def _is_by_git(self, path: str, name: str) -> bool:
@@ -364,6 +365,13 @@ class _Walk:
             return not os.path.lexists(disk) and is_harmless_pointer(new, where)
         old = read_merged((self._root,), path) if os.path.lexists(disk) else b""
         return old is not None and is_harmless_config(new, old, where)
+
+    def _changes_hooks(self, path: str) -> bool:
+        """Return whether a package.json says something else to the managers of git's hooks."""
+        if not self._git_targets.reads_manifests:
+            return False
+        new, old = read_merged(self._layers, path), read_merged((self._root,), path)
+        return new is None or not same_hook_settings(old or b"", new)
 
     def _delete(
         self, path: str, name: str, old: os.stat_result, covered: list[int], whiteout: int = 0
@@ -436,8 +444,9 @@ class _Walk:
         *,
         inode: int = 0,
         is_by_git: bool = False,
+        is_git_target: bool = False,
     ) -> None:
-        is_git_target = self._git_targets.covers(path)
+        is_git_target = is_git_target or self._git_targets.covers(path)
         if not is_git_target and type_ is not Type.FOLDER:
             is_git_target = self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
         if not is_by_git or is_git_target:
