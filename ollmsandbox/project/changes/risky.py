@@ -8,28 +8,9 @@ import stat
 import unicodedata
 from collections.abc import Sequence
 
-_NAMES = frozenset(
-    (
-        ".envrc", ".direnv", ".git", ".gitattributes", ".gitmodules", ".gitlab-ci.yml",
-        ".travis.yml", ".drone.yml", ".woodpecker.yml", "jenkinsfile", "azure-pipelines.yml",
-        "bitbucket-pipelines.yml", ".pre-commit-config.yaml", ".lefthook.yml", "lefthook.yml",
-        ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
-        ".zprofile", ".zlogin", ".zlogout", ".login", ".cshrc", ".tcshrc", ".kshrc", ".inputrc",
-        ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".emacs", ".dir-locals.el", ".gdbinit",
-        ".lldbinit", ".tmux.conf", ".editorconfig-hooks", ".npmrc", ".yarnrc", ".yarnrc.yml",
-        "sitecustomize.py", "usercustomize.py", ".pythonstartup", ".rvmrc", ".ruby-version-hook",
-        ".mise.toml", "mise.toml", ".autoenv", ".env.zsh", ".devcontainer.json", ".gitconfig",
-        ".hgrc", ".bash_aliases", "config.fish", ".xprofile", ".xinitrc", ".xsessionrc",
-        ".mcp.json", ".aider.conf.yml", "package.json",
-    )
-)  # fmt: skip
-_FOLDERS = frozenset(
-    (
-        ".vscode", ".idea", ".fleet", ".zed", ".devcontainer", ".github", ".gitea", ".forgejo",
-        ".circleci", ".buildkite", ".woodpecker", ".husky", ".githooks", ".direnv", ".cargo",
-        ".claude", ".cursor", ".gemini", ".codex", ".opencode", ".ssh",
-    )
-)  # fmt: skip
+from .change import Flag
+from .risky_files import KINDS, RiskyFiles
+
 # Files that git obeys: config names programs to run, the others name a folder with another config.
 _GIT_FILES = frozenset(("config", "config.worktree", "commondir", "gitdir"))
 # Folders that git obeys; the last one has commands that run when a rebase continues.
@@ -48,9 +29,60 @@ _OTHERS = {
 }
 _DARCS_SETTINGS = "prefs"
 
-_ALL = frozenset().union(
-    _NAMES, _FOLDERS, _GIT_FILES, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values()
-) | {"head", "git~1"}
+# Dependencies that a package manager has put there: what is built in them is not worth a mark.
+_DEPENDENCIES = frozenset(("node_modules", "site-packages", "dist-packages"))
+
+
+class _Patterns:
+    """The patterns of one kind of risky files, for quick look-ups."""
+
+    def __init__(self, flag: Flag, files: Sequence[RiskyFiles]) -> None:
+        self.flag = flag
+        self.names: set[str] = set()
+        self.folders: set[str] = set()
+        self.stems: set[str] = set()
+        self.endings: set[str] = set()
+        # By the last part: the parts before it.
+        self.paths: dict[str, list[list[str]]] = {}
+        self.inner_folders: dict[str, list[list[str]]] = {}
+        for pattern in " ".join(each.patterns for each in files).split():
+            *before, last = pattern.rstrip("/").split("/")
+            if before:
+                to = self.inner_folders if pattern.endswith("/") else self.paths
+                to.setdefault(last, []).append(before)
+            elif pattern.endswith("/"):
+                self.folders.add(last)
+            elif pattern.startswith("*."):
+                self.endings.add(last[1:])
+            elif pattern.endswith(".*"):
+                self.stems.add(last[:-2])
+            else:
+                self.names.add(last)
+
+    def match(self, parts: list[str]) -> bool:
+        last = parts[-1]
+        if last in self.names or not self.folders.isdisjoint(parts):
+            return True
+        stem, dot, ending = last.rpartition(".")
+        if dot and stem and (stem in self.stems or f".{ending}" in self.endings):
+            return True
+        if any(parts[-len(before) - 1 : -1] == before for before in self.paths.get(last, ())):
+            return True
+        return any(
+            parts[max(at - len(before), 0) : at] == before
+            for at, part in enumerate(parts)
+            for before in self.inner_folders.get(part, ())
+        )
+
+
+_PATTERNS = tuple(_Patterns(*kind) for kind in KINDS)
+_STEMS = frozenset().union(*(kind.stems for kind in _PATTERNS))
+_ENDINGS = frozenset().union(*(kind.endings for kind in _PATTERNS))
+_ALL = frozenset(("head", "git~1")).union(
+    *(names for kind in _PATTERNS
+      for names in (kind.names, kind.folders, kind.paths, kind.inner_folders)),
+    _GIT_FILES, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values(),
+)  # fmt: skip
 
 
 _plain_folders: dict[str, bool] = {}
@@ -78,14 +110,22 @@ def is_plain_name(name: str) -> bool:
     if not name.isascii() or name.endswith((".", " ")):
         return False
     name = name.lower()
-    return name not in _ALL and not name.endswith(".git")
+    if name in _ALL:
+        return False
+    stem, dot, ending = name.rpartition(".")
+    return not dot or (ending != "git" and f".{ending}" not in _ENDINGS and stem not in _STEMS)
 
 
-def is_risky(path: str) -> bool:
-    """Return whether one of the user's programs may run the file, or obey it, without asking."""
+def risk_of(path: str) -> Flag | None:
+    """Return when one of the user's programs may run the file, or obey it, without asking."""
     parts = _parts(path)
     # A file or a link with the name of such a folder counts, too: it is in its place.
-    return parts[-1] in _NAMES or not _FOLDERS.isdisjoint(parts)
+    for kind in _PATTERNS:
+        if kind.flag is Flag.BUILD and not _DEPENDENCIES.isdisjoint(parts):
+            break
+        if kind.match(parts):
+            return kind.flag
+    return None
 
 
 class NamesAround:

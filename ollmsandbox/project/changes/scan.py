@@ -13,6 +13,7 @@ import os
 import resource
 import stat
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from ...errors import ProjectError
@@ -38,8 +39,8 @@ from .risky import (
     is_held,
     is_plain_folder,
     is_plain_name,
-    is_risky,
     normalised,
+    risk_of,
 )
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -112,7 +113,6 @@ def _close(path: str, mode: int) -> None:
 _LENT = stat.S_ISUID | stat.S_ISGID
 __all__ = ["Change", "ChangeSet", "Flag", "Kind", "Skipped", "Type", "is_too_deep", "scan"]
 
-_PLAIN = stat.S_IFREG | 0o666
 # A touched file that is larger counts as changed: comparing it would take minutes.
 _MOST_COMPARED = 1 << 30
 # Four times as long as a path that programs can open. Each folder on the way has a change with its
@@ -215,11 +215,13 @@ class _Walk:
         if len(level.lowers) > 1 or not level.is_plain or self._git_targets.is_near(level.prefix):
             return next(level.names, None)
         upper, lower = level.upper, next(iter(level.lowers), -1)
+        # Others may get the rights that a new file has.
+        usual = 0o666 & ~current_umask() | 0o600
         root, prefix, file, look = self._root, level.prefix, Type.FILE, os.stat
         for name in level.names:
             new = look(name, dir_fd=upper, follow_symlinks=False)
             mode = new.st_mode
-            is_file = mode | 0o666 == _PLAIN and new.st_nlink == 1
+            is_file = mode | usual == stat.S_IFREG | usual and new.st_nlink == 1
             if not (is_file or is_whiteout(new)) or not is_plain_name(name):
                 return name
             kind, old_type, was = Kind.ADDED, None, None
@@ -231,7 +233,7 @@ class _Walk:
                 else:
                     was = old.st_mode
                     is_as_long = was == mode and old.st_size == new.st_size
-                    if not stat.S_ISREG(was) or was & 0o111 or is_as_long:
+                    if not stat.S_ISREG(was) or was & 0o111 or is_as_long or mode & ~was:
                         return name
                     kind, old_type, was = Kind.MODIFIED, file, was & 0o7777
             mode_now: int | None = mode & 0o7777
@@ -451,8 +453,10 @@ class _Walk:
             is_git_target = self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
         if not is_by_git or is_git_target:
             flags = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
-        elif is_risky(path):
-            flags = (*flags, Flag.LATER)
+        elif risk := risk_of(path):
+            flags = (*flags, risk)
+        if _is_opened(kind, type_, mode, old_type, old_mode):
+            flags = (*flags, Flag.SHARED)
         self.changes.append(
             Change(
                 self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode, inode
@@ -477,7 +481,8 @@ class _Walk:
         if is_risk:
             self._held = path
             return (Flag.LATER, Flag.HELD)
-        return (Flag.LATER,) if is_risky(path) else ()
+        risk = risk_of(path)
+        return (risk,) if risk else ()
 
 
 def read_merged(layers: Sequence[str], path: str) -> bytes | None:
@@ -542,6 +547,36 @@ def _leads_outside(root: str, path: str, target: str) -> bool:
         elif part not in ("", "."):
             entered = True
     return False
+
+
+def _is_opened(
+    kind: Kind, type_: Type, mode: int | None, old_type: Type | None, old_mode: int | None
+) -> bool:
+    """Return whether a change gives the group or others a right that they did not have, and that
+    a new file would not have."""
+    if mode is None or kind is Kind.DELETED or type_ is Type.LINK:
+        return False
+    if old_mode is None or old_type is not type_:
+        usual = 0o777 & ~current_umask()
+        return bool(mode & 0o077 & ~usual)
+    gained = mode & 0o077 & ~old_mode
+    if type_ is Type.FILE:
+        # Who may read a file can run a copy of it.
+        gained &= ~((old_mode & 0o044) >> 2)
+    else:
+        # Without the sticky bit, everybody can delete the files of others.
+        gained |= (old_mode & ~mode & stat.S_ISVTX) if mode & 0o022 else 0
+    return bool(gained)
+
+
+@cache
+def current_umask() -> int:
+    """Return the umask without setting it, which would affect other threads."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022
 
 
 def _mode(found: os.stat_result) -> int:
