@@ -29,6 +29,11 @@ _OTHERS = {
 }
 _DARCS_SETTINGS = "prefs"
 
+# The folder around this package, and what in a checkout is not built.
+CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.realpath(__file__)
+))))  # fmt: skip
+_NOT_BUILT = frozenset((".git", "docs", "tests"))
 # Dependencies that a package manager has put there: what is built in them is not worth a mark.
 _DEPENDENCIES = frozenset(("node_modules", "site-packages", "dist-packages"))
 
@@ -126,6 +131,15 @@ def risk_of(path: str) -> Flag | None:
         if kind.match(parts):
             return kind.flag
     return None
+
+
+def builds_this_program(full_path: str) -> bool:
+    """Return whether a file is in the checkout that this program runs from, and build-aux/run may
+    build or run it: everything but the tests, the documentation and the repository."""
+    if not full_path.startswith(f"{CHECKOUT}/"):
+        return False
+    first = full_path[len(CHECKOUT) + 1 :].partition("/")[0]
+    return first not in _NOT_BUILT and os.path.lexists(f"{CHECKOUT}/build-aux/run")
 
 
 class NamesAround:

@@ -19,6 +19,7 @@ from pathlib import Path
 from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
+from ...paths import is_inside
 from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories, same_hook_settings
@@ -34,8 +35,10 @@ from .git_config import (
 from .mass_deletion import hold_mass_deletion
 from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
 from .risky import (
+    CHECKOUT,
     GIT_FOLDERS,
     NamesAround,
+    builds_this_program,
     is_held,
     is_plain_folder,
     is_plain_name,
@@ -172,6 +175,8 @@ class _Walk:
         self.skipped: list[Skipped] = []
         self.idle: list[str] = []
         self._levels: list[_Level] = []
+        # Whether the checkout that this program runs from is in the root.
+        self._is_own = is_inside(CHECKOUT, root)
         # The path of the last held change.
         self._held = ""
         self._git_targets = GitTargets.of(root)
@@ -212,7 +217,8 @@ class _Walk:
 
         The result is the same as that of `_look`, only faster for many files.
         """
-        if len(level.lowers) > 1 or not level.is_plain or self._git_targets.is_near(level.prefix):
+        is_special = self._is_own or not level.is_plain
+        if is_special or len(level.lowers) > 1 or self._git_targets.is_near(level.prefix):
             return next(level.names, None)
         upper, lower = level.upper, next(iter(level.lowers), -1)
         # Others may get the rights that a new file has.
@@ -448,7 +454,11 @@ class _Walk:
         is_by_git: bool = False,
         is_git_target: bool = False,
     ) -> None:
-        is_git_target = is_git_target or self._git_targets.covers(path)
+        is_git_target = (
+            is_git_target
+            or self._git_targets.covers(path)
+            or (self._is_own and type_ is not Type.FOLDER and builds_this_program(self._full(path)))
+        )
         if not is_git_target and type_ is not Type.FOLDER:
             is_git_target = self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
         if not is_by_git or is_git_target:
@@ -462,6 +472,9 @@ class _Walk:
                 self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode, inode
             )
         )
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}"
 
     def _marks(
         self, path: str, kind: Kind, type_: Type, *, is_git_target: bool
