@@ -21,7 +21,8 @@ _MOST_LINKS = 40
 def check_links(folder: str | os.PathLike[str], paths: Paths) -> None:
     """Raise ProjectError if the way to a folder leads through a link inside a known project, or
     anywhere else where commands can write. The database is not opened if there is no link."""
-    links = list(_links_on_the_way(os.path.join(os.getcwd(), os.fspath(folder))))
+    given = os.fspath(folder)
+    links = _links_on_the_way(given if given.startswith("/") else f"{os.getcwd()}/{given}")
     if not links:
         return
     places = [real_path(paths.playground), *map(real_path, paths.own), *_known_roots(paths)]
