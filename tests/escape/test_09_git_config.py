@@ -393,6 +393,19 @@ def test_any_value_that_names_a_file_of_the_project(
     assert held(person, "echo x >>tools/build; mkdir src; echo x >src/build") == {"tools/build"}
 
 
+def test_values_that_only_look_like_files_of_the_project(person: Person, checkout: Path) -> None:
+    settings = """
+    [init]\ndefaultBranch = main\n[core]\nautocrlf = input\npager = less -F\n
+    [push]\ndefault = current\n[alias]\nco = checkout main\n[gitflow "prefix"]\nrelease = release/
+    [user]\nname = src\n[branch "main"]\nremote = src\nmerge = refs/heads/main
+    """
+    with (checkout / ".git" / "config").open("a") as config:
+        config.write(settings)
+    for name in ("main", "input/x", "current/x", "release/x", "src/x", "refs/heads/x"):
+        write(checkout / name)
+    assert held(person, "for f in main */x refs/heads/x; do echo x >>$f; done") == set()
+
+
 def test_other_version_control(person: Person) -> None:
     write(person.project / ".hg" / "hgrc", "[hooks]\ncommit = ./check\n[extensions]\nx=./ext.py\n")
     for name in ("check", "ext.py", "other"):

@@ -34,6 +34,10 @@ _SETTING = re.compile(r"\s*([a-zA-Z][\w-]*)\s*=(.*)")
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|((?:[^"\\#;]|\\.)+)')
 _SHELL = re.compile(r"[\s;|&(){}<>\"'`$!=]+")
 _SCRIPTS = (".bash", ".cjs", ".js", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", ".ts")
+# The ends of keys whose values are paths.
+_PATHS = ("dir", "directory", "file", "path", "template")
+# The prefixes of git-flow's branches look like folders.
+_NOT_FILES = frozenset(("gitflow", "safe"))
 # Values that are no files: a repository there is looked at as such, and references.
 _ADDRESSES = frozenset(
     (
@@ -213,13 +217,20 @@ class GitTargets:
                 included = os.path.join(os.path.dirname(file), os.path.expanduser(value))
                 self._add(included, self._files)
                 self._add_config(included, repository, deep - 1)
-            elif (section, key) not in _ADDRESSES:
-                self._add_named(value, worktree)
+            elif section == "alias" and not value.startswith("!"):
+                continue  # a command of git's
+            elif section not in _NOT_FILES and (section, key) not in _ADDRESSES:
+                self._add_named(value, worktree, is_path=key.endswith(_PATHS))
 
-    def _add_named(self, value: str, worktree: str) -> None:
-        """Add what a value names: a file or a folder, or a command with files in it."""
+    def _add_named(self, value: str, worktree: str, *, is_path: bool = False) -> None:
+        """Add what a value names: a file or a folder, or a command with files in it.
+
+        A word without a slash is only a path if its key says so: `main` may be a branch.
+        """
         whole = os.path.join(worktree, os.path.expanduser(value))
-        if os.path.isdir(whole):
+        if is_path:
+            self._add(whole, self._files)
+        if (is_path or "/" in value) and os.path.isdir(whole):
             # Some keys list repositories.
             is_repository = os.path.lexists(f"{whole}/.git") or is_inside(worktree, whole)
             if not is_repository and not is_inside(self._root, os.path.realpath(whole)):
@@ -349,7 +360,7 @@ def _words(command: str, worktree: str) -> Iterator[str]:
     words = [word for word in _SHELL.split(command) if word]
     for number, word in enumerate(words):
         place = os.path.join(worktree, os.path.expanduser(word))
-        if "/" in word or (number and os.path.isfile(place)) or len(words) == 1:
+        if "/" in word or (number and os.path.isfile(place)):
             yield place
         if number == 0 and "/" not in word:
             folders = os.environ.get("PATH", "").split(":")
