@@ -9,6 +9,8 @@ from argparse import ArgumentTypeError
 from collections.abc import Mapping
 
 from ..errors import SandboxError
+from ..paths import Paths
+from ..project.opening import check_links, current_folder
 
 # The exit status if we failed, and not the command.
 FAILED = 125
@@ -69,11 +71,13 @@ def default_project(environ: Mapping[str, str]) -> str:
     Found by looking, not by asking git: git would run programs named in the project's config.
     """
     try:
-        current = os.getcwd()
+        current = current_folder(environ)
     except FileNotFoundError as error:
         raise SandboxError(
             "The current folder no longer exists.", "Change to another folder."
         ) from error
+    check_links(current, Paths.from_environ(environ))
+    current = os.getcwd()
     home = os.path.realpath(environ.get("HOME") or "/")
     folder = current
     while folder not in ("/", home):

@@ -12,9 +12,13 @@ from ..paths import is_inside
 from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
 from ..project.changes.labels import (
     FLAG_LABELS,
+    HEADING,
     KIND_ORDER,
     counted,
+    is_flagged,
     line_text,
+    mode_text,
+    severity,
     short_lines,
     short_list,
     shown_path,
@@ -26,6 +30,7 @@ from ..project.review.review import Review
 from ..project.review.versions import Version, Versions
 from ..text.ansi import escape_line
 from ..text.diff import LARGEST, decode_text, split_lines, unified_diff
+from ..text.visible import quoted_path
 
 # Of the column with the kinds of changes.
 _WIDTH = 9
@@ -38,6 +43,7 @@ def document(item: Recorded, project: str) -> dict[str, object]:
         "kind": change.kind.value,
         "type": change.type.value,
         "mode": None if change.mode is None else f"{change.mode & 0o7777:04o}",
+        "old_mode": None if change.old_mode is None else f"{change.old_mode & 0o7777:04o}",
         "target": change.target,
         "flags": [flag.value for flag in change.flags],
         "state": state_word(item),
@@ -71,8 +77,15 @@ def in_order(items: Iterable[Recorded]) -> list[Recorded]:
 
 
 def listing(items: Iterable[Recorded], project: str) -> Iterator[str]:
-    """Yield a line for each change."""
-    for item in in_order(items):
+    """Yield a line for each change, and at the end, set apart, those worth a second look."""
+    ordered = in_order(items)
+    flagged = sorted(filter(is_flagged, ordered), key=severity)
+    for item in ordered:
+        if not is_flagged(item):
+            yield line_text(item, project, _remarks, width=_WIDTH)
+    if flagged:
+        yield HEADING
+    for item in flagged:
         yield line_text(item, project, _remarks, width=_WIDTH)
 
 
@@ -189,7 +202,8 @@ def _diff(item: Recorded, versions: Versions, run: Run, *, colour: bool) -> Iter
     name = escape_line(shown_path(item, run.project.path))
     is_folder = change.type is Type.FOLDER and change.old_type in (None, Type.FOLDER)
     before = Version() if is_folder else versions.before(run, item)
-    title = f"== {change.kind.value} {name}{_what(item, before)}, {_state(item)}\n"
+    quoted = quoted_path(shown_path(item, run.project.path))
+    title = f"== {change.kind.value} {quoted}{_what(item, before)}, {_state(item)}\n"
     yield _paint(title, bold)
     if change.type is not Type.FILE and change.old_type is not Type.FILE:
         return
@@ -225,15 +239,14 @@ def _what(item: Recorded, before: Version) -> str:
     said = ""
     if change.type is Type.LINK:
         target = before.target if is_deleted else change.target
-        said += f" -> {escape_line(target or '')}" if target else " (link)"
+        said += f" -> {quoted_path(target or '')}" if target else " (link)"
     remarks = ["folder"] if change.type is Type.FOLDER else []
     if change.kind is Kind.REPLACED and change.old_type:
         remarks.append(f"was a {change.old_type.value}")
     if before.target and not is_deleted:
-        remarks.append(f"led to {escape_line(before.target)}")
-    is_same = change.old_type in (None, change.type) and change.type is not Type.LINK
-    if is_same and None not in (change.mode, change.old_mode) and change.mode != change.old_mode:
-        remarks.append(f"mode {change.old_mode or 0:04o} to {change.mode or 0:04o}")
+        remarks.append(f"led to {quoted_path(before.target)}")
+    if mode := mode_text(change):
+        remarks.append(f"mode {mode}")
     return said + (f" ({', '.join(remarks)})" if remarks else "")
 
 

@@ -23,6 +23,7 @@ from ..project.apply.journal import Journal, project_lock
 from ..project.apply.kept_versions import layer_in
 from ..project.database.models import ChatSession, FoundLink, Project, Run
 from ..project.manager import AnyPath, ProjectManager
+from ..project.opening import check_links
 from ..project.pending.chain import Chain
 from ..sandbox.caches import move_caches
 
@@ -98,6 +99,7 @@ def _check_closed(
 
 
 def _check_folders(manager: ProjectManager, project: Project, folder: AnyPath) -> str:
+    check_links(folder, manager.paths)
     old, new = project.path, os.path.realpath(folder)
     if not manager.missing(project):
         raise ProjectError(

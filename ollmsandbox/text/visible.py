@@ -52,6 +52,8 @@ _MOST_MARKS = 3
 _LONG_RUN = re.compile(r" {81,}|\t{11,}|\n{6,}")
 _RUN_NAMES = {" ": "spaces", "\t": "tabs", "\n": "newlines"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_IMITATING = re.compile(r"^ +|(?<=/) +| +$| +(?=/)| {2,}|[·→]")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9._/@+=~,%^#-]+")
 _LATIN = re.compile(r"[A-Za-z]")
 _WORD = re.compile(r"\w+")
 # Alphabets with letters that look like Latin ones.
@@ -71,6 +73,34 @@ def visible(text: str) -> str:
 def visible_line(text: str) -> str:
     """Return the text on one line, with marks for line ends and tabs, too."""
     return _shown(text, kept="")
+
+
+def visible_path(path: str) -> str:
+    """Return a path on one line, with marks also for what could imitate the text beside it: blanks
+    at the ends or in a row, and the signs between the parts of a status line."""
+    return _IMITATING.sub(_mark_each, visible_line(path))
+
+
+def quoted_path(path: str) -> str:
+    """Return a path as it is if it is plain, else in quotes and with escapes: nothing in it can be
+    taken for text that follows it, such as ` [applied]`."""
+    if _PLAIN_PATH.fullmatch(path):
+        return path
+    shown = path.encode("utf-8", "backslashreplace").decode("utf-8")
+    if shown == path:
+        shown = path.replace("\\", "\\\\")
+    disguised = _disguised(shown)
+    parts = []
+    for at, character in enumerate(shown):
+        is_mark = unicodedata.category(character) in ("Mn", "Mc") and not _is_odd(
+            shown[at - 1] if at else "", character
+        )
+        is_letter = (character.isalnum() or is_mark) and not _is_like_ascii(character)
+        if (character.isascii() and character.isprintable()) or (is_letter and at not in disguised):
+            parts.append('\\"' if character == '"' else character)
+        else:
+            parts.append(character.encode("unicode_escape").decode("ascii"))
+    return f'"{"".join(parts)}"'
 
 
 def visible_words(text: str) -> str:
@@ -158,6 +188,10 @@ def _seen(character: str, *, named: bool = False) -> str:
     if named or _is_unseen(character) or _is_like_ascii(character):
         return _mark(character)
     return character
+
+
+def _mark_each(found: re.Match[str]) -> str:
+    return "".join(map(_mark, found[0]))
 
 
 def _mark_match(found: re.Match[str]) -> str:

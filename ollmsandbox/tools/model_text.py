@@ -26,6 +26,9 @@ _STATES = {
 }
 
 
+_RISKY = frozenset((Flag.LATER, Flag.OPENING, Flag.TOOL, Flag.BUILD))
+
+
 def output_text(result: Result) -> str:
     """Return standard output, standard error, and the exit status if it is not 0."""
     small = result._replace(stdout=_shortened(result.stdout), stderr=_shortened(result.stderr))
@@ -66,7 +69,7 @@ def _lines(report: Report, project: str) -> Iterator[str]:
 def _remarks(item: Recorded) -> list[str]:
     found = [_STATES[item.state]] if item.state in _STATES else []
     if item.state is State.PENDING and item.is_held:
-        is_risky = Flag.LATER in item.change.flags
+        is_risky = not _RISKY.isdisjoint(item.change.flags)
         why = "" if is_risky else ": the command deleted too much"
         found.append(f"needs the user's approval{why}")
     found += [FLAG_LABELS[flag] for flag in item.change.flags if flag is not Flag.HELD]

@@ -4,6 +4,7 @@ starts."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -83,6 +84,69 @@ def test_the_program_s_own_code(person: Person) -> None:
         copied = package / file.relative_to(ROOT / "ollmsandbox")
         assert copied.read_bytes() == file.read_bytes()
     assert list((person.project / "build-aux").iterdir()) == []
+
+
+def test_what_builds_the_program(person: Person) -> None:
+    shutil.copytree(ROOT / "ollmsandbox", person.project / "ollmsandbox")
+    inputs = ("meson.build", "pyproject.toml", "setup.py", "data/x.in", "po/LINGUAS", "new.py")
+    for name in ("build-aux/run", "docs/x.md", "tests/x.py", *inputs[:-1]):
+        (person.project / name).parent.mkdir(exist_ok=True)
+        (person.project / name).write_text("old\n")
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    code += "from ollmsandbox.__main__ import main; sys.exit(main())"
+    attack = f"for f in {' '.join(inputs)} docs/x.md tests/x.py; do echo evil >>$f; done"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(person.project), "run", "--json", "-c", attack],
+        cwd=person.project,
+        env=person.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    changes = json.loads(done.stdout)["changes"]
+    assert {one["path"] for one in changes if one["state"] == "pending"} == set(inputs)
+    for name in inputs[:-1]:
+        assert (person.project / name).read_text() == "old\n"
+
+
+def link_from_a_command(person: Person) -> Path:
+    """Return a link in the project that leads to a folder of the user's."""
+    target = person.home / "bin"
+    target.mkdir()
+    (person.project / "sub").mkdir()
+    done = person.cli("run", "-c", "rmdir sub; ln -s ~/bin sub; touch made")
+    assert done.returncode == 0 and (person.project / "sub").is_symlink(), done.stderr
+    return person.project / "sub"
+
+
+@pytest.mark.parametrize("inner", ["", "/inner", "/../bin"])
+def test_a_link_that_a_command_made_as_the_project(person: Person, inner: str) -> None:
+    link = link_from_a_command(person)
+    (person.home / "bin" / "inner").mkdir()
+    attack = ["run", "--project", f"{link}{inner}", "-c", "echo evil >x"]
+    done = person.cli(*attack)
+    assert done.returncode == 125 and str(person.home / "bin") in done.stderr, done.stderr
+    assert not list((person.home / "bin").rglob("x"))
+    # By its own name it is the user's choice.
+    assert person.cli("run", "--project", str(person.home / "bin"), "-c", "true").returncode == 0
+
+
+@pytest.mark.parametrize("words", [["run", "-c", "echo evil >x"], ["roots", "list"]])
+def test_the_current_folder_through_a_link_that_a_command_made(
+    person: Person, words: list[str]
+) -> None:
+    link = link_from_a_command(person)
+    person.environ["PWD"] = str(link)
+    done = person.cli(*words, cwd=link)
+    assert done.returncode != 0 and str(person.home / "bin") in done.stderr, done.stderr
+    assert not (person.home / "bin" / "x").exists()
+
+
+def test_the_user_s_own_link_to_a_project(person: Person) -> None:
+    person.cli("run", "-c", "touch made")
+    (person.home / "way").symlink_to(person.project)
+    assert person.cli("run", "--project", str(person.home / "way"), "-c", "true").returncode == 0
 
 
 @pytest.mark.parametrize("mark", ["pyvenv.cfg", ".git", "package.json"])

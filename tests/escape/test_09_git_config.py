@@ -333,3 +333,85 @@ def test_the_user_s_own_config_counts_for_each_repository(person: Person, checko
     hooks = [f"{folder}my/hooks/pre-commit" for folder in ("", "inner/")]
     attack = "for f in my inner/my; do echo x >>$f/hooks/pre-commit; done"
     assert states_of(person, attack) == dict.fromkeys(hooks, "pending")
+
+
+# What a manager's own installer leaves in the repository, what it then runs, and other files.
+MANAGERS = {
+    "husky": (".husky/_/pre-commit", 'sh "$(dirname "$0")/../pre-commit"', ".husky/pre-commit"),
+    "pre-commit": ("", "exec python3 -m pre_commit hook-impl", ".pre-commit-config.yaml"),
+    "lefthook": ("", "call_lefthook run pre-commit", "lefthook.yml"),
+    "lefthook's scripts": ("", "call_lefthook run pre-commit", ".lefthook/pre-commit/check.sh"),
+    "overcommit": ("", "require 'overcommit'", ".git-hooks/pre_commit/mine.rb"),
+    "simple-git-hooks": ("", "npx simple-git-hooks", ".simple-git-hooks.json"),
+    "lint-staged": ("", "npx lint-staged", ".lintstagedrc.json"),
+    "a script that the hook names": ("", "exec tools/build check", "tools/build"),
+    "a script without a folder": ("", "python3 check.py", "check.py"),
+}
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_what_a_hook_manager_runs(person: Person, checkout: Path, manager: str) -> None:
+    hook, text, runs = MANAGERS[manager]
+    write(checkout / (hook or ".git/hooks/pre-commit"), f"#!/bin/sh\n{text}\n")
+    if hook:
+        git(person, "config", "core.hooksPath", os.path.dirname(hook))
+    write(checkout / runs)
+    write(checkout / "src" / os.path.basename(runs))
+    assert held(person, f"echo evil >>{runs}; echo x >>src/$(basename {runs})") == {runs}
+
+
+def test_settings_of_hook_managers_in_a_manifest(person: Person, checkout: Path) -> None:
+    manifest = checkout / "package.json"
+    manifest.write_text('{"name": "x", "lint-staged": {"*": "lint"}}')
+    attack = """sed 's/"lint"/"evil"/' package.json >p; mv p package.json"""
+    assert held(person, attack) == set()
+    write(checkout / ".git/hooks/pre-commit", "#!/bin/sh\nnpx lint-staged\n")
+    harmless = """sed 's/"x"/"y"/' package.json >p; mv p package.json"""
+    assert held(person, harmless) == set()
+    assert held(person, attack.replace("lint", "evil").replace("/evil/", "/x/")) <= {"package.json"}
+    attack = """sed 's/evil/worse/' package.json >p; mv p package.json"""
+    assert held(person, attack) == {"package.json"}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[new]\nkeyOfGitIn2030 = tools/build\n",
+        "[alias]\ncheck = !tools/build\n",
+        "[core]\nattributesFile = tools/build\n",
+        "[init]\ntemplateDir = PROJECT/tools\n",
+        "[gpg]\nprogram = build\n",
+    ],
+)
+def test_any_value_that_names_a_file_of_the_project(
+    person: Person, checkout: Path, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{checkout}/tools:{os.environ['PATH']}")
+    with (checkout / ".git" / "config").open("a") as config:
+        config.write(setting.replace("PROJECT", str(checkout)))
+        config.write(f"[safe]\ndirectory = {checkout}\n")
+    assert held(person, "echo x >>tools/build; mkdir src; echo x >src/build") == {"tools/build"}
+
+
+def test_values_that_only_look_like_files_of_the_project(person: Person, checkout: Path) -> None:
+    settings = """
+    [init]\ndefaultBranch = main\n[core]\nautocrlf = input\npager = less -F\n
+    [push]\ndefault = current\n[alias]\nco = checkout main\n[gitflow "prefix"]\nrelease = release/
+    [user]\nname = src\n[branch "main"]\nremote = src\nmerge = refs/heads/main
+    """
+    with (checkout / ".git" / "config").open("a") as config:
+        config.write(settings)
+    for name in ("main", "input/x", "current/x", "release/x", "src/x", "refs/heads/x"):
+        write(checkout / name)
+    assert held(person, "for f in main */x refs/heads/x; do echo x >>$f; done") == set()
+
+
+def test_other_version_control(person: Person) -> None:
+    write(person.project / ".hg" / "hgrc", "[hooks]\ncommit = ./check\n[extensions]\nx=./ext.py\n")
+    for name in ("check", "ext.py", "other"):
+        write(person.project / name)
+    attack = "for f in check ext.py other; do echo x >>$f; done;"
+    places = (".sl/config", ".jj/repo/config.toml", "_darcs/prefs/defaults", ".pijul/config",
+              "a/.jj/workspace-config.toml", ".hg/hgrc")  # fmt: skip
+    attack += "; ".join(f"mkdir -p $(dirname {place}); echo x >>{place}" for place in places)
+    assert held(person, attack) == {"check", "ext.py", *places}

@@ -10,10 +10,18 @@ from pathlib import Path
 
 import pytest
 from support.cli_inline import cli_here
+from support.escape.copy_back import review
 from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.change import Flag, Mode, Type
+from ollmsandbox.project.changes.risky import is_plain_folder, is_plain_name, risk_of
+from ollmsandbox.project.changes.risky_files import KINDS
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.text.visible import visible_path
+from ollmsandbox.tools.model_text import changes_text
+from ollmsandbox.ui.changes.model import load
+from ollmsandbox.ui.sessions.tool_text import change_lines
 
 
 def changed(
@@ -183,6 +191,65 @@ def test_a_bare_repository_with_any_name(person: Person, name: str) -> None:
     assert held(person, attack) == set()
 
 
+BARE = "mkdir -p {0}/objects {0}/refs; " + (
+    "printf '[core]\\nrepositoryformatversion = 0\\nworktree = ..\\n"
+    "fsmonitor = touch ~/planted; false\\n' >{0}/config"
+)
+HEAD = "echo ref: refs/heads/x >"
+# Each in several commands, none of which makes a repository by itself.
+BECOMES_REPOSITORY = {
+    "a folder in place of HEAD first": [
+        f"{BARE}; mkdir {{0}}/HEAD", f"rmdir {{0}}/HEAD; {HEAD}{{0}}/HEAD"
+    ],
+    "HEAD last": [BARE, f"{HEAD}{{0}}/HEAD"],
+    "HEAD as a link": [BARE, f"{HEAD}{{0}}/refs/x; ln -s refs/x {{0}}/HEAD"],
+    "the folders last": [
+        f"mkdir -p {{0}}; {HEAD}{{0}}/HEAD", f"{BARE}"
+    ],
+    "all at once": [f"{BARE}; {HEAD}{{0}}/HEAD"],
+    "from elsewhere": [BARE.format("o"), f"{HEAD}o/HEAD; mkdir -p {{0}}; rmdir {{0}}; mv o {{0}}"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("folder", "mode"),
+    [("docs", Mode.AUTO), ("docs", Mode.REVIEW), (".git/any", Mode.AUTO), (".git/refs", Mode.AUTO)],
+)
+@pytest.mark.parametrize("steps", BECOMES_REPOSITORY)
+def test_a_plain_folder_becomes_a_repository(
+    person: Person, checkout: Path, steps: str, folder: str, mode: Mode
+) -> None:
+    place = f"{folder}/sub"
+    reports = []
+    for step in BECOMES_REPOSITORY[steps]:
+        recorder = Recorder(str(person.project), person.paths, mode=mode)
+        person.run(step.format(place), keeper=recorder)
+        assert recorder.report
+        reports.append(recorder.report)
+    if mode is Mode.REVIEW:
+        # The user applies what has no mark.
+        for report in reports:
+            found = [item for item in report.changes if item.change.type is not Type.FOLDER]
+            plain = [item.change.path for item in found if not item.is_held]
+            if plain:
+                review(person, "apply", report.run_id, *plain)
+    (checkout / place).mkdir(parents=True, exist_ok=True)
+    assert not use_git(person, checkout / place)
+    for report in reports:
+        review(person, "apply", report.run_id)
+    assert use_git(person, checkout / place)
+
+
+def test_what_git_itself_writes_needs_no_approval(person: Person, checkout: Path) -> None:
+    said = "-c user.name=a -c user.email=a@b"
+    work = (
+        f"git {said} commit -q --allow-empty -m x; git worktree add -q w; git init -q inner;"
+        "git remote add o https://example.org/x; git update-ref refs/remotes/o/x HEAD;"
+        "git symbolic-ref refs/remotes/o/HEAD refs/remotes/o/x; git branch objects; git gc -q"
+    )
+    assert held(person, work) == set()
+
+
 def test_a_repository_is_deleted(person: Person, checkout: Path) -> None:
     found = changed(person, "rm -rf .git; touch file")
     assert found["file"][1] == "applied"
@@ -194,20 +261,127 @@ def test_a_repository_is_deleted(person: Person, checkout: Path) -> None:
     assert (checkout / ".git" / "config").exists()
 
 
-ACTED_ON = (
-    ".envrc", ".vscode/tasks.json", ".idea/workspace.xml", ".github/workflows/ci.yml",
-    ".gitlab-ci.yml", "sub/.bashrc", ".profile", ".zshenv", ".husky/pre-commit", ".npmrc",
-    ".claude/settings.json", ".cursor/mcp.json", ".mcp.json", ".VSCODE/settings.json",
-    ".gitattributes", "a/b/.envrc", ".devcontainer/devcontainer.json", "other/.vscode",
+ACTED_ON = {
+    "runs-on-opening": (
+        ".envrc", "a/b/.envrc", ".mise.toml", ".vscode/tasks.json", ".VSCODE/settings.json",
+        "other/.vscode", ".idea/workspace.xml", ".nvim.lua", ".dir-locals.el", "sub/.bashrc",
+        ".profile", ".zshenv", ".claude/settings.json", ".cursor/mcp.json", ".mcp.json",
+        ".devcontainer/devcontainer.json", ".github/copilot-instructions.md", "x.desktop",
+    ),
+    "runs-with-a-tool": (
+        ".gitattributes", ".husky/pre-commit", ".npmrc", ".Rprofile", ".bazelrc", ".mvn/jvm.config",
+        ".venv/lib/python3/site-packages/x.pth", "sitecustomize.py", "gradle/wrapper/x.jar",
+        ".cargo/config.toml", ".yarnrc.yml", ".pylintrc", "eslint.config.mjs", ".gdbinit",
+    ),
+    "runs-in-a-build": (
+        "package.json", "Makefile", "sub/CMakeLists.txt", "setup.py", "build.rs", "conftest.py",
+        "vite.config.ts", ".github/workflows/ci.yml", ".gitlab-ci.yml", "Dockerfile", "x.mk",
+    ),
+    "": (".editorconfig", ".nvmrc", "src/main.c", "README.md", "node_modules/x/package.json",
+         "workflows/ci.yml", "mvn", "pth"),
+}  # fmt: skip
+
+
+def test_files_that_other_programs_act_on_are_marked_by_kind(person: Person) -> None:
+    made = [
+        f"mkdir -p \"$(dirname '{path}')\"; echo x >'{path}'"
+        for paths in ACTED_ON.values()
+        for path in paths
+    ]
+    found = changed(person, "; ".join(made))
+    for kind, paths in ACTED_ON.items():
+        for path in paths:
+            assert found[path] == ({kind} - {""}, "applied"), path
+
+
+def test_every_risky_file_is_found_by_the_quick_check() -> None:
+    for flag, group in KINDS:
+        for pattern in " ".join(each.patterns for each in group).split():
+            assert pattern == pattern.lower()
+            assert "*" not in pattern[1:-1] and pattern.count("*") <= 1, pattern
+            path = pattern.replace("*", "x") + ("y" if pattern.endswith("/") else "")
+            assert risk_of(path) is not None, (flag, path)
+            parts = path.split("/")
+            assert not (is_plain_folder("/".join(parts[:-1])) and is_plain_name(parts[-1])), path
+        assert all(each.source.startswith("https://") for each in group)
+
+
+def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
+    attack = "for n in $(seq 600); do mkdir -p s/$n; echo x >s/$n/f; echo x >f$n;"
+    attack += "printf x >x$n; chmod +x x$n; echo x >s/$n/package.json; done; echo x >.envrc;"
+    attack += f"{HOOK} >.git/hooks/post-commit; mkdir w; echo x >w/.npmrc"
+    recorder = Recorder(str(person.project), person.paths)
+    person.run(attack, keeper=recorder)
+    assert recorder.report
+    marked = {".git/hooks/post-commit", ".envrc", "w/.npmrc"}
+    lists = [
+        changes_text(recorder.report, str(person.project)),
+        "\n".join(change_lines(recorder.report, 12)),
+        cli_here(person, "changes").stdout,
+    ]
+    for text in lists:
+        _before, heading, after = text.partition("Worth a second look:")
+        assert heading
+        first = after.split("\n")[1:4]
+        assert all(any(path in line for line in first) for path in marked), first
+    manager = ProjectManager(person.paths)
+    try:
+        items = load(manager, str(person.project), 5).runs[0].items
+    finally:
+        manager.close()
+    assert {item.change.path for item in items[:3]} == marked
+
+
+IMITATIONS = (
+    "x  [discarded]",
+    "x [needs approval]", "x (12 files)", "x -> y", 'x" [applied]', "x\n  added y",
+    "x ", " x", "x\\n", "x\u202edetailppa", "x\uff3bapplied\uff3d", "x\u201d [applied]", "x\u00a0y",
+    "x \u00b7 Discarded", "\u0455x",
 )  # fmt: skip
 
 
-def test_files_that_other_programs_act_on_are_marked(person: Person) -> None:
-    made = [f"mkdir -p \"$(dirname '{path}')\"; echo x >'{path}'" for path in ACTED_ON]
-    found = changed(person, "; ".join([*made, "touch plain"]))
-    for path in ACTED_ON:
-        assert found[path] == ({"runs-later"}, "applied"), path
-    assert found["plain"] == (set(), "applied")
+def test_a_name_cannot_imitate_a_mark(person: Person) -> None:
+    for name in IMITATIONS:
+        (person.playground / name).parent.mkdir(parents=True, exist_ok=True)
+        (person.playground / name).write_text("x")
+    recorder = Recorder(str(person.project), person.paths)
+    person.run("cp ~/playground/* .", keeper=recorder)
+    assert recorder.report
+    lines = changes_text(recorder.report, str(person.project)).splitlines()[1:]
+    assert len(lines) == len(set(lines)) == len(IMITATIONS)
+    for line in lines:
+        name = line.removeprefix("  added ")
+        assert name[0] == name[-1] == '"', line
+        inner = name[1:-1].replace("\\\\", "").replace('\\"', "")
+        assert '"' not in inner and inner.isprintable(), line
+    # In the window, the status line is in front of the folder.
+    assert "\u00b7" not in visible_path("x \u00b7 Discarded")
+    assert visible_path("x  [discarded]") != "x  [discarded]"
+    assert visible_path("x ").endswith("\N{MATHEMATICAL RIGHT ANGLE BRACKET}")
+
+
+def test_rights_for_others_are_marked(person: Person) -> None:
+    modes = {"secret": 0o600, "tool": 0o644, "closed": 0o644, "kept": 0o664}
+    for name, mode in modes.items():
+        (person.project / name).write_text("x\n")
+        (person.project / name).chmod(mode)
+    (person.project / "shared").mkdir()
+    (person.project / "shared").chmod(0o1777)
+    (person.project / "private").mkdir(mode=0o700)
+    attack = """
+    chmod 644 secret; chmod 755 tool private; chmod 600 closed; echo y >kept; chmod 777 shared
+    echo x >new; echo x >open; chmod 666 open; mkdir everybody; chmod 777 everybody
+    """
+    recorder = Recorder(str(person.project), person.paths)
+    person.run(attack, keeper=recorder)
+    assert recorder.report
+    found = {item.change.path for item in recorder.report.changes
+             if Flag.SHARED in item.change.flags}  # fmt: skip
+    assert found == {"secret", "private", "shared", "open", "everybody"}
+    text = changes_text(recorder.report, str(person.project))
+    for part in ("0600 → 0644", "0644 → 0755", "0644 → 0600", "1777 → 0777", "mode 0666"):
+        assert part in text
+    assert "0600 → 0644" in cli_here(person, "changes").stdout
 
 
 @pytest.mark.parametrize("path", [".envrc", ".vscode/tasks.json"])
@@ -215,7 +389,7 @@ def test_the_user_is_informed_of_risky_files(person: Person, path: str) -> None:
     (person.project / path).parent.mkdir(exist_ok=True)
     (person.project / path).write_text("x\n")
     done = person.cli("run", "-c", f"echo y >'{path}'")
-    assert "outside the sandbox" in done.stderr
+    assert "can run code when" in done.stderr
 
 
 def test_executable_files_are_marked(person: Person) -> None:

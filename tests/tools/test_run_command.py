@@ -147,7 +147,7 @@ def test_output_cannot_play_with_a_terminal(agent: Agent) -> None:
     ).text
     assert "\x1b" not in text
     assert "\u202e" not in text
-    assert "added a\\x1bb" in text
+    assert 'added "a\\x1bb"' in text
 
 
 def test_a_held_file_is_reported_with_the_reason(agent: Agent) -> None:

@@ -18,6 +18,7 @@ from ...paths import Paths
 from ...permission.provider import NobodyAsks
 from ...permission.request import Asker
 from ...project.changes.change import Mode
+from ...project.opening import check_links
 from ...sandbox.plan.folders import find_project
 from ...sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ..arguments import default_project
@@ -76,6 +77,7 @@ def _agent(given: argparse.Namespace) -> int:
     _finish_interrupted_runs(paths)
     if given.project is not None or given.session is None:
         named = given.project if given.project is not None else default_project(os.environ)
+        check_links(named, paths)
         project = find_project(named, paths)
     else:
         project = ""

@@ -13,6 +13,7 @@ from pathlib import Path
 from ... import loop
 from ...errors import OllmSandboxError
 from ...paths import Paths
+from ...project.opening import check_links
 from ...project.system import System, set_system, system_of
 from ...sandbox.plan.folders import find_project
 from ...sandbox.rootfs.install import InstallProgress, Step
@@ -46,7 +47,9 @@ def _remove(found: Rootfs) -> int:
 
 
 def _use(given: argparse.Namespace, paths: Paths) -> int:
-    project = find_project(given.project or default_project(os.environ), paths)
+    named = given.project or default_project(os.environ)
+    check_links(named, paths)
+    project = find_project(named, paths)
     system = System(given.system)
     if system is System.ALPINE:
         need_rootfs(paths, os.environ)

@@ -12,6 +12,7 @@ from ...paths import Paths, is_inside
 from ...project.database.models import Project
 from ...project.folder import Folder
 from ...project.manager import ProjectManager
+from ...project.opening import check_links
 from ...sandbox.plan.folders import find_project
 from ...sandbox.plan.host import path_and_parents
 from ...sandbox.plan.masks import hidden_paths
@@ -24,9 +25,9 @@ def roots(given: argparse.Namespace) -> int:
     paths = Paths.from_environ(os.environ)
     manager = ProjectManager(paths)
     try:
-        project = manager.add_project(
-            find_project(given.project or default_project(os.environ), paths)
-        )
+        named = given.project or default_project(os.environ)
+        check_links(named, paths)
+        project = manager.add_project(find_project(named, paths))
         if given.action == "list":
             if given.folder is not None:
                 raise OllmSandboxError(

@@ -121,6 +121,7 @@ class _Run:
 
         from ...engine.run import finish_interrupted_runs, prepare_run
         from ...project.changes.change import Mode
+        from ...project.opening import check_links
         from ...sandbox.plan.folders import find_project
         from ...sandbox.profile.file import DEFAULT_PROFILE
         from ..streams import stdin_for
@@ -130,6 +131,7 @@ class _Run:
         if (recovered := finish_interrupted_runs(paths, clean_up=True)) is not None:
             self._note(recovered)
         named = given.project if given.project is not None else default_project(os.environ)
+        check_links(named, paths)
         project = self.project = find_project(named, paths)
         run = prepare_run(
             project,

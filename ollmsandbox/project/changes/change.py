@@ -25,7 +25,15 @@ class Type(Enum):
 class Flag(Enum):
     """Why the user should look at a change twice."""
 
+    # Git or another version control system runs it, or obeys it.
     LATER = "runs-later"
+    # Code that runs when somebody enters the folder or opens it in an editor or an agent; when a
+    # tool starts; when somebody builds or tests.
+    OPENING = "runs-on-opening"
+    TOOL = "runs-with-a-tool"
+    BUILD = "runs-in-a-build"
+    # Others get a right that they did not have.
+    SHARED = "opens-to-others"
     EXECUTABLE = "executable"
     OUTSIDE = "leaves-project"
     STRIPPED = "stripped"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import json
 import os
 import re
 import stat
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from ...files.dirfd import folders_above
+from ...paths import is_inside
 from .change import Type
 from .risky import normalised
 
@@ -30,14 +32,67 @@ _SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(?:"(?:[^"\\]|\\.)*"\s*)?\]')
 _SETTING = re.compile(r"\s*([a-zA-Z][\w-]*)\s*=(.*)")
 # A quoted part, or up to a comment.
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|((?:[^"\\#;]|\\.)+)')
-# Keys, in any section, that name programs which git runs by itself.
-_PROGRAMS = frozenset(
+_SHELL = re.compile(r"[\s;|&(){}<>\"'`$!=]+")
+_SCRIPTS = (".bash", ".cjs", ".js", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", ".ts")
+# The ends of keys whose values are paths.
+_PATHS = ("dir", "directory", "file", "path", "template")
+# The prefixes of git-flow's branches look like folders.
+_NOT_FILES = frozenset(("gitflow", "safe"))
+# Values that are no files: a repository there is looked at as such, and references.
+_ADDRESSES = frozenset(
     (
-        "askpass", "clean", "command", "difffilter", "driver", "editor", "external", "fsmonitor",
-        "gitproxy", "helper", "packobjectshook", "pager", "process", "program", "receivepack",
-        "smudge", "sshcommand", "textconv", "uploadpack",
+        ("remote", "url"), ("remote", "pushurl"), ("submodule", "url"), ("remote", "fetch"),
+        ("branch", "merge"), ("branch", "remote"), ("core", "worktree"), ("user", "name"),
     )
 )  # fmt: skip
+
+
+def _with(stem: str, *endings: str) -> tuple[str, ...]:
+    return tuple(f"{stem}.{ending}" for ending in endings)
+
+
+_JS = ("js", "cjs", "mjs", "ts", "cts", "mts")
+# By a word in the hooks that they install: the files that hook managers obey, and their folders of
+# scripts. Sources: typicode.github.io/husky, pre-commit.com, github.com/j178/prek,
+# lefthook.dev/configuration, github.com/sds/overcommit, github.com/toplenboren/simple-git-hooks,
+# github.com/lint-staged/lint-staged, github.com/usmanyunusov/nano-staged, commitlint.js.org,
+# docs.captainhook.info, github.com/phpro/grumphp, github.com/rhysd/cargo-husky.
+HOOK_MANAGERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "husky": ((*_with(".huskyrc", "json", "yaml", "yml", *_JS), ".huskyrc", "husky.config.js"),
+              (".husky",)),
+    "pre[-_]commit (?:run|hook)|pre_commit": ((".pre-commit-config.yaml",
+                                               ".pre-commit-config.yml"), ()),
+    "prek": ((".pre-commit-config.yaml", ".pre-commit-config.yml", "prek.toml"), ()),
+    "(?:call_)?lefthook": (
+        tuple(
+            f"{place}lefthook{local}.{ending}"
+            for place in ("", ".", ".config/")
+            for local in ("", "-local")
+            for ending in ("yml", "yaml", "toml", "json", "jsonc")
+        ),
+        (".lefthook", ".lefthook-local"),
+    ),
+    "[oO]vercommit": ((".overcommit.yml", ".local-overcommit.yml"), (".git-hooks",)),
+    "simple-git-hooks": ((*_with(".simple-git-hooks", "json", *_JS),
+                          *_with("simple-git-hooks", "json", *_JS)), ()),
+    "lint-staged": ((*_with(".lintstagedrc", "json", "yaml", "yml", *_JS), ".lintstagedrc",
+                     *_with("lint-staged.config", *_JS), "package.yaml"), ()),
+    "nano-staged": ((*_with(".nano-staged", "json", *_JS), "nano-staged.json",
+                     ".nanostagedrc"), ()),
+    "commitlint": ((*_with(".commitlintrc", "json", "yaml", "yml", *_JS), ".commitlintrc",
+                    *_with("commitlint.config", *_JS)), ()),
+    "captainhook": (("captainhook.json", "captainhook.config.json"), ()),
+    "grumphp": ((*_with("grumphp", "yml", "yaml"), "grumphp.yml.dist", "grumphp.yaml.dist"), ()),
+    "cargo-husky": ((), (".cargo-husky",)),
+}  # fmt: skip
+_MANIFEST_KEYS = (
+    "husky",
+    "lint-staged",
+    "simple-git-hooks",
+    "gitHooks",
+    "nano-staged",
+    "commitlint",
+)
 
 HOOKS = frozenset((
     "applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist",
@@ -69,6 +124,8 @@ class GitTargets:
         # may be added.
         self._read: set[str] = set()
         self._left = _MOST_TARGETS
+        # Whether a hook manager takes its settings from package.json.
+        self.reads_manifests = False
         # A limit was reached, so the configuration may lead anywhere.
         self._is_all = False
 
@@ -102,6 +159,8 @@ class GitTargets:
     def add_repository(self, worktree: str) -> None:
         """Read the configuration of the repository in this folder, if there is one."""
         own = f"{worktree}/.git"
+        if worktree not in self._known and _is_mercurial(worktree):
+            self.add_mercurial(worktree)
         if not os.path.lexists(own) or worktree in self._known:
             return
         self._known.add(worktree)
@@ -112,8 +171,9 @@ class GitTargets:
             _, _, words = (_read(own) or "").partition("gitdir:")
             own = os.path.join(worktree, words.strip())
         common = os.path.join(own, (_read(f"{own}/commondir") or "").strip())
-        # is_held() recognises the hooks by their names, but not the files they link to.
+        # is_held() recognises the hooks by their names, but not the files they link to or run.
         self._add_linked(f"{common}/hooks")
+        self._add_scripts(f"{common}/hooks", worktree)
         repository = _Repository(worktree, common)
         for file in (*_own_config(), f"{common}/config", f"{own}/config.worktree"):
             self._add_config(file, repository, _INCLUDES)
@@ -157,9 +217,63 @@ class GitTargets:
                 included = os.path.join(os.path.dirname(file), os.path.expanduser(value))
                 self._add(included, self._files)
                 self._add_config(included, repository, deep - 1)
-            elif key in _PROGRAMS:
-                for place in _words(value, worktree):
+            elif section == "alias" and not value.startswith("!"):
+                continue  # a command of git's
+            elif section not in _NOT_FILES and (section, key) not in _ADDRESSES:
+                self._add_named(value, worktree, is_path=key.endswith(_PATHS))
+
+    def _add_named(self, value: str, worktree: str, *, is_path: bool = False) -> None:
+        """Add what a value names: a file or a folder, or a command with files in it.
+
+        A word without a slash is only a path if its key says so: `main` may be a branch.
+        """
+        whole = os.path.join(worktree, os.path.expanduser(value))
+        if is_path:
+            self._add(whole, self._files)
+        if (is_path or "/" in value) and os.path.isdir(whole):
+            # Some keys list repositories.
+            is_repository = os.path.lexists(f"{whole}/.git") or is_inside(worktree, whole)
+            if not is_repository and not is_inside(self._root, os.path.realpath(whole)):
+                self._add(whole, self._folders)
+            return
+        for place in _words(value, worktree):
+            self._add(place, self._files)
+
+    def _add_scripts(self, folder: str, worktree: str) -> None:
+        """Add what the hooks in a folder run: files that they name, and what managers read."""
+        if os.path.basename(folder.rstrip("/")) == "_":
+            # Husky's hooks run those of the folder around them.
+            around = os.path.dirname(os.path.normpath(folder))
+            if not is_inside(worktree, around):
+                self._add(around, self._folders)
+                self._add_scripts(around, worktree)
+        try:
+            names = [name for name in sorted(os.listdir(folder)) if not name.endswith(".sample")]
+        except OSError:
+            return
+        for name in names[:_MOST]:
+            text = _read(f"{folder}/{name}") or ""
+            for word in set(_SHELL.split(text)):
+                place = os.path.join(worktree, word)
+                if word and (_is_script(place) or ("/" in word and os.path.isfile(place))):
                     self._add(place, self._files)
+            for manager, (files, folders) in HOOK_MANAGERS.items():
+                if re.search(rf"\b{manager}\b", text):
+                    self.reads_manifests = True
+                    for file in files:
+                        self._add(f"{worktree}/{file}", self._files)
+                    for inner in folders:
+                        self._add(f"{worktree}/{inner}", self._folders)
+
+    def add_mercurial(self, worktree: str) -> None:
+        """Read the settings of a Mercurial or Sapling repository in this folder."""
+        for file in (".hg/hgrc", ".sl/config"):
+            for _section, _key, value in _settings(_read(f"{worktree}/{file}") or ""):
+                # An extension or a Python hook is the path of a module.
+                self._add_named(value.removeprefix("python:").partition(".py:")[0], worktree)
+                self._add_named(
+                    f"{value.removeprefix('python:').partition('.py:')[0]}.py", worktree
+                )
 
     def _add_hooks(self, folder: str, repository: _Repository) -> None:
         real = os.path.realpath(folder)
@@ -170,6 +284,7 @@ class GitTargets:
         else:
             self._add(folder, self._folders)
             self._add_linked(folder)
+            self._add_scripts(folder, repository.worktree)
 
     def _add_linked(self, folder: str) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -241,12 +356,40 @@ def _value(text: str) -> str:
 
 def _words(command: str, worktree: str) -> Iterator[str]:
     """Yield the words of a shell command that may be files of the worktree. The first word without
-    a slash is not: the shell looks for it in PATH."""
-    words = [word for word in re.split(r"[\s;|&(){}<>\"'`$!]+", command) if word]
+    a slash is one only if PATH leads there."""
+    words = [word for word in _SHELL.split(command) if word]
     for number, word in enumerate(words):
-        place = os.path.join(worktree, word)
+        place = os.path.join(worktree, os.path.expanduser(word))
         if "/" in word or (number and os.path.isfile(place)):
             yield place
+        if number == 0 and "/" not in word:
+            folders = os.environ.get("PATH", "").split(":")
+            yield from (f"{folder}/{word}" for folder in folders if is_inside(folder, worktree))
+
+
+def _is_script(file: str) -> bool:
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError):
+        return False
+    is_program = found.st_mode & 0o111 or file.endswith(_SCRIPTS)
+    return bool(stat.S_ISREG(found.st_mode) and is_program)
+
+
+def _is_mercurial(worktree: str) -> bool:
+    return os.path.lexists(f"{worktree}/.hg") or os.path.lexists(f"{worktree}/.sl")
+
+
+def same_hook_settings(old: bytes, new: bytes) -> bool:
+    """Return whether two versions of package.json say the same to hook managers."""
+    try:
+        documents = [json.loads(data or b"{}") for data in (old, new)]
+    except (ValueError, RecursionError):
+        return False
+    if not all(isinstance(document, dict) for document in documents):
+        return False
+    before, after = documents
+    return all(before.get(key) == after.get(key) for key in _MANIFEST_KEYS)
 
 
 # Limits of the search. Beyond them, everything with the name of a hook counts as a hook.

@@ -8,21 +8,31 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...text.ansi import escape_line
-from .change import Flag, Kind, Recorded, Report, Skipped, State, Type
+from ...text.visible import quoted_path
+from .change import Change, Flag, Kind, Recorded, Report, Skipped, State, Type
 from .reasons import Note
 
 # What is lost comes first.
 KIND_ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
 FLAG_LABELS = {
     Flag.LATER: "can run code outside the sandbox",
+    Flag.OPENING: "can run code when you enter or open its folder",
+    Flag.TOOL: "can run code when a tool starts",
+    Flag.BUILD: "runs in a build or a test",
+    Flag.SHARED: "gives other users more rights",
     Flag.EXECUTABLE: "executable",
     Flag.OUTSIDE: "leads out of the project",
     Flag.STRIPPED: "its setuid or setgid bit was removed",
     Flag.HELD: "needs approval",
 }
 HEADING = "Worth a second look:"
+# The worst comes first, so that no number of others can push it out of a list.
+_SEVERITY = (
+    *(Flag.HELD, Flag.LATER, Flag.OPENING, Flag.TOOL, Flag.SHARED, Flag.STRIPPED, Flag.OUTSIDE),
+    *(Flag.EXECUTABLE, Flag.BUILD),
+)
 
+_COUNTED = frozenset((Flag.EXECUTABLE, Flag.BUILD))
 _LOST = (Kind.DELETED, Kind.REPLACED)
 _TROUBLED = (State.CONFLICT, State.FAILED)
 # Lines for what is lost, and for what is worth a second look; and lines for everything else.
@@ -54,6 +64,7 @@ class FolderLine(NamedTuple):
     example: Recorded
     files: int
     executables: int
+    builds: int
     changes: int
 
 
@@ -80,15 +91,19 @@ class ShortList(NamedTuple):
     lines: tuple[Line, ...] = ()
     # Risky and held files, those that failed, and everything else that has a remark.
     flagged: tuple[Line, ...] = ()
-    # The number of changes that no line stands for.
+    # The number of changes that no line stands for, and of those among them that are flagged.
     left_out: int = 0
+    left_flagged: int = 0
 
     def cut(self, most: int) -> ShortList:
         """Return a shorter list, in which up to half of the lines are flagged."""
         flagged = self.flagged[: max(most // 2, most - len(self.lines))]
         lines = self.lines[: most - len(flagged)]
-        cut = (*self.lines[len(lines) :], *self.flagged[len(flagged) :])
-        return ShortList(lines, flagged, self.left_out + sum(map(_count, cut)))
+        cut, lost = (
+            sum(map(_count, rest))
+            for rest in (self.lines[len(lines) :], self.flagged[len(flagged) :])
+        )
+        return ShortList(lines, flagged, self.left_out + cut + lost, self.left_flagged + lost)
 
 
 class _Folder:
@@ -98,7 +113,7 @@ class _Folder:
         self.folder = folder
         flags = (Flag.HELD,) if _is_held_deletion(example) else ()
         self.example = example._replace(change=example.change._replace(flags=flags))
-        self.files = self.executables = self.count = 0
+        self.files = self.executables = self.builds = self.count = 0
         self.file: Recorded | None = None
 
     def add(self, item: Recorded) -> None:
@@ -107,12 +122,15 @@ class _Folder:
         if item.change.type is not Type.FOLDER and item is not self.folder:
             self.files += 1
             self.executables += Flag.EXECUTABLE in item.change.flags
+            self.builds += Flag.BUILD in item.change.flags
             self.file = item
 
     def line(self) -> Line:
         if self.folder.change.kind is Kind.ADDED and self.files == 1 and self.file is not None:
             return self.file  # says more than its folder
-        return FolderLine(self.folder, self.example, self.files, self.executables, self.count)
+        return FolderLine(
+            self.folder, self.example, self.files, self.executables, self.builds, self.count
+        )
 
 
 class _WholeFolders:
@@ -203,21 +221,21 @@ class _Builder:
     def _add(self, item: Recorded) -> None:
         change = item.change
         folder = self._whole.around(item)
-        is_flagged = _is_flagged(item)
-        if not is_flagged and (git := _git_file(change.path, folder)):
+        has_flag = is_flagged(item)
+        if not has_flag and (git := _git_file(change.path, folder)):
             key = (change.root, git[0], change.kind is Kind.DELETED)
             if key not in self._repositories:
                 self._repositories[key] = _Git(*key[:2], is_deleted=key[2])
             self._repositories[key].add(git[1], change.type)
             return
         if folder is None or not _can_be_summed_up(item):
-            (self._flagged if is_flagged else self._lines).append(item)
-        elif not is_flagged:
+            (self._flagged if has_flag else self._lines).append(item)
+        elif not has_flag:
             self._sum_up(item, folder, None, is_failed=False, is_held=False)
         else:
             is_failed, is_held = item.state is State.FAILED, _is_held_deletion(item)
             self._sum_up(item, folder, item.note, is_failed=is_failed, is_held=is_held)
-        if folder is not None and is_flagged:
+        if folder is not None and has_flag:
             self._named.add((change.root, folder.change.path))
 
     def _sum_up(
@@ -232,7 +250,7 @@ class _Builder:
     def build(self) -> ShortList:
         for (root, path, *_), found in self._folders.items():
             line = found.line()
-            if _is_flagged(line if isinstance(line, Recorded) else found.example):
+            if is_flagged(line if isinstance(line, Recorded) else found.example):
                 self._flagged.append(line)
             elif found.files or (root, path) not in self._named:
                 self._lines.append(line)
@@ -253,7 +271,8 @@ class _Builder:
         )
         first, then, last, flagged = (tuple(lines[:most]) for lines, most in parts)
         left_out = sum(_count(line) for lines, most in parts for line in lines[most:])
-        return ShortList((*first, *then, *last), flagged, left_out)
+        left_flagged = sum(map(_count, self._flagged[_MANY:]))
+        return ShortList((*first, *then, *last), flagged, left_out, left_flagged)
 
 
 def short_list(items: Sequence[Recorded]) -> ShortList:
@@ -268,7 +287,8 @@ def _is_whole(item: Recorded) -> bool:
     return change.type is Type.FOLDER and change.kind in (Kind.ADDED, Kind.DELETED)
 
 
-def _is_flagged(item: Recorded) -> bool:
+def is_flagged(item: Recorded) -> bool:
+    """Return whether a change is worth a second look."""
     change = item.change
     if item.note is not None or item.state in _TROUBLED:
         return True
@@ -292,7 +312,7 @@ def _can_be_summed_up(item: Recorded) -> bool:
     if item.change.type is Type.FOLDER:
         return flags == (Flag.HELD,)
     # Unlike risky files, executables are not run by themselves: their number is enough.
-    return flags == (Flag.EXECUTABLE,) or _is_held_deletion(item)
+    return _COUNTED.issuperset(flags) or _is_held_deletion(item)
 
 
 def _git_file(path: str, whole: Recorded | None) -> tuple[str, str] | None:
@@ -320,10 +340,16 @@ def _by_kind(line: Line) -> int:
     return KIND_ORDER.index(_kind(line))
 
 
-def _by_severity(line: Line) -> tuple[bool, bool, int]:
+def severity(item: Recorded) -> int:
+    """Return how urgently somebody should look at a change; 0 is the most urgent."""
+    if item.state in _TROUBLED:
+        return 1
+    return min(map(_SEVERITY.index, item.change.flags), default=len(_SEVERITY))
+
+
+def _by_severity(line: Line) -> tuple[int, int]:
     item = line.example if isinstance(line, FolderLine) else line
-    flags = () if isinstance(item, GitLine) else item.change.flags
-    return Flag.HELD not in flags, Flag.LATER not in flags, _by_kind(line)
+    return len(_SEVERITY) if isinstance(item, GitLine) else severity(item), _by_kind(line)
 
 
 def _count(line: Line) -> int:
@@ -340,6 +366,8 @@ def short_lines(
         yield HEADING
     for line in short.flagged:
         yield line_text(line, project, remarks, width=width)
+    if short.left_flagged:
+        yield f"  and {short.left_flagged:,} more like these"
 
 
 def line_text(
@@ -353,8 +381,8 @@ def line_text(
     details = []
     if isinstance(line, FolderLine) and change.kind is not Kind.REPLACED:
         details += _sizes(line)
-    if change.kind is Kind.MODIFIED and change.type is Type.FOLDER:
-        details.append(f"mode {change.old_mode or 0:04o} to {change.mode or 0:04o}")
+    if mode := mode_text(change):
+        details.append(f"mode {mode}")
     if change.kind is Kind.REPLACED and change.old_type:
         details.append(f"was a {change.old_type.value}")
         if isinstance(line, FolderLine) and (sizes := _sizes(line)):
@@ -368,18 +396,30 @@ def line_text(
     )
 
 
+def mode_text(change: Change) -> str:
+    """Return the mode before and after a change, or the mode of something new that others have
+    more rights to than usual; "" if there is nothing to say about it."""
+    if change.mode is None:
+        return ""
+    if change.kind is Kind.MODIFIED and change.old_mode not in (None, change.mode):
+        return f"{change.old_mode:04o} → {change.mode:04o}"
+    return f"{change.mode:04o}" if Flag.SHARED in change.flags else ""
+
+
 def _sizes(line: FolderLine) -> list[str]:
     sizes = [counted(line.files, "file")] if line.files else []
-    return [*sizes, f"{line.executables:,} executable"] if line.executables else sizes
+    if line.executables:
+        sizes.append(f"{line.executables:,} executable")
+    return [*sizes, f"{line.builds:,} for builds or tests"] if line.builds else sizes
 
 
 def _git_text(line: GitLine, project: str) -> str:
     folder = line.folder if line.root == project else f"{line.root}/{line.folder}"
-    where = f" in {escape_line(folder)}" if folder else ""
+    where = f" in {quoted_path(folder)}" if folder else ""
     parts = [
         *([counted(line.objects, "object")] if line.objects else []),
         *([counted(line.packs, "pack")] if line.packs else []),
-        *map(escape_line, line.names),
+        *map(quoted_path, line.names),
         *([counted(line.refs, "ref")] if line.refs else []),
     ]
     deleted = "deleted " if line.is_deleted else ""
@@ -393,7 +433,7 @@ def counted(count: int, noun: str) -> str:
 def skipped_lines(report: Report, project: str, *, width: int = 0) -> Iterator[str]:
     """Yield a line for each file that cannot be in a project, up to a limit."""
     for item in report.skipped[:_FEW]:
-        path = escape_line(shown_path(item, project))
+        path = quoted_path(shown_path(item, project))
         yield f"  {'left out':{width}} {path} [{item.what}]"
     if len(report.skipped) > _FEW:
         yield f"  {'left out':{width}} {len(report.skipped) - _FEW:,} more"
@@ -415,5 +455,5 @@ def shown_path(item: Recorded | Skipped, project: str) -> str:
 def shown_name(item: Recorded, project: str) -> str:
     """Return the path on one line, with a slash for a folder and the target of a link."""
     change = item.change
-    name = escape_line(shown_path(item, project)) + ("/" if change.type is Type.FOLDER else "")
-    return name if change.target is None else f"{name} -> {escape_line(change.target)}"
+    name = quoted_path(shown_path(item, project) + ("/" if change.type is Type.FOLDER else ""))
+    return name if change.target is None else f"{name} -> {quoted_path(change.target)}"

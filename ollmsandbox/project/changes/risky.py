@@ -4,44 +4,90 @@
 from __future__ import annotations
 
 import os
+import stat
 import unicodedata
+from collections.abc import Sequence
 
-_NAMES = frozenset(
-    (
-        ".envrc", ".direnv", ".git", ".gitattributes", ".gitmodules", ".gitlab-ci.yml",
-        ".travis.yml", ".drone.yml", ".woodpecker.yml", "jenkinsfile", "azure-pipelines.yml",
-        "bitbucket-pipelines.yml", ".pre-commit-config.yaml", ".lefthook.yml", "lefthook.yml",
-        ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
-        ".zprofile", ".zlogin", ".zlogout", ".login", ".cshrc", ".tcshrc", ".kshrc", ".inputrc",
-        ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".emacs", ".dir-locals.el", ".gdbinit",
-        ".lldbinit", ".tmux.conf", ".editorconfig-hooks", ".npmrc", ".yarnrc", ".yarnrc.yml",
-        "sitecustomize.py", "usercustomize.py", ".pythonstartup", ".rvmrc", ".ruby-version-hook",
-        ".mise.toml", "mise.toml", ".autoenv", ".env.zsh", ".devcontainer.json", ".gitconfig",
-        ".hgrc", ".bash_aliases", "config.fish", ".xprofile", ".xinitrc", ".xsessionrc",
-        ".mcp.json", ".aider.conf.yml",
-    )
-)  # fmt: skip
-_FOLDERS = frozenset(
-    (
-        ".vscode", ".idea", ".fleet", ".zed", ".devcontainer", ".github", ".gitea", ".forgejo",
-        ".circleci", ".buildkite", ".woodpecker", ".husky", ".githooks", ".direnv", ".cargo",
-        ".claude", ".cursor", ".gemini", ".codex", ".opencode", ".ssh",
-    )
-)  # fmt: skip
+from .change import Flag
+from .risky_files import KINDS, RiskyFiles
+
 # Files that git obeys: config names programs to run, the others name a folder with another config.
 _GIT_FILES = frozenset(("config", "config.worktree", "commondir", "gitdir"))
 # Folders that git obeys; the last one has commands that run when a rebase continues.
 _REBASE = "rebase-merge"
 GIT_FOLDERS = frozenset(("hooks", "remotes", "branches", _REBASE))
 _GIT_INNER = frozenset(("modules", "worktrees"))
+# The same for other version control systems, by their folders: their files with settings, which may
+# name programs, and those that lead to another repository.
 _OTHERS = {
     ".hg": frozenset(("hgrc", "hgrc-not-shared", "sharedpath")),
-    ".jj": frozenset(("config.toml", "repo")),
+    ".jj": frozenset(("config.toml", "workspace-config.toml", "config-id", "repo", "git_target")),
+    ".sl": frozenset(("config", "hgrc", "hgrc-not-shared", "sharedpath")),
+    ".pijul": frozenset(("config",)),
+    ".bzr": frozenset(("branch.conf", "location", "branch-name")),
+    "_darcs": frozenset(("defaults", "prefs")),
 }
+_DARCS_SETTINGS = "prefs"
 
-_ALL = frozenset().union(
-    _NAMES, _FOLDERS, _GIT_FILES, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values()
-) | {"head", "git~1"}
+# The folder around this package, and what in a checkout is not built.
+CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.realpath(__file__)
+))))  # fmt: skip
+_NOT_BUILT = frozenset((".git", "docs", "tests"))
+# Dependencies that a package manager has put there: what is built in them is not worth a mark.
+_DEPENDENCIES = frozenset(("node_modules", "site-packages", "dist-packages"))
+
+
+class _Patterns:
+    """The patterns of one kind of risky files, for quick look-ups."""
+
+    def __init__(self, flag: Flag, files: Sequence[RiskyFiles]) -> None:
+        self.flag = flag
+        self.names: set[str] = set()
+        self.folders: set[str] = set()
+        self.stems: set[str] = set()
+        self.endings: set[str] = set()
+        # By the last part: the parts before it.
+        self.paths: dict[str, list[list[str]]] = {}
+        self.inner_folders: dict[str, list[list[str]]] = {}
+        for pattern in " ".join(each.patterns for each in files).split():
+            *before, last = pattern.rstrip("/").split("/")
+            if before:
+                to = self.inner_folders if pattern.endswith("/") else self.paths
+                to.setdefault(last, []).append(before)
+            elif pattern.endswith("/"):
+                self.folders.add(last)
+            elif pattern.startswith("*."):
+                self.endings.add(last[1:])
+            elif pattern.endswith(".*"):
+                self.stems.add(last[:-2])
+            else:
+                self.names.add(last)
+
+    def match(self, parts: list[str]) -> bool:
+        last = parts[-1]
+        if last in self.names or not self.folders.isdisjoint(parts):
+            return True
+        stem, dot, ending = last.rpartition(".")
+        if dot and stem and (stem in self.stems or f".{ending}" in self.endings):
+            return True
+        if any(parts[-len(before) - 1 : -1] == before for before in self.paths.get(last, ())):
+            return True
+        return any(
+            parts[max(at - len(before), 0) : at] == before
+            for at, part in enumerate(parts)
+            for before in self.inner_folders.get(part, ())
+        )
+
+
+_PATTERNS = tuple(_Patterns(*kind) for kind in KINDS)
+_STEMS = frozenset().union(*(kind.stems for kind in _PATTERNS))
+_ENDINGS = frozenset().union(*(kind.endings for kind in _PATTERNS))
+_ALL = frozenset(("head", "git~1")).union(
+    *(names for kind in _PATTERNS
+      for names in (kind.names, kind.folders, kind.paths, kind.inner_folders)),
+    _GIT_FILES, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values(),
+)  # fmt: skip
 
 
 _plain_folders: dict[str, bool] = {}
@@ -69,22 +115,86 @@ def is_plain_name(name: str) -> bool:
     if not name.isascii() or name.endswith((".", " ")):
         return False
     name = name.lower()
-    return name not in _ALL and not name.endswith(".git")
+    if name in _ALL:
+        return False
+    stem, dot, ending = name.rpartition(".")
+    return not dot or (ending != "git" and f".{ending}" not in _ENDINGS and stem not in _STEMS)
 
 
-def is_risky(path: str) -> bool:
-    """Return whether one of the user's programs may run the file, or obey it, without asking."""
+def risk_of(path: str) -> Flag | None:
+    """Return when one of the user's programs may run the file, or obey it, without asking."""
     parts = _parts(path)
     # A file or a link with the name of such a folder counts, too: it is in its place.
-    return parts[-1] in _NAMES or not _FOLDERS.isdisjoint(parts)
+    for kind in _PATTERNS:
+        if kind.flag is Flag.BUILD and not _DEPENDENCIES.isdisjoint(parts):
+            break
+        if kind.match(parts):
+            return kind.flag
+    return None
 
 
-def is_held(root: str, path: str, *, is_link: bool = False, is_deleted: bool = False) -> bool:
-    """Return whether a change has to be approved because git would run it or obey it.
+def builds_this_program(full_path: str) -> bool:
+    """Return whether a file is in the checkout that this program runs from, and build-aux/run may
+    build or run it: everything but the tests, the documentation and the repository."""
+    if not full_path.startswith(f"{CHECKOUT}/"):
+        return False
+    first = full_path[len(CHECKOUT) + 1 :].partition("/")[0]
+    return first not in _NOT_BUILT and os.path.lexists(f"{CHECKOUT}/build-aux/run")
 
-    Any git command runs hooks and what the configuration names. Not for folders themselves.
+
+class NamesAround:
+    """The names in a root's folders, in any of its layers: of a name that is only pending, too,
+    it must be known that it makes a folder a repository."""
+
+    def __init__(self, layers: Sequence[str]) -> None:
+        self._layers = layers
+        self._known: dict[str, frozenset[str]] = {}
+
+    def names(self, folder: str) -> frozenset[str]:
+        if folder not in self._known:
+            found: set[str] = set()
+            for layer in self._layers:
+                try:
+                    found.update(os.listdir(f"{layer}/{folder}"))
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except OSError:
+                    found.add("HEAD")  # it may be one
+            self._known[folder] = frozenset(found)
+        return self._known[folder]
+
+    def is_file_on_disk(self, path: str) -> bool:
+        """Return whether the project has a file or a link there."""
+        try:
+            return not stat.S_ISDIR(os.lstat(f"{self._layers[-1]}/{path}").st_mode)
+        except OSError:
+            return False
+
+    def may_be_repository(self, folder: str) -> bool:
+        """Return whether git may take the folder for a repository, now or with a HEAD that is
+        not a file yet."""
+        names = self.names(folder)
+        if "HEAD" in names:
+            return True
+        plain = {normalised(name) for name in names}
+        return "head" in plain and (plain >= {"objects", "refs"} or "commondir" in plain)
+
+
+def is_held(
+    path: str,
+    around: NamesAround,
+    *,
+    prefix: str = "",
+    is_link: bool = False,
+    is_deleted: bool = False,
+) -> bool:
+    """Return whether a change has to be approved because git, or another version control system,
+    would run it or obey it.
+
+    Any git command runs hooks and what the configuration names. Not for folders themselves. A root
+    that is a repository itself has the `prefix` ".git/".
     """
-    parts = _parts(path)
+    parts = _parts(prefix + path)
     leading = _leading(parts)
     for position, part in enumerate(parts):
         if part.endswith(".git") or part == "git~1":
@@ -94,13 +204,37 @@ def is_held(root: str, path: str, *, is_link: bool = False, is_deleted: bool = F
                 return not (is_deleted and _REBASE in parts)
             if is_link and not is_deleted:
                 return True
-        elif part in _OTHERS and (position + 1 == len(parts) or parts[-1] in _OTHERS[part]):
-            return True
+        elif part in _OTHERS:
+            inner = parts[position + 1 :]
+            if not inner or parts[-1] in _OTHERS[part] or inner[0] == _DARCS_SETTINGS:
+                return True
     names = path.split("/")
-    if names[-1] == "HEAD" and ".git" not in parts:
-        # A HEAD file turns a folder of any name into a repository, and git obeys its config.
-        return not is_deleted and not os.path.lexists(f"{root}/{path}")
-    return any(os.path.lexists("/".join((root, *names[:at], "HEAD"))) for at in leading)
+    if parts[-1] == "head":
+        return not is_deleted and _makes_repository(path, names, parts, around)
+    above = parts.index(".git") if ".git" in parts else -1
+    skipped = 1 if prefix else 0
+    return any(
+        around.may_be_repository("/".join(names[: at - skipped])) for at in leading if at > above
+    )
+
+
+def _makes_repository(path: str, names: list[str], parts: list[str], around: NamesAround) -> bool:
+    """Return whether a file or link called HEAD may turn its folder into a repository, whose
+    config git obeys."""
+    if around.is_file_on_disk(path):
+        return False  # what git obeys beside it was held
+    folder = "/".join(names[:-1])
+    if names[-1] != "HEAD":
+        return around.may_be_repository(folder)
+    if ".git" not in parts:
+        return True
+    inner = parts[len(parts) - parts[::-1].index(".git") :]
+    if len(inner) == 1 or inner[0] in _GIT_INNER:
+        return False
+    # Git has such files of its own in there.
+    is_ref = not {"logs", "refs"}.isdisjoint(inner)
+    siblings = {normalised(name) for name in around.names(folder)}
+    return not is_ref or not siblings.isdisjoint(_GIT_FILES | GIT_FOLDERS | _GIT_INNER)
 
 
 def _leading(parts: list[str]) -> set[int]:

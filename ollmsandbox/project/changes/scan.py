@@ -13,14 +13,16 @@ import os
 import resource
 import stat
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
+from ...paths import is_inside
 from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
-from .git import GitTargets, NestedRepositories
+from .git import GitTargets, NestedRepositories, same_hook_settings
 from .git_config import (
     LARGEST,
     REFERENCES,
@@ -33,12 +35,15 @@ from .git_config import (
 from .mass_deletion import hold_mass_deletion
 from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
 from .risky import (
+    CHECKOUT,
     GIT_FOLDERS,
+    NamesAround,
+    builds_this_program,
     is_held,
     is_plain_folder,
     is_plain_name,
-    is_risky,
     normalised,
+    risk_of,
 )
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -111,7 +116,6 @@ def _close(path: str, mode: int) -> None:
 _LENT = stat.S_ISUID | stat.S_ISGID
 __all__ = ["Change", "ChangeSet", "Flag", "Kind", "Skipped", "Type", "is_too_deep", "scan"]
 
-_PLAIN = stat.S_IFREG | 0o666
 # A touched file that is larger counts as changed: comparing it would take minutes.
 _MOST_COMPARED = 1 << 30
 # Four times as long as a path that programs can open. Each folder on the way has a change with its
@@ -171,16 +175,20 @@ class _Walk:
         self.skipped: list[Skipped] = []
         self.idle: list[str] = []
         self._levels: list[_Level] = []
+        # Whether the checkout that this program runs from is in the root.
+        self._is_own = is_inside(CHECKOUT, root)
         # The path of the last held change.
         self._held = ""
         self._git_targets = GitTargets.of(root)
         self._nested_repositories = NestedRepositories(root)
         self._layers: tuple[str, ...] = ()
+        self._around = NamesAround(())
         # In a root that is a repository without a worktree, the same paths are held as in another.
         self._prefix = ".git/" if is_git_folder(root) else ""
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
         self._layers = (upper, *lowers)
+        self._around = NamesAround(self._layers)
         level = _Level("", os.open(upper, FOLDER), [], [])
         self._levels.append(level)
         top, below = level.upper, level.lowers
@@ -209,14 +217,17 @@ class _Walk:
 
         The result is the same as that of `_look`, only faster for many files.
         """
-        if len(level.lowers) > 1 or not level.is_plain or self._git_targets.is_near(level.prefix):
+        is_special = self._is_own or not level.is_plain
+        if is_special or len(level.lowers) > 1 or self._git_targets.is_near(level.prefix):
             return next(level.names, None)
         upper, lower = level.upper, next(iter(level.lowers), -1)
+        # Others may get the rights that a new file has.
+        usual = 0o666 & ~current_umask() | 0o600
         root, prefix, file, look = self._root, level.prefix, Type.FILE, os.stat
         for name in level.names:
             new = look(name, dir_fd=upper, follow_symlinks=False)
             mode = new.st_mode
-            is_file = mode | 0o666 == _PLAIN and new.st_nlink == 1
+            is_file = mode | usual == stat.S_IFREG | usual and new.st_nlink == 1
             if not (is_file or is_whiteout(new)) or not is_plain_name(name):
                 return name
             kind, old_type, was = Kind.ADDED, None, None
@@ -228,7 +239,7 @@ class _Walk:
                 else:
                     was = old.st_mode
                     is_as_long = was == mode and old.st_size == new.st_size
-                    if not stat.S_ISREG(was) or was & 0o111 or is_as_long:
+                    if not stat.S_ISREG(was) or was & 0o111 or is_as_long or mode & ~was:
                         return name
                     kind, old_type, was = Kind.MODIFIED, file, was & 0o7777
             mode_now: int | None = mode & 0o7777
@@ -342,6 +353,7 @@ class _Walk:
             is_by_git=is_plain
             and (name in WRITTEN_BY_GIT or REFERENCES in path)
             and self._is_by_git(path, name),
+            is_git_target=name == "package.json" and self._changes_hooks(path),
         )  # fmt: skip
 
     def _is_by_git(self, path: str, name: str) -> bool:
@@ -361,6 +373,13 @@ class _Walk:
             return not os.path.lexists(disk) and is_harmless_pointer(new, where)
         old = read_merged((self._root,), path) if os.path.lexists(disk) else b""
         return old is not None and is_harmless_config(new, old, where)
+
+    def _changes_hooks(self, path: str) -> bool:
+        """Return whether a package.json says something else to the managers of git's hooks."""
+        if not self._git_targets.reads_manifests:
+            return False
+        new, old = read_merged(self._layers, path), read_merged((self._root,), path)
+        return new is None or not same_hook_settings(old or b"", new)
 
     def _delete(
         self, path: str, name: str, old: os.stat_result, covered: list[int], whiteout: int = 0
@@ -433,19 +452,29 @@ class _Walk:
         *,
         inode: int = 0,
         is_by_git: bool = False,
+        is_git_target: bool = False,
     ) -> None:
-        is_git_target = self._git_targets.covers(path)
+        is_git_target = (
+            is_git_target
+            or self._git_targets.covers(path)
+            or (self._is_own and type_ is not Type.FOLDER and builds_this_program(self._full(path)))
+        )
         if not is_git_target and type_ is not Type.FOLDER:
             is_git_target = self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
         if not is_by_git or is_git_target:
             flags = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
-        elif is_risky(path):
-            flags = (*flags, Flag.LATER)
+        elif risk := risk_of(path):
+            flags = (*flags, risk)
+        if _is_opened(kind, type_, mode, old_type, old_mode):
+            flags = (*flags, Flag.SHARED)
         self.changes.append(
             Change(
                 self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode, inode
             )
         )
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}"
 
     def _marks(
         self, path: str, kind: Kind, type_: Type, *, is_git_target: bool
@@ -460,12 +489,13 @@ class _Walk:
             return ()
         is_link = type_ is Type.LINK
         is_risk = is_git_target or is_held(
-            self._root, self._prefix + path, is_link=is_link, is_deleted=is_deleted
+            path, self._around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
         )
         if is_risk:
             self._held = path
             return (Flag.LATER, Flag.HELD)
-        return (Flag.LATER,) if is_risky(path) else ()
+        risk = risk_of(path)
+        return (risk,) if risk else ()
 
 
 def read_merged(layers: Sequence[str], path: str) -> bytes | None:
@@ -530,6 +560,36 @@ def _leads_outside(root: str, path: str, target: str) -> bool:
         elif part not in ("", "."):
             entered = True
     return False
+
+
+def _is_opened(
+    kind: Kind, type_: Type, mode: int | None, old_type: Type | None, old_mode: int | None
+) -> bool:
+    """Return whether a change gives the group or others a right that they did not have, and that
+    a new file would not have."""
+    if mode is None or kind is Kind.DELETED or type_ is Type.LINK:
+        return False
+    if old_mode is None or old_type is not type_:
+        usual = 0o777 & ~current_umask()
+        return bool(mode & 0o077 & ~usual)
+    gained = mode & 0o077 & ~old_mode
+    if type_ is Type.FILE:
+        # Who may read a file can run a copy of it.
+        gained &= ~((old_mode & 0o044) >> 2)
+    else:
+        # Without the sticky bit, everybody can delete the files of others.
+        gained |= (old_mode & ~mode & stat.S_ISVTX) if mode & 0o022 else 0
+    return bool(gained)
+
+
+@cache
+def current_umask() -> int:
+    """Return the umask without setting it, which would affect other threads."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022
 
 
 def _mode(found: os.stat_result) -> int:

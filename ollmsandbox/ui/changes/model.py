@@ -18,6 +18,7 @@ from itertools import accumulate
 from gi.repository import Gio, GObject
 
 from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
+from ...project.changes.labels import severity
 from ...project.database import runs as records
 from ...project.database.models import Project, Run
 from ...project.manager import ProjectManager
@@ -91,17 +92,17 @@ def _read(manager: ProjectManager, run: Run) -> RunData:
 
 
 def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:
-    """Return the changes in the order of a file manager, with held and deleted ones first. Folders
-    are left out if a change inside them is listed."""
+    """Return the changes in the order of a file manager, with those first that need
+    a second look, then deleted ones. Folders are left out if a change inside them is listed."""
     items = current_changes(manager, run, records.read_changes(manager, run))
     inner = {item.change.path.rpartition("/")[0] for item in items}
     shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
     return sorted(shown, key=_order)
 
 
-def _order(item: Recorded) -> tuple[bool, bool, str]:
+def _order(item: Recorded) -> tuple[int, bool, str]:
     is_lost = item.change.kind in (Kind.DELETED, Kind.REPLACED)
-    return not item.is_held, not is_lost, item.change.path
+    return severity(item), not is_lost, item.change.path
 
 
 class RunItem(GObject.Object):

@@ -14,7 +14,7 @@ from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Typ
 from ...project.changes.reasons import Reason
 from ...project.manager import ProjectManager
 from ...text.diff import HunkState
-from ...text.visible import visible_line
+from ...text.visible import visible_line, visible_path
 from ..diff.images import ImagePair
 from ..diff.model import DiffSection
 from ..diff.view import DiffView
@@ -121,7 +121,7 @@ class ChangePage(Gtk.Box):
 
     def _show_about(self) -> None:
         item = self.recorded
-        self.path.set_label(visible_line(item.change.path))
+        self.path.set_label(visible_path(item.change.path))
         self.about.set_label(change_text(item))
         self.conflict.set_visible(item.state is State.CONFLICT)
         if item.is_because(Reason.CONCURRENT):

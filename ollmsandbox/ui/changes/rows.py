@@ -14,7 +14,7 @@ from ...project.changes.change import Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
 from ...project.review.versions import Version, Versions
 from ...text.diff import decode_text, matching_blocks, split_lines
-from ...text.visible import visible_line
+from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
 from ..widgets.labels import set_accessible_name, without_hyphens
 from ..widgets.tasks import Tasks
@@ -108,7 +108,7 @@ class FileRow(Gtk.Box):
         )
         self.item = item
         recorded = item.recorded
-        path = visible_line(recorded.change.path)
+        path = visible_path(recorded.change.path)
         icon = Gtk.Image.new_from_icon_name(kind_icon(recorded))
         colour = _COLOURS.get(recorded.change.kind)
         if colour:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from ... import N_
 from ...i18n import _, localized, ngettext
 from ...project.changes.change import Flag, Kind, Recorded, Report, State, Type
+from ...project.changes.labels import mode_text
 from ...project.changes.reasons import Note, Reason
-from ...text.visible import visible_line, visible_words
+from ...text.visible import visible_path, visible_words
 from .model import RunData
 
 # In a question.
@@ -30,6 +31,9 @@ _ICONS = {
 }
 _MARKS = {
     Flag.LATER: N_("Can run code outside the sandbox"),
+    Flag.OPENING: N_("Can run code when you enter or open the folder"),
+    Flag.TOOL: N_("Can run code when a tool starts"),
+    Flag.SHARED: N_("Gives other users more rights"),
     Flag.EXECUTABLE: N_("New executable"),
     Flag.OUTSIDE: N_("Link that points outside the project"),
     Flag.STRIPPED: N_("Setuid bit removed"),
@@ -60,6 +64,11 @@ def flag_labels(item: Recorded) -> list[str]:
     return found
 
 
+def weak_labels(item: Recorded) -> list[str]:
+    """Return labels for what is good to know, but needs no second look."""
+    return [_("Runs in a build or a test")] if Flag.BUILD in item.change.flags else []
+
+
 def _state(item: Recorded) -> str:
     if item.state is State.CONFLICT and item.is_because(Reason.CONCURRENT):
         return _("Another command also changed this file")
@@ -68,9 +77,12 @@ def _state(item: Recorded) -> str:
 
 def change_text(item: Recorded) -> str:
     """Return the line below the name."""
-    parts = [_kind(item), _state(item), *flag_labels(item)]
+    parts = [_kind(item), _state(item), *flag_labels(item), *weak_labels(item)]
+    if mode := mode_text(item.change):
+        # Translators: {} is the mode of a file, or the old and the new one: 0644 → 0666.
+        parts.append(_("Mode {}").format(mode))
     if item.change.type is Type.LINK and item.change.target:
-        parts.append(f"→ {visible_line(item.change.target)}")
+        parts.append(f"→ {visible_path(item.change.target)}")
     # Of this one, the state says all.
     if item.note and not item.is_because(Reason.CONCURRENT):
         parts.append(note_text(item.note))
@@ -119,7 +131,7 @@ def result_text(verb: str, count: int, problems: list[str]) -> str:
 def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
     """Return the heading and body of a question about changes of other runs that are applied or
     discarded, too, and the label of its button."""
-    names = [visible_line(item.change.path) for report in reports for item in report.changes]
+    names = [visible_path(item.change.path) for report in reports for item in report.changes]
     left = len(names) - _MOST_NAMES
     lines = names[:_MOST_NAMES]
     if left > 0:

@@ -21,6 +21,7 @@ from ...i18n import _
 from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project
+from ...project.opening import check_links
 from ..changes.model import count_pending
 from ..models.choice import ModelChoice
 from ..settings import Settings, own_limits
@@ -72,6 +73,7 @@ class Sessions(GObject.Object):
     async def new(self, project: str | None) -> OpenSession:
         """Return an empty session of the project, or open a new one."""
         if project is not None:
+            await asyncio.to_thread(check_links, project, self._factory.manager.paths)
             # Projects are stored with this path.
             project = await asyncio.to_thread(real_path, project)
         for session in self.open_ones:

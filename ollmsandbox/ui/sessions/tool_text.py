@@ -12,7 +12,7 @@ from ...i18n import _, localized, ngettext
 from ...project.changes.change import Kind, Recorded, Report, State, Type
 from ...project.changes.labels import GitLine, Line, short_list
 from ...sandbox.process import Stop
-from ...text.visible import visible_line
+from ...text.visible import visible_line, visible_path
 from .entries import CallEntry, Stage
 
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
@@ -233,12 +233,12 @@ def change_lines(report: Report, most: int) -> list[str]:
 def _change_line(line: Line) -> str:
     if isinstance(line, GitLine):
         sign = _SIGNS[Kind.DELETED if line.is_deleted else Kind.MODIFIED]
-        name = f"git ({visible_line(line.folder)})" if line.folder else "git"
+        name = f"git ({visible_path(line.folder)})" if line.folder else "git"
         return f"{sign} {name}: {', '.join(_git_parts(line))}"
     if isinstance(line, Recorded):
-        return f"{_SIGNS[line.change.kind]} {visible_line(line.change.path)}"
+        return f"{_SIGNS[line.change.kind]} {visible_path(line.change.path)}"
     change = line.folder.change
-    name = visible_line(change.path) + ("/" if change.type is Type.FOLDER else "")
+    name = visible_path(change.path) + ("/" if change.type is Type.FOLDER else "")
     # Translators: {name} is a folder with this number of files.
     text = ngettext("{name} ({count:,} file)", "{name} ({count:,} files)", line.files)
     name = text.format(name=name, count=line.files) if line.files else name
@@ -253,7 +253,7 @@ def _git_parts(line: GitLine) -> Iterator[str]:
     if line.packs:
         # Translators: a pack is a file in which git stores many objects.
         yield ngettext("{count:,} pack", "{count:,} packs", line.packs).format(count=line.packs)
-    yield from map(visible_line, line.names)
+    yield from map(visible_path, line.names)
     if line.refs:
         # Translators: a ref is a name in git, such as a branch or a tag.
         yield ngettext("{count:,} ref", "{count:,} refs", line.refs).format(count=line.refs)

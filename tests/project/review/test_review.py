@@ -288,8 +288,8 @@ def test_risky_files_are_marked_and_git_hooks_are_held(person: Person) -> None:
     )
     flags = {c["path"]: (c["flags"], c["state"]) for c in document["changes"]}
     assert flags[".git/hooks/pre-commit"] == (["runs-later", "held"], "pending")
-    assert flags[".envrc"] == (["runs-later"], "applied")
-    assert flags[".vscode/tasks.json"] == (["runs-later"], "applied")
+    assert flags[".envrc"] == (["runs-on-opening"], "applied")
+    assert flags[".vscode/tasks.json"] == (["runs-on-opening"], "applied")
     assert flags["tool"] == (["executable"], "applied")
     assert flags["out"] == (["leaves-project"], "applied")
     assert not (person.project / ".git" / "hooks" / "pre-commit").exists()

@@ -17,7 +17,7 @@ from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.storage.history import new_session_id
 from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage, StoredSession, repair
-from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.sessions.entries import CallEntry, entries_of
@@ -209,6 +209,21 @@ def test_a_session_with_a_draft_does_not_count_as_new(house: House) -> None:
         assert second is not first
         first.draft = " \n"
         assert await house.sessions.new(project) is first
+        await house.sessions.close_all()
+
+    loop.run(go())
+
+
+def test_a_link_inside_a_project_does_not_open(house: House) -> None:
+    target, link = house.person.home / "bin", house.person.project / "sub"
+    target.mkdir()
+    link.symlink_to(target)
+
+    async def go() -> None:
+        await house.sessions.new(str(house.person.project))
+        with pytest.raises(ProjectError, match=str(target)):
+            await house.sessions.new(str(link))
+        assert (await house.sessions.new(str(target))).project == str(target)
         await house.sessions.close_all()
 
     loop.run(go())

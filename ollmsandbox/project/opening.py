@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Refuses to take a link for a project if a command may have made it.
+
+Commands may write to the folder that is opened. A link in a project could lead anywhere by now.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+
+from .. import N_
+from ..errors import ProjectError
+from ..paths import Paths, is_inside, real_path
+
+# As many as the kernel follows.
+_MOST_LINKS = 40
+
+
+def check_links(folder: str | os.PathLike[str], paths: Paths) -> None:
+    """Raise ProjectError if the way to a folder leads through a link inside a known project, or
+    anywhere else where commands can write. The database is not opened if there is no link."""
+    given = os.fspath(folder)
+    links = _links_on_the_way(given if given.startswith("/") else f"{os.getcwd()}/{given}")
+    if not links:
+        return
+    places = [real_path(paths.playground), *map(real_path, paths.own), *_known_roots(paths)]
+    for link, around in links:
+        if is_inside(around, *places):
+            raise ProjectError(
+                N_("{link} is a link that a command may have made. It leads to {folder}."),
+                N_("If you want commands to change that folder, open it by its own path."),
+                link=link,
+                folder=os.path.realpath(folder),
+            )
+
+
+def current_folder(environ: Mapping[str, str]) -> str:
+    """Return the current folder by the path that the user took, with the links in it."""
+    current = os.getcwd()
+    named = environ.get("PWD", "")
+    if not named.startswith("/") or named == current:
+        return current
+    try:
+        return named if os.path.samefile(named, current) else current
+    except (OSError, ValueError):
+        return current
+
+
+def _links_on_the_way(path: str) -> list[tuple[str, str]]:
+    """Return each link that is followed, and the folder it is in, with links resolved."""
+    found: list[tuple[str, str]] = []
+    here = "/"
+    left = path.split("/")[::-1]
+    while left and len(found) < _MOST_LINKS:
+        name = left.pop()
+        if name == "..":
+            here = os.path.dirname(here)
+        elif name not in ("", "."):
+            place = os.path.join(here, name)
+            try:
+                is_link = stat.S_ISLNK(os.lstat(place).st_mode)
+                target = os.readlink(place) if is_link else ""
+            except (OSError, ValueError):
+                return found  # who opens it reports that
+            if is_link:
+                found.append((place, here))
+                left += target.split("/")[::-1]
+                here = "/" if target.startswith("/") else here
+            else:
+                here = place
+    return found
+
+
+def _known_roots(paths: Paths) -> list[str]:
+    """Return the projects, and the folders outside them that their commands may change."""
+    if not paths.database.exists():
+        return []
+    from .database.models import ApprovedRoot, Project
+    from .manager import ProjectManager
+
+    manager = ProjectManager(paths)
+    try:
+        with manager.store.translated_errors():
+            return [one.path for kind in (Project, ApprovedRoot) for one in kind.select()]
+    finally:
+        manager.close()
