@@ -524,8 +524,17 @@ class Applier:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 note = Note(Reason.PARENT_REPLACED)
                 return item._replace(state=State.CONFLICT, note=note)
+            if error.errno == errno.ENOENT and not self._has_folder_of(item):
+                return item._replace(state=State.FAILED, note=Note(Reason.ROOT_MISSING))
             return item._replace(state=State.FAILED, note=Note.of_error(error))
         return Recorded(item.number, item.change, state, None, item.began, *done)
+
+    def _has_folder_of(self, item: Recorded) -> bool:
+        try:
+            self._project.split(item.change.path)
+        except OSError:
+            return False
+        return True
 
     def _finish(self, done: list[Recorded]) -> list[Recorded]:
         failed = dict(self._project.close())

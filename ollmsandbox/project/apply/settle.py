@@ -37,7 +37,7 @@ from ..recovery.missing import check_roots
 from . import kept_versions
 from .applier import Applier, device, only_ours
 from .journal import Job, Journal, Task
-from .parents import closed_folders
+from .parents import closed_folders, show_modes
 from .patch import Patch, keep_base, read_small
 from .swap import Step, copy_whole, write_like
 
@@ -317,6 +317,7 @@ class Settling:
             self._keep_exchanged(job, sources, done)
             self._keep_bases(overlay, job, [i for i in done if i.state is not State.APPLIED])
             self._keep_rest(overlay, job, chain, done)
+            show_modes(manager, job.project, done)
             runs.end_run(manager, job, rest)
             manager.store.make_durable()
             self._step()

@@ -89,7 +89,7 @@ def _discarded(
     states: Mapping[Hunk, HunkState],
 ) -> dict[Hunk, HunkState]:
     """Return the hunks that are neither in the project nor pending."""
-    layer = pending_layer(manager, run, item)
+    layer = pending_layer(manager, run.project.path, run.id, item)
     seen = find_in_layers([layer], item.change.path) if layer else None
     rest = decode_lines(read_seen(seen)) if seen is not None and seen.is_file else None
     if rest is None:
@@ -102,9 +102,9 @@ def _discarded(
     }
 
 
-def pending_layer(manager: ProjectManager, run: Run, item: Recorded) -> str:
+def pending_layer(manager: ProjectManager, project: str, run_id: str, item: Recorded) -> str:
     """Return the layer that has the change; "" if there is none."""
-    layer = Chain(manager.paths, run.project.path).layer_of(run.id, item.change.root)
+    layer = Chain(manager.paths, project).layer_of(run_id, item.change.root)
     return layer if os.path.isdir(layer) else ""
 
 
