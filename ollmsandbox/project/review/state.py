@@ -16,7 +16,7 @@ from ..changes.layers import find_in_layers, read_seen
 from ..changes.reasons import Note, Reason
 from ..database import runs
 from ..database.models import Run
-from ..manager import ProjectManager
+from ..manager import ProjectManager, is_missing
 from ..pending.chain import Chain
 from .versions import Versions
 
@@ -119,8 +119,10 @@ _PARTLY = Note(Reason.PARTLY)
 
 def current_changes(manager: ProjectManager, run: Run, items: Iterable[Recorded]) -> list[Recorded]:
     """Return the changes in the state in which they are now. What a later run has changed, too,
-    stays in the state of the database."""
-    return [_current(manager, run, item) for item in items]
+    stays in the state of the database, and so does what is in a missing folder."""
+    found = list(items)
+    gone = {root for root in {item.change.root for item in found} if is_missing(root)}
+    return [item if item.change.root in gone else _current(manager, run, item) for item in found]
 
 
 def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
