@@ -51,11 +51,13 @@ def document(item: Recorded, project: str) -> dict[str, object]:
     }
 
 
+EDITED_WORDS = {Reason.PARTLY: "partly", Reason.EDITED: "edited"}
+
+
 def state_word(item: Recorded) -> str:
     """Return what became of a change, in one word."""
-    words = {Reason.PARTLY: "partly", Reason.EDITED: "edited"}
-    if item.state is State.APPLIED and item.note and item.note.reason in words:
-        return words[item.note.reason]
+    if item.state is State.APPLIED and item.note and item.note.reason in EDITED_WORDS:
+        return EDITED_WORDS[item.note.reason]
     return item.state.value
 
 

@@ -20,8 +20,7 @@ from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
 from ..permission.store import RuleStore
 from ..project.apply.journal import Journal, project_lock
-from ..project.apply.kept_versions import layer_in
-from ..project.database.models import ChatSession, FoundLink, Project, Run
+from ..project.database.models import ChatSession, FoundLink, Project
 from ..project.manager import AnyPath, ProjectManager
 from ..project.opening import check_links
 from ..project.pending.chain import Chain
@@ -56,7 +55,6 @@ def _move(manager: ProjectManager, project: Project, new: str) -> Project:
     with project_lock(paths, old), project_lock(paths, new):
         other = _check(manager, project, new)
         _move_pending(paths, old, new)
-        _move_versions(manager, project, new)
         with contextlib.suppress(FileNotFoundError):
             os.replace(paths.system(old), paths.system(new))
         move_caches(paths, old, new)
@@ -174,16 +172,6 @@ def _move_pending(paths: Paths, old: str, new: str) -> None:
         os.rename(there, here)
     # Even if an interrupted move has renamed the folder already.
     Chain(paths, new).move_root(old, new)
-
-
-def _move_versions(manager: ProjectManager, project: Project, new: str) -> None:
-    """Rename the folders of versions that are named after the project's folder."""
-    with manager.store.translated_errors():
-        runs = [run.id for run in Run.select(Run.id).where(Run.project == project.id)]
-    for run_id in runs:
-        folder = manager.paths.versions / run_id
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(layer_in(folder, project.path), layer_in(folder, new))
 
 
 def _move_records(

@@ -329,12 +329,6 @@ class ProjectManager:
             runs=", ".join(run.id for run in found[:5]) + (" ..." if len(found) > 5 else ""),
         )
 
-    def count_states(self, run: Run) -> dict[str, int]:
-        """Return the number of the run's changes in each state."""
-        with self.store.translated_errors():
-            query = "SELECT state, count(*) FROM change WHERE run_id = ? GROUP BY state"
-            return dict(self.store.connection.execute(query, (run.id,)))
-
     def changes(self, run: Run) -> list[ChangeRow]:
         with self.store.translated_errors():
             return list(

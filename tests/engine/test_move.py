@@ -54,10 +54,8 @@ def sessions(person: Person) -> Iterator[Sessions]:
     factory.manager.close()
 
 
-def _run(
-    person: Person, command: str, project: Path, *, mode: Mode = Mode.AUTO, many: int = 1000
-) -> None:
-    keeper = Recorder(str(project), person.paths, mode=mode, many=many)
+def _run(person: Person, command: str, project: Path, *, mode: Mode = Mode.AUTO) -> None:
+    keeper = Recorder(str(project), person.paths, mode=mode)
     assert person.run(command, project=project, keeper=keeper).exit_code == 0
 
 
@@ -94,19 +92,6 @@ def test_applied_changes_are_undone_at_the_new_path(person: Person, review: Revi
     assert not (new / "b").exists() and not person.project.exists()
     review.apply(run)
     assert (new / "b/c").read_text() == "new\n"
-
-
-def test_many_files_of_one_run_move_along(person: Person, review: Review) -> None:
-    """Above a limit they are kept as one layer, in a folder named after the project's."""
-    for number in range(30):
-        (person.project / f"file-{number}").write_text("before\n")
-    _run(person, "for f in file-*; do echo after > $f; done", person.project, many=10)
-    assert list(person.paths.versions.glob("*/layer-*"))
-    new = _move(person, review)
-    run = review.manager.last_run(_known(review, new))
-    assert run is not None
-    review.undo(run)
-    assert {file.read_text() for file in new.iterdir()} == {"before\n"}
 
 
 def test_pending_changes_stay_pending_and_the_next_command_sees_them(
@@ -327,7 +312,7 @@ def test_pending_changes_at_the_new_path_are_not_overwritten(
     assert (person.project / "a").read_text() == "1\n"
 
 
-@pytest.mark.parametrize("cut_before", ["_move_versions", "_move_records"])
+@pytest.mark.parametrize("cut_before", ["_move_file_records", "_move_records"])
 def test_cut_off_it_is_done_once_more(
     person: Person, review: Review, monkeypatch: pytest.MonkeyPatch, cut_before: str
 ) -> None:

@@ -25,6 +25,7 @@ from ...project.database.models import (
 )
 from ...project.database.runs import read_changes
 from ...project.manager import ProjectManager
+from ...project.review.state import current_changes
 from ...text.visible import printable_line
 from ..messages import Message, Role
 from .stored import (
@@ -232,18 +233,17 @@ class History:
         return read_changes(self.manager, run) if run else []
 
     def states(self, session_id: str) -> dict[str, frozenset[State]]:
-        """Return the states of the changes of each run in the session."""
+        """Return the states of the changes of each run in the session, as they are now."""
         with self.manager.store.translated_errors():
-            query = (
-                ChangeRow.select(ChangeRow.run_id, ChangeRow.state)
-                .join(Run)
-                .where(Run.session_id == session_id)
-                .distinct()
+            query = Run.select(Run, Project).join(Project).where(Run.session_id == session_id)
+            rows = list(query)
+        return {
+            row.id: frozenset(
+                item.state
+                for item in current_changes(self.manager, row, read_changes(self.manager, row))
             )
-            found: dict[str, set[State]] = {}
-            for row in query:
-                found.setdefault(row.run_id, set()).add(State(row.state))
-        return {run_id: frozenset(states) for run_id, states in found.items()}
+            for row in rows
+        }
 
     def session_runs(self, session_id: str) -> list[SessionRun]:
         """Return the runs of a session with their changes, the oldest first."""

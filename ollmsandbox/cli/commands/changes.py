@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 from ...engine.run import finish_interrupted_runs
@@ -25,6 +26,7 @@ from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
 from ..arguments import default_project
 from ..changes import (
+    EDITED_WORDS,
     advice,
     diff_lines,
     document,
@@ -33,6 +35,7 @@ from ..changes import (
     listing,
     print_notice,
     report_document,
+    state_word,
     summary,
 )
 from ..streams import complain, print_error, wants_colour
@@ -345,10 +348,11 @@ def _about(run: Run | None, project: str = "") -> dict[str, object]:
 
 
 def _counts_of(review: Review, run: Run) -> Iterator[tuple[str, int]]:
-    counts = review.manager.count_states(run)
-    for state in State:
-        if counts.get(state.value):
-            yield state.value, counts[state.value]
+    items = current_changes(review.manager, run, read_changes(review.manager, run))
+    counts = Counter(map(state_word, items))
+    for word in (State.APPLIED.value, *EDITED_WORDS.values(), *(state.value for state in State)):
+        if number := counts.pop(word, 0):
+            yield word, number
 
 
 def _counts(review: Review, run: Run) -> dict[str, object]:

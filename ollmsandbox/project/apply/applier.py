@@ -15,7 +15,6 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from ...files import dirfd
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
@@ -23,13 +22,8 @@ from ...paths import make_folder
 from ..changes.change import MANY, Change, Kind, Recorded, State, Type
 from ..changes.reasons import Note, Reason
 from .fast_swap import Plain
-from .kept_versions import Kept
 from .patch import Patch, has_same_bytes, keep_copy, modes_note
 from .swap import HALF, ConflictError, Exchanged, Found, Step, exchange, make_single, signature
-
-if TYPE_CHECKING:
-    from .record_process import RecordProcess
-
 
 Check = Callable[[Found], bool]
 
@@ -85,31 +79,6 @@ def _any(_found: Found) -> bool:
     return True
 
 
-def has_changed_places(change: Change, incoming: DirEntryAt, kept: DirEntryAt, step: Step) -> bool:
-    """Among many, before a kill: then what is in the layer is what was in the project."""
-    found = incoming.lstat() if change.inode else None
-    if found is None or found.st_ino == change.inode:
-        return False
-    os.rename(incoming.name, kept.name, src_dir_fd=incoming.dir_fd, dst_dir_fd=kept.dir_fd)
-    step()
-    return True
-
-
-def bring_deleted(change: Change, layer: OpenTree, kept: DirEntryAt, step: Step) -> None:
-    """Finish an interrupted deletion: move the file from the layer to the place of its version."""
-    try:
-        there = DirEntryAt(*layer.split(change.path))
-    except FileNotFoundError:
-        return
-    found = there.lstat()
-    if found is None:
-        # It was about to. That it is deleted has to be seen there, should it wait.
-        os.mknod(there.name, stat.S_IFCHR, 0, dir_fd=there.dir_fd)
-    elif stat.S_ISREG(found.st_mode):
-        os.rename(there.name, kept.name, src_dir_fd=there.dir_fd, dst_dir_fd=kept.dir_fd)
-        step()
-
-
 def return_rights(spot: DirEntryAt, mode: int | None) -> None:
     """A file that its owner may not read, or not write to, may do so for a moment, to be copied or
     cleansed. A kill in it shall not leave it so."""
@@ -156,9 +125,6 @@ def device(layer: str) -> int:
 
 __all__ = ["Applier", "Recorded", "State"]
 
-# So many are recorded in one transaction; between two, others can write to the database.
-AT_ONCE = 500
-
 
 class Applier:
     """Works on one root of a project, for one run. `versions` is where the run keeps what was there
@@ -183,19 +149,14 @@ class Applier:
             opened.callback(os.close, self._versions)
             if resumed:
                 _remove_halves(self._versions)
-            self._kept = Kept(versions, self._versions, root)
-            opened.callback(self._kept.close)
             self._project = OpenTree(root, modes_note(versions, root), top=top)
             opened.pop_all()
         self._guard = Guard(decided)
         self._run_id = run_id
         self._step = step
         self._resumed = resumed
-        # By number: the paths of which the layer has what was in the project.
-        self.exchanged: dict[int, str] = {}
 
     def close(self) -> None:
-        self._kept.close()
         os.close(self._versions)
         self._project.leave()
 
@@ -208,14 +169,13 @@ class Applier:
         closed: Mapping[str, int] = MappingProxyType({}),
         fresh: bool = False,
         is_own: bool = False,
-        alongside: RecordProcess | None = None,
         find_base: Callable[[Recorded], Path | None] = lambda _item: None,
         left_before: Callable[[Recorded], Collection[str]] = lambda _item: (),
     ) -> list[Recorded]:
         """From a layer into the project. What is forced is put in place whatever is there. What is
         closed has to be opened for it, and gets its mode back. If it is `fresh`, nothing of it was
         begun before. If the layer `is_own`, no other run puts files there: they may have changed
-        places. If there are many, they are recorded `alongside`, and that is what they do.
+        places, which they do if there are `many`.
         `find_base` finds what the command saw of a file that another run has changed since, and
         `left_before` the signatures of what earlier runs left there."""
         for path, mode in closed.items():
@@ -230,8 +190,6 @@ class Applier:
             if change.path == ".":
                 self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
                 return Exchanged()
-            if is_own and change.kind is Kind.DELETED and change.inode:
-                bring_deleted(change, layer, kept, self._step)
             place = self._place(change, kept)
             if place is None:
                 return Exchanged()
@@ -263,8 +221,6 @@ class Applier:
                     if (found := place.lstat()) is None:
                         raise
                     return Exchanged("", signature(found))
-                if is_own and has_changed_places(change, incoming, kept, self._step):
-                    return Exchanged("", signature(place.lstat()))
                 if self._resumed:
                     return_rights(incoming, change.mode)
                 if change.old_type is Type.FOLDER and incoming.lstat() is not None:
@@ -313,16 +269,9 @@ class Applier:
                 return put(was_left)
 
         plain = Plain(self._project, layer, self._versions, self._step)
-        if alongside:
-            # Here: what it needs takes long to load, and is mostly not needed.
-            from .fast_swap import Bulk
-
-            plain = bulk = Bulk(self._project, layer, self._versions, self._step)
-            self.exchanged = bulk.exchanged
         done: list[Recorded] = []
-        ready: list[Recorded] = []
         try:
-            keeps_results = alongside is None and len(recorded) < MANY
+            keeps_results = len(recorded) < MANY
             for item in recorded:
                 change = item.change
                 if keeps_results and change.type is Type.FILE and change.kind is not Kind.DELETED:
@@ -330,26 +279,13 @@ class Applier:
                 if fresh and change.is_plain and plain.is_possible and not always:
                     put = plain.put(change, item.number, item.began)
                     if put is not None:
-                        before, after = put
-                        ready.append(
-                            Recorded(
-                                item.number, change, State.APPLIED, None, item.began, before, after
-                            )
+                        done.append(
+                            Recorded(item.number, change, State.APPLIED, None, item.began, *put)
                         )
-                        if len(ready) == AT_ONCE:
-                            done += ready
-                            if alongside:
-                                alongside.put(ready)
-                            ready = []
                         continue
                 begun = plain.found if plain.is_begun else None
                 done.append(self._try(item, one, State.APPLIED, layer, begun))
                 plain.reset()
-            done += ready
-            if alongside:
-                alongside.put(ready)
-                # Before folders are closed that it looks into.
-                alongside.wait()
         finally:
             layer.close()
         return self._finish(done)
@@ -413,8 +349,6 @@ class Applier:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(spot.name, dir_fd=spot.dir_fd)
             if change.kind is not Kind.DELETED:
-                if back:
-                    self._kept.bring(item.number, change.path)
                 if incoming.lstat() is None and not self._resumed and not guard.is_again:
                     raise ConflictError(Reason.OTHER_LOST)
                 if self._resumed:
@@ -524,8 +458,17 @@ class Applier:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 note = Note(Reason.PARENT_REPLACED)
                 return item._replace(state=State.CONFLICT, note=note)
+            if error.errno == errno.ENOENT and not self._has_folder_of(item):
+                return item._replace(state=State.FAILED, note=Note(Reason.ROOT_MISSING))
             return item._replace(state=State.FAILED, note=Note.of_error(error))
         return Recorded(item.number, item.change, state, None, item.began, *done)
+
+    def _has_folder_of(self, item: Recorded) -> bool:
+        try:
+            self._project.split(item.change.path)
+        except OSError:
+            return False
+        return True
 
     def _finish(self, done: list[Recorded]) -> list[Recorded]:
         failed = dict(self._project.close())

@@ -2,9 +2,7 @@
 """The fast path of apply, for regular files on one file system.
 
 `Plain` puts a file of one name in the place of another one, or of nothing, or removes it, with as
-few system calls as possible. `Bulk` does so for very many files: each swaps places with the one it
-replaces, so the run's layer then contains the old versions, which are kept as a whole (see
-kept_versions.py). Everything else, and what was begun here, goes through swap.py.
+few system calls as possible. Everything else, and what was begun here, goes through swap.py.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from .swap import OURS, ConflictError, Exchanged, Step, check_again, signature
 
 # Between two file systems nothing is plain, and one may know no other rename than the usual one.
 _NEVER = (errno.EXDEV, errno.EINVAL, errno.ENOSYS)
+_NOREPLACE = 1
 
 
 def is_changed(found: os.stat_result, old: os.stat_result) -> bool:
@@ -59,22 +58,19 @@ class Plain:
     def put(self, change: Change, number: int, began: int) -> Exchanged | None:
         """Apply one change, or return None if it is not plain."""
         self.is_begun, self.found = False, ""
-        kind = change.kind
         try:
             folder, _, name = change.path.rpartition("/")
             if folder != self._folder:
                 self._place = self._project.folder(folder)
                 self._source = -1
                 self._folder = folder
-            if kind is Kind.DELETED and not change.inode:
+            if change.kind is Kind.DELETED:
                 # The layer may have no such folder any more.
                 return self._remove(name, number, began)
             if self._source < 0:
                 self._source = self._layer.folder(folder)
                 self._prefix = f"/proc/self/fd/{self._source}/"
-            if kind is Kind.DELETED:
-                return self._remove_alone(name, number, began)
-            if kind is Kind.ADDED:
+            if change.kind is Kind.ADDED:
                 return self._add(name)
             return self._replace(name, number, began)
         except OSError as error:
@@ -82,44 +78,32 @@ class Plain:
                 self.is_possible = False
             return None
 
+    def _find(self, name: str, began: int) -> os.stat_result | None:
+        """Return what is to be replaced, if it is a file of one name that nobody changed."""
+        old = os.stat(name, dir_fd=self._place, follow_symlinks=False)
+        is_plain = stat.S_ISREG(old.st_mode) and old.st_nlink == 1
+        return old if is_plain and old.st_ctime_ns <= began else None
+
     def _remove(self, name: str, number: int, began: int) -> Exchanged | None:
-        place, kept = self._place, str(number)
-        old = os.stat(name, dir_fd=place, follow_symlinks=False)
-        if not stat.S_ISREG(old.st_mode) or old.st_nlink != 1 or old.st_ctime_ns > began:
+        kept = str(number)
+        if (old := self._find(name, began)) is None:
             return None
-        os.rename(name, kept, src_dir_fd=place, dst_dir_fd=self._versions)
+        os.rename(name, kept, src_dir_fd=self._place, dst_dir_fd=self._versions)
         self.is_begun, self.found = True, signature(old)
         if is_changed(os.stat(kept, dir_fd=self._versions, follow_symlinks=False), old):
-            self._give_back(name, kept)
+            # Somebody changed it just now: theirs goes back, and the long way says so.
+            self.is_begun, self.found = False, ""
+            _move(self._versions, kept, self._place, name)
             return None
         self._step()
         return Exchanged(self.found, "")
 
-    def _remove_alone(self, name: str, number: int, began: int) -> Exchanged | None:
-        """What is around it is in the layer, too."""
-        return self._remove(name, number, began)
-
-    def _give_back(self, name: str, kept: str) -> None:
-        """Somebody changed it just now: theirs goes back, and the long way says so."""
-        self.is_begun, self.found = False, ""
-        given, place = self._versions, self._place
-        try:
-            os.link(kept, name, src_dir_fd=given, dst_dir_fd=place, follow_symlinks=False)
-        except PermissionError:
-            # A folder, which cannot have two names.
-            os.rename(kept, name, src_dir_fd=given, dst_dir_fd=place)
-        else:
-            os.unlink(kept, dir_fd=given)
-
     def _replace(self, name: str, number: int, began: int) -> Exchanged | None:
-        place, source = self._place, self._source
-        old = os.stat(name, dir_fd=place, follow_symlinks=False)
-        if not stat.S_ISREG(old.st_mode) or old.st_nlink != 1 or old.st_ctime_ns > began:
+        place, kept = self._place, str(number)
+        if (old := self._find(name, began)) is None:
             return None
-        before = signature(old)
-        kept = str(number)
         os.link(name, kept, src_dir_fd=place, dst_dir_fd=self._versions, follow_symlinks=False)
-        self.is_begun, self.found = True, before
+        self.is_begun, self.found = True, signature(old)
         self._step()
         self._cleanse(name)
         try:
@@ -129,21 +113,19 @@ class Plain:
             self.is_begun, self.found = False, ""
             os.unlink(kept, dir_fd=self._versions)
             return None
-        os.rename(name, name, src_dir_fd=source, dst_dir_fd=place)
+        os.rename(name, name, src_dir_fd=self._source, dst_dir_fd=place)
         self._step()
-        new = os.stat(name, dir_fd=place, follow_symlinks=False)
-        return Exchanged(before, signature(new))
+        return Exchanged(self.found, self._signature(name))
 
     def _add(self, name: str) -> Exchanged:
-        place, source = self._place, self._source
         self._cleanse(name)
-        # A rename would replace what somebody puts there just now.
-        os.link(name, name, src_dir_fd=source, dst_dir_fd=place, follow_symlinks=False)
-        self.is_begun = True
+        _move(self._source, name, self._place, name)
         self._step()
-        os.unlink(name, dir_fd=source)
-        new = os.stat(name, dir_fd=place, follow_symlinks=False)
-        return Exchanged("", signature(new))
+        return Exchanged("", self._signature(name))
+
+    def _signature(self, name: str) -> str:
+        """Return the signature of what was put there; "" if it is gone again."""
+        return signature(DirEntryAt(self._place, name).lstat())
 
     def _cleanse(self, name: str) -> None:
         path = self._prefix + name
@@ -156,75 +138,9 @@ class Plain:
                 os.removexattr(path, attribute, follow_symlinks=False)
 
 
-_NOREPLACE, _EXCHANGE = 1, 2
-
-
-class Bulk(Plain):
-    """Exchanges files in one step each. After a kill, the inode tells which were exchanged."""
-
-    def __init__(self, project: OpenTree, layer: OpenTree, versions: int, step: Step) -> None:
-        super().__init__(project, layer, versions, step)
-        # By number: the paths of which the layer has the earlier version now.
-        self.exchanged: dict[int, str] = {}
-
-    def _replace(self, name: str, number: int, began: int) -> Exchanged | None:
-        place, source = self._place, self._source
-        old = os.stat(name, dir_fd=place, follow_symlinks=False)
-        if not stat.S_ISREG(old.st_mode) or old.st_nlink != 1 or old.st_ctime_ns > began:
-            return None
-        self._cleanse(name)
-        _rename(source, place, name, _EXCHANGE)
-        self.exchanged[number] = f"{self._folder}/{name}" if self._folder else name
-        got = os.stat(name, dir_fd=source, follow_symlinks=False)
-        if is_changed(got, old):
-            # Somebody changed it just now: theirs goes back, and the long way says so.
-            _rename(source, place, name, _EXCHANGE)
-            del self.exchanged[number]
-            return None
-        self._step()
-        try:
-            after = signature(os.stat(name, dir_fd=place, follow_symlinks=False))
-        except OSError:
-            after = ""  # put there, and gone again
-        return Exchanged(signature(old), after)
-
-    def _remove_alone(self, name: str, number: int, began: int) -> Exchanged | None:
-        """It goes to where the layer says that it is to be gone: that goes first, since what takes
-        another's place is written to the disk at once."""
-        place, source = self._place, self._source
-        old = os.stat(name, dir_fd=place, follow_symlinks=False)
-        if not stat.S_ISREG(old.st_mode) or old.st_nlink != 1 or old.st_ctime_ns > began:
-            return None
-        os.unlink(name, dir_fd=source)
-        is_done = False
-        try:
-            _rename(place, source, name, _NOREPLACE)
-            self.exchanged[number] = f"{self._folder}/{name}" if self._folder else name
-            is_done = not is_changed(os.stat(name, dir_fd=source, follow_symlinks=False), old)
-            if not is_done:
-                # As above.
-                _rename(source, place, name, _NOREPLACE)
-                del self.exchanged[number]
-        finally:
-            if not is_done and number not in self.exchanged:
-                os.mknod(name, stat.S_IFCHR, 0, dir_fd=source)
-        self._step()
-        return Exchanged(signature(old), "") if is_done else None
-
-    def _add(self, name: str) -> Exchanged:
-        place = self._place
-        self._cleanse(name)
-        _rename(self._source, place, name, _NOREPLACE)
-        self._step()
-        try:
-            return Exchanged("", signature(os.stat(name, dir_fd=place, follow_symlinks=False)))
-        except OSError:
-            return Exchanged()
-
-
-def _rename(source: int, target: int, name: str, flags: int) -> None:
-    plain = as_bytes(name)
-    if _renameat2(source, plain, target, plain, flags):
+def _move(source: int, name: str, target: int, new_name: str) -> None:
+    """Move a file, never in the place of another one."""
+    if _renameat2(source, as_bytes(name), target, as_bytes(new_name), _NOREPLACE):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 

@@ -9,6 +9,10 @@ import stat
 from collections.abc import Collection, Iterable, Sequence
 
 from ..changes.change import Change, Kind, Recorded, State, Type
+from ..database import runs
+from ..manager import ProjectManager
+from ..pending import layer as pending
+from ..pending.chain import Chain
 
 
 def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> list[Change]:
@@ -66,3 +70,23 @@ def closed_folders(root: str, changes: Iterable[Change]) -> dict[str, int]:
             if mode & 0o700 != 0o700:
                 found[around] = mode
     return found
+
+
+def show_modes(manager: ProjectManager, project: str, done: Iterable[Recorded]) -> None:
+    """Give folders of pending layers the modes that were applied or undone just now, so that the
+    next command sees them. A folder whose mode is pending itself keeps that."""
+    places = {
+        (item.change.root, item.change.path)
+        for item in done
+        if item.change.type is Type.FOLDER and item.change.kind is Kind.MODIFIED
+        if item.state in (State.APPLIED, State.UNDONE)
+    }
+    chain = Chain(manager.paths, project)
+    if not places or not chain.runs:
+        return
+    rows = runs.pending_rows(manager, chain.runs)
+    places -= {(row.change.root, row.change.path) for _, row in rows}
+    for root, path in places:
+        with contextlib.suppress(FileNotFoundError):
+            mode = stat.S_IMODE(os.lstat(f"{root}/{path}").st_mode) & 0o1777
+            pending.set_folder_mode(chain.layers(root), "" if path == "." else path, mode)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...files.atomic import write_atomically
 from ...paths import Paths, is_inside
 from ...sandbox.overlay import Overlay, Root
-from ..changes.change import DAILY, MANY, Mode, Report, nothing
+from ..changes.change import DAILY, Mode, Report, nothing
 from ..roots import common_git_folder
 
 if TYPE_CHECKING:
@@ -36,14 +36,12 @@ class Recorder:
         session_id: str = "",
         call_id: str = "",
         step: Step = nothing,
-        many: int = MANY,
     ) -> None:
         self._project = project
         self._paths = paths
         self._mode = mode
         self._command = command
         self._step = step
-        self._many = many
         self._started = time.time()
         self.about: Mapping[str, str] = {
             "mode": mode.value,
@@ -115,7 +113,7 @@ class Recorder:
         raise_generation(self._paths, self._project)
         tidy(overlay, sets)
         items = merge_concurrent(self._paths, overlay, items)
-        settling = Settling(self._paths, self._step, many=self._many)
+        settling = Settling(self._paths, self._step)
         job = settling.plan(overlay, items, self._mode, self._command, self._started, agreed=agreed)
         done = settling.run(overlay, job, fresh=True)
         return Report(overlay.run_id, tuple(done), skipped)

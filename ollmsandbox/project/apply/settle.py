@@ -13,10 +13,9 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file, restore_modes
-from ...paths import Paths, make_folder, real_path
+from ...paths import Paths, make_folder
 from ...sandbox.overlay import Overlay, Root, clock_offset
 from ...text.diff import LARGEST
 from ...text.merge import merge_change
@@ -28,22 +27,16 @@ from ..changes.overlayfs import is_whiteout
 from ..changes.reasons import Note, Reason
 from ..changes.scan import scan
 from ..database import backups, runs
-from ..database.models import Project
 from ..manager import ProjectManager
 from ..pending import layer as pending
 from ..pending.chain import Chain, run_of
 from ..pending.related import RelatedChanges, ends_folder
 from ..recovery.missing import check_roots
-from . import kept_versions
 from .applier import Applier, device, only_ours
 from .journal import Job, Journal, Task
-from .parents import closed_folders
+from .parents import closed_folders, show_modes
 from .patch import Patch, keep_base, read_small
 from .swap import Step, copy_whole, write_like
-
-if TYPE_CHECKING:
-    from .record_process import RecordProcess
-
 
 # A clock that is set back by less is taken for a measuring error.
 _JITTER = 1_000_000
@@ -187,16 +180,10 @@ class _Concurrent:
 class Settling:
     """The steps from an upper folder to the project. The project is locked meanwhile."""
 
-    def __init__(self, paths: Paths, step: Step = nothing, *, many: int = MANY) -> None:
+    def __init__(self, paths: Paths, step: Step = nothing) -> None:
         self._paths = paths
         self._step = step
-        self._many = many
         self._manager = ProjectManager(paths)
-        # The numbers of what is in the database already; and by root, what was kept in the layer.
-        self._recorded: set[int] = set()
-        self._exchanged: dict[str, dict[int, str]] = {}
-        # Gets ready while the journal is written.
-        self._record_process: RecordProcess | None = None
 
     def plan(
         self,
@@ -236,14 +223,8 @@ class Settling:
             call_id=overlay.about.get("call_id", ""),
             waits=tuple(sorted(waits)),
         )
-        if not waits and _plain(items) >= self._many:
-            self._record_process = self._spawn_record_process(overlay)
-        try:
-            overlay.make_durable()
-            Journal.of_run(overlay.folder).write(job)
-        except BaseException:
-            self._end_record_process()
-            raise
+        overlay.make_durable()
+        Journal.of_run(overlay.folder).write(job)
         self._step()
         return job
 
@@ -304,32 +285,28 @@ class Settling:
             sources = {}
             for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
                 source = overlay.upper(name)
-                kept_versions.take_back(source, versions, root.path)
                 # It may have become a layer before a kill.
                 sources[root.path] = chain.roots_of(job.run_id).get(root.path, source)
             self._keep_bases(overlay, job, [i for i in job.items if i.number in job.waits])
-            done = self._apply(overlay, job, project, sources, fresh=fresh)
-            rest = [item for item in done if item.number not in self._recorded]
+            done = self._apply(overlay, job, sources, fresh=fresh)
             if not fresh:
                 backups.forget_unrecorded(manager, project, versions)
-            backups.back_up(manager, project, versions, rest)
+            backups.back_up(manager, project, versions, done)
             self._step()
-            self._keep_exchanged(job, sources, done)
             self._keep_bases(overlay, job, [i for i in done if i.state is not State.APPLIED])
             self._keep_rest(overlay, job, chain, done)
-            runs.end_run(manager, job, rest)
+            show_modes(manager, job.project, done)
+            runs.end_run(manager, job, done)
             manager.store.make_durable()
             self._step()
             return done
         finally:
-            self._end_record_process()
             manager.close()
 
     def _apply(
         self,
         overlay: Overlay,
         job: Job,
-        project: Project,
         sources: Mapping[str, str],
         *,
         fresh: bool,
@@ -355,35 +332,15 @@ class Settling:
                 continue
             applier = Applier(root, versions, job.run_id, self._step, resumed=not fresh)
             try:
-                closed = (job.closed or {}).get(root, {})
-                alongside = None
-                if fresh and not waits and _plain(chosen) >= self._many:
-                    alongside = self._start_record_process(overlay, project, source)
-                if alongside:
-                    with alongside:
-                        applied = applier.apply(
-                            chosen,
-                            source,
-                            closed=closed,
-                            fresh=True,
-                            is_own=True,
-                            alongside=alongside,
-                        )
-                    if alongside.is_done:
-                        self._recorded |= alongside.recorded
-                        self._exchanged[root] = applier.exchanged
-                    else:
-                        kept_versions.put_by_number(source, versions, applier.exchanged)
-                else:
-                    applied = applier.apply(
-                        chosen,
-                        source,
-                        closed=closed,
-                        fresh=fresh,
-                        is_own=True,
-                        find_base=find_base,
-                        left_before=left_before,
-                    )
+                applied = applier.apply(
+                    chosen,
+                    source,
+                    closed=(job.closed or {}).get(root, {}),
+                    fresh=fresh,
+                    is_own=True,
+                    find_base=find_base,
+                    left_before=left_before,
+                )
                 if not fresh:
                     is_moved = os.stat(root).st_dev == device(source)
                     applied = [only_ours(item, written, since, is_moved) for item in applied]
@@ -402,45 +359,6 @@ class Settling:
                 name = f"new-{found.number}" if found.run_id in seen else str(found.number)
                 return self._paths.versions / found.run_id / name
         return None
-
-    def _start_record_process(
-        self, overlay: Overlay, project: Project, layer: str
-    ) -> RecordProcess | None:
-        # Here: it is needed for few runs.
-        from .record_process import RecordJob
-
-        alongside = self._record_process or self._spawn_record_process(overlay)
-        self._record_process = None
-        if alongside:
-            record_job = RecordJob(self._paths, project.id, overlay.folder, layer, os.getpid())
-            alongside.start(record_job)
-            # It writes back for both, in the end.
-            self._manager.store.write_back_later()
-        return alongside
-
-    def _spawn_record_process(self, overlay: Overlay) -> RecordProcess | None:
-        from .record_process import RecordProcess
-
-        writable = (*overlay.overlay_map.values(), real_path(self._paths.playground))
-        return RecordProcess.spawn(writable)
-
-    def _end_record_process(self) -> None:
-        """End the process that was spawned and is not needed."""
-        if self._record_process:
-            self._record_process.wait()
-            self._record_process = None
-
-    def _keep_exchanged(
-        self, job: Job, sources: Mapping[str, str], done: Sequence[Recorded]
-    ) -> None:
-        versions = self._paths.versions / job.run_id
-        left = {item.change.root for item in done if item.state is not State.APPLIED}
-        for root, exchanged in self._exchanged.items():
-            if root in left:
-                kept_versions.put_by_number(sources[root], versions, exchanged)
-            elif exchanged:
-                kept_versions.put_away(sources[root], versions, root, exchanged.values())
-            self._step()
 
     def _keep_bases(self, overlay: Overlay, job: Job, items: Sequence[Recorded]) -> None:
         """Keep what the command saw of each file that is to wait, before somebody edits it."""
@@ -491,10 +409,6 @@ def _changed_at(file: Path) -> int:
         return os.lstat(file).st_mtime_ns
     except FileNotFoundError:
         return 0
-
-
-def _plain(items: Sequence[Recorded]) -> int:
-    return sum(1 for item in items if item.change.is_plain)
 
 
 def _closed(root: str, items: Sequence[Recorded]) -> dict[str, int]:

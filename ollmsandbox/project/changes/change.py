@@ -55,8 +55,7 @@ class Change(NamedTuple):
     old_type: Type | None = None
     old_mode: int | None = None
     # Of a plain file, which has one name and no rights to be stripped, and takes the place of a
-    # file or of nothing: its inode in the layer. Of a file that is deleted by itself: of what
-    # stands for that there. Known only until it is applied.
+    # file or of nothing: its inode in the layer. Known only until it is applied.
     inode: int = 0
 
     @property
@@ -136,7 +135,7 @@ class ChangeSet(NamedTuple):
 DAILY = 86400
 
 
-# From so many plain files on, another way to apply them pays.
+# A run with so many changes keeps no copies of versions to be merged.
 MANY = 1000
 
 

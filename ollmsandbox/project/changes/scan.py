@@ -247,9 +247,10 @@ class _Walk:
                 if kind is Kind.ADDED:
                     return name
                 kind, mode_now = Kind.DELETED, None
+            inode = new.st_ino if is_file else 0
             path = prefix + name
             self.changes.append(
-                Change(root, path, kind, file, mode_now, None, (), old_type, was, new.st_ino)
+                Change(root, path, kind, file, mode_now, None, (), old_type, was, inode)
             )
         return None
 
@@ -261,7 +262,7 @@ class _Walk:
             if old is None:
                 self.idle.append(path)
             else:
-                self._delete(path, name, old, covered, new.st_ino)
+                self._delete(path, name, old, covered)
         elif stat.S_ISDIR(new.st_mode):
             self._folder(level, path, name, new, old, covered)
         elif stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode):
@@ -381,15 +382,11 @@ class _Walk:
         new, old = read_merged(self._layers, path), read_merged((self._root,), path)
         return new is None or not same_hook_settings(old or b"", new)
 
-    def _delete(
-        self, path: str, name: str, old: os.stat_result, covered: list[int], whiteout: int = 0
-    ) -> None:
+    def _delete(self, path: str, name: str, old: os.stat_result, covered: list[int]) -> None:
         type_ = type_of(old)
         if type_ is Type.FOLDER:
             self._delete_inside(path, name, covered)
-        inode = whiteout if stat.S_ISREG(old.st_mode) else 0
-        was = _old_type(old)
-        self._add(path, Kind.DELETED, type_, old_type=was, old_mode=_mode(old), inode=inode)
+        self._add(path, Kind.DELETED, type_, old_type=_old_type(old), old_mode=_mode(old))
 
     def _delete_inside(self, path: str, name: str, covered: list[int]) -> None:
         """Add the deletion of everything in a folder, the deepest first."""

@@ -158,16 +158,6 @@ class Database:
         """End the connection of this thread."""
         self.database.close()
 
-    def write_back_later(self) -> None:
-        """Keep this connection from copying the log to the file as it grows, which waits for the
-        disk. Call `write_back()` in the end."""
-        self.connection.execute("PRAGMA wal_autocheckpoint = 0")
-
-    def write_back(self) -> None:
-        """Copy the log to the file, except for what others are reading."""
-        with self.translated_errors():
-            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-
     def make_durable(self) -> None:
         """Write the log to disk: needed before the journal is removed that could repeat it."""
         with contextlib.suppress(FileNotFoundError):

@@ -128,6 +128,19 @@ def drop(
         tree.close()
 
 
+def set_folder_mode(layers: Iterable[str], path: str, mode: int) -> None:
+    """Set the mode of a folder in all layers that have it; "" is the layer itself."""
+    for layer in layers:
+        tree = OpenTree(layer, modes_file(layer))
+        try:
+            spot = _spot(tree, path) if path else None
+            found = spot.lstat() if spot else None
+            if not path or (found and stat.S_ISDIR(found.st_mode)):
+                tree.set_mode(path, mode)
+        finally:
+            tree.close()
+
+
 def files_in(tree: OpenTree, path: str) -> Iterator[str]:
     """Yield the paths of what a layer has in a folder, but for folders and deletions."""
     waiting = [path]

@@ -8,6 +8,7 @@ other. It belongs to its run, and which hunks are in the project is read from th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ... import N_
 from ...errors import OllmSandboxError
@@ -24,6 +25,7 @@ from ..changes.layers import find_in_layers, read_seen
 from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager
+from ..pending.chain import Chain
 from .review import Review
 from .state import TextVersions, current_hunk_states, encode_lines, pending_layer, text_versions
 
@@ -55,7 +57,7 @@ def apply_hunks(
     report = _merge(manager, run, item, found.old, with_hunks(found.old, chosen))
     with project_lock(manager.paths, run.project.path):
         # If they were discarded, the next command sees them again.
-        _change_rest(manager, run, item, found.old, with_hunks(found.old, chosen))
+        _merge_rests(manager, run, item, found.old, with_hunks(found.old, chosen))
     return _settle(manager, run, item) or report
 
 
@@ -109,10 +111,16 @@ def discard_hunks(
     change = item.change
     part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
     with project_lock(manager.paths, run.project.path):
-        rest = _change_rest(manager, run, item, found.new, part)
-        if rest is None:
+        rests = _merge_rests(manager, run, item, found.new, part)
+        if not rests or rests[0].then is None:
             raise _changed(_full(item))
-    if rest != encode_lines(found.old) or change.mode != change.old_mode:
+        if any(rest.then is None for rest in rests):
+            raise OllmSandboxError(
+                N_("A later command changed the same lines of {file}."),
+                N_("Discard its change first."),
+                file=_full(item),
+            )
+    if rests[0].then != encode_lines(found.old) or change.mode != change.old_mode:
         return _settle(manager, run, item) or Report(run.id, (item,))
     review = Review(manager.paths)
     try:
@@ -121,21 +129,49 @@ def discard_hunks(
         review.close()
 
 
-def _change_rest(
+class _Rest(NamedTuple):
+    """What is pending of a change to a file, and what will be; None for a conflict."""
+
+    run_id: str
+    item: Recorded
+    layer: str
+    now: bytes
+    then: bytes | None
+
+
+def _merge_rests(
     manager: ProjectManager, run: Run, item: Recorded, old: Sequence[str], new: Sequence[str]
-) -> bytes | None:
-    """Merge hunks of the change, or their inverse, into what is pending of it, and return that;
-    None if it is not pending, or if that is a conflict."""
-    change = item.change
-    layer = pending_layer(manager, run, item)
-    seen = find_in_layers([layer], change.path) if layer else None
-    if seen is None or not seen.is_file:
-        return None
-    pending = read_seen(seen)
-    rest = merge_change(encode_lines(old), encode_lines(new), pending, has_hunks=True)
-    if rest is not None and rest != pending:
-        trim(layer, item, rest, manager.paths.versions / run.id)
-    return rest
+) -> list[_Rest]:
+    """Merge hunks of a change, or their inverse, into what is pending of it and of later changes to
+    the file, and write that unless there is a conflict. Return nothing if it is not pending."""
+    rests = []
+    for run_id, row in _with_later(manager, run, item):
+        layer = pending_layer(manager, run.project.path, run_id, row)
+        seen = find_in_layers([layer], row.change.path) if layer else None
+        if seen is None or not seen.is_file:
+            break
+        now = read_seen(seen)
+        then = merge_change(encode_lines(old), encode_lines(new), now, has_hunks=True)
+        rests.append(_Rest(run_id, row, layer, now, then))
+    if all(rest.then is not None for rest in rests):
+        # The change itself last: until then, the user sees the hunks as they were.
+        for rest in reversed(rests):
+            if rest.then is not None and rest.then != rest.now:
+                trim(rest.layer, rest.item, rest.then, manager.paths.versions / rest.run_id)
+    return rests
+
+
+def _with_later(manager: ProjectManager, run: Run, item: Recorded) -> list[tuple[str, Recorded]]:
+    """Return a pending change, and the edits of the file by later commands that saw it."""
+    chain = Chain(manager.paths, run.project.path).runs
+    later = chain[chain.index(run.id) + 1 :] if run.id in chain else []
+    found = [(run.id, item)]
+    for run_id, row in runs.pending_rows(manager, later):
+        if (row.change.root, row.change.path) == (item.change.root, item.change.path):
+            if not row.change.is_edit or run.id in row.apart_from:
+                break
+            found.append((run_id, row))
+    return found
 
 
 def _versions_with(

@@ -15,7 +15,7 @@ from ...paths import Paths, make_folder
 from ...text.merge import keep_both
 from ..apply.applier import Applier, only_ours
 from ..apply.journal import Job, Journal, Task, parts, project_lock
-from ..apply.parents import closed_folders, numbered_parents
+from ..apply.parents import closed_folders, numbered_parents, show_modes
 from ..apply.patch import Patch
 from ..apply.swap import Step
 from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type, nothing
@@ -410,6 +410,7 @@ class Review:
             else:
                 found = self._change_project(job, resumed=resumed, decided=decided)
             self._write(job, found)
+            show_modes(self.manager, job.project, found)
             self._step()
             if job.task in (Task.TAKE, Task.DISCARD):
                 self._clear(job, found)

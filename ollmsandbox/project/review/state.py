@@ -16,7 +16,7 @@ from ..changes.layers import find_in_layers, read_seen
 from ..changes.reasons import Note, Reason
 from ..database import runs
 from ..database.models import Run
-from ..manager import ProjectManager
+from ..manager import ProjectManager, is_missing
 from ..pending.chain import Chain
 from .versions import Versions
 
@@ -89,7 +89,7 @@ def _discarded(
     states: Mapping[Hunk, HunkState],
 ) -> dict[Hunk, HunkState]:
     """Return the hunks that are neither in the project nor pending."""
-    layer = pending_layer(manager, run, item)
+    layer = pending_layer(manager, run.project.path, run.id, item)
     seen = find_in_layers([layer], item.change.path) if layer else None
     rest = decode_lines(read_seen(seen)) if seen is not None and seen.is_file else None
     if rest is None:
@@ -102,9 +102,9 @@ def _discarded(
     }
 
 
-def pending_layer(manager: ProjectManager, run: Run, item: Recorded) -> str:
+def pending_layer(manager: ProjectManager, project: str, run_id: str, item: Recorded) -> str:
     """Return the layer that has the change; "" if there is none."""
-    layer = Chain(manager.paths, run.project.path).layer_of(run.id, item.change.root)
+    layer = Chain(manager.paths, project).layer_of(run_id, item.change.root)
     return layer if os.path.isdir(layer) else ""
 
 
@@ -119,8 +119,10 @@ _PARTLY = Note(Reason.PARTLY)
 
 def current_changes(manager: ProjectManager, run: Run, items: Iterable[Recorded]) -> list[Recorded]:
     """Return the changes in the state in which they are now. What a later run has changed, too,
-    stays in the state of the database."""
-    return [_current(manager, run, item) for item in items]
+    stays in the state of the database, and so does what is in a missing folder."""
+    found = list(items)
+    gone = {root for root in {item.change.root for item in found} if is_missing(root)}
+    return [item if item.change.root in gone else _current(manager, run, item) for item in found]
 
 
 def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:

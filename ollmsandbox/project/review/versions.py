@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..apply.kept_versions import layer_in
 from ..apply.recorder import root_of
 from ..apply.swap import signature
-from ..changes.change import Change, Kind, Recorded, State, Type
+from ..changes.change import Kind, Recorded, State, Type
 from ..changes.layers import Seen, find_in_layers, read_link, read_seen
 from ..changes.reasons import Note, Reason
 from ..database.backups import backup_day, backup_name
@@ -85,7 +84,7 @@ class Versions:
         if change.kind is Kind.REPLACED and change.old_type is Type.FOLDER:
             # What was in it has changes of its own.
             return _NOTHING
-        kept = self._kept_before(run.id, item.number, item.change)
+        kept = self._kept(run.id, str(item.number))
         if item.state is State.APPLIED or kept.seen is not None:
             return kept
         if item.state is State.UNDONE:
@@ -137,7 +136,7 @@ class Versions:
                     ),
                 ).fetchall()
             for run_id, number in rows:
-                kept = self._kept_before(run_id, number, item.change)
+                kept = self._kept(run_id, str(number))
                 if kept.is_known:
                     return kept
         return _CHANGED_SINCE
@@ -145,14 +144,6 @@ class Versions:
     def on_disk(self, item: Recorded) -> Version:
         """Return what is in the project now."""
         return self._find([item.change.root], item.change.path)
-
-    def _kept_before(self, run_id: str, number: int, change: Change) -> Version:
-        found = self._kept(run_id, str(number))
-        layer = layer_in(self._manager.paths.versions / run_id, change.root)
-        if found.seen is None and layer.is_dir():
-            among_many = self._find([str(layer)], change.path)
-            return found if among_many.seen is None else among_many
-        return found
 
     def _kept(self, run_id: str, name: str) -> Version:
         folder = self._manager.paths.versions / run_id
@@ -192,10 +183,7 @@ def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Ear
 
     root, inner = root_of(manager.paths, project.path, path) or ("", "")
     for run_id, number, ended in _replaced(manager, root, inner) if root else ():
-        kept = manager.paths.versions / run_id
-        add(ended, kept, str(number), run_id)
-        # If it was one of many, it may lie by its path.
-        add(ended, layer_in(kept, root), inner, run_id)
+        add(ended, manager.paths.versions / run_id, str(number), run_id)
     for name, day in _copies(manager, project, path):
         add(day, manager.paths.backups, name)
     return sorted(found, key=lambda earlier: -earlier.until)

@@ -35,7 +35,7 @@ def test_many_files_in_a_folder_that_the_command_closed_and_one_that_is_held(
     (person.project / ".git").mkdir()
     for name in "ab":
         (shut / name).write_text("old\n")
-    keeper = Recorder(str(person.project), person.paths, many=1)
+    keeper = Recorder(str(person.project), person.paths)
     person.run(
         "for name in a b; do echo 'this is new' >shut/$name; done\n"
         f"chmod {mode:o} shut; printf '[x]\\ny = z\\n' >.git/config",

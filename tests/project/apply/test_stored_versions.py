@@ -8,14 +8,11 @@ import json
 import os
 import struct
 import time
-from pathlib import Path
 
-import pytest
 from support.cli_inline import cli_here
 from support.person import Person
 
 from ollmsandbox.files.dirfd import FOLDER, DirEntryAt
-from ollmsandbox.project.apply import kept_versions
 from ollmsandbox.project.apply.swap import copy
 from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import Run
@@ -146,18 +143,3 @@ def test_approved_roots_are_lost_with_a_damaged_database(person: Person) -> None
     assert "cannot change it" in cli_here(person, "roots", "list").stdout
     person.cli("run", "-c", "echo >link/second")
     assert not (outside / "second").exists()
-
-
-def test_versions_that_are_already_stored_do_not_count_as_missing(tmp_path: Path) -> None:
-    layer, versions = tmp_path / "layer", tmp_path / "versions"
-    layer.mkdir()
-    versions.mkdir()
-    (layer / "second").write_text("second")
-    (versions / "1").write_text("first")
-    kept_versions.put_by_number(str(layer), versions, {1: "first", 2: "second"})
-    assert {file.name: file.read_text() for file in versions.iterdir()} == {
-        "1": "first",
-        "2": "second",
-    }
-    with pytest.raises(FileNotFoundError):
-        kept_versions.put_by_number(str(layer), versions, {3: "third"})

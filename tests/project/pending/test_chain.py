@@ -13,6 +13,7 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, Report, State
 from ollmsandbox.project.changes.layers import find_in_layers, read_seen
+from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes, write_changes
 from ollmsandbox.project.pending.chain import Chain, layers_of
@@ -272,3 +273,38 @@ def test_as_many_runs_as_fit_are_mounted(person: Person) -> None:
     chain.add("one more", {"overlay1": str(person.project)})
     with pytest.raises(OllmSandboxError, match="no room"):
         keeper.roots()
+
+
+def test_a_later_mode_of_a_folder_is_visible_through_pending_changes(
+    person: Person, review: Review
+) -> None:
+    project = str(person.project)
+    (person.project / "folder").mkdir(mode=0o755)
+
+    def visible_mode() -> int:
+        found = find_in_layers(layers_of(person.paths, project, project), "folder")
+        assert found is not None
+        return found.found.st_mode & 0o777
+
+    write(person, review, Mode.REVIEW, "text", "folder/file")
+    person.run("chmod 750 folder", keeper=(keeper := Recorder(project, person.paths)))
+    assert keeper.report is not None
+    assert visible_mode() == (person.project / "folder").stat().st_mode & 0o777 == 0o750
+    review.undo(review.manager.run(keeper.report.run_id))
+    assert visible_mode() == (person.project / "folder").stat().st_mode & 0o777 == 0o755
+    person.run("chmod 500 folder", keeper=(keeper := Recorder(project, person.paths)))
+    assert visible_mode() == 0o500
+
+
+def test_a_discarded_file_in_a_discarded_folder_of_another_run_says_what_is_missing(
+    person: Person, review: Review
+) -> None:
+    first = write(person, review, Mode.REVIEW, "text", "folder/file")
+    second = write(person, review, Mode.REVIEW, "text", "folder/other")
+    review.discard(first)
+    assert states_of(review, second) == [State.DISCARDED]
+    [item] = review.apply(second, [f"{person.project}/folder/other"]).changes
+    assert (item.state, item.note) == (State.FAILED, Note(Reason.ROOT_MISSING))
+    review.apply(first, [f"{person.project}/folder"])
+    [item] = review.apply(second, [f"{person.project}/folder/other"]).changes
+    assert item.state is State.APPLIED

@@ -10,8 +10,10 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.changes.change import Mode, Recorded, State
+from ollmsandbox.project.changes.layers import find_in_layers, read_seen
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.pending.chain import layers_of
 from ollmsandbox.project.review import hunks, state, write_file
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.text.diff import Hunk, HunkState
@@ -224,3 +226,58 @@ def test_a_binary_file_has_no_hunks(person: Person, review: Review) -> None:
     (person.project / "file").write_bytes(b"\0")
     run, item = change(person, review, "text", Mode.AUTO)
     assert state.text_versions(review.manager, run, item) is None
+
+
+def test_later_commands_do_not_see_a_discarded_hunk(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    second = parts(review, run, item)[1]
+    later = change(person, review, NEW.replace("line 20\n", "later\n"), Mode.REVIEW)[0]
+    hunks.discard_hunks(review.manager, run, item, [second])
+    wanted = NEW.replace("line 14\n", "line 14\nline 15\n").replace("line 20\n", "later\n")
+    assert pending(person) == wanted
+    later, its = latest(review, later.id)
+    [its_hunk] = parts(review, later, its)
+    assert state.current_hunk_states(review.manager, later, its) == {its_hunk: HunkState.UNDONE}
+    # Applied with what it needs, it does not bring the hunk back.
+    review.apply(later)
+    assert file.read_text() == wanted
+    run, item = latest(review, run.id)
+    hunks.redo_hunks(review.manager, run, item, [second])
+    assert file.read_text() == wanted.replace("line 15\n", "")
+    review.undo(review.manager.run(later.id))
+    assert file.read_text() == NEW
+
+
+def test_discarding_all_hunks_takes_them_out_of_later_changes(
+    person: Person, review: Review
+) -> None:
+    (person.project / "file").write_text(OLD)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    later = change(person, review, NEW.replace("line 20\n", "later\n"), Mode.REVIEW)[0]
+    hunks.discard_hunks(review.manager, run, item, parts(review, run, item))
+    assert latest(review, run.id)[1].state is State.DISCARDED
+    assert latest(review, later.id)[1].state is State.PENDING
+    assert pending(person) == OLD.replace("line 20\n", "later\n")
+
+
+def test_a_hunk_that_a_later_command_changed_is_not_discarded_alone(
+    person: Person, review: Review
+) -> None:
+    (person.project / "file").write_text(OLD)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    first = parts(review, run, item)[0]
+    changed = NEW.replace("changed 3\n", "changed again\n")
+    change(person, review, changed, Mode.REVIEW)
+    with pytest.raises(OllmSandboxError, match="A later command"):
+        hunks.discard_hunks(review.manager, run, item, [first])
+    assert pending(person) == changed
+    assert state.current_hunk_states(review.manager, run, item)[first] is HunkState.UNDONE
+
+
+def pending(person: Person) -> str:
+    """Return what the next command sees of the file."""
+    project = str(person.project)
+    seen = find_in_layers(layers_of(person.paths, project, project), "file")
+    return read_seen(seen).decode() if seen else ""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.cli_inline import cli_here
 from support.escape.copy_back import WAIT
 from support.person import Person
 
@@ -479,3 +480,15 @@ def test_the_state_in_one_word(person: Person, review: Review) -> None:
     assert word() == "partly"
     file.write_text("all mine\n")
     assert word() == "edited"
+
+
+def test_history_counts_what_is_in_the_project(person: Person) -> None:
+    file, other = person.project / "file", person.project / "other"
+    for each in (file, other):
+        each.write_text("old\n")
+    assert person.cli("run", "-c", "echo new >file; echo new >other").returncode == 0
+    file.write_text("old\n")
+    other.write_text("by hand\n")
+    [run] = json.loads(cli_here(person, "history", "--json").stdout)
+    assert run["states"] == {"edited": 1, "undone": 1}
+    assert "  1 edited, 1 undone\n" in cli_here(person, "history").stdout

@@ -25,7 +25,7 @@ from support.person import Person
 from ollmsandbox.files import dirfd, trees
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import MANY, Mode, Report, nothing
+from ollmsandbox.project.changes.change import Mode, Report, nothing
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.recovery.recover import finish_leftovers
@@ -165,11 +165,11 @@ class Snapshot:
 
     # --- what is done with it ------------------------------------------------------------------
 
-    def settle(self, mode: Mode, step: Step = nothing, *, many: int = MANY) -> Report:
+    def settle(self, mode: Mode, step: Step = nothing) -> Report:
         """Settle the changes as at the end of a run."""
         (overlay,) = leftovers(self.person.paths.cache, print)
         project, paths = str(self.person.project), self.person.paths
-        recorder = Recorder(project, paths, mode=mode, command="the command", step=step, many=many)
+        recorder = Recorder(project, paths, mode=mode, command="the command", step=step)
         try:
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(recorder.settle(overlay))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Applying many files at once by exchanging them: SIGKILL at any step, and edits in between."""
+"""Applying plain files the quick way: SIGKILL at any step, and edits in between."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
@@ -51,7 +52,7 @@ HELD = CHANGE + "mkdir -p .git/hooks; echo evil >.git/hooks/pre-commit\n"
 
 
 def settle(snapshot: Snapshot, step: Step = nothing) -> None:
-    snapshot.settle(Mode.AUTO, step, many=1)
+    snapshot.settle(Mode.AUTO, step)
 
 
 def nothing_before(_snapshot: Snapshot) -> None:
@@ -104,7 +105,7 @@ def test_a_kill_at_any_step(make: Callable[[str], Snapshot], case: str) -> None:
         is_killed = killed_after(number, lambda step: act(snapshot, step))
         told = f"killed after step {number}"
         seen = look_at(snapshot.person.project)
-        # They change places: nothing of ours is ever among them.
+        # Nothing of ours is ever among them.
         assert not [path for path in seen if ".ollmsandbox-" in path], told
         kill = 1 + number * 7 % 29
         check_kill(snapshot, number, kill, is_killed=is_killed, old=old, wanted=wanted)
@@ -171,14 +172,14 @@ def test_an_edit_just_before_a_file_is_replaced_stays(
     """Between the look at a file and the step that puts another in its place."""
     snapshot = make(CHANGE)
     file = snapshot.person.project / "one" / "a"
-    real = fast_swap.Bulk._cleanse
+    real = fast_swap.Plain._cleanse
 
-    def meanwhile(self: fast_swap.Bulk, name: str) -> None:
+    def meanwhile(self: fast_swap.Plain, name: str) -> None:
         real(self, name)
         if name == "a" and os.readlink(f"/proc/self/fd/{self._place}").endswith("/one"):
             act(file)
 
-    monkeypatch.setattr(fast_swap.Bulk, "_cleanse", meanwhile)
+    monkeypatch.setattr(fast_swap.Plain, "_cleanse", meanwhile)
     settle(snapshot)
     there = look_at(snapshot.person.project).get("one/a")
     (item,) = [item for item in read(snapshot) if item.change.path == "one/a"]
@@ -203,14 +204,14 @@ def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
 ) -> None:
     snapshot = make(CHANGE)
     file = snapshot.person.project / "one" / "added"
-    real = fast_swap.Bulk._cleanse
+    real = fast_swap.Plain._cleanse
 
-    def meanwhile(self: fast_swap.Bulk, name: str) -> None:
+    def meanwhile(self: fast_swap.Plain, name: str) -> None:
         real(self, name)
         if name == "added" and os.readlink(f"/proc/self/fd/{self._place}").endswith("/one"):
             file.write_text("mine\n")
 
-    monkeypatch.setattr(fast_swap.Bulk, "_cleanse", meanwhile)
+    monkeypatch.setattr(fast_swap.Plain, "_cleanse", meanwhile)
     settle(snapshot)
     assert file.read_text() == "mine\n"
     (item,) = [item for item in read(snapshot) if item.change.path == "one/added"]
@@ -228,19 +229,17 @@ def test_an_edit_just_before_a_file_is_deleted_stays(
     """The file is deleted with its folder, and alone."""
     snapshot = make(CHANGE)
     file = snapshot.person.project / path
-    # The first step after the look.
-    first = "rename" if path == "gone/a" else "unlink"
-    real = getattr(os, first)
+    real = os.rename
 
-    def meanwhile(name: str, *to: str, **folders: int) -> None:
-        around = folders.get("src_dir_fd", folders.get("dir_fd"))
+    def meanwhile(name: str, *to: str, **folders: Any) -> None:
+        around = folders.get("src_dir_fd")
         here = os.readlink(f"/proc/self/fd/{around}") if around is not None else ""
         if f"{here}/{name}".endswith(f"/{path}"):
             monkeypatch.undo()
             act(file)
         real(name, *to, **folders)
 
-    monkeypatch.setattr(os, first, meanwhile)
+    monkeypatch.setattr(os, "rename", meanwhile)
     settle(snapshot)
     assert file.is_dir() if act is put_a_folder_there else file.read_text() == "mine\n"
     states = {item.change.path: item.state for item in read(snapshot)}
@@ -260,7 +259,7 @@ def test_a_folder_that_the_command_closed(person: Person) -> None:
     for name in "ab":
         (shut / name).write_text("old\n")
     command = "for name in a b; do echo 'this is new' >shut/$name; done; chmod 000 shut"
-    keeper = Recorder(str(person.project), person.paths, many=1)
+    keeper = Recorder(str(person.project), person.paths)
     person.run(command, keeper=keeper)
     assert keeper.report is not None
     assert {item.state for item in keeper.report.changes} == {State.APPLIED}
