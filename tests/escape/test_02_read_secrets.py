@@ -21,7 +21,7 @@ from support.escape.attack import (
     said_by_each,
 )
 from support.escape.reading import SECRET, Read, put_secret, read_all, read_each
-from support.person import Person, cli_argv
+from support.person import Person, cli_argv, make_person
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.manager import ProjectManager
@@ -31,7 +31,8 @@ from ollmsandbox.sandbox.probe.probe import Capabilities
 from ollmsandbox.sandbox.profile.file import read_profile
 from ollmsandbox.sandbox.profile.profile import Profile
 
-MASKS = read_profile("standard", Path("/nonexistent")).masks
+PROFILE = read_profile("standard", Path("/nonexistent"))
+MASKS = PROFILE.masks
 HOME_MASKS = [mask[2:] for mask in MASKS if mask.startswith("~/")]
 SYSTEM_MASKS = [mask for mask in MASKS if mask.startswith("/") and "*" not in mask]
 
@@ -68,6 +69,37 @@ def test_reading(read: Read, name: str) -> None:
     assert SECRET not in read.inside[name]
     assert os.path.basename(name) not in read.inside[name].splitlines()
     assert SECRET in read.outside[name]
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    """What can be read of secrets that variables moved."""
+    person = make_person(tmp_path_factory.mktemp("moved"))
+    attacks = {}
+    for number, variable in enumerate(PROFILE.mask_variables):
+        first, second, third = (person.home / f"{number}" / name for name in ("a", "b c", "d"))
+        for file in (first / "file", second, third):
+            put_secret(file)
+        name = variable.lower() if variable.startswith("NPM_") else variable
+        person.environ[name] = f"{first}:{second}:~/{number}/d"
+        attacks[variable] = f"cat {first}/file '{second}' {third}; ls {first.parent}"
+    for variable, usual in PROFILE.moved_folders:
+        folder = person.home / "moved" / variable
+        person.environ[variable] = str(folder)
+        inner = [mask[len(usual) + 1 :] for mask in MASKS if mask.startswith(f"{usual}/")]
+        for name in inner:
+            put_secret(folder / name / "file")
+        files = shlex.join(f"{folder}/{name}/file" for name in inner)
+        attacks[variable] = f"cat {files}"
+    return read_each(person, attacks)
+
+
+@pytest.mark.parametrize(
+    "variable", [*PROFILE.mask_variables, *(name for name, _usual in PROFILE.moved_folders)]
+)
+def test_reading_what_a_variable_moved(moved: Read, variable: str) -> None:
+    assert moved.inside[variable] == ""
+    assert SECRET in moved.outside[variable]
 
 
 @pytest.mark.parametrize("profile", ["standard", "strict"])

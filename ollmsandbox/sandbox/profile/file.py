@@ -171,6 +171,14 @@ class _File:
     def _mask_variables(self, profile: Profile, value: Value) -> Profile:
         return replace(profile, mask_variables=_join(profile.mask_variables, value.texts()))
 
+    def _moved_folders(self, profile: Profile, value: Value) -> Profile:
+        given = value.mapping()
+        for name, folder in given.items():
+            _check_variable(name, folder)
+            _check_path(folder)
+        added = tuple((name, folder.text()) for name, folder in given.items())
+        return replace(profile, moved_folders=_join(profile.moved_folders, added))
+
     def _run(self, profile: Profile, value: Value) -> Profile:
         paths = _paths(value)
         for item in value.items():
@@ -207,8 +215,7 @@ class _File:
         if "set" in entries:
             given = entries["set"].mapping()
             for name, text in given.items():
-                if not _VARIABLE.fullmatch(name):
-                    raise text.fail(N_("{name} is not a valid variable name."), name=repr(name))
+                _check_variable(name, text)
             added = tuple((name, text.text()) for name, text in given.items())
             profile = replace(profile, environment_set=_join(profile.environment_set, added))
         return profile
@@ -239,6 +246,7 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "masks": _File._masks,
     "show": _File._show,
     "mask_variables": _File._mask_variables,
+    "moved_folders": _File._moved_folders,
     "environment": _File._environment,
     "limits": _File._limits,
     "unix_sockets": _File._unix_sockets,
@@ -268,11 +276,20 @@ _UNITS: dict[str, Callable[[], dict[str, int]]] = {
 
 def _paths(value: Value) -> tuple[str, ...]:
     for item in value.items():
-        text = item.text()
-        is_normal = text == os.path.normpath(text) and text not in ("~", "/")
-        if not is_normal or not text.startswith(("/", "~/")):
-            raise item.fail(N_("{path} is not an absolute path or below ~/."), path=repr(text))
+        _check_path(item)
     return value.texts()
+
+
+def _check_path(item: Value) -> None:
+    text = item.text()
+    is_normal = text == os.path.normpath(text) and text not in ("~", "/")
+    if not is_normal or not text.startswith(("/", "~/")):
+        raise item.fail(N_("{path} is not an absolute path or below ~/."), path=repr(text))
+
+
+def _check_variable(name: str, value: Value) -> None:
+    if not _VARIABLE.fullmatch(name):
+        raise value.fail(N_("{name} is not a valid variable name."), name=repr(name))
 
 
 def _templates(value: Value) -> tuple[str, ...]:

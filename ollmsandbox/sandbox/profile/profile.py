@@ -51,6 +51,8 @@ class Profile:
     masks: tuple[str, ...] = ()
     show: tuple[str, ...] = ()
     mask_variables: tuple[str, ...] = ()
+    # Variables that move a folder, and its usual place.
+    moved_folders: tuple[tuple[str, str], ...] = ()
     environment_drop: tuple[str, ...] = ()
     environment_keep: tuple[str, ...] = ()
     environment_set: tuple[tuple[str, str], ...] = ()
