@@ -14,12 +14,12 @@ from functools import cached_property, lru_cache
 from os.path import normpath
 from typing import NamedTuple
 
+from .secret_values import is_secret
+
 _TEMPLATE = re.compile(
     r"(?:\$\{(?P<variable>\w+):-(?P<default>[~/][^{}$]*)\}|\$(?P<moved>\w+))(?P<rest>/[^{}$]+)?"
     r"|(?P<plain>~?/[^{}$]+)"
 )
-# A login inside an address: http://name:password@host
-_LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 class Limits(NamedTuple):
@@ -97,10 +97,11 @@ class Profile:
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables a command gets."""
+        always = _any_of(self.environment_keep)
         kept = {
             name: value
             for name, value in inherited.items()
-            if not self._drops(name) and ("@" not in value or not _LOGIN.search(value))
+            if not self._drops(name) and (name in always or not is_secret(value))
         }
         kept.update(self.environment_set)
         return kept
