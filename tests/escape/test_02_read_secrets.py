@@ -417,3 +417,142 @@ def test_a_cache_directly_below_the_root_is_looked_at_like_others() -> None:
     profile = Profile("any", caches=("${CARGO_HOME:-~/.cargo}",))
     found = find_caches(profile, {"CARGO_HOME": "/tmp"}, "/home/somebody")
     assert found.existing == ("/tmp",)
+
+
+# With the network: what a command cannot read it cannot send.
+
+PRIVATE = (
+    "letter",
+    "Documents/letter",
+    "other/.env",
+    ".unknown/letter",
+    ".config/unknown/letter",
+    ".local/share/unknown/letter",
+    ".bashrc",
+)
+
+
+def test_reading_the_home_folder_with_the_network(person: Person, found: Capabilities) -> None:
+    for name in PRIVATE:
+        put_secret(person.home / name)
+    (person.home / ".gitconfig").write_text("[user]\nname = Me\n")
+    put_secret(person.home / ".config/git/credentials")
+    put_secret(person.home / ".cargo/credentials.toml")
+    (person.project / "link").symlink_to("../Documents")
+    routes = [
+        *(f"{person.home}/{name}" for name in PRIVATE),
+        *(f"../{name}" for name in PRIVATE),
+        *(f"/proc/{pid}/root{person.home}/letter" for pid in ("self", "1", "thread-self")),
+        *(f"/proc/{pid}/cwd/../letter" for pid in ("self", "1")),
+        "/dev/fd/9/letter",
+        "link/letter",
+        f"{person.home}/.cargo/../letter",
+        f"{person.home}/.cache/../letter",
+    ]
+    attacks = {route: f"exec 9< ..; cat {route}" for route in routes}
+    attacks["everything"] = read_all(person.home)
+    read = read_each(person, attacks, capabilities=found, network=True)
+    assert {name: text for name, text in read.inside.items() if SECRET in text} == {}
+    assert "name = Me" in read.inside["everything"]
+    for route in routes:
+        assert SECRET in read.outside[route] or "/1/" in route, route
+    # Without the network it may read them.
+    assert person.run("cat ../letter ../Documents/letter").stdout.text.count(SECRET) == 2
+
+
+def test_listing_the_home_folder_with_the_network(person: Person, found: Capabilities) -> None:
+    for name in PRIVATE:
+        put_secret(person.home / name)
+    (person.home / ".local/bin").mkdir()
+    done = person.run("ls -A ~ ~/.local; touch ~/new", capabilities=found, network=True)
+    listed = set(done.stdout.text.split())
+    assert listed >= {"project", "playground", ".local", "bin"}
+    assert not listed & {name.split("/")[0] for name in PRIVATE} - {".config", ".local"}
+    assert "unknown" not in listed
+    assert not (person.home / "new").exists()
+    assert "new" not in listed
+    assert "Read-only file system" in done.stderr.text
+
+
+def test_a_file_appears_in_the_home_folder_while_a_command_has_the_network(
+    person: Person, found: Capabilities
+) -> None:
+    def create() -> None:
+        for name in PRIVATE:
+            put_secret(person.home / name)
+
+    result = run_while(person, python(WATCH), create, capabilities=found, network=True)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
+@pytest.mark.parametrize("where", ["in the project", "above the project", "around"])
+def test_a_link_of_the_project_widens_what_the_network_sees(
+    person: Person, found: Capabilities, where: str
+) -> None:
+    """The user keeps settings in the project, and a command replaced them with a link."""
+    put_secret(person.home / "Documents/git/letter")
+    settings = person.project / "config"
+    if where == "in the project":
+        (person.home / ".config").mkdir()
+        (person.home / ".config/git").symlink_to("../project/config")
+        settings.symlink_to(person.home / "Documents/git")
+    elif where == "above the project":
+        (person.home / ".config").symlink_to("project/config")
+        settings.symlink_to(person.home / "Documents")
+    else:
+        # A link of the user to all of the home folder opens nothing either.
+        (person.home / ".config").mkdir()
+        (person.home / ".config/git").symlink_to(person.home)
+    attack = read_all(person.home, f"{person.home}/.config/git/.")
+    assert SECRET not in person.run(attack, capabilities=found, network=True).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+def test_settings_behind_links_with_the_network(person: Person, found: Capabilities) -> None:
+    """Many users keep them in a folder of their own."""
+    (person.home / "dotfiles/config/git").mkdir(parents=True)
+    (person.home / "dotfiles/gitconfig").write_text("[user]\nname = Me\n")
+    (person.home / "dotfiles/config/git/ignore").write_text("*.orig\n")
+    put_secret(person.home / "dotfiles/letter")
+    (person.home / "second").symlink_to("dotfiles")
+    (person.home / ".gitconfig").symlink_to("second/gitconfig")
+    (person.home / ".config").symlink_to("dotfiles/config")
+    done = person.run(
+        "git config user.name; cat ~/.config/git/ignore; cat ~/dotfiles/letter ~/second/letter",
+        capabilities=found,
+        network=True,
+    )
+    assert done.stdout.text == "Me\n*.orig\n"
+
+
+@pytest.mark.parametrize("what", ["$HOME/..", "$HOME", "$HOME/Documents"])
+def test_a_second_mount_of_the_home_folder_with_the_network(person: Person, what: str) -> None:
+    put_secret(person.home / "Documents/letter")
+    second = next(folder for folder in ("/mnt", "/media", "/srv") if os.path.isdir(folder))
+    attack = read_all(second)
+    inside = cli_argv("run", "--network", "-c", f"{attack}; echo ran")
+    for argv, reads in ((["sh", "-c", attack], True), (inside, False)):
+        script = f'mount --bind "{what}" {second} && exec "$@"'
+        done = subprocess.run(
+            ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", *argv],
+            cwd=person.project,
+            env=person.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert reads or done.stdout.endswith("ran\n"), done.stderr
+        assert (SECRET in done.stdout) is reads, done.stderr
+
+
+def test_the_home_folder_on_record_with_the_network(
+    person: Person, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HOME may be another folder than the user's home."""
+    put_secret(elsewhere / "letter")
+    (elsewhere / ".gitconfig").write_text("not a secret\n")
+    monkeypatch.setattr("ollmsandbox.sandbox.plan.host_plan.home_on_record", lambda: str(elsewhere))
+    attack = read_all(elsewhere)
+    assert person.run(attack, network=True).stdout.text == "not a secret\n"
+    assert SECRET in person.run(attack).stdout.text

@@ -193,6 +193,10 @@ class _File:
         added = _join(profile.caches_if_present, _templates(value))
         return replace(profile, caches_if_present=added)
 
+    def _home_with_network(self, profile: Profile, value: Value) -> Profile:
+        added = _join(profile.home_with_network, _templates(value))
+        return replace(profile, home_with_network=added)
+
     def _unix_sockets(self, profile: Profile, value: Value) -> Profile:
         return replace(profile, unix_sockets=value.choice("allow", "deny") == "allow")
 
@@ -254,6 +258,7 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "run": _File._run,
     "caches": _File._caches,
     "caches_if_present": _File._caches_if_present,
+    "home_with_network": _File._home_with_network,
 }
 
 
