@@ -546,13 +546,17 @@ def test_a_second_mount_of_the_home_folder_with_the_network(person: Person, what
         assert (SECRET in done.stdout) is reads, done.stderr
 
 
-def test_the_home_folder_on_record_with_the_network(
-    person: Person, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """HOME may be another folder than the user's home."""
-    put_secret(elsewhere / "letter")
-    (elsewhere / ".gitconfig").write_text("not a secret\n")
-    monkeypatch.setattr("ollmsandbox.sandbox.plan.host_plan.home_on_record", lambda: str(elsewhere))
-    attack = read_all(elsewhere)
-    assert person.run(attack, network=True).stdout.text == "not a secret\n"
-    assert SECRET in person.run(attack).stdout.text
+if IS_ROOT:
+
+    def test_the_home_folder_on_record_with_the_network(
+        person: Person, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """HOME may be another folder than the user's home."""
+        put_secret(elsewhere / "letter")
+        (elsewhere / ".gitconfig").write_text("not a secret\n")
+        monkeypatch.setattr(
+            "ollmsandbox.sandbox.plan.host_plan.home_on_record", lambda: str(elsewhere)
+        )
+        attack = read_all(elsewhere)
+        assert person.run(attack, network=True).stdout.text == "not a secret\n"
+        assert SECRET in person.run(attack).stdout.text

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -82,9 +83,9 @@ def _follow(path: str, stop: FolderSet) -> tuple[dict[str, str], str]:
             return links, ""
         try:
             target = os.readlink(here)
-        except FileNotFoundError:
-            return links, ""
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                return links, ""
             # It is no link.
             real = here
             continue

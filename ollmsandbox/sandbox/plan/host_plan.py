@@ -233,7 +233,7 @@ class _HostBuilder(PlanBuilder):
             return []
         others = {*self.host.aliases(self._home), *self.host.views(self._home)}
         on_record = real_path(home_on_record() or self._home)
-        if is_home(on_record) and not is_inside(on_record, self._home):
+        if is_home(on_record) and _can_see(on_record) and not is_inside(on_record, self._home):
             others |= {on_record, *self.host.aliases(on_record), *self.host.views(on_record)}
         others = {path for path in others if not is_inside(self._home, path) or path == on_record}
         mounts: list[Mount] = []
