@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from .. import N_
 from ..errors import Sentence
 from .output import Capture
-from .plan.mounts import BoundFolder, HiddenPath, MaskedFolder
+from .plan.mounts import AllowedHome, BoundFolder, HiddenPath, MaskedFolder
 from .plan.plan import Plan
 
 # Characters at the end of each stream: programs say last why they gave up.
@@ -46,6 +46,12 @@ _READ_ONLY = Sentence(
     )
 )
 _HIDDEN = N_("{path} is hidden from commands. To show it to them, add it to `show` in the profile.")
+_HOME_IN_PARTS = Sentence(
+    N_(
+        "With network access, commands see only parts of the home folder. To show them more, add "
+        "it to `home_with_network` in the profile, or run the command without the network."
+    )
+)
 _OTHER_GROUP = Sentence(
     N_(
         "Sandboxed commands cannot change files of a group other than your primary one (the "
@@ -82,6 +88,17 @@ def _find(plan: Plan, *streams: Capture) -> Iterator[Sentence]:
         # Whether it exists or not: that is hidden, too.
         if any(map(name.search, missing)):
             yield Sentence(_HIDDEN, path=path)
+    for home in _homes_in_parts(plan):
+        if any(f"{home.lower()}/" in line for line in missing):
+            yield _HOME_IN_PARTS
+
+
+def _homes_in_parts(plan: Plan) -> Iterator[str]:
+    for mount in plan.mounts:
+        if isinstance(mount, AllowedHome):
+            yield mount.base.spec.folder
+        elif isinstance(mount, BoundFolder) and mount.allowed is not None:
+            yield mount.folder
 
 
 def _hidden(plan: Plan) -> Iterator[str]:
