@@ -419,6 +419,40 @@ def test_a_cache_directly_below_the_root_is_looked_at_like_others() -> None:
     assert found.existing == ("/tmp",)
 
 
+# Secrets of other projects.
+
+
+def test_secrets_of_other_projects(person: Person, found: Capabilities, elsewhere: Path) -> None:
+    beside, far, apart = person.home / "beside", person.home / "far/away", elsewhere / "apart"
+    names = (".env", ".env.local", ".env.production", ".envrc", ".env.new\nline")
+    folders = (person.home, beside, far, apart)
+    secrets = [put_secret(folder / name) for folder in folders for name in names]
+    for folder in (*folders, person.project):
+        (folder / ".env.example").write_text("not a secret\n")
+    (person.project / ".env").write_text("of the project\n")
+    for other in (far, apart):
+        # Known since a command ran there.
+        person.run("true", project=other, capabilities=found)
+    attack = f"cat .env; cat {shlex.join(map(str, secrets))}; cat ~/.env.example ~/*/.env.example"
+    said = person.run(attack, capabilities=found).stdout.text
+    assert said == "of the project\n" + "not a secret\n" * 3
+    assert person.run_outside(attack).stdout.count(SECRET) == len(secrets)
+    # In its own project, it is visible.
+    assert SECRET in person.run("cat .env", project=far, capabilities=found).stdout.text
+
+
+def test_a_secret_of_another_project_is_created_while_a_command_runs(
+    person: Person, found: Capabilities
+) -> None:
+    (person.home / "beside").mkdir()
+
+    def create() -> None:
+        put_secret(person.home / "beside/.env")
+
+    result = run_while(person, python(WATCH), create, capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
 # With the network: what a command cannot read it cannot send.
 
 PRIVATE = (

@@ -223,6 +223,9 @@ class _HostBuilder(PlanBuilder):
         for folder in sorted(f for f in folders if not is_inside(f, *folders.keys() - {f})):
             hidden = {n for n in names.union(*folders.values()) if is_inside(n, folder)}
             mounts += self._masked_with_mounts(folder, tuple(n[len(folder) + 1 :] for n in hidden))
+        # Not with layers: there may be many folders.
+        existing = (path for path in self.hidden_in_others if os.path.lexists(path))
+        mounts += self.hide(path for path in existing if path not in elsewhere)
         return [*mounts, *self._other_homes()]
 
     def _other_homes(self) -> list[Mount]:

@@ -39,6 +39,7 @@ from .mounts import (
     ReadOnlyBind,
     UnrecordedFolder,
 )
+from .other_projects import secrets_of_others
 
 
 class Plan(NamedTuple):
@@ -134,6 +135,8 @@ class PlanInputs(NamedTuple):
     environ: Mapping[str, str]
     # Whether the layers of caches can be mounted here.
     can_cache: bool = True
+    # Whose secrets commands do not see.
+    other_projects: tuple[str, ...] = ()
 
 
 class PlanBuilder:
@@ -146,6 +149,10 @@ class PlanBuilder:
         self.playground = real_path(inputs.paths.playground)
         self.runtime = str(inputs.paths.runtime)
         self.hidden = hidden_paths(inputs.profile, inputs.paths, inputs.environ)
+        home, roots = inputs.paths.real_home, [root.path for root in inputs.overlay.roots]
+        of_others = secrets_of_others(inputs.profile, roots, home, inputs.other_projects)
+        self.hidden += tuple(path for path in of_others if is_inside(path, home))
+        self.hidden_in_others = [path for path in of_others if not is_inside(path, home)]
         _check_visible(inputs.overlay, self.hidden)
         self._layers = 0
         self.caches: CacheLayers | None = None

@@ -193,6 +193,14 @@ class _File:
         added = _join(profile.caches_if_present, _templates(value))
         return replace(profile, caches_if_present=added)
 
+    def _masks_in_other_projects(self, profile: Profile, value: Value) -> Profile:
+        added = _join(profile.masks_in_other_projects, _names(value))
+        return replace(profile, masks_in_other_projects=added)
+
+    def _show_in_other_projects(self, profile: Profile, value: Value) -> Profile:
+        added = _join(profile.show_in_other_projects, _names(value))
+        return replace(profile, show_in_other_projects=added)
+
     def _home_with_network(self, profile: Profile, value: Value) -> Profile:
         added = _join(profile.home_with_network, _templates(value))
         return replace(profile, home_with_network=added)
@@ -259,6 +267,8 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "caches": _File._caches,
     "caches_if_present": _File._caches_if_present,
     "home_with_network": _File._home_with_network,
+    "masks_in_other_projects": _File._masks_in_other_projects,
+    "show_in_other_projects": _File._show_in_other_projects,
 }
 
 
@@ -295,6 +305,13 @@ def _check_path(item: Value) -> None:
 def _check_variable(name: str, value: Value) -> None:
     if not _VARIABLE.fullmatch(name):
         raise value.fail(N_("{name} is not a valid variable name."), name=repr(name))
+
+
+def _names(value: Value) -> tuple[str, ...]:
+    for item in value.items():
+        if "/" in item.text() or item.text() in ("", ".", ".."):
+            raise item.fail(N_("{name} is not the name of a file."), name=repr(item.text()))
+    return value.texts()
 
 
 def _templates(value: Value) -> tuple[str, ...]:

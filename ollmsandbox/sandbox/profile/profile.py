@@ -64,6 +64,9 @@ class Profile:
     # that are there in any case, and those that are only if the user has them.
     caches: tuple[str, ...] = ()
     caches_if_present: tuple[str, ...] = ()
+    # Names in other projects that commands do not see, and exceptions.
+    masks_in_other_projects: tuple[str, ...] = ()
+    show_in_other_projects: tuple[str, ...] = ()
     # What a command with the network sees of the home folder, besides caches and `show`.
     home_with_network: tuple[str, ...] = ()
     # The user set a memory limit: only then is a control group worth its cost.
