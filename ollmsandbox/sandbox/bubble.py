@@ -23,6 +23,7 @@ from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
 from .plan.host import Host
 from .plan.host_plan import make_host_plan
+from .plan.other_projects import other_projects
 from .plan.plan import Plan, PlanInputs
 from .probe.probe import Capabilities, probe
 from .process import CommandTerminal, Result, Running, Sinks, Stop
@@ -124,6 +125,7 @@ class Bubble:
             mounts_are_locked=self._machine.namespaces != ("mount", "pid"),
             environ=self._environ,
             can_cache=self._machine.can_cache,
+            other_projects=other_projects(self._paths, self.project),
         )
         if self._rootfs is None:
             return make_host_plan(inputs)
