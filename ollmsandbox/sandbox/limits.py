@@ -171,9 +171,12 @@ def _files_in_memory(found: Sequence[int]) -> int:
     # The last of our own is the first process inside.
     for pid in found[_OWN_PROCESSES - 1 : _OWN_PROCESSES]:
         for folder in ("/tmp", "/var/tmp", "/dev/shm"):
+            inside = f"/proc/{pid}/root{folder}"
             with contextlib.suppress(OSError):
-                inside = os.statvfs(f"/proc/{pid}/root{folder}")
-                count = max(count, inside.f_files - inside.f_ffree)
+                # While bwrap starts, or without a sandbox, it is the machine's own.
+                if os.stat(inside).st_dev != os.stat(folder).st_dev:
+                    size = os.statvfs(inside)
+                    count = max(count, size.f_files - size.f_ffree)
     return count
 
 
