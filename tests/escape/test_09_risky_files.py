@@ -147,11 +147,12 @@ def test_hooks_of_modules_and_worktrees(person: Person, checkout: Path) -> None:
         ".git/worktrees/w/config.worktree", ".git/worktrees/w/commondir", "sub/.git",
         "deep/er/.git/hooks/pre-push", "x.git/hooks/update", "x.git/config", "x.git/y/.git/config",
         ".git/remotes/origin", ".git/rebase-merge/git-rebase-todo", ".hg/hgrc", "s/.hg/sharedpath",
+        ".git/sequencer/opts", ".git/index", ".git/modules/m/index", ".git/MERGE_RR",
         ".Git/hooks/x", ".git./config", ".g\u200cit/config", "GIT~1/config", ".git/hooks/a/b",
     ]  # fmt: skip
     assert held(person, "; ".join(map(write, places))) == set(places)
     assert not any((checkout / place).exists() for place in places)
-    harmless = [".git/index", ".git/refs/heads/x", ".git/logs/HEAD", ".git/hooks/x.sample",
+    harmless = [".git/refs/heads/x", ".git/logs/HEAD", ".git/hooks/x.sample",
                 "config", "hooks/x", "src/config", "modules/m/config", ".git/objects/aa/bb",
                 ".gitignore", "a.github", ".git/modules/m/HEAD"]  # fmt: skip
     assert held(person, "; ".join(map(write, harmless))) == set()
