@@ -333,6 +333,19 @@ def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
     assert {item.change.path for item in items[:3]} == marked
 
 
+def test_no_mark_is_lost_in_a_flood_of_worse_ones(person: Person) -> None:
+    attack = "for n in $(seq 600); do mkdir $n; echo x >$n/.envrc; done; mkdir w; echo x >w/.npmrc;"
+    attack += "echo x >x; chmod 666 x; ln -s /etc link; mkdir zz; echo x >zz/.envrc; echo x >.envrc"
+    recorder = Recorder(str(person.project), person.paths)
+    person.run(attack, keeper=recorder)
+    assert recorder.report
+    text = changes_text(recorder.report, str(person.project))
+    after = text.partition("Worth a second look:")[2].split("\n")
+    assert ".envrc" in after[1].split()
+    for name in ("w/.npmrc", "x", "link"):
+        assert any(name in line.split() for line in after), name
+
+
 IMITATIONS = (
     "x  [discarded]",
     "x [needs approval]", "x (12 files)", "x -> y", 'x" [applied]', "x\n  added y",
