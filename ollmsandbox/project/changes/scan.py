@@ -19,7 +19,7 @@ from pathlib import Path
 from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
-from ...paths import is_inside
+from ...paths import is_inside, keep_own_rights
 from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories, same_hook_settings
@@ -190,6 +190,8 @@ class _Walk:
     def run(self, upper: str, lowers: Sequence[str]) -> None:
         self._layers = (upper, *lowers)
         self._around = NamesAround(self._layers)
+        # A command cannot take away the user's own rights to the project's folder.
+        keep_own_rights(upper)
         level = _Level("", os.open(upper, FOLDER), [], [])
         self._levels.append(level)
         top, below = level.upper, level.lowers
