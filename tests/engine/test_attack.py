@@ -62,7 +62,7 @@ def test_changes_that_were_not_made_have_not_held(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attack, "_ATTEMPTS", ())
-    monkeypatch.setattr(attack, "_COPY_BACK", "exit 1")
+    monkeypatch.setattr(attack, "_COPY_BACK", "touch other; exit 1")
     *_others, hook, link = loop.run(attack.attack(person.environ))
     assert not hook.held
     assert not link.held
