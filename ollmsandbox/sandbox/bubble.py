@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
-from ..paths import Paths, close_to_others, make_folder
+from ..paths import Paths, close_to_others, keep_own_rights, make_folder
 from .launch import SHELL, LaunchPrograms, check_command, launch, text_shell
 from .limits import DiskWatch, WitnessPipe, scope_command, watch_limits
 from .output import readable
@@ -111,7 +111,7 @@ class Bubble:
     @cached_property
     def plan(self) -> Plan:
         """Everything the run is allowed; the permission question is worded from it."""
-        make_folder(self._paths.playground)
+        keep_own_rights(make_folder(self._paths.playground))
         # Other users could act with the user's rights through files in there.
         close_to_others(self._paths.data)
         inputs = PlanInputs(
