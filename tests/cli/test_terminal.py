@@ -36,14 +36,16 @@ def assert_usable(tmux: Tmux) -> None:
 def test_a_shell_has_job_control(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -- bash --norc; echo =$?=")
     tmux.wait_for(lambda screen: screen.count("user$") == 2)
-    tmux.type("sleep 1000")
+    # At its prompt, a shell ignores Ctrl+Z.
+    job = "sh -c 'echo begun; exec sleep 1000'"
+    tmux.type(job)
+    tmux.wait_for(lambda screen: "\nbegun" in screen)
     tmux.press("C-z")
     tmux.wait_for("Stopped")
     tmux.type("fg; echo back")
-    tmux.wait_for(lambda screen: screen.split("\n")[-1] == "sleep 1000")
+    tmux.wait_for(lambda screen: screen.split("\n")[-1] == job)
     tmux.press("C-c")
     tmux.wait_for("^C")
-    # At its prompt, a shell ignores Ctrl+Z.
     tmux.press("C-z")
     tmux.type("echo again > new; exit 7")
     assert tmux.end() == 7

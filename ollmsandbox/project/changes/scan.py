@@ -191,7 +191,8 @@ class _Walk:
         self._layers = (upper, *lowers)
         self._around = NamesAround(self._layers)
         # A command cannot take away the user's own rights to the project's folder.
-        keep_own_rights(upper)
+        with contextlib.suppress(FileNotFoundError):
+            keep_own_rights(upper, os.stat(self._root).st_mode)
         level = _Level("", os.open(upper, FOLDER), [], [])
         self._levels.append(level)
         top, below = level.upper, level.lowers

@@ -291,7 +291,9 @@ class _HostBuilder(PlanBuilder):
             # An overlay does not show what is mounted below its folder.
             if os.access(point, os.R_OK, effective_ids=True):
                 names = self._relative(point)
-                mounts.append(self._masked(point, names) if names else ReadOnlyBind(point))
+                # Not in place, where the folder's own overlay would cover it.
+                masked = self._masked(point, names)._replace(in_place=False)
+                mounts.append(masked if names else ReadOnlyBind(point))
         return mounts
 
     def _relative(self, folder: str) -> tuple[str, ...]:
