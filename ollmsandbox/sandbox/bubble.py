@@ -23,7 +23,7 @@ from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
 from .plan.host import Host
 from .plan.host_plan import make_host_plan
-from .plan.other_projects import other_projects
+from .plan.neighbours import other_projects
 from .plan.plan import Plan, PlanInputs
 from .probe.probe import Capabilities, probe
 from .process import CommandTerminal, Result, Running, Sinks, Stop

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`build-aux/in_browser.py` shows the window in a browser, to its user alone, until the program
+"""`build-aux/browser.py` shows the window in a browser, to its user alone, until the program
 ends."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 pytestmark = pytest.mark.anybody
 
-IN_BROWSER = Path(__file__).resolve().parents[2] / "build-aux/in_browser.py"
+IN_BROWSER = Path(__file__).resolve().parents[2] / "build-aux/browser.py"
 PATIENCE = 60
 # Of the protocol: any text of this kind will do.
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="

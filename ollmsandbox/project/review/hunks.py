@@ -130,7 +130,7 @@ def discard_hunks(
 
 
 class _Rest(NamedTuple):
-    """What is pending of a change to a file, and what will be; None for a conflict."""
+    """A file's pending content before and after hunks are merged; None after a conflict."""
 
     run_id: str
     item: Recorded

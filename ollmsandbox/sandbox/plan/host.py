@@ -30,7 +30,7 @@ class MountPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Host:
-    """What of the computer changes while programs run: its sockets and its mounts."""
+    """The sockets and mounts of this computer, as they are when a command starts."""
 
     sockets: tuple[str, ...]
     mounts: tuple[MountPoint, ...]

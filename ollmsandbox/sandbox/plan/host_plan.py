@@ -133,7 +133,8 @@ class _HostBuilder(PlanBuilder):
 
     @cached_property
     def allowed(self) -> AllowedPaths | None:
-        """What a command with the network sees of the home folder; without it, None."""
+        """Return the paths in the home folder that a command with the network sees; None without
+        the network, where masks alone decide."""
         if not self.inputs.network:
             return None
         return self._allowed_in(self._home)

@@ -39,7 +39,7 @@ from .mounts import (
     ReadOnlyBind,
     UnrecordedFolder,
 )
-from .other_projects import secrets_of_others
+from .neighbours import secrets_of_others
 
 
 class Plan(NamedTuple):

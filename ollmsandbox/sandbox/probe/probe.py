@@ -61,7 +61,7 @@ class Finding(NamedTuple):
 
 
 class Capabilities(NamedTuple):
-    """What this computer offers to build a sandbox with."""
+    """The result of the probe: the programs and the kernel features that a sandbox can use here."""
 
     findings: tuple[Finding, ...]
     bwrap: str

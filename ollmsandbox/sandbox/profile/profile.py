@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from os.path import normpath
 from typing import NamedTuple
 
-from .secret_values import is_secret
+from .secrets import is_secret
 
 _TEMPLATE = re.compile(
     r"(?:\$\{(?P<variable>\w+):-(?P<default>[~/][^{}$]*)\}|\$(?P<moved>\w+))(?P<rest>/[^{}$]+)?"
@@ -44,7 +44,10 @@ _NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Profile:
-    """What a command gets. Without a docstring, `dataclass` would write one, which takes 1 ms."""
+    """The files, variables, system calls and limits of a command.
+
+    Without a docstring, `dataclass` would write one, which takes 1 ms.
+    """
 
     name: str
     description: str = ""
@@ -67,7 +70,7 @@ class Profile:
     # Names in other projects that commands do not see, and exceptions.
     masks_in_other_projects: tuple[str, ...] = ()
     show_in_other_projects: tuple[str, ...] = ()
-    # What a command with the network sees of the home folder, besides caches and `show`.
+    # The paths in the home folder that a command with the network sees, besides caches and `show`.
     home_with_network: tuple[str, ...] = ()
     # The user set a memory limit: only then is a control group worth its cost.
     own_memory_limit: bool = False

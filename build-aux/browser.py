@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""in_browser.py COMMAND...: start the program without a display, with its window in a browser.
+"""browser.py COMMAND...: start the program without a display, with its window in a browser.
 
 GTK's Broadway server draws the window, for whoever reaches it. So it listens on a Unix socket in a
 folder of ours, and a proxy on 127.0.0.1 lets only those through who know the token in the printed
