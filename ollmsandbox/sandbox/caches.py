@@ -112,12 +112,10 @@ class CacheLayers:
             ) from error
 
     def _make_run_folder(self, parts: Sequence[LayerPart], spares: Sequence[str]) -> None:
-        if spares:
-            os.rename(f"{self.folder}/{spares[0]}", self._run)
-        else:
+        if not self._take_spare(spares):
             for folder in (self._run, f"{self._run}/upper", f"{self._run}/work"):
                 os.mkdir(folder, 0o700)
-        self._locks = [FileLock(self._run, is_folder=True, timeout=0)]
+            self._locks = [FileLock(self._run, is_folder=True, timeout=0)]
         there = frozenset(os.listdir(f"{self._run}/upper"))
         for part in parts:
             if part.name not in there:
@@ -127,6 +125,15 @@ class CacheLayers:
                     os.mkdir(made, 0o700)
             # A command may have changed the mode of a spare one.
             os.chmod(self.upper(part.name), part.mode)
+
+    def _take_spare(self, spares: Sequence[str]) -> bool:
+        """Take the folders of an earlier run, if there are any that no program still holds."""
+        for name in spares:
+            with contextlib.suppress(BlockingIOError):
+                self._locks = [FileLock(f"{self.folder}/{name}", is_folder=True, timeout=0)]
+                os.rename(f"{self.folder}/{name}", self._run)
+                return True
+        return False
 
     def _prepare(self) -> list[str]:
         """Note the project and that its caches are used, and return the names in its folder."""

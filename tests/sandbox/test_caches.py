@@ -360,6 +360,19 @@ def test_a_layer_that_is_in_use_is_not_changed(person: Person) -> None:
     assert measure_caches(paths) == (0, 0)
 
 
+def test_folders_of_a_run_that_is_still_ending_are_not_used_again(person: Person) -> None:
+    paths = person.paths
+    ended = [written(paths, "/p", {}, "1"), written(paths, "/p", {}, "2")]
+    for run in ended:
+        run.remove()
+    first, second = sorted(ended[0].folder + f"/spare-run-{number}" for number in (1, 2))
+    with FileLock(first, is_folder=True), FileLock(second, is_folder=True):
+        finish(written(paths, "/p", {"file": "1"}, "3"))
+    finish(written(paths, "/p", {"file": "2"}, "4"))
+    assert [(layer / "home/file").read_text() for layer in layers(paths)] == ["2"]
+    assert sum(Path(path).exists() for path in (first, second)) == 1
+
+
 def test_a_command_waits_for_caches_without_blocking_the_loop(person: Person) -> None:
     ok(person.run("true"))
     (caches,) = all_caches(person.paths)
