@@ -51,13 +51,15 @@ class Host:
         start = f"{folder.rstrip('/')}/"
         return sorted({m.path for m in self.mounts if m.path.startswith(start)} - {folder})
 
+    def mount_around(self, path: str) -> MountPoint | None:
+        """Return the mount that a path is on."""
+        parents = reversed(path_and_parents(path))
+        return next((self._by_path[p] for p in parents if p in self._by_path), None)
+
     def aliases(self, path: str) -> list[str]:
         """Return other paths of the same file: its file system may be mounted twice, or bound."""
-        for folder in reversed(path_and_parents(path)):
-            if folder in self._by_path:
-                mount = self._by_path[folder]
-                break
-        else:
+        mount = self.mount_around(path)
+        if mount is None:
             return []
         inner = _move(path, mount.path, mount.root)
         found = {
