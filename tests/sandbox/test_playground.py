@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 import tempfile
@@ -17,6 +18,7 @@ from support.escape.paused import kill, until
 from support.person import Person
 
 from ollmsandbox import loop
+from ollmsandbox.files import trees
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Result, Sinks
 
@@ -196,6 +198,33 @@ def test_what_a_killed_program_wrote_is_merged_at_the_next_start(person: Person)
     assert person.cli("run", "--", "true").returncode == 0
     assert tree(person.playground) == {"kept": "old", "new": "new"}
     assert not list(person.paths.cache.glob("overlay-*"))
+
+
+def test_a_merge_that_fails_half_way_is_finished_at_the_next_start(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c", "folder/d"):
+        (person.playground / name).parent.mkdir(parents=True, exist_ok=True)
+        (person.playground / name).write_text("old")
+    removed: list[str] = []
+
+    def remove(name: str, dir_fd: int) -> None:
+        if removed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        removed.append(name)
+        os.unlink(name, dir_fd=dir_fd)
+
+    write = "cd ~/playground; rm a b c; printf new >folder/d; printf new >new; echo new >~-/made"
+    with monkeypatch.context() as broken:
+        broken.setattr(trees, "remove", remove)
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            person.run(write)
+    assert len(removed) == 1
+    left = {"a", "b", "c"}.intersection(tree(person.playground))
+    assert left == {"a", "b", "c"} - {*removed}
+    done = person.cli("run", "--", "true")
+    assert (done.returncode, "made" in done.stderr) == (0, True)
+    assert tree(person.playground) == {"folder": "/", "folder/d": "new", "new": "new"}
 
 
 def test_a_clone_of_a_repository_in_the_playground(person: Person) -> None:
