@@ -211,6 +211,13 @@ def _make_with_parents(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def keep_own_rights(folder: str | os.PathLike[str]) -> None:
+    """Give the user back all rights to a folder whose mode a command may have changed."""
+    mode = stat.S_IMODE(os.stat(folder).st_mode)
+    if mode & 0o700 != 0o700:
+        os.chmod(folder, mode | 0o700)
+
+
 def close_to_others(folder: Path) -> None:
     """Remove other users' permissions from a folder that another program created."""
     found = folder.stat()

@@ -98,7 +98,9 @@ _ATTEMPTS = (
     Attempt(
         _LIMITS,
         "Fill the disk with one call",
-        "os.posix_fallocate(os.open('big', os.O_CREAT | os.O_RDWR), 0, 1 << 60)",
+        # A file without content takes no space; where there is no limit, one byte gets through.
+        "import resource; most = max(resource.getrlimit(resource.RLIMIT_FSIZE)[0], 0);"
+        "os.truncate(os.open('big', os.O_CREAT | os.O_RDWR), most + 1)",
     ),
 )
 # Told from outside alone.
@@ -240,12 +242,17 @@ async def _attack_back(
     environ = {**environ, "OUTSIDE": str(outside)}
     run = prepare_run(str(repository), paths, environ, timeout=_TIMEOUT)
     await run.execute(["/bin/sh", "-c", _COPY_BACK])
-    has_run = run.report is not None
+    # What was not tried has not held.
+    tried = {item.change.path for item in run.report.changes} if run.report else set()
     is_planted = bool(os.listdir(repository / ".git/hooks"))
     is_written = bool(os.listdir(outside))
     return [
-        AttackResult(_BACK, _HOOK, has_run and not is_planted, "needs your approval"),
-        AttackResult(_BACK, _LINK, has_run and not is_written, "nothing outside was written"),
+        AttackResult(
+            _BACK, _HOOK, ".git/hooks/pre-commit" in tried and not is_planted, "needs your approval"
+        ),
+        AttackResult(
+            _BACK, _LINK, "folder" in tried and not is_written, "nothing outside was written"
+        ),
     ]
 
 

@@ -9,25 +9,36 @@ import os
 import stat
 from pathlib import Path
 
-from .dirfd import FOLDER, allow_many_descriptors, set_mode
+from .dirfd import (
+    FOLDER,
+    FOLDER_OR_LINK,
+    UnlockedFolder,
+    allow_many_descriptors,
+    open_folder,
+    set_mode,
+)
 
 
-def measure(folder: Path, *, since: int = 0) -> tuple[int, int]:
+def measure(folder: Path, *, since: int = 0, unlock: bool = False) -> tuple[int, int]:
     """Return the number of files, and the bytes on disk, of what was changed since a time (in ns).
 
-    Links are not followed; folders that cannot be opened count as empty.
+    Links are not followed. Folders without permissions count as empty, or get them for a moment.
     """
     files = size = 0
     # One descriptor for each level: a path could be too long to be opened.
     allow_many_descriptors()
-    levels: list[tuple[int, list[str]]] = []
+    levels: list[tuple[int, list[str], list[UnlockedFolder]]] = []
 
-    def enter(name: str | Path, dir_fd: int | None) -> None:
+    def enter(name: str, dir_fd: int) -> None:
         nonlocal files, size
         with contextlib.suppress(OSError):
-            descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
+            unlocked: list[UnlockedFolder] = []
+            if unlock:
+                descriptor = open_folder(name, dir_fd, unlocked)
+            else:
+                descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
             folders: list[str] = []
-            levels.append((descriptor, folders))
+            levels.append((descriptor, folders, unlocked))
             for entry in os.listdir(descriptor):
                 found = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
                 is_new = found.st_ctime_ns >= since
@@ -37,14 +48,22 @@ def measure(folder: Path, *, since: int = 0) -> tuple[int, int]:
                 elif is_new:
                     files += 1
 
-    enter(folder, None)
+    try:
+        around = os.open(folder.parent, FOLDER_OR_LINK)
+    except OSError:
+        return 0, 0
+    enter(folder.name, around)
     while levels:
-        descriptor, folders = levels[-1]
+        descriptor, folders, unlocked = levels[-1]
         if folders:
             enter(folders.pop(), descriptor)
         else:
             os.close(descriptor)
+            for one in unlocked:
+                with contextlib.suppress(OSError):
+                    one.restore()
             levels.pop()
+    os.close(around)
     return files, size
 
 

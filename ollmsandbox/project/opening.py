@@ -22,7 +22,9 @@ def check_links(folder: str | os.PathLike[str], paths: Paths) -> None:
     """Raise ProjectError if the way to a folder leads through a link inside a known project, or
     anywhere else where commands can write. The database is not opened if there is no link."""
     given = os.fspath(folder)
-    links = _links_on_the_way(given if given.startswith("/") else f"{os.getcwd()}/{given}")
+    if not given.startswith("/"):
+        given = f"{current_folder(os.environ)}/{given}"
+    links = _links_on_the_way(given)
     if not links:
         return
     places = [real_path(paths.playground), *map(real_path, paths.own), *_known_roots(paths)]

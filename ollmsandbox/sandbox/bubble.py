@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
-from ..paths import Paths, close_to_others, make_folder
+from ..paths import Paths, close_to_others, keep_own_rights, make_folder
 from .launch import SHELL, LaunchPrograms, check_command, launch, text_shell
 from .limits import DiskWatch, WitnessPipe, scope_command, watch_limits
 from .output import readable
@@ -23,6 +23,7 @@ from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
 from .plan.host import Host
 from .plan.host_plan import make_host_plan
+from .plan.other_projects import other_projects
 from .plan.plan import Plan, PlanInputs
 from .probe.probe import Capabilities, probe
 from .process import CommandTerminal, Result, Running, Sinks, Stop
@@ -110,7 +111,7 @@ class Bubble:
     @cached_property
     def plan(self) -> Plan:
         """Everything the run is allowed; the permission question is worded from it."""
-        make_folder(self._paths.playground)
+        keep_own_rights(make_folder(self._paths.playground))
         make_folder(self._paths.cache)
         # Other users could act with the user's rights through files in there.
         close_to_others(self._paths.data)
@@ -125,6 +126,7 @@ class Bubble:
             mounts_are_locked=self._machine.namespaces != ("mount", "pid"),
             environ=self._environ,
             can_cache=self._machine.can_cache,
+            other_projects=other_projects(self._paths, self.project),
         )
         if self._rootfs is None:
             return make_host_plan(inputs)

@@ -132,6 +132,8 @@ class CacheLayers:
             Path(self.folder, _PROJECT).write_bytes(os.fsencode(self._project))
         if os.path.basename(self.plain) not in names:
             os.mkdir(self.plain, 0o700)
+        # A command may have changed its mode.
+        os.chmod(self.plain, 0o700)
         os.utime(self.folder)
         return names
 
@@ -297,6 +299,7 @@ def _remove_free(folder: str | os.PathLike[str], names: Sequence[str]) -> bool:
     with FileLock(f"{folder}/{_LOCK}"):
         for name in names:
             with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                os.chmod(f"{folder}/{name}", 0o700)  # a command may have left it without any rights
                 lock = FileLock(f"{folder}/{name}", is_folder=True, timeout=0)
                 taken = f"{folder}/{_RUN}{os.urandom(8).hex()}"
                 os.rename(f"{folder}/{name}", taken)

@@ -161,8 +161,9 @@ def _make_order(
         namespaces=namespaces,
         mounts=plan.overlay_mounts(),
         processes=limit if has_user_namespace else None,
-        # A little more, so that reaching it means that the disk limit is exceeded.
-        file_size=None if disk is None else disk + _SMALL,
+        # A little more, so that reaching it means that the disk limit is exceeded. Not for a root
+        # file system, whose files may have holes.
+        file_size=disk + _SMALL if disk is not None and plan.project else None,
         protect=programs.bwrap,
     )
     return order, arguments

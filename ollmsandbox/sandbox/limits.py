@@ -87,10 +87,16 @@ _SLACK = 1_000_000_000
 
 
 class DiskWatch:
-    """Measures what a command adds to folders on disk."""
+    """Measures what a command adds to folders on disk.
 
-    def __init__(self, limits: Limits, folders: Sequence[str]) -> None:
+    In folders that are not the user's, it can hide nothing by taking away permissions.
+    """
+
+    def __init__(
+        self, limits: Limits, folders: Sequence[str], *, are_the_user_s: bool = False
+    ) -> None:
         self._limits = limits
+        self._unlock = not are_the_user_s
         self._before = {folder: _used(folder) for folder in folders}
         self._began = time.time_ns() - _SLACK
 
@@ -106,7 +112,9 @@ class DiskWatch:
             if limits.disk is not None and added > limits.disk:
                 # Other programs use the disk, too. What counts was written to the folder since, or
                 # was deleted there and is still open.
-                _, size = await asyncio.to_thread(measure, Path(folder), since=self._began)
+                _, size = await asyncio.to_thread(
+                    measure, Path(folder), since=self._began, unlock=self._unlock
+                )
                 held = _unlinked_size(processes, in_memory=False)
                 size += max(0, min(held, added - size))
                 if size > limits.disk:
@@ -171,9 +179,12 @@ def _files_in_memory(found: Sequence[int]) -> int:
     # The last of our own is the first process inside.
     for pid in found[_OWN_PROCESSES - 1 : _OWN_PROCESSES]:
         for folder in ("/tmp", "/var/tmp", "/dev/shm"):
+            inside = f"/proc/{pid}/root{folder}"
             with contextlib.suppress(OSError):
-                inside = os.statvfs(f"/proc/{pid}/root{folder}")
-                count = max(count, inside.f_files - inside.f_ffree)
+                # While bwrap starts, or without a sandbox, it is the machine's own.
+                if os.stat(inside).st_dev != os.stat(folder).st_dev:
+                    size = os.statvfs(inside)
+                    count = max(count, size.f_files - size.f_ffree)
     return count
 
 

@@ -213,13 +213,14 @@ class Overlay:
         """Return whether the command wrote nothing."""
         for name, root in zip(self.overlay_map, self.roots, strict=True):
             upper, below = self.upper(name), root.lowers[0]
+            # First, because the command may have taken away the right to look into it. A root that
+            # was removed has no mode to compare with.
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(upper).st_mode != _mode_for(os.stat(below)):
+                    return False
             # One entry is enough to know, and there may be very many.
             with os.scandir(upper) as found:
                 if next(found, None) is not None:
-                    return False
-            # A root that was removed has no mode to compare with.
-            with contextlib.suppress(FileNotFoundError):
-                if os.stat(upper).st_mode != _mode_for(os.stat(below)):
                     return False
         return True
 

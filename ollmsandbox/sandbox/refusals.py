@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from .. import N_
 from ..errors import Sentence
-from .plan.mounts import BoundFolder, HiddenPath, MaskedFolder
+from .plan.mounts import AllowedHome, BoundFolder, HiddenPath, MaskedFolder
 from .plan.plan import Plan
 from .process import Result
 
@@ -48,6 +48,12 @@ _READ_ONLY = Sentence(
     )
 )
 _HIDDEN = N_("{path} is hidden from commands. To show it to them, add it to `show` in the profile.")
+_HOME_IN_PARTS = Sentence(
+    N_(
+        "With network access, commands see only parts of the home folder. To show them more, add "
+        "it to `home_with_network` in the profile, or run the command without the network."
+    )
+)
 _OTHER_GROUP = Sentence(
     N_(
         "Sandboxed commands cannot change files of a group other than your primary one (the "
@@ -86,6 +92,17 @@ def _find(plan: Plan, result: Result) -> Iterator[Sentence]:
         # Whether it exists or not: that is hidden, too.
         if any(map(name.search, missing)):
             yield Sentence(_HIDDEN, path=path)
+    for home in _homes_in_parts(plan):
+        if any(f"{home.lower()}/" in line for line in missing):
+            yield _HOME_IN_PARTS
+
+
+def _homes_in_parts(plan: Plan) -> Iterator[str]:
+    for mount in plan.mounts:
+        if isinstance(mount, AllowedHome):
+            yield mount.base.spec.folder
+        elif isinstance(mount, BoundFolder) and mount.allowed is not None:
+            yield mount.folder
 
 
 def _hidden(plan: Plan) -> Iterator[str]:

@@ -84,6 +84,8 @@ def facts_of(context: ToolContext, plan: Plan) -> list[Fact]:
         _folder(context, plan.working_dir),
         _network(on=plan.network),
         writes_fact(", ".join(names)),
+        # Translators: names a line of the card: "Can read   The project and the playground"
+        Fact(pgettext("permission card", "Can read"), plan.describe_reading(), is_wording=True),
     ]
 
 

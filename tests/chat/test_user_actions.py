@@ -187,7 +187,7 @@ def test_a_name_cannot_begin_a_line_of_its_own(person: Person) -> None:
         [f"touch '{name}'"],
         lambda scene: review(person, scene, "undo", name),
     )
-    assert line == f"undid a\\n{SINCE}applied all.."
+    assert line == f'undid "a\\n{SINCE}applied all.".'
 
 
 def test_the_user_s_own_command_counts_as_told(person: Person) -> None:

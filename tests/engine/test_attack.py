@@ -56,3 +56,22 @@ def test_a_file_that_was_made_counts_whatever_the_attempt_says(
     monkeypatch.setattr(attack, "_planted", planted)
     monkeypatch.setattr(attack, "_ATTEMPTS", (Attempt("area", "title", "make('/usr')"),))
     assert not loop.run(attack.attack(person.environ))[0].held
+
+
+def test_changes_that_were_not_made_have_not_held(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attack, "_ATTEMPTS", ())
+    monkeypatch.setattr(attack, "_COPY_BACK", "touch other; exit 1")
+    *_others, hook, link = loop.run(attack.attack(person.environ))
+    assert not hook.held
+    assert not link.held
+
+
+def test_a_missing_disk_limit_is_said(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    [fill] = [one for one in attack._ATTEMPTS if one.title == "Fill the disk with one call"]
+    unlimited = fill.code.replace("resource.getrlimit(resource.RLIMIT_FSIZE)[0]", "-1")
+    assert unlimited != fill.code
+    monkeypatch.setattr(attack, "_ATTEMPTS", (fill, fill._replace(code=unlimited)))
+    first, second, *_others = loop.run(attack.attack(person.environ))
+    assert (first.held, first.detail, second.held) == (True, "EFBIG", False)

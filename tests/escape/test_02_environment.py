@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 from pathlib import Path
@@ -74,6 +75,147 @@ def test_a_variable_with_a_secret(variables: Read, name: str) -> None:
     assert f"{SECRET} of {name}." not in variables.inside[name]
     assert f"{name}=" not in variables.inside[name]
     assert f"{name}={SECRET} of {name}.\n" in variables.outside[name]
+
+
+# In parts: what is one piece here is taken for a real secret by those who search repositories.
+LONG = "a1B2c3D4e5F6g7H8i9J0" * 4
+HEX = "0123456789abcdef" * 4
+VALUES = {
+    "GitHub": f"ghp_{LONG[:36]}",
+    "GitHub's new tokens": f"github_pat_{LONG}",
+    "a GitHub app": f"ghs_{LONG[:36]}",
+    "GitLab": f"glpat-{LONG[:20]}",
+    "OpenAI": f"sk-{LONG[:48]}",
+    "OpenAI's projects": f"sk-proj-{LONG}",
+    "Anthropic": f"sk-ant-api03-{LONG}",
+    "Hugging Face": f"hf_{LONG[:34]}",
+    "Groq": f"gsk_{LONG[:52]}",
+    "Slack": f"xoxb-123456789012-{LONG[:24]}",
+    "Slack's browser": f"xoxc-123456789012-{LONG[:24]}",
+    "AWS": "AKIA" + "ABCDEFGH01234567",
+    "AWS for a session": "ASIA" + "ABCDEFGH01234567",
+    "Google": f"AIza{LONG[:35]}",
+    "Google OAuth": f"ya29.{LONG}",
+    "npm": f"npm_{LONG[:36]}",
+    "PyPI": f"pypi-AgEIcHlwaS5vcmc{LONG}",
+    "RubyGems": f"rubygems_{HEX[:48]}",
+    "Docker": f"dckr_pat_{LONG[:27]}",
+    "DigitalOcean": f"dop_v1_{HEX}",
+    "Databricks": f"dapi{HEX[:32]}",
+    "Vault": f"hvs.{LONG[:24]}",
+    "Terraform": f"{LONG[:14]}.atlasv1.{LONG[:60]}",
+    "Stripe": f"sk_live_{LONG[:24]}",
+    "SendGrid": f"SG.{LONG[:22]}.{LONG[:43]}",
+    "Shopify": f"shpat_{HEX[:32]}",
+    "Atlassian": f"ATATT3xFfGF0{LONG}",
+    "Linear": f"lin_api_{LONG[:40]}",
+    "Sentry": f"sntrys_{LONG}",
+    "Telegram": f"123456789:AA{LONG[:33]}",
+    "a JSON Web Token": f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{LONG[:43]}",
+    "a key": "-----BEGIN OPENSSH " + f"PRIVATE KEY-----\n{LONG}\n",
+    "a key of OpenPGP": "-----BEGIN PGP " + f"PRIVATE KEY BLOCK-----\n{LONG}\n",
+    "a key in base64": f"LS0tLS1CRUdJTi{LONG}",
+    "a key of age": f"AGE-SECRET-KEY-1{LONG[:58].upper()}",
+    "a JSON document": '{"user": "me", "password": "hunter22"}',
+    "a service account": '{"type": "service_account", "private_key": "xyz"}',
+    "settings": "host=db.example user=me password=hunter22 dbname=x",
+    "settings of ADO": "Server=db;User Id=me;Password=hunter22;",
+    "an Azure account": f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={LONG}==",
+    "an Azure bus": f"Endpoint=sb://x.example/;SharedAccessKeyName=n;SharedAccessKey={LONG[:43]}=",
+    "Java's settings": "-Xmx1g -Djavax.net.ssl.keyStorePassword=hunter22",
+    "a login": "postgres://me:hunter22@db.example/x",
+    "a login without a name": "redis://:hunter22@cache.example:6379/0",
+    "a login without a scheme": "me:hunter22@tcp(db.example:3306)/x",
+    "a login without a path": "me:hunter22@db.example",
+    "a token as a user": f"https://{LONG[:40]}@git.example/x.git",
+    "Sentry's address": f"https://{HEX[:32]}@o1.ingest.sentry.io/2",
+    "a list with a login": "https://one.example,https://me:hunter22@two.example",
+    "a header": f"Authorization: Bearer {LONG[:40]}",
+    "a basic header": "Basic bWU6aHVudGVyMjI=",
+    "Slack's webhook": "https://hooks.slack.com/services/" + f"T00000000/B00000000/{LONG[:24]}",
+    "Discord's webhook": f"https://discord.com/api/webhooks/123456789012345678/{LONG[:68]}",
+    "Teams' webhook": f"https://x.webhook.office.com/webhookb2/{HEX[:36]}/IncomingWebhook/{HEX}",
+    "a Telegram bot": f"https://api.telegram.org/bot123456789:{LONG[:35]}/sendMessage",
+    "a signed address of S3": f"https://b.s3.example/k?X-Amz-Expires=60&X-Amz-Signature={HEX}",
+    "a signed address of Azure": f"https://a.blob.example/c?sv=2024-01-01&sig={LONG[:43]}%3D",
+    "an address with a token": f"https://api.example/v1?access_token={LONG[:20]}",
+}
+
+
+def test_a_variable_whose_value_is_a_secret(person: Person) -> None:
+    names = {f"PLAIN_{number}": value for number, value in enumerate(VALUES.values())}
+    attack = "env; cat /proc/[0-9]*/environ"
+    for environ, expected in (({}, []), ({"keep": '["PLAIN_*"]'}, list(names))):
+        person.environ.update(names)
+        for key, value in environ.items():
+            profile = person.paths.profiles / "standard.yaml"
+            profile.parent.mkdir(parents=True)
+            profile.write_text(f"environment: {{{key}: {value}}}\n")
+        said = person.run(attack).stdout.text.splitlines()
+        assert [name for name in names if any(f"{name}=" in line for line in said)] == expected
+
+
+# What programs, shells, desktops and CI systems set, and commands need.
+HARMLESS = {
+    "PATH": "/home/me/sk-toolbox-0123456789abcdef/bin:/opt/python@3.12/bin:/usr/local/bin:/usr/bin",
+    "LANG": "en_GB.UTF-8",
+    "LS_COLORS": "rs=0:di=01;34:ln=01;36:*.tar=01;31:*.key=01;31:*.pem=00;36:*.token=01",
+    "LESSOPEN": "| /usr/bin/lesspipe %s",
+    "PS1": r"\[\e]0;\u@\h: \w\a\]${debian_chroot:+($debian_chroot)}\u@\h:\w\$ ",
+    "PROMPT_COMMAND": 'printf "\\033]0;%s@%s:%s" "${USER}" "${HOSTNAME%%.*}" "${PWD/#$HOME/~}"',
+    "SHELL_FUNCTION": '() {  local token=$1 password="$2";  curl -H "X-Token: $token" "$3"\n}',
+    "XMODIFIERS": "@im=ibus",
+    "XDG_DATA_DIRS": "/usr/local/share:/usr/share:/var/lib/snapd/desktop",
+    "XDG_CURRENT_DESKTOP": "ubuntu:GNOME",
+    "EDITOR": "vim",
+    "TERM": "xterm-256color",
+    "COLORTERM": "truecolor",
+    "http_proxy": "http://proxy.example:3128",
+    "no_proxy": "localhost,127.0.0.1,.example",
+    "DEBUGINFOD_URLS": "https://debuginfod.ubuntu.com https://debuginfod.example",
+    "PIP_INDEX_URL": "https://pypi.example/simple/",
+    "GOPROXY": "https://proxy.golang.org,direct",
+    "GOFLAGS": "-mod=mod -tags=integration",
+    "GOPRIVATE": "git.example/*",
+    "RUSTFLAGS": "-C target-cpu=native -C link-arg=-fuse-ld=lld",
+    "CFLAGS": "-O2 -g -fstack-protector-strong -DKEY_LENGTH=32 -DTOKEN_MAX=80",
+    "MAVEN_OPTS": "-Xmx2g -Djava.awt.headless=true",
+    "NODE_OPTIONS": "--max-old-space-size=4096",
+    "npm_config_registry": "https://registry.example/",
+    "npm_package_dependencies_react": "npm:react@18.2.0",
+    "npm_config_user_agent": "npm/10.2.4 node/v20.11.0 linux x64 workspaces/false",
+    "IMAGE": f"python:3.12@sha256:{HEX}",
+    "REPOSITORY": "git@github.com:someone/some-long-project-name.git",
+    "REMOTE": "ssh://git@github.com/someone/project.git",
+    "AZURE_REPOSITORY": "https://company@dev.azure.com/company/project/_git/x",
+    "CONTACT": "mailto:me@example.org",
+    "GIT_AUTHOR_EMAIL": "me.and.my.longer.name@example.org",
+    "GIT_AUTHOR_NAME": "Me: Myself",
+    "GITHUB_SHA": HEX[:40],
+    "GITHUB_REF": "refs/heads/feature/token-refresh",
+    "GITHUB_RUN_ID": "12345678901",
+    "CI_COMMIT_MESSAGE": "auth: rotate the token when the password changes, see ?key and hooks/",
+    "BUILD_ID": "5f2d6c1e-8f4b-4e0f-9a55-2f1f6c0a7b11",
+    "SOURCE_DATE_EPOCH": "1700000000",
+    "PYTEST_ADDOPTS": "-q --maxfail=1 -k 'not sk-learn and basic authentication'",
+    "JAVA_HOME": "/usr/lib/jvm/java-21-openjdk-amd64",
+    "CMAKE_PREFIX_PATH": "/opt/qt;/opt/boost",
+    "WEBSITE": "https://example.org/docs/webhooks?page=2",
+    "DATABASE": "postgres://localhost:5432/test",
+    "REDIS_URL": "redis://localhost:6379/0",
+    "KEYBOARD_LAYOUT": "de",
+    "LIBGL_DRIVERS": "pk-fallback",
+    "NIX_PATH": "nixpkgs=/nix/store/0123456789abcdfghijklmnpqrsvwxyz-source",
+    "VERSION": "asia-1.2.3.4567890abcdef.at.gh_pages",
+}
+
+
+def test_harmless_variables_are_passed_on(person: Person) -> None:
+    person.environ.update(HARMLESS)
+    # Without a shell, which changes some itself.
+    show = ["/usr/bin/python3", "-c", "import os; print(ascii(dict(os.environ)))"]
+    found = ast.literal_eval(person.run(show).stdout.text)
+    assert {name: found.get(name) for name in HARMLESS} == HARMLESS
 
 
 EVERY_PROCESS = python("""

@@ -21,7 +21,7 @@ from support.escape.attack import (
     said_by_each,
 )
 from support.escape.reading import SECRET, Read, put_secret, read_all, read_each
-from support.person import Person, cli_argv
+from support.person import Person, cli_argv, make_person
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.manager import ProjectManager
@@ -31,7 +31,8 @@ from ollmsandbox.sandbox.probe.probe import Capabilities
 from ollmsandbox.sandbox.profile.file import read_profile
 from ollmsandbox.sandbox.profile.profile import Profile
 
-MASKS = read_profile("standard", Path("/nonexistent")).masks
+PROFILE = read_profile("standard", Path("/nonexistent"))
+MASKS = PROFILE.masks
 HOME_MASKS = [mask[2:] for mask in MASKS if mask.startswith("~/")]
 SYSTEM_MASKS = [mask for mask in MASKS if mask.startswith("/") and "*" not in mask]
 
@@ -68,6 +69,37 @@ def test_reading(read: Read, name: str) -> None:
     assert SECRET not in read.inside[name]
     assert os.path.basename(name) not in read.inside[name].splitlines()
     assert SECRET in read.outside[name]
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    """What can be read of secrets that variables moved."""
+    person = make_person(tmp_path_factory.mktemp("moved"))
+    attacks = {}
+    for number, variable in enumerate(PROFILE.mask_variables):
+        first, second, third = (person.home / f"{number}" / name for name in ("a", "b c", "d"))
+        for file in (first / "file", second, third):
+            put_secret(file)
+        name = variable.lower() if variable.startswith("NPM_") else variable
+        person.environ[name] = f"{first}:{second}:~/{number}/d"
+        attacks[variable] = f"cat {first}/file '{second}' {third}; ls {first.parent}"
+    for variable, usual in PROFILE.moved_folders:
+        folder = person.home / "moved" / variable
+        person.environ[variable] = str(folder)
+        inner = [mask[len(usual) + 1 :] for mask in MASKS if mask.startswith(f"{usual}/")]
+        for name in inner:
+            put_secret(folder / name / "file")
+        files = shlex.join(f"{folder}/{name}/file" for name in inner)
+        attacks[variable] = f"cat {files}"
+    return read_each(person, attacks)
+
+
+@pytest.mark.parametrize(
+    "variable", [*PROFILE.mask_variables, *(name for name, _usual in PROFILE.moved_folders)]
+)
+def test_reading_what_a_variable_moved(moved: Read, variable: str) -> None:
+    assert moved.inside[variable] == ""
+    assert SECRET in moved.outside[variable]
 
 
 @pytest.mark.parametrize("profile", ["standard", "strict"])
@@ -385,3 +417,180 @@ def test_a_cache_directly_below_the_root_is_looked_at_like_others() -> None:
     profile = Profile("any", caches=("${CARGO_HOME:-~/.cargo}",))
     found = find_caches(profile, {"CARGO_HOME": "/tmp"}, "/home/somebody")
     assert found.existing == ("/tmp",)
+
+
+# Secrets of other projects.
+
+
+def test_secrets_of_other_projects(person: Person, found: Capabilities, elsewhere: Path) -> None:
+    beside, far, apart = person.home / "beside", person.home / "far/away", elsewhere / "apart"
+    names = (".env", ".env.local", ".env.production", ".envrc", ".env.new\nline")
+    folders = (person.home, beside, far, apart)
+    secrets = [put_secret(folder / name) for folder in folders for name in names]
+    for folder in (*folders, person.project):
+        (folder / ".env.example").write_text("not a secret\n")
+    (person.project / ".env").write_text("of the project\n")
+    for other in (far, apart):
+        # Known since a command ran there.
+        person.run("true", project=other, capabilities=found)
+    attack = f"cat .env; cat {shlex.join(map(str, secrets))}; cat ~/.env.example ~/*/.env.example"
+    said = person.run(attack, capabilities=found).stdout.text
+    assert said == "of the project\n" + "not a secret\n" * 3
+    assert person.run_outside(attack).stdout.count(SECRET) == len(secrets)
+    # In its own project, it is visible.
+    assert SECRET in person.run("cat .env", project=far, capabilities=found).stdout.text
+
+
+def test_a_secret_of_another_project_is_created_while_a_command_runs(
+    person: Person, found: Capabilities
+) -> None:
+    (person.home / "beside").mkdir()
+
+    def create() -> None:
+        put_secret(person.home / "beside/.env")
+
+    result = run_while(person, python(WATCH), create, capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
+# With the network: what a command cannot read it cannot send.
+
+PRIVATE = (
+    "letter",
+    "Documents/letter",
+    "other/.env",
+    ".unknown/letter",
+    ".config/unknown/letter",
+    ".local/share/unknown/letter",
+    ".bashrc",
+)
+
+
+def test_reading_the_home_folder_with_the_network(person: Person, found: Capabilities) -> None:
+    for name in PRIVATE:
+        put_secret(person.home / name)
+    (person.home / ".gitconfig").write_text("[user]\nname = Me\n")
+    put_secret(person.home / ".config/git/credentials")
+    put_secret(person.home / ".cargo/credentials.toml")
+    (person.project / "link").symlink_to("../Documents")
+    routes = [
+        *(f"{person.home}/{name}" for name in PRIVATE),
+        *(f"../{name}" for name in PRIVATE),
+        *(f"/proc/{pid}/root{person.home}/letter" for pid in ("self", "1", "thread-self")),
+        *(f"/proc/{pid}/cwd/../letter" for pid in ("self", "1")),
+        "/dev/fd/9/letter",
+        "link/letter",
+        f"{person.home}/.cargo/../letter",
+        f"{person.home}/.cache/../letter",
+    ]
+    attacks = {route: f"exec 9< ..; cat {route}" for route in routes}
+    attacks["everything"] = read_all(person.home)
+    read = read_each(person, attacks, capabilities=found, network=True)
+    assert {name: text for name, text in read.inside.items() if SECRET in text} == {}
+    assert "name = Me" in read.inside["everything"]
+    for route in routes:
+        assert SECRET in read.outside[route] or "/1/" in route, route
+    # Without the network it may read them.
+    assert person.run("cat ../letter ../Documents/letter").stdout.text.count(SECRET) == 2
+
+
+def test_listing_the_home_folder_with_the_network(person: Person, found: Capabilities) -> None:
+    for name in PRIVATE:
+        put_secret(person.home / name)
+    (person.home / ".local/bin").mkdir()
+    done = person.run("ls -A ~ ~/.local; touch ~/new", capabilities=found, network=True)
+    listed = set(done.stdout.text.split())
+    assert listed >= {"project", "playground", ".local", "bin"}
+    assert not listed & {name.split("/")[0] for name in PRIVATE} - {".config", ".local"}
+    assert "unknown" not in listed
+    assert not (person.home / "new").exists()
+    assert "new" not in listed
+    assert "Read-only file system" in done.stderr.text
+
+
+def test_a_file_appears_in_the_home_folder_while_a_command_has_the_network(
+    person: Person, found: Capabilities
+) -> None:
+    def create() -> None:
+        for name in PRIVATE:
+            put_secret(person.home / name)
+
+    result = run_while(person, python(WATCH), create, capabilities=found, network=True)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
+@pytest.mark.parametrize("where", ["in the project", "above the project", "around"])
+def test_a_link_of_the_project_widens_what_the_network_sees(
+    person: Person, found: Capabilities, where: str
+) -> None:
+    """The user keeps settings in the project, and a command replaced them with a link."""
+    put_secret(person.home / "Documents/git/letter")
+    settings = person.project / "config"
+    if where == "in the project":
+        (person.home / ".config").mkdir()
+        (person.home / ".config/git").symlink_to("../project/config")
+        settings.symlink_to(person.home / "Documents/git")
+    elif where == "above the project":
+        (person.home / ".config").symlink_to("project/config")
+        settings.symlink_to(person.home / "Documents")
+    else:
+        # A link of the user to all of the home folder opens nothing either.
+        (person.home / ".config").mkdir()
+        (person.home / ".config/git").symlink_to(person.home)
+    attack = read_all(person.home, f"{person.home}/.config/git/.")
+    assert SECRET not in person.run(attack, capabilities=found, network=True).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+def test_settings_behind_links_with_the_network(person: Person, found: Capabilities) -> None:
+    """Many users keep them in a folder of their own."""
+    (person.home / "dotfiles/config/git").mkdir(parents=True)
+    (person.home / "dotfiles/gitconfig").write_text("[user]\nname = Me\n")
+    (person.home / "dotfiles/config/git/ignore").write_text("*.orig\n")
+    put_secret(person.home / "dotfiles/letter")
+    (person.home / "second").symlink_to("dotfiles")
+    (person.home / ".gitconfig").symlink_to("second/gitconfig")
+    (person.home / ".config").symlink_to("dotfiles/config")
+    done = person.run(
+        "git config user.name; cat ~/.config/git/ignore; cat ~/dotfiles/letter ~/second/letter",
+        capabilities=found,
+        network=True,
+    )
+    assert done.stdout.text == "Me\n*.orig\n"
+
+
+@pytest.mark.parametrize("what", ["$HOME/..", "$HOME", "$HOME/Documents"])
+def test_a_second_mount_of_the_home_folder_with_the_network(person: Person, what: str) -> None:
+    put_secret(person.home / "Documents/letter")
+    second = next(folder for folder in ("/mnt", "/media", "/srv") if os.path.isdir(folder))
+    attack = read_all(second)
+    inside = cli_argv("run", "--network", "-c", f"{attack}; echo ran")
+    for argv, reads in ((["sh", "-c", attack], True), (inside, False)):
+        script = f'mount --bind "{what}" {second} && exec "$@"'
+        done = subprocess.run(
+            ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", *argv],
+            cwd=person.project,
+            env=person.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert reads or done.stdout.endswith("ran\n"), done.stderr
+        assert (SECRET in done.stdout) is reads, done.stderr
+
+
+if IS_ROOT:
+
+    def test_the_home_folder_on_record_with_the_network(
+        person: Person, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """HOME may be another folder than the user's home."""
+        put_secret(elsewhere / "letter")
+        (elsewhere / ".gitconfig").write_text("not a secret\n")
+        monkeypatch.setattr(
+            "ollmsandbox.sandbox.plan.host_plan.home_on_record", lambda: str(elsewhere)
+        )
+        attack = read_all(elsewhere)
+        assert person.run(attack, network=True).stdout.text == "not a secret\n"
+        assert SECRET in person.run(attack).stdout.text

@@ -215,6 +215,7 @@ DISK = {
     "a file": "head -c 200M /dev/zero >>big",
     "many files": "for j in 1 2 3 4 5; do head -c 40M /dev/zero >big$i$j; done",
     "space without content": "fallocate -l 60M big$i",
+    "a folder that cannot be read": "mkdir -p d; chmod 300 d; fallocate -l 60M d/big$i",
     "a file that was deleted": "exec 3>big; rm big; head -c 600M /dev/zero >&3",
 }
 
@@ -248,6 +249,8 @@ IN_ONE_STEP = {
     "a file": "fallocate -l 200M big",
     "a file in the playground": "fallocate -l 200M ~/playground/big",
     "two files": "fallocate -l 90M one; fallocate -l 90M two",
+    "a folder without permissions": "mkdir d; for n in 1 2 3; do fallocate -l 90M d/$n; done;"
+    " chmod 0 d",
     "a file that grows": "fallocate -l 90M big; fallocate -o 90M -l 90M big",
     "a hole and a byte": "printf x | dd of=big bs=1 seek=300M status=none",
 }

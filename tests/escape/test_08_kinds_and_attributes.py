@@ -335,3 +335,17 @@ def test_files_and_folders_that_lend_rights(person: Person, mode: Mode) -> None:
         lent = path.stat().st_mode & 0o6000
         assert lent == (0o2000 if path.name == "shared" else 0), path
     assert (person.project / "sticky").stat().st_mode & 0o7777 == 0o1777
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+def test_a_project_folder_without_permissions(person: Person, mode: Mode) -> None:
+    """The run is settled all the same, and the user can still use the project."""
+    report = settle(person, "touch a; chmod 0 .", mode)
+    assert "a" in {item.change.path for item in report.changes}
+    assert person.project.stat().st_mode & 0o700 == 0o700
+
+
+def test_a_playground_without_permissions(person: Person) -> None:
+    settle(person, "chmod 0 ~/playground; touch a")
+    settle(person, "touch ~/playground/x && touch b")
+    assert (person.project / "b").exists()

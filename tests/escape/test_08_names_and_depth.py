@@ -117,12 +117,14 @@ def test_upper_and_lower_case(person: Person) -> None:
     report = settle(
         person,
         "mkdir -p .GIT/hooks .Git/HOOKS; echo x >.GIT/hooks/pre-commit; echo x >.Git/Config;"
-        "echo x >.Git/HOOKS/POST-checkout; echo x >.GIT/index",
+        "echo x >.Git/HOOKS/POST-checkout; echo x >.GIT/index; echo x >.GIT/other",
     )
     assert {path for path, state in states(report).items() if state is State.PENDING} == {
         ".GIT/hooks/pre-commit",
         ".Git/Config",
         ".Git/HOOKS/POST-checkout",
+        # Not one that git could have written.
+        ".GIT/index",
     }
 
 

@@ -137,7 +137,15 @@ def test_a_link_that_a_command_made_as_the_project(person: Person, inner: str) -
     assert person.cli("run", "--project", str(person.home / "bin"), "-c", "true").returncode == 0
 
 
-@pytest.mark.parametrize("words", [["run", "-c", "echo evil >x"], ["roots", "list"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "-c", "echo evil >x"],
+        ["run", "--project", ".", "-c", "echo evil >x"],
+        ["run", "--project", "../bin", "-c", "echo evil >x"],
+        ["roots", "list"],
+    ],
+)
 def test_the_current_folder_through_a_link_that_a_command_made(
     person: Person, words: list[str]
 ) -> None:

@@ -345,6 +345,16 @@ MANAGERS = {
     "simple-git-hooks": ("", "npx simple-git-hooks", ".simple-git-hooks.json"),
     "lint-staged": ("", "npx lint-staged", ".lintstagedrc.json"),
     "a script that the hook names": ("", "exec tools/build check", "tools/build"),
+    "a script by the way to the repository": (
+        "",
+        'exec "$(git rev-parse --show-toplevel)/tools/build"',
+        "tools/build",
+    ),
+    "a script by the way from the hook": (
+        "",
+        '. "$(dirname "$0")/../../tools/common"',
+        "tools/common",
+    ),
     "a script without a folder": ("", "python3 check.py", "check.py"),
 }
 
@@ -415,3 +425,134 @@ def test_other_version_control(person: Person) -> None:
               "a/.jj/workspace-config.toml", ".hg/hgrc")  # fmt: skip
     attack += "; ".join(f"mkdir -p $(dirname {place}); echo x >>{place}" for place in places)
     assert held(person, attack) == {"check", "ext.py", *places}
+
+
+@pytest.mark.parametrize("hiding", ["# \\", "\tbare = false ; \\"])
+def test_a_harmless_line_that_hides_the_next_one(
+    person: Person, checkout: Path, hiding: str
+) -> None:
+    """Git does not join the lines, so we must not, either."""
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    config = checkout / ".git" / "config"
+    lines = config.read_text().replace("\thooksPath", f"{hiding}\n\thooksPath")
+    (checkout / "config.new").write_text(lines)
+    assert held(person, "cat config.new >.git/config") == set()
+    assert held(person, f"echo x >>{HOOK}") == {HOOK}
+
+
+@pytest.mark.parametrize("settled", ["together", "one after the other"])
+def test_hooks_of_a_new_repository_where_the_user_has_all_hooks(
+    person: Person, settled: str
+) -> None:
+    git(person, "config", "--global", "core.hooksPath", ".githooks", folder=person.home)
+    hook = "mkdir -p sub/.githooks; echo x >sub/.githooks/pre-commit; echo x >sub/.githooks/x; "
+    make = "git init -q sub"
+    if settled == "together":
+        found = states_of(person, f"{make}; {hook}")
+    else:
+        found = states_of(person, hook)
+        states_of(person, make)
+    assert found["sub/.githooks/pre-commit"] == "pending"
+    assert found["sub/.githooks/x"] == "applied"
+    linked = states_of(person, "mkdir a b; echo x >a/pre-commit; ln -s ../a b/.githooks")
+    assert linked["b/.githooks"] == "pending"
+
+
+# Writes an index with these paths, all with the content of one file: version, paths.
+INDEX = """
+import hashlib, struct, subprocess, sys
+version, *paths = sys.argv[1:]
+said = subprocess.run(["git", "hash-object", "-w", "evil"], capture_output=True, check=True).stdout
+data = b"DIRC" + struct.pack(">II", int(version), len(paths))
+before = b""
+for path in sorted(map(str.encode, paths)):
+    head = struct.pack(">24xI12x20sH", 0o100755, bytes.fromhex(said.decode()), len(path))
+    if version == "4":
+        entry = head + bytes([len(before)]) + path + b"\\0"
+    else:
+        entry = head + path
+        entry += b"\\0" * (8 - len(entry) % 8)
+    before = path
+    data += entry
+open(".git/index", "wb").write(data + hashlib.sha1(data).digest())
+"""
+
+
+def write_index(person: Person, version: int, *paths: str) -> None:
+    write(person.project / "evil", f"#!/bin/sh\ntouch {person.home}/planted\n")
+    write(person.project / "index.py", INDEX.replace("\\\\", "\\"))
+    found = held(person, f"python3 index.py {version} {' '.join(paths)}")
+    assert found == {".git/index"}
+
+
+@pytest.mark.parametrize("version", [2, 4])
+@pytest.mark.parametrize(
+    "path", [".git/hooks/post-checkout", "../outside", "a/../../outside", "sub/.GIT/config"]
+)
+def test_paths_in_the_index(person: Person, checkout: Path, path: str, version: int) -> None:
+    """`git checkout .` writes to all of them."""
+    git(person, "add", ".")
+    git(person, "commit", "-qm", "x")
+    write_index(person, version, path, "tools/build")
+    git(person, "checkout", ".")
+    assert not (person.project / path).exists()
+
+
+def test_an_ordinary_index_needs_no_approval(person: Person, checkout: Path) -> None:
+    (checkout / ".gitignore").write_text("*.o\n")
+    name = "n" * 200
+    folder = f"{name}/{name}/..git"
+    work = f"mkdir -p {folder}; for n in $(seq 50); do echo $n >{folder}/$n; done"
+    for how in ("add .", "add -N new", "update-index --index-version 4", "rm -rq --cached tools"):
+        assert held(person, f"{work}; echo x >new; git {how}") == set()
+    assert held(person, "rm .git/index") == set()
+    assert held(person, "git add . && git update-index --split-index") > {".git/index"}
+
+
+def test_conflicts_that_are_resolved_in_other_files(person: Person, checkout: Path) -> None:
+    """`git commit` writes known resolutions to the files in the list."""
+    config = checkout / ".git" / "config"
+    before = config.read_text()
+    number = "12345" * 8
+    assert held(person, f"printf '{number}.1\\tsrc/x\\0' >.git/MERGE_RR") == set()
+    cache = f".git/rr-cache/{number}"
+    attack = f"mkdir -p {cache}; cp .git/config {cache}/preimage; cp .git/config {cache}/postimage;"
+    attack += f"echo '[core]\npager = evil' >>{cache}/postimage;"
+    attack += f"printf '{number}.-1\\t.git/config\\0' >.git/MERGE_RR"
+    assert held(person, attack) == {".git/MERGE_RR"}
+    git(person, "commit", "--allow-empty", "-m", "x")
+    assert config.read_text() == before
+    for path, number_of in (("../x", ""), (".git/config", ".1"), ("src", ".-1")):
+        list_ = f"printf '{number}{number_of}\\t{path}\\0' >.git/MERGE_RR"
+        assert held(person, list_) == {".git/MERGE_RR"}
+
+
+def test_a_cherry_pick_that_continues_with_a_program(person: Person, checkout: Path) -> None:
+    for number in range(3):
+        git(person, "commit", "--allow-empty", "-m", str(number))
+    attack = "mkdir .git/sequencer git-merge-x; git rev-parse HEAD >.git/sequencer/head;"
+    attack += "for n in 0 1; do echo pick $(git rev-parse HEAD~$n) x; done >.git/sequencer/todo;"
+    attack += "printf '[options]\nstrategy = x/y\n' >.git/sequencer/opts; echo x >git-merge-x/y"
+    names = {f".git/sequencer/{name}" for name in ("head", "todo", "opts")}
+    assert held(person, attack) == names
+
+
+@pytest.mark.parametrize(
+    "target", ["link/.git/modules/x", "link/../.git/modules/x", "d/.git/modules/x"]
+)
+def test_a_repository_behind_a_link(person: Person, target: str) -> None:
+    """What is there was not looked at, or will be a link later."""
+    attack = f"ln -s /elsewhere/a link; echo 'gitdir: {target}' >.git"
+    assert held(person, attack) == {".git"}
+
+
+def test_the_worktree_of_a_module_behind_a_link(person: Person, checkout: Path) -> None:
+    (checkout / "link").symlink_to("/elsewhere/a")
+    for name, way, found in (
+        ("sub", "sub", set()),
+        ("other", "link/../other", {".git/modules/other/config"}),
+    ):
+        module = f".git/modules/{name}"
+        attack = f"mkdir -p {module} {name}; echo 'gitdir: ../{module}' >{name}/.git; "
+        attack += f"printf '[core]\\nworktree = ../../../{way}\\n' >{module}/config"
+        assert held(person, attack) == found

@@ -147,11 +147,12 @@ def test_hooks_of_modules_and_worktrees(person: Person, checkout: Path) -> None:
         ".git/worktrees/w/config.worktree", ".git/worktrees/w/commondir", "sub/.git",
         "deep/er/.git/hooks/pre-push", "x.git/hooks/update", "x.git/config", "x.git/y/.git/config",
         ".git/remotes/origin", ".git/rebase-merge/git-rebase-todo", ".hg/hgrc", "s/.hg/sharedpath",
+        ".git/sequencer/opts", ".git/index", ".git/modules/m/index", ".git/MERGE_RR",
         ".Git/hooks/x", ".git./config", ".g\u200cit/config", "GIT~1/config", ".git/hooks/a/b",
     ]  # fmt: skip
     assert held(person, "; ".join(map(write, places))) == set(places)
     assert not any((checkout / place).exists() for place in places)
-    harmless = [".git/index", ".git/refs/heads/x", ".git/logs/HEAD", ".git/hooks/x.sample",
+    harmless = [".git/refs/heads/x", ".git/logs/HEAD", ".git/hooks/x.sample",
                 "config", "hooks/x", "src/config", "modules/m/config", ".git/objects/aa/bb",
                 ".gitignore", "a.github", ".git/modules/m/HEAD"]  # fmt: skip
     assert held(person, "; ".join(map(write, harmless))) == set()
@@ -330,6 +331,19 @@ def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
     finally:
         manager.close()
     assert {item.change.path for item in items[:3]} == marked
+
+
+def test_no_mark_is_lost_in_a_flood_of_worse_ones(person: Person) -> None:
+    attack = "for n in $(seq 600); do mkdir $n; echo x >$n/.envrc; done; mkdir w; echo x >w/.npmrc;"
+    attack += "echo x >x; chmod 666 x; ln -s /etc link; mkdir zz; echo x >zz/.envrc; echo x >.envrc"
+    recorder = Recorder(str(person.project), person.paths)
+    person.run(attack, keeper=recorder)
+    assert recorder.report
+    text = changes_text(recorder.report, str(person.project))
+    after = text.partition("Worth a second look:")[2].split("\n")
+    assert ".envrc" in after[1].split()
+    for name in ("w/.npmrc", "x", "link"):
+        assert any(name in line.split() for line in after), name
 
 
 IMITATIONS = (

@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -29,7 +30,7 @@ PYTHON = "/usr/bin/python3"
 # Those that a small system lacks.
 PROGRAMS = (
     *("git", "gcc", "make", "node", "perl", "sqlite3", "jq", "bc", "file", "curl", "ed", "patch"),
-    *("rsync", "zip", "unzip", "npm", "npx", "cargo", "ccache"),
+    *("rsync", "zip", "unzip", "npm", "npx", "cargo", "go", "ccache"),
 )
 _UNTIL_IT_LISTENS = "for i in {1..600}; do [ -s port ] && break; sleep .05; done"
 
@@ -41,6 +42,8 @@ def _with_registry(command: str) -> str:
 
 
 _NPM = "--silent --no-audit --no-fund --no-update-notifier"
+# println is built in: with packages of its library, Go would compile these first.
+_GO = "export GOPROXY=file://$PWD/modules GOSUMDB=off GOFLAGS=-mod=mod GOTOOLCHAIN=local"
 _PIP = "-q --isolated --disable-pip-version-check --no-input"
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
@@ -259,6 +262,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "cargo build and run": "cd rust && cargo build -q && cargo run -q && rm -r target && cat Cargo.lock",
         "cargo test": "cd rust && cargo test -q | grep -c '1 passed' && rm -r target",
         "a compiler error of cargo": "cd rust && echo 'fn' > src/main.rs; cargo build -q; echo $?; rm -r target",
+        "go build and run": f"cd go && {_GO}; go build -o app . && ./app 2>&1 && rm app && cat go.sum",
+        "go vet": f"cd go && {_GO}; go vet . && go list -m all && rm go.sum",
         "ccache": "ccache gcc -c src/util.c && rm util.o && ccache gcc -c src/util.c && nm util.o | cut -c18-",
     },
 }  # fmt: skip
@@ -318,6 +323,8 @@ _FILES = {
     '#[test]\nfn works() { assert_eq!(thing::text(), "thing of rust"); }\n',
     "rust/.cargo/config.toml": '[source.crates-io]\nreplace-with = "here"\n'
     '[source.here]\nlocal-registry = "crates"\n',
+    "go/go.mod": "module user\n\ngo 1.19\n\nrequire example.org/thing v1.0.0\n",
+    "go/main.go": 'package main\n\nimport "example.org/thing"\n\nfunc main() { println(thing.Text()) }\n',
     "script.sh": '#!/bin/bash\nset -euo pipefail\nprintf "%s\\n" "$#" "$@"\n',
 }  # fmt: skip
 _REPOSITORY = """
@@ -389,6 +396,7 @@ def _make_sample(folder: Path, person: Person) -> None:
     (folder / "binary.bin").write_bytes(bytes(range(0, 256, 8)))
     (folder / "script.sh").chmod(0o755)
     _make_crate(folder / "rust/crates")
+    _make_module(folder / "go/modules/example.org/thing/@v")
     (folder / "link").symlink_to("notes.txt")
     subprocess.run(["bash", "-ec", _REPOSITORY], cwd=folder, env=person.environ, check=True)
     for path in folder.rglob("*"):
@@ -405,6 +413,19 @@ def _make_crate(crates: Path) -> None:
     known = {"name": "thing", "vers": "1.0.0", "deps": [], "features": {}, "yanked": False}
     known["cksum"] = hashlib.sha256(crate).hexdigest()
     (crates / "index/th/in/thing").write_text(json.dumps(known) + "\n")
+
+
+def _make_module(folder: Path) -> None:
+    """Create what a proxy has of a Go module, in a folder."""
+    folder.mkdir(parents=True)
+    manifest = "module example.org/thing\n\ngo 1.19\n"
+    source = 'package thing\n\nfunc Text() string { return "thing of go" }\n'
+    (folder / "list").write_text("v1.0.0\n")
+    (folder / "v1.0.0.info").write_text('{"Version": "v1.0.0", "Time": "2024-01-01T00:00:00Z"}')
+    (folder / "v1.0.0.mod").write_text(manifest)
+    with zipfile.ZipFile(folder / "v1.0.0.zip", "w") as archive:
+        for name, text in (("go.mod", manifest), ("thing.go", source)):
+            archive.writestr(f"example.org/thing@v1.0.0/{name}", text)
 
 
 def _fill_home(person: Person) -> None:

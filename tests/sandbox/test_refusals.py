@@ -86,6 +86,15 @@ def test_only_hidden_names_are_called_hidden_whether_they_exist_or_not(person: P
     assert remarks(person, "echo ~/.ssh/config") == ""
 
 
+def test_a_file_that_is_not_visible_with_the_network(person: Person) -> None:
+    (person.home / "letter").write_text("x")
+    for name in ("letter", "missing"):
+        result = person.run(f"cat ~/{name}", network=True)
+        [said] = [str(sentence) for sentence in result.refusals]
+        assert "With network access" in said
+    assert person.run("cat missing", network=True).refusals == ()
+
+
 def test_a_hidden_file_of_the_project_is_named(person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     (person.paths.profiles / "standard.yaml").write_text(f"masks: [{person.project}/secret]")

@@ -40,6 +40,7 @@ def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
     assert facts["Folder"] == "~/project"
     assert facts["Network"] == "On, for this command"
     assert facts["Can write"] == "~/project, Playground"
+    assert "no other files of yours" in facts["Can read"]
     assert facts["Asked"] == "Every time"
     [(_, plan)] = agent.looking.starts
     assert plan is not None

@@ -87,6 +87,6 @@ def show_modes(manager: ProjectManager, project: str, done: Iterable[Recorded]) 
     rows = runs.pending_rows(manager, chain.runs)
     places -= {(row.change.root, row.change.path) for _, row in rows}
     for root, path in places:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
             mode = stat.S_IMODE(os.lstat(f"{root}/{path}").st_mode) & 0o1777
             pending.set_folder_mode(chain.layers(root), "" if path == "." else path, mode)

@@ -119,6 +119,8 @@ class GitTargets:
         self._files: set[str] = set()
         # All folders above one of them.
         self._parents: set[str] = set()
+        # Where the user has the hooks of every repository, also of those that a command makes.
+        self._common_hooks: tuple[str, ...] = ()
         self._known: set[str] = set()
         # For the present repository: the configuration that was read, and how many more targets
         # may be added.
@@ -139,6 +141,7 @@ class GitTargets:
         found = cls(root)
         for file in _own_config():
             found._add(file, found._files)
+            found._add_common_hooks(file)
         # All the way up: git skips what only looks like a repository.
         for folder in (root, *map(str, PurePath(root).parents)):
             found.add_repository(folder)
@@ -180,22 +183,38 @@ class GitTargets:
 
     def covers(self, path: str) -> bool:
         """Return whether a path is a target, is in one, or replaces a folder above one."""
-        if self._is_all or not self._parents:
+        if self._is_all or not (self._parents or self._common_hooks):
             return self._is_all
         plain = normalised(path)
+        if self._is_common_hook(plain):
+            return True
         return plain in self._parents or plain in self._files or self._is_in_folder(plain)
 
     def is_near(self, folder: str) -> bool:
         """Return whether covers() may be true for something directly in the folder."""
-        if self._is_all or not self._parents:
+        if self._is_all or not (self._parents or self._common_hooks):
             return self._is_all
         plain = normalised(folder.rstrip("/"))
+        if f"/{plain}".endswith(self._common_hooks):
+            return True
         return plain in self._parents or self._is_in_folder(plain)
 
     def _is_in_folder(self, plain: str) -> bool:
         return plain in self._folders or any(
             parent in self._folders for parent in folders_above(plain)
         )
+
+    def _add_common_hooks(self, file: str) -> None:
+        for _section, key, value in _settings(_read(file) or ""):
+            place = normalised(os.path.normpath(os.path.expanduser(value)))
+            if key == "hookspath" and not place.startswith(("/", "..")) and place.strip("./"):
+                self._common_hooks += (f"/{place}",)
+
+    def _is_common_hook(self, plain: str) -> bool:
+        folder, _, name = f"/{plain}".rpartition("/")
+        # A link may be in the place of the folder.
+        is_hook = name in HOOKS and folder.endswith(self._common_hooks)
+        return is_hook or f"/{plain}".endswith(self._common_hooks)
 
     def _add_config(self, file: str, repository: _Repository, deep: int) -> None:
         worktree = repository.worktree
@@ -254,9 +273,9 @@ class GitTargets:
         for name in names[:_MOST]:
             text = _read(f"{folder}/{name}") or ""
             for word in set(_SHELL.split(text)):
-                place = os.path.join(worktree, word)
-                if word and (_is_script(place) or ("/" in word and os.path.isfile(place))):
-                    self._add(place, self._files)
+                for place in _places(word, worktree, folder):
+                    if _is_script(place) or ("/" in word and os.path.isfile(place)):
+                        self._add(place, self._files)
             for manager, (files, folders) in HOOK_MANAGERS.items():
                 if re.search(rf"\b{manager}\b", text):
                     self.reads_manifests = True
@@ -336,7 +355,10 @@ def _read(file: str) -> str | None:
 def _settings(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield the section and the key in lower case, and the value."""
     section = ""
-    for line in re.sub(r"\\\r?\n", "", text).splitlines():
+    # A backslash at the end joins two lines, but not in a comment or after another one. Nothing is
+    # missed if the lines are read both ways.
+    joined = re.sub(r"\\\r?\n", "", text)
+    for line in (text if joined == text else f"{joined}\n{text}").splitlines():
         rest = line
         while found := _SECTION.match(rest):
             section, rest = found[1].lower(), rest[found.end() :]
@@ -361,10 +383,20 @@ def _words(command: str, worktree: str) -> Iterator[str]:
     for number, word in enumerate(words):
         place = os.path.join(worktree, os.path.expanduser(word))
         if "/" in word or (number and os.path.isfile(place)):
-            yield place
+            yield from (place, *_places(word, worktree))
         if number == 0 and "/" not in word:
             folders = os.environ.get("PATH", "").split(":")
             yield from (f"{folder}/{word}" for folder in folders if is_inside(folder, worktree))
+
+
+def _places(word: str, *folders: str) -> Iterator[str]:
+    """Yield where a word of a script may lead: a path can follow a variable or a command, as in
+    "$(git rev-parse --show-toplevel)/check"."""
+    relative = word.lstrip("/")
+    if relative:
+        yield from (os.path.join(folder, relative) for folder in folders)
+    if relative != word:
+        yield word
 
 
 def _is_script(file: str) -> bool:

@@ -17,7 +17,7 @@ from ...paths import is_inside
 from .risky import normalised
 
 # The files of a repository that may be exempt.
-WRITTEN_BY_GIT = frozenset((".git", "config", "commondir", "gitdir"))
+WRITTEN_BY_GIT = frozenset((".git", "config", "commondir", "gitdir", "index", "MERGE_RR"))
 # In files of this folder git keeps what it knows of a remote, one object on each line. A module
 # could be called "refs", and then these would be settings of remotes, which begin with a word.
 REFERENCES = "/refs/remotes/"
@@ -199,6 +199,8 @@ def _is_module(worktree: str, where: Surroundings) -> bool:
     """
     if not _INNER.fullmatch(where.folder) or not worktree.startswith("../"):
         return False
+    if os.path.normpath(worktree) != worktree:
+        return False  # a ".." after a name leads elsewhere if the name is a link
     place = where.resolved(worktree)
     if not is_inside(place, where.root) or place == where.root:
         return False
@@ -224,7 +226,10 @@ def is_harmless_pointer(data: bytes, where: Surroundings) -> bool:
     prefix, target = found[1], os.fsdecode(found[2])
     place = where.resolved(target)
     if os.path.basename(where.path) == ".git":
-        return bool(prefix and _INNER.fullmatch(place) and is_inside(place, where.root))
+        # In a repository around it: the way to another one may become a link that leads outside.
+        outer = _INNER.fullmatch(place)
+        is_around = outer and is_inside(where.folder, outer[1]) and is_inside(outer[1], where.root)
+        return bool(prefix and is_around and os.path.normpath(target) == target)
     inner = _INNER.fullmatch(where.folder)
     if prefix or not inner or "/.git/worktrees/" not in where.folder:
         return False

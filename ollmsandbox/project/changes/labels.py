@@ -5,6 +5,7 @@ its lines. The window has its own texts for this list."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ _LOST = (Kind.DELETED, Kind.REPLACED)
 _TROUBLED = (State.CONFLICT, State.FAILED)
 # Lines for what is lost, and for what is worth a second look; and lines for everything else.
 _MANY, _FEW = 400, 40
+# So many lines of each severity come before the others of any.
+_TURN = 20
 _REFS_BY_NAME = 3
 _REPOSITORY = re.compile(
     r"(?P<folder>(?:[^/]+/)*?)\.git/(?P<inner>(?:(?:modules|worktrees)/[^/]+/)*)(?P<name>.+)",
@@ -262,7 +265,7 @@ class _Builder:
         files = sorted((line for line in rest if isinstance(line, Recorded)), key=_by_kind)
         sums = [line for line in rest if not isinstance(line, Recorded)]
         sums += [line for line in repositories if not line.is_deleted]
-        self._flagged.sort(key=_by_severity)
+        self._flagged = _in_turn(sorted(self._flagged, key=_by_severity))
         parts = (
             (lost, _MANY),
             (files, max(_FEW - len(sums), _FEW // 2)),
@@ -347,9 +350,23 @@ def severity(item: Recorded) -> int:
     return min(map(_SEVERITY.index, item.change.flags), default=len(_SEVERITY))
 
 
-def _by_severity(line: Line) -> tuple[int, int]:
+def _by_severity(line: Line) -> tuple[int, int, int]:
     item = line.example if isinstance(line, FolderLine) else line
-    return len(_SEVERITY) if isinstance(item, GitLine) else severity(item), _by_kind(line)
+    if isinstance(item, GitLine):
+        return len(_SEVERITY), _by_kind(line), 0
+    # What is in the project's own folder comes before what is deep inside.
+    return severity(item), _by_kind(line), item.change.path.count("/")
+
+
+def _in_turn(lines: list[Line]) -> list[Line]:
+    """Return sorted lines so that thousands of one severity do not push out those of another."""
+    first: list[Line] = []
+    others: list[Line] = []
+    counts: Counter[int] = Counter()
+    for line in lines:
+        counts[_by_severity(line)[0]] += 1
+        (first if counts[_by_severity(line)[0]] <= _TURN else others).append(line)
+    return first + others
 
 
 def _count(line: Line) -> int:

@@ -13,9 +13,13 @@ from .risky_files import KINDS, RiskyFiles
 
 # Files that git obeys: config names programs to run, the others name a folder with another config.
 _GIT_FILES = frozenset(("config", "config.worktree", "commondir", "gitdir"))
-# Folders that git obeys; the last one has commands that run when a rebase continues.
-_REBASE = "rebase-merge"
-GIT_FOLDERS = frozenset(("hooks", "remotes", "branches", _REBASE))
+# Files with paths that git writes to without checking them: .git/hooks/pre-commit, for example.
+_GIT_STATE = frozenset(("index", "merge_rr"))
+_SHARED_INDEX = "sharedindex."
+# Folders that name programs which run when a rebase, a cherry-pick or a revert continues.
+_IN_PROGRESS = frozenset(("rebase-merge", "sequencer"))
+# Folders that git obeys.
+GIT_FOLDERS = frozenset(("hooks", "remotes", "branches")) | _IN_PROGRESS
 _GIT_INNER = frozenset(("modules", "worktrees"))
 # The same for other version control systems, by their folders: their files with settings, which may
 # name programs, and those that lead to another repository.
@@ -86,7 +90,7 @@ _ENDINGS = frozenset().union(*(kind.endings for kind in _PATTERNS))
 _ALL = frozenset(("head", "git~1")).union(
     *(names for kind in _PATTERNS
       for names in (kind.names, kind.folders, kind.paths, kind.inner_folders)),
-    _GIT_FILES, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values(),
+    _GIT_FILES, _GIT_STATE, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values(),
 )  # fmt: skip
 
 
@@ -201,7 +205,7 @@ def is_held(
             # A file or a link in place of the repository leads git to another folder.
             if position + 1 in leading or position + 1 == len(parts):
                 # The end of a rebase needs no approval.
-                return not (is_deleted and _REBASE in parts)
+                return not (is_deleted and (_is_state(parts[-1]) or _IN_PROGRESS & set(parts)))
             if is_link and not is_deleted:
                 return True
         elif part in _OTHERS:
@@ -243,7 +247,7 @@ def _leading(parts: list[str]) -> set[int]:
     found = {
         at
         for at, part in enumerate(parts)
-        if (part in _GIT_FILES and at == last)
+        if ((part in _GIT_FILES or _is_state(part)) and at == last)
         or (part in GIT_FOLDERS and not parts[-1].endswith(".sample"))
     }
     # A repository in a repository; its name may have slashes in it.
@@ -252,6 +256,10 @@ def _leading(parts: list[str]) -> set[int]:
         if part in _GIT_INNER and (at + 2 > last or at + 2 <= furthest):
             found.add(at)
     return found
+
+
+def _is_state(name: str) -> bool:
+    return name in _GIT_STATE or name.startswith(_SHARED_INDEX)
 
 
 def normalised(path: str) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
-from ...paths import is_inside
+from ...paths import is_inside, keep_own_rights
 from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories, same_hook_settings
@@ -32,6 +32,7 @@ from .git_config import (
     is_harmless_pointer,
     is_reference,
 )
+from .git_state import LARGEST_STATE, is_harmless_conflict_list, is_harmless_index
 from .mass_deletion import hold_mass_deletion
 from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
 from .risky import (
@@ -189,6 +190,8 @@ class _Walk:
     def run(self, upper: str, lowers: Sequence[str]) -> None:
         self._layers = (upper, *lowers)
         self._around = NamesAround(self._layers)
+        # A command cannot take away the user's own rights to the project's folder.
+        keep_own_rights(upper)
         level = _Level("", os.open(upper, FOLDER), [], [])
         self._levels.append(level)
         top, below = level.upper, level.lowers
@@ -359,6 +362,8 @@ class _Walk:
 
     def _is_by_git(self, path: str, name: str) -> bool:
         """Return whether a file has nothing in it but what git writes by itself."""
+        if name == "index" and REFERENCES not in path:
+            return is_harmless_index(read_merged(self._layers, path, most=LARGEST_STATE) or b"")
         where = Surroundings(self._root, path, lambda path: read_merged(self._layers, path))
         new = where.read(path)
         if new is None:
@@ -368,6 +373,8 @@ class _Walk:
             return False  # a hook, for example
         if without != path:
             return is_reference(new)
+        if name == "MERGE_RR":
+            return is_harmless_conflict_list(new)
         # What is applied takes the place of what is on disk, whatever is pending.
         disk = f"{self._root}/{path}"
         if name != "config":
@@ -495,7 +502,7 @@ class _Walk:
         return (risk,) if risk else ()
 
 
-def read_merged(layers: Sequence[str], path: str) -> bytes | None:
+def read_merged(layers: Sequence[str], path: str, *, most: int = LARGEST) -> bytes | None:
     """Return the content of a small file as it is visible through the layers, the top one first;
     None if there is none, a link is on the way to it, or it cannot be read."""
     parts = path.split("/")
@@ -509,10 +516,10 @@ def read_merged(layers: Sequence[str], path: str) -> bytes | None:
             if not (stat.S_ISDIR(mode) if number < len(parts) else stat.S_ISREG(mode)):
                 return None
         with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(most + 1)
     except OSError:
         return None
-    return data if len(data) <= LARGEST else None
+    return data if len(data) <= most else None
 
 
 def _is_there(path: str) -> bool:

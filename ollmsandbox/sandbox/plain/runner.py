@@ -115,7 +115,8 @@ class PlainRunner:
         self._running = running
         if sinks.started is not None:
             sinks.started(process.pid)
-        limits = watch_limits(self._limits, process.pid, DiskWatch(self._limits, (self.project,)))
+        disk = DiskWatch(self._limits, (self.project,), are_the_user_s=True)
+        limits = watch_limits(self._limits, process.pid, disk)
         try:
             await running.wait(asyncio.ensure_future(limits))
             await running.drain(_DRAIN_TIMEOUT)

@@ -119,7 +119,7 @@ def usable_caches(
         is_apart = path not in FolderSet(aliases) and path not in system and path.count("/") > 1
         return is_apart and path not in not_shown
 
-    existing = _outermost(filter(is_usable, found.existing))
+    existing = outermost(filter(is_usable, found.existing))
     # No link can be made where another file system is mounted.
     others = FolderSet((*existing, *(point for point in mounts if is_inside(point, home))))
     missing = (
@@ -127,10 +127,11 @@ def usable_caches(
         for path in found.missing
         if path in in_home and path not in others and len(os.fsencode(path)) <= _LONGEST
     )
-    return FoundCaches(existing, _outermost(filter(is_usable, missing)))
+    return FoundCaches(existing, outermost(filter(is_usable, missing)))
 
 
-def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+def outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths that are not inside another one."""
     found: list[str] = []
     # A folder is sorted before what is in it.
     for path in sorted(set(paths)):

@@ -90,6 +90,13 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
     return project
 
 
+def is_home(folder: str) -> bool:
+    """Return whether a folder can be somebody's home: that of some users of the system is not."""
+    return folder not in _SHARED_FOLDERS[:5] and not is_inside(
+        folder, *_SYSTEM_FOLDERS, *_NOT_ON_DISK, *EMPTY_FOLDERS
+    )
+
+
 def find_working_dir(
     working_dir: str | None,
     project: str,

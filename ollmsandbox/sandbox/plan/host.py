@@ -58,16 +58,30 @@ class Host:
 
     def aliases(self, path: str) -> list[str]:
         """Return other paths of the same file: its file system may be mounted twice, or bound."""
-        mount = self.mount_around(path)
-        if mount is None:
+        place = self._place(path)
+        if place is None:
             return []
-        inner = _move(path, mount.path, mount.root)
+        device, inner = place
         found = {
             _move(inner, other.root, other.path)
-            for other in self._by_device[mount.device]
+            for other in self._by_device[device]
             if is_inside(inner, other.root)
         }
         return sorted(alias for alias in found - {path} if _same(alias, path))
+
+    def _place(self, path: str) -> tuple[str, str] | None:
+        """Return the device that a path is on, and the path there."""
+        mount = self.mount_around(path)
+        return None if mount is None else (mount.device, _move(path, mount.path, mount.root))
+
+    def views(self, folder: str) -> list[str]:
+        """Return mount points elsewhere that show a part of the folder, or all of it."""
+        inner = self._place(folder)
+        if inner is None:
+            return []
+        device, root = inner
+        found = {mount.path for mount in self._by_device[device] if is_inside(mount.root, root)}
+        return sorted(path for path in found if not is_inside(path, folder))
 
     @cached_property
     def _by_path(self) -> dict[str, MountPoint]:

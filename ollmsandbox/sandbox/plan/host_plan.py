@@ -8,13 +8,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from ... import N_
-from ...errors import ProjectError
-from ...paths import FolderSet, is_inside, project_key, real_path
+from ...errors import ProjectError, WorkingDirError
+from ...paths import FolderSet, home_on_record, is_inside, project_key, real_path
 from ..caches import PLAIN_CACHES, CacheLayers
-from .caches import FoundCaches, find_caches, needs_base, plain_name, usable_caches
-from .folders import EMPTY_FOLDERS, find_working_dir
+from .allowed import AllowedPaths, allowed_paths
+from .caches import (
+    FoundCaches,
+    find_caches,
+    needs_base,
+    outermost,
+    plain_name,
+    usable_caches,
+)
+from .folders import EMPTY_FOLDERS, find_working_dir, is_home
 from .mask_layer import spec_for
 from .mounts import (
+    AllowedHome,
     BoundFolder,
     CacheFolders,
     DevicesAndProcesses,
@@ -58,6 +67,8 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     mounts += builder.sockets_in_home()
     mounts += builder.seals()
     folder = find_working_dir(inputs.working_dir, builder.project, paths, builder.hidden)
+    if not builder.sees(folder):
+        raise WorkingDirError(inputs.working_dir or folder)
     return builder.plan(mounts, environment, folder)
 
 
@@ -90,8 +101,11 @@ class _HostBuilder(PlanBuilder):
         plain: list[Mount] = []
         if links:
             plain.append(PlainCaches(self._cache_layers(), tuple(map(plain_name, names))))
+        allowed = self.allowed
+        if allowed is not None:
+            existing = tuple(p for p in existing if p in allowed or not is_inside(p, self._home))
         if not self.can_overlay(self._home):
-            home = self._bound(self._home, inside, ("playground",), links)
+            home = self._bound(self._home, inside, ("playground",), links, allowed)
             return [home, *plain, *self._caches_apart(existing)]
         mounted = self.host.mounted_below(self._home)
         below = {p for p in existing if is_inside(p, self._home) and not is_inside(p, *mounted)}
@@ -102,8 +116,40 @@ class _HostBuilder(PlanBuilder):
         assert isinstance(masks, MaskedFolder)
         if cached:
             masks = masks._replace(has_caches=True)
+        if allowed is not None:
+            masks = masks._replace(in_parts=True)
+            self._sealed.append(self._home)
+            new = (link for link in links if f"{self._home}/{link[0]}" not in allowed)
+            mine = allowed.relative(self._home, skipped=mounted)
+            others = [AllowedHome(masks, mine, (*allowed.links_in(self._home), *new))]
+            others += self._apart(path for path in allowed.paths if is_inside(path, *mounted))
+        if cached:
             others.insert(0, self._layered(masks, cached))
         return [masks, *others, *plain, *self._caches_apart(p for p in existing if p not in below)]
+
+    @cached_property
+    def allowed(self) -> AllowedPaths | None:
+        """What a command with the network sees of the home folder; without it, None."""
+        if not self.inputs.network:
+            return None
+        return self._allowed_in(self._home)
+
+    def _allowed_in(self, home: str) -> AllowedPaths:
+        writable = (*(root.path for root in self.inputs.overlay.roots), self.playground)
+        return allowed_paths(self.inputs.profile, self.environment, home, writable, self._in_hidden)
+
+    def _apart(self, paths: Iterable[str]) -> list[Mount]:
+        """Return a read-only mount for each path, without what is hidden in it."""
+        mounts: list[Mount] = []
+        for path in paths:
+            names = self._relative(path)
+            if not names:
+                mounts.append(ReadOnlyBind(path))
+            elif self.can_overlay(path):
+                mounts.append(self._masked(path, names))
+            else:
+                mounts.append(self._bound(path, names))
+        return mounts
 
     def _usable_caches(self) -> FoundCaches:
         inputs = self.inputs
@@ -155,7 +201,8 @@ class _HostBuilder(PlanBuilder):
         listening = {s for s in self.host.sockets if s not in self._in_hidden}
         folders: dict[str, set[str]] = {}
         # The home folder may be mounted a second time.
-        for home in self.host.aliases(self._home):
+        aliases = self.host.aliases(self._home)
+        for home in aliases if self.allowed is None else ():
             if self.can_overlay(home):
                 folders[home] = {f"{home}/{name}" for name in self._relative(self._home)}
             else:
@@ -172,9 +219,42 @@ class _HostBuilder(PlanBuilder):
         for folder in sorted(f for f in folders if not is_inside(f, *folders.keys() - {f})):
             hidden = {n for n in names.union(*folders.values()) if is_inside(n, folder)}
             mounts += self._masked_with_mounts(folder, tuple(n[len(folder) + 1 :] for n in hidden))
+        # Not with layers: there may be many folders.
+        existing = (path for path in self.hidden_in_others if os.path.lexists(path))
+        mounts += self.hide(path for path in existing if path not in elsewhere)
+        return [*mounts, *self._other_homes()]
+
+    def _other_homes(self) -> list[Mount]:
+        """Return mounts that hide the home folder in other places from commands with the network:
+        where it, or a part of it, is mounted a second time, and where it is if HOME names another
+        folder."""
+        if self.allowed is None:
+            return []
+        others = {*self.host.aliases(self._home), *self.host.views(self._home)}
+        on_record = real_path(home_on_record() or self._home)
+        if is_home(on_record) and _can_see(on_record) and not is_inside(on_record, self._home):
+            others |= {on_record, *self.host.aliases(on_record), *self.host.views(on_record)}
+        others = {path for path in others if not is_inside(self._home, path) or path == on_record}
+        mounts: list[Mount] = []
+        for folder in outermost(others):
+            mounts.append(EmptyFolder(folder, 1 << 20, writable=False))
+            self._sealed.append(folder)
+            if folder == on_record:
+                mounts += self._apart(self._allowed_in(folder).paths)
         return mounts
 
+    def sees(self, path: str) -> bool:
+        """Return whether a command sees a path, as far as that depends on the network."""
+        if self.allowed is None or not is_inside(path, self._home):
+            return True
+        roots = [root.path for root in self.inputs.overlay.roots]
+        shown = (*roots, *self.allowed.paths, f"{self._home}/playground")
+        return is_inside(path, *shown) or any(is_inside(other, path) for other in shown)
+
     def sockets_in_home(self) -> list[Mount]:
+        if self.allowed is not None:
+            # With the network, the filter refuses Unix sockets.
+            return []
         listening = [s for s in self.host.sockets if self._listens_in_home(s)]
         if self.can_overlay(self._home):
             # A mask layer covers the home folder, but not what is mounted in it.
@@ -237,16 +317,28 @@ class _HostBuilder(PlanBuilder):
         self,
         folder: str,
         hidden: tuple[str, ...],
-        added: tuple[str, ...],
-        new_links: tuple[tuple[str, str], ...],
+        added: tuple[str, ...] = (),
+        new_links: tuple[tuple[str, str], ...] = (),
+        allowed: AllowedPaths | None = None,
     ) -> BoundFolder:
-        spec = spec_for(folder, hidden, added, new_links)
-        parents = {item.name for item in spec.folders}
         shown, links = [], list(new_links)
+        names = None
+        if allowed is not None:
+            names = allowed.relative(folder)
+            links += allowed.links_in(folder)
+            added = (*added, *_with_parents(filter(None, map(os.path.dirname, names))))
+        spec = spec_for(folder, hidden, added, new_links)
+        parents = {
+            item.name
+            for item in spec.folders
+            if allowed is None or item.name in ("", *added) or f"{folder}/{item.name}" in allowed
+        }
         for parent in parents:
             for name in _names(f"{folder}/{parent}"):
                 path = f"{parent}/{name}" if parent else name
                 if path in parents or path in spec.hidden:
+                    continue
+                if allowed is not None and f"{folder}/{path}" not in allowed:
                     continue
                 if os.path.islink(f"{folder}/{path}"):
                     # A bind would show the link's target, with all that is hidden there.
@@ -259,8 +351,9 @@ class _HostBuilder(PlanBuilder):
             mode=spec.folders[0].mode,
             shown=tuple(sorted(shown)),
             links=tuple(sorted(links)),
-            parents=tuple((f.name, f.mode) for f in spec.folders[1:]),
+            parents=tuple((f.name, f.mode) for f in spec.folders[1:] if f.name in parents),
             hidden=spec.hidden,
+            allowed=names,
         )
 
 

@@ -181,15 +181,22 @@ def _like(folder: str, name: str) -> LayerFolder:
     return LayerFolder(name, stat.S_IMODE(found.st_mode) | 0o500, found.st_uid, found.st_gid)
 
 
-def _parents(name: str) -> list[str]:
-    parts = name.split("/")[:-1]
-    return ["/".join(parts[: n + 1]) for n in range(len(parts))]
+def _parents(name: str) -> tuple[str, ...]:
+    return _prefixes(name.rpartition("/")[0])
+
+
+@lru_cache(maxsize=1024)
+def _prefixes(folder: str) -> tuple[str, ...]:
+    # Hundreds of names are in a few folders.
+    parts = folder.split("/") if folder else []
+    return tuple("/".join(parts[: n + 1]) for n in range(len(parts)))
 
 
 @lru_cache(maxsize=64)
 def _ways(names: tuple[str, ...]) -> frozenset[str]:
     """Return the folders that contain these names."""
-    return frozenset(parent for name in names for parent in _parents(name))
+    folders = {name.rpartition("/")[0] for name in names}
+    return frozenset(parent for folder in folders for parent in _prefixes(folder))
 
 
 @lru_cache(maxsize=64)
@@ -202,5 +209,5 @@ def _outermost(
     command would see it, empty.
     """
     first = {next((p for p in _parents(name) if p in missing), name) for name in names}
-    kept = sorted(name for name in first if not any(p in first for p in _parents(name)))
+    kept = sorted(name for name in first if first.isdisjoint(_parents(name)))
     return tuple(kept), tuple(_ways(tuple(kept)))

@@ -17,22 +17,6 @@ from ...paths import Paths, home_on_record, is_inside, real_path
 from ..profile.profile import Profile
 from .host import path_and_parents
 
-# If these variables move a folder, the secrets in it have moved, too.
-_MOVED = {
-    "~/.config": "XDG_CONFIG_HOME",
-    "~/.local/share": "XDG_DATA_HOME",
-    "~/.cache": "XDG_CACHE_HOME",
-    "~/.local/state": "XDG_STATE_HOME",
-    "~/.cargo": "CARGO_HOME",
-    "~/.gradle": "GRADLE_USER_HOME",
-    "~/.composer": "COMPOSER_HOME",
-    "~/.bundle": "BUNDLE_USER_HOME",
-    "~/.local/share/gem": "GEM_HOME",
-    "~/.conan2": "CONAN_HOME",
-    "~/.hex": "HEX_HOME",
-    "~/.pub-cache": "PUB_CACHE",
-    "~/.cache/huggingface": "HF_HOME",
-}
 _TICK = 1_000_000_000
 
 
@@ -44,8 +28,9 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     homes = dict.fromkeys((home, real_path(home_on_record() or home)))
     places: list[tuple[str, tuple[str, ...]]] = []
     more: list[str] = []
+    moves = _moves(profile.moved_folders, environ)
     for given, names in profile.hidden_by_folder.items():
-        for base, rest in _places(given, homes, environ):
+        for base, rest in _places(given, homes, moves):
             # The folder around a name may be a link, and so may the name itself.
             real, found = seen.folder(base + rest)
             around = real.rstrip("/")
@@ -57,9 +42,8 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
                     real = os.path.realpath(os.path.dirname(match))
                     more += [f"{real}/{os.path.basename(match)}", os.path.realpath(match)]
     hidden = dict.fromkeys((*_in_full(tuple(places)), *more))
-    for variable in profile.mask_variables:
-        if environ.get(variable, "").startswith("/"):
-            hidden[os.path.realpath(environ[variable])] = None
+    for path in _named_by_variables(profile.mask_variables, environ):
+        hidden[os.path.realpath(f"{home}{path[1:]}" if path.startswith("~") else path)] = None
     for name in hidden.keys() & set(path_and_parents(home)):
         raise ProfileError(
             N_("The profile {profile} hides {name}, which contains your home folder."),
@@ -73,7 +57,7 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
 
 
 def _places(
-    given: str, homes: Iterable[str], environ: Mapping[str, str]
+    given: str, homes: Iterable[str], moves: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, str]]:
     """Yield the folders that a mask's folder stands for, each as a beginning and the rest."""
     if not given.startswith("~"):
@@ -81,9 +65,15 @@ def _places(
         return
     for home in homes:
         yield home, given[1:]
-    for usual, variable in _MOVED.items():
-        if is_inside(given, usual) and (moved := _named_folder(environ.get(variable, ""))):
+    for usual, moved in moves:
+        if is_inside(given, usual):
             yield moved, given[len(usual) :]
+
+
+def _moves(folders: Iterable[tuple[str, str]], environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the folders that variables move, each with its new place."""
+    moved = ((usual, _named_folder(environ.get(variable, ""))) for variable, usual in folders)
+    return [(usual, path) for usual, path in moved if path]
 
 
 def _named_folder(value: str) -> str:
@@ -93,6 +83,16 @@ def _named_folder(value: str) -> str:
     # Paths are compared as text: /home/me/../me/x would not be recognised.
     is_usual = value == os.path.normpath(value) and not value.startswith("//")
     return value if is_usual else os.path.realpath(value)
+
+
+def _named_by_variables(variables: Iterable[str], environ: Mapping[str, str]) -> Iterator[str]:
+    names = {name.upper() for name in variables}
+    for name, value in environ.items():
+        if name.upper() in names:
+            # As it is, and as a list: a path may contain the separator.
+            for path in dict.fromkeys((value, *value.split(":"))):
+                if path.startswith(("/", "~/")):
+                    yield path
 
 
 class FolderResolver:

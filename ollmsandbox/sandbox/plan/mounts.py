@@ -304,6 +304,8 @@ class MaskedFolder(NamedTuple):
     # Whether caches are bound into it, which stay writable. The overlay itself is read-only, since
     # it has no upper folder.
     has_caches: bool = False
+    # Whether the command sees only parts of it, which other mounts show.
+    in_parts: bool = False
 
     def overlay_mounts(self) -> Sequence[OverlayMount]:
         """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
@@ -322,18 +324,58 @@ class MaskedFolder(NamedTuple):
         return f"{self.runtime}/merged{self.number}"
 
     def args(self) -> Sequence[str]:
+        if self.in_place or self.in_parts:
+            return ()
         if self.method is OverlayMethod.BWRAP:
             top, frame = self.layers
             lowest_first = (self.spec.folder, frame, top)
             sources = (part for layer in lowest_first for part in ("--overlay-src", layer))
             return (*sources, "--ro-overlay", self.shown or self.spec.folder)
-        if self.in_place:
-            return ()
         how = "--bind" if self.has_caches else "--ro-bind"
         return (how, self.merged, self.shown or self.spec.folder)
 
     def describe(self) -> str:
-        return _hidden_of(self.spec.folder, self.spec.hidden)
+        return "" if self.in_parts else _hidden_of(self.spec.folder, self.spec.hidden)
+
+
+class AllowedHome(NamedTuple):
+    """A home folder in memory with some names of the real one, for commands with the network."""
+
+    # Masks the real one. The command does not see it as a whole.
+    base: MaskedFolder
+    # Relative names, none inside another one.
+    shown: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+
+    def args(self) -> Sequence[str]:
+        spec = self.base.spec
+        made = ["--perms", f"{spec.folders[0].mode:04o}", "--tmpfs", spec.folder]
+        for name in self.shown:
+            made += self._show(name)
+        for name, target in self.links:
+            made += ["--symlink", target, f"{spec.folder}/{name}"]
+        return made
+
+    def _show(self, name: str) -> Sequence[str]:
+        spec, target = self.base.spec, f"{self.base.spec.folder}/{name}"
+        if self.base.method is OverlayMethod.UNSHARE:
+            how = "--bind-try" if self.base.has_caches else "--ro-bind-try"
+            return (how, f"{self.base.merged}/{name}", target)
+        if all(folder.name != name for folder in spec.folders):
+            return ("--ro-bind-try", target, target)
+        top, frame = self.base.layers
+        layers = (target, f"{frame}/{name}", f"{top}/{name}")
+        sources = (part for layer in layers for part in ("--overlay-src", layer))
+        return (*sources, "--ro-overlay", target)
+
+    def describe(self) -> str:
+        return describe_allowed(self.base.spec.folder, self.shown)
+
+
+def describe_allowed(home: str, names: Sequence[str]) -> str:
+    """Return what a command with the network can read in the home folder."""
+    text = _("In {home}, it can read only the project, the playground and: {names}.")
+    return text.format(home=home, names=", ".join(names) or "-")
 
 
 class PlainCaches(NamedTuple):
@@ -432,6 +474,8 @@ class BoundFolder(NamedTuple):
     links: tuple[tuple[str, str], ...]
     parents: tuple[tuple[str, int], ...]
     hidden: tuple[str, ...]
+    # If only some names are shown: which ones.
+    allowed: tuple[str, ...] | None = None
 
     def args(self) -> Sequence[str]:
         made = ["--perms", f"{self.mode:04o}", "--tmpfs", self.folder]
@@ -444,6 +488,8 @@ class BoundFolder(NamedTuple):
         return made
 
     def describe(self) -> str:
+        if self.allowed is not None:
+            return describe_allowed(self.folder, self.allowed)
         return _hidden_of(self.folder, self.hidden)
 
 

@@ -30,6 +30,7 @@ from .mounts import (
     BindMounts,
     CacheFolders,
     HiddenPath,
+    HostSystem,
     MaskedFolder,
     Mount,
     OverlaidFolder,
@@ -42,6 +43,7 @@ from .mounts import (
     UnrecordedFolder,
     WritableFolder,
 )
+from .other_projects import secrets_of_others
 
 
 class Plan(NamedTuple):
@@ -111,6 +113,14 @@ class Plan(NamedTuple):
         mounts = filter(None, (mount.describe() for mount in self.mounts))
         return [self.describe_network(), *mounts]
 
+    def describe_reading(self) -> str:
+        """Return in a few words what a command can read."""
+        if not any(isinstance(mount, HostSystem) for mount in self.mounts):
+            return _("The project and the playground")
+        if self.network:
+            return _("The project, the playground, tools and caches; no other files of yours")
+        return _("Your files and the system, except for what is hidden")
+
     def describe_network(self) -> str:
         return _("The network is on.") if self.network else _("The network is off.")
 
@@ -131,6 +141,8 @@ class PlanInputs(NamedTuple):
     environ: Mapping[str, str]
     # Whether the layers of caches can be mounted here.
     can_cache: bool = True
+    # Whose secrets commands do not see.
+    other_projects: tuple[str, ...] = ()
 
 
 class PlanBuilder:
@@ -143,6 +155,10 @@ class PlanBuilder:
         self.playground = real_path(inputs.paths.playground)
         self.runtime = str(inputs.paths.runtime)
         self.hidden = hidden_paths(inputs.profile, inputs.paths, inputs.environ)
+        home, roots = inputs.paths.real_home, [root.path for root in inputs.overlay.roots]
+        of_others = secrets_of_others(inputs.profile, roots, home, inputs.other_projects)
+        self.hidden += tuple(path for path in of_others if is_inside(path, home))
+        self.hidden_in_others = [path for path in of_others if not is_inside(path, home)]
         _check_visible(inputs.overlay, self.hidden)
         self._layers = 0
         self.caches: CacheLayers | None = None

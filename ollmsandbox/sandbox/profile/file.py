@@ -171,6 +171,14 @@ class _File:
     def _mask_variables(self, profile: Profile, value: Value) -> Profile:
         return replace(profile, mask_variables=_join(profile.mask_variables, value.texts()))
 
+    def _moved_folders(self, profile: Profile, value: Value) -> Profile:
+        given = value.mapping()
+        for name, folder in given.items():
+            _check_variable(name, folder)
+            _check_path(folder)
+        added = tuple((name, folder.text()) for name, folder in given.items())
+        return replace(profile, moved_folders=_join(profile.moved_folders, added))
+
     def _run(self, profile: Profile, value: Value) -> Profile:
         paths = _paths(value)
         for item in value.items():
@@ -184,6 +192,18 @@ class _File:
     def _caches_if_present(self, profile: Profile, value: Value) -> Profile:
         added = _join(profile.caches_if_present, _templates(value))
         return replace(profile, caches_if_present=added)
+
+    def _masks_in_other_projects(self, profile: Profile, value: Value) -> Profile:
+        added = _join(profile.masks_in_other_projects, _names(value))
+        return replace(profile, masks_in_other_projects=added)
+
+    def _show_in_other_projects(self, profile: Profile, value: Value) -> Profile:
+        added = _join(profile.show_in_other_projects, _names(value))
+        return replace(profile, show_in_other_projects=added)
+
+    def _home_with_network(self, profile: Profile, value: Value) -> Profile:
+        added = _join(profile.home_with_network, _templates(value))
+        return replace(profile, home_with_network=added)
 
     def _unix_sockets(self, profile: Profile, value: Value) -> Profile:
         return replace(profile, unix_sockets=value.choice("allow", "deny") == "allow")
@@ -211,8 +231,7 @@ class _File:
         if "set" in entries:
             given = entries["set"].mapping()
             for name, text in given.items():
-                if not _VARIABLE.fullmatch(name):
-                    raise text.fail(N_("{name} is not a valid variable name."), name=repr(name))
+                _check_variable(name, text)
             added = tuple((name, text.text()) for name, text in given.items())
             profile = replace(profile, environment_set=_join(profile.environment_set, added))
         return profile
@@ -243,6 +262,7 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "masks": _File._masks,
     "show": _File._show,
     "mask_variables": _File._mask_variables,
+    "moved_folders": _File._moved_folders,
     "environment": _File._environment,
     "limits": _File._limits,
     "unix_sockets": _File._unix_sockets,
@@ -251,6 +271,9 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "run": _File._run,
     "caches": _File._caches,
     "caches_if_present": _File._caches_if_present,
+    "home_with_network": _File._home_with_network,
+    "masks_in_other_projects": _File._masks_in_other_projects,
+    "show_in_other_projects": _File._show_in_other_projects,
 }
 
 
@@ -273,10 +296,26 @@ _UNITS: dict[str, Callable[[], dict[str, int]]] = {
 
 def _paths(value: Value) -> tuple[str, ...]:
     for item in value.items():
-        text = item.text()
-        is_normal = text == os.path.normpath(text) and text not in ("~", "/")
-        if not is_normal or not text.startswith(("/", "~/")):
-            raise item.fail(N_("{path} is not an absolute path or below ~/."), path=repr(text))
+        _check_path(item)
+    return value.texts()
+
+
+def _check_path(item: Value) -> None:
+    text = item.text()
+    is_normal = text == os.path.normpath(text) and text not in ("~", "/")
+    if not is_normal or not text.startswith(("/", "~/")):
+        raise item.fail(N_("{path} is not an absolute path or below ~/."), path=repr(text))
+
+
+def _check_variable(name: str, value: Value) -> None:
+    if not _VARIABLE.fullmatch(name):
+        raise value.fail(N_("{name} is not a valid variable name."), name=repr(name))
+
+
+def _names(value: Value) -> tuple[str, ...]:
+    for item in value.items():
+        if "/" in item.text() or item.text() in ("", ".", ".."):
+            raise item.fail(N_("{name} is not the name of a file."), name=repr(item.text()))
     return value.texts()
 
 

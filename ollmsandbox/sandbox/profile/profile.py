@@ -14,12 +14,12 @@ from functools import cached_property, lru_cache
 from os.path import normpath
 from typing import NamedTuple
 
+from .secret_values import is_secret
+
 _TEMPLATE = re.compile(
     r"(?:\$\{(?P<variable>\w+):-(?P<default>[~/][^{}$]*)\}|\$(?P<moved>\w+))(?P<rest>/[^{}$]+)?"
     r"|(?P<plain>~?/[^{}$]+)"
 )
-# A login inside an address: http://name:password@host
-_LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 class Limits(NamedTuple):
@@ -51,6 +51,8 @@ class Profile:
     masks: tuple[str, ...] = ()
     show: tuple[str, ...] = ()
     mask_variables: tuple[str, ...] = ()
+    # Variables that move a folder, and its usual place.
+    moved_folders: tuple[tuple[str, str], ...] = ()
     environment_drop: tuple[str, ...] = ()
     environment_keep: tuple[str, ...] = ()
     environment_set: tuple[tuple[str, str], ...] = ()
@@ -64,6 +66,11 @@ class Profile:
     # that are there in any case, and those that are only if the user has them.
     caches: tuple[str, ...] = ()
     caches_if_present: tuple[str, ...] = ()
+    # Names in other projects that commands do not see, and exceptions.
+    masks_in_other_projects: tuple[str, ...] = ()
+    show_in_other_projects: tuple[str, ...] = ()
+    # What a command with the network sees of the home folder, besides caches and `show`.
+    home_with_network: tuple[str, ...] = ()
     # The user set a memory limit: only then is a control group worth its cost.
     own_memory_limit: bool = False
 
@@ -97,10 +104,11 @@ class Profile:
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables a command gets."""
+        always = _any_of(self.environment_keep)
         kept = {
             name: value
             for name, value in inherited.items()
-            if not self._drops(name) and ("@" not in value or not _LOGIN.search(value))
+            if not self._drops(name) and (name in always or not is_secret(value))
         }
         kept.update(self.environment_set)
         return kept

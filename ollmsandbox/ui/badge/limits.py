@@ -22,7 +22,7 @@ def in_words(name: str, limits: Limits, *, is_sandboxed: bool = True) -> str:
 
     Without a sandbox, only what a command writes to the project is counted.
     """
-    value: float | None = vars(limits)[name]
+    value: float | None = getattr(limits, name)
     if value is None:
         return ""
     if name == "time":

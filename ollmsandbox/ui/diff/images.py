@@ -19,6 +19,7 @@ from . import decoder
 
 _MOST_BYTES = 32 << 20
 _LONGEST = 30.0  # seconds
+_LONGEST_SIDE = 16384  # what every graphics card can show
 _FORMATS = {3: Gdk.MemoryFormat.R8G8B8, 4: Gdk.MemoryFormat.R8G8B8A8}
 
 
@@ -49,6 +50,8 @@ def read_picture(data: bytes, environ: Mapping[str, str]) -> Gdk.Texture | None:
     except ValueError:
         return None
     if channels not in _FORMATS or not 0 < width * channels <= row or height <= 0:
+        return None
+    if max(width, height) > _LONGEST_SIDE or row * height > _MOST_BYTES:
         return None
     # The last row may end with its last pixel.
     if len(pixels) < row * (height - 1) + width * channels:

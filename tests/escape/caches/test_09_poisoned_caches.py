@@ -173,3 +173,11 @@ def test_a_project_cannot_reach_the_layers_themselves(person: Person) -> None:
     write = "mkdir -p ~/.cache/ollmchat/caches/x; echo x >~/.cache/ollmchat/caches/x/project"
     person.run(write, project=other_project(person))
     assert all(caches.folder.name != "x" for caches in all_caches(person.paths))
+
+
+def test_a_folder_of_caches_without_any_rights_stops_nothing(person: Person) -> None:
+    ok(person.run("chmod 0 /run/caches"))
+    assert ok(person.run("touch /run/caches/x; echo here")) == "here\n"
+    ok(person.run("chmod 0 /run/caches"))
+    assert clear_caches(person.paths)
+    assert measure_caches(person.paths) == (0, 0)

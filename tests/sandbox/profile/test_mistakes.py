@@ -143,6 +143,18 @@ MISTAKES = {
         "environment:\n  set:\n    A-B: c",
         ("line 3, key environment.set", "'A-B' is not a valid variable name"),
     ),
+    "a variable with a strange name that moves a folder": (
+        "moved_folders:\n  A-B: ~/.c",
+        ("line 2, key moved_folders", "'A-B' is not a valid variable name"),
+    ),
+    "a path in other projects": (
+        "masks_in_other_projects: [a/.env]",
+        ("line 1, key masks_in_other_projects", "'a/.env' is not the name of a file"),
+    ),
+    "a variable that moves a relative folder": (
+        "moved_folders:\n  AB: c",
+        ("line 2, key moved_folders.AB", "'c' is not an absolute path"),
+    ),
     "a variable without a value": (
         "environment:\n  set:\n    AB:",
         ("line 3, key environment.set.AB", "expected text"),

@@ -12,6 +12,7 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.screen import Screen, all_of, draw_frames, spin_until
 
+from ollmsandbox.ui.diff import images
 from ollmsandbox.ui.diff.images import ImagePair, binary_text, read_picture
 from ollmsandbox.ui.diff.view import DiffView
 
@@ -233,3 +234,20 @@ def test_a_picture_that_claims_to_be_enormous_is_not_read() -> None:
     assert read_picture(bytes(small), os.environ) is None
     assert binary_text(12_000, 14_000) == "Binary file, 12 kB before, 14 kB after"
     assert binary_text(12_000, None) == "Binary file, 12 kB, deleted"
+
+
+@pytest.mark.parametrize(
+    "head", [b"1 1 99999999999 4\n", b"1 8000000 4 4\n", b"0 1 4 4\n", b"1 -1 4 4\n", b"2 9 8 4\n"]
+)
+def test_a_decoder_that_a_picture_has_taken_over(
+    head: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The size of the picture is its own claim, and must neither fill the memory nor be beyond what
+    can be drawn."""
+    pixels = bytes(32_000_000 if b"8000000" in head else 64)
+
+    def taken_over(*_arguments: object, **_options: object) -> bytes:
+        return head + pixels
+
+    monkeypatch.setattr(images, "run_isolated", taken_over)
+    assert read_picture(b"x", os.environ) is None

@@ -105,7 +105,7 @@ def test_the_user_s_limits_replace_those_of_the_profile() -> None:
     assert mine.own_memory_limit
     assert (mine.limits.memory, mine.limits.free, mine.limits.time) == (MIB, 7, 600)
     # The time is also the most that a call may set.
-    assert {setting.name for setting in LIMITS} == set(vars(Limits())) - {"max_time"}
+    assert {setting.name for setting in LIMITS} == set(Limits._fields) - {"max_time"}
     assert len(sentences(mine.limits)) == len(LIMITS)
 
 

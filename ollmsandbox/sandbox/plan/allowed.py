@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find what a command with the network sees of the home folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from ...paths import FolderSet, is_inside
+from ..profile.profile import FolderTemplate, Profile
+from .caches import outermost
+
+# As many as the kernel follows.
+_MOST_LINKS = 40
+
+
+class AllowedPaths:
+    """Paths in a home folder, none inside another one, and the links that lead to them."""
+
+    def __init__(self, paths: tuple[str, ...], links: Mapping[str, str]) -> None:
+        self.paths = paths
+        self._links = links
+        self._inside = FolderSet(paths)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._inside
+
+    def relative(self, home: str, skipped: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the paths relative to the home folder, without those in the folders `skipped`."""
+        return tuple(p[len(home) + 1 :] for p in self.paths if not is_inside(p, *skipped))
+
+    def links_in(self, home: str) -> tuple[tuple[str, str], ...]:
+        """Return the links, relative to the home folder, and their targets."""
+        found = sorted(self._links.items())
+        return tuple((path[len(home) + 1 :], target) for path, target in found if path not in self)
+
+
+def allowed_paths(
+    profile: Profile,
+    environment: Mapping[str, str],
+    home: str,
+    writable: Iterable[str],
+    hidden: FolderSet,
+) -> AllowedPaths:
+    """Return what the profile names in a home folder and exists there.
+
+    Links are followed, but not through the folders `writable`: a command could have made a link
+    there that leads to anything else in the home folder.
+    """
+    templates = (
+        *profile.home_with_network,
+        *profile.caches,
+        *profile.caches_if_present,
+        *profile.show,
+    )
+    stop = FolderSet(writable)
+    found: list[str] = []
+    links: dict[str, str] = {}
+    for template in filter(None, map(FolderTemplate.of, templates)):
+        path = template.expand(environment.get(template.variable, ""), home)
+        if not is_inside(path, home):
+            continue
+        passed, real = _follow(path, stop)
+        links |= {link: target for link, target in passed.items() if is_inside(link, home)}
+        if real and is_inside(real, home) and real != home and real not in hidden:
+            found.append(real)
+    return AllowedPaths(outermost(found), links)
+
+
+def _follow(path: str, stop: FolderSet) -> tuple[dict[str, str], str]:
+    """Return the links on the way to a path, and where it leads: "" if that does not exist, or if
+    the way goes through the folders `stop`."""
+    links: dict[str, str] = {}
+    real, rest = "", [name for name in path.split("/") if name]
+    while rest:
+        name = rest.pop(0)
+        if name == "..":
+            real = os.path.dirname(real).rstrip("/")
+            continue
+        here = f"{real}/{name}"
+        if here in stop:
+            return links, ""
+        try:
+            target = os.readlink(here)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                return links, ""
+            # It is no link.
+            real = here
+            continue
+        if here in links or len(links) == _MOST_LINKS:
+            return links, ""
+        links[here] = target
+        real = "" if target.startswith("/") else real
+        rest = [name for name in target.split("/") if name not in ("", ".")] + rest
+    return links, real
