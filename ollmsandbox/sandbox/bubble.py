@@ -112,6 +112,7 @@ class Bubble:
     def plan(self) -> Plan:
         """Everything the run is allowed; the permission question is worded from it."""
         keep_own_rights(make_folder(self._paths.playground))
+        make_folder(self._paths.cache)
         # Other users could act with the user's rights through files in there.
         close_to_others(self._paths.data)
         inputs = PlanInputs(
@@ -171,6 +172,7 @@ class Bubble:
     async def _exec_and_settle(
         self, argv: list[str], sinks: Sinks, stdin: int | None, terminal: CommandTerminal | None
     ) -> Result:
+        self.overlay.playground = self.plan.playground
         self.overlay.create()
         try:
             await self._open_caches()
@@ -205,7 +207,9 @@ class Bubble:
 
     def _set_aside_if_untouched(self) -> bool:
         try:
-            if self._has_new_caches() or not self.overlay.is_untouched():
+            if self._has_new_caches() or self.overlay.has_playground_changes():
+                return False
+            if not self.overlay.is_untouched():
                 return False
             self.overlay.set_aside()
         except BaseException:
@@ -220,6 +224,7 @@ class Bubble:
         try:
             if self.plan.caches is not None and self._has_new_caches():
                 await asyncio.to_thread(self.plan.caches.keep)
+            await asyncio.to_thread(self.overlay.merge_playground)
             if self._keeper is not None and not self.overlay.is_untouched():
                 await self._keeper.settle(self.overlay)
             await asyncio.to_thread(self._clean_up)

@@ -19,7 +19,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
@@ -27,9 +27,9 @@ from typing import NamedTuple
 from .. import N_
 from ..errors import SandboxError
 from ..files import trees
-from ..files.dirfd import FOLDER, set_mode
 from ..files.locks import FileLock
 from ..paths import Paths, make_folder, project_key
+from .merging import merge_layer, opened
 from .overlay import empty_work_folder
 
 # Where commands see the folder of caches that the user does not have.
@@ -39,9 +39,6 @@ _PROJECT = "project"
 _RUN = "run-"
 # Folders of an earlier run, empty and not in use.
 _SPARE = "spare-"
-# A folder that is deeper replaces the one below it as a whole.
-_DEEPEST = 100
-_OPAQUE = "user.overlay.opaque"
 
 
 class PlainFolder(Enum):
@@ -149,7 +146,7 @@ class CacheLayers:
 
     def _make_plain(self, wanted: Sequence[str]) -> None:
         # By single names: a command may have put a link there, which must not lead out.
-        with _opened(self.plain) as folder:
+        with opened(self.plain) as folder:
             for name in set(wanted).difference(os.listdir(folder)):
                 with contextlib.suppress(FileExistsError):  # another run has just made it
                     os.mkdir(name, 0o700, dir_fd=folder)
@@ -294,56 +291,10 @@ def _merge_free(layers: list[str]) -> None:
         while layers:
             below = layers.pop()
             locks.enter_context(FileLock(below, is_folder=True, timeout=0))
-            with _opened(newest) as above, _opened(below) as into:
-                _merge(above, into)
+            with opened(newest) as above, opened(below) as into:
+                merge_layer(above, into)
             _remove_tree(newest)
             newest = below
-
-
-def _merge(above: int, below: int, depth: int = 0) -> None:
-    """Move everything in a folder of a layer into the one below it."""
-    for name in os.listdir(above):
-        found = os.stat(name, dir_fd=above, follow_symlinks=False)
-        try:
-            there = os.stat(name, dir_fd=below, follow_symlinks=False)
-        except FileNotFoundError:
-            there = None
-        is_folder = stat.S_ISDIR(found.st_mode)
-        if is_folder:
-            # A command may have left it without permissions.
-            set_mode(name, above, found.st_mode | 0o700)
-        if there is not None and stat.S_ISDIR(there.st_mode):
-            if is_folder and depth < _DEEPEST and not _is_opaque(name, above):
-                set_mode(name, below, there.st_mode | 0o700)
-                with _opened(name, above) as inner, _opened(name, below) as into:
-                    _merge(inner, into, depth + 1)
-                set_mode(name, below, stat.S_IMODE(found.st_mode))
-                continue
-            trees.remove(name, below)
-        elif there is not None and is_folder:
-            # It goes on hiding what a deletion or a file there hid in the layers below.
-            with _opened(name, above) as folder:
-                os.setxattr(folder, _OPAQUE, b"y")
-            os.unlink(name, dir_fd=below)
-        os.rename(name, name, src_dir_fd=above, dst_dir_fd=below)
-        if is_folder:
-            set_mode(name, below, stat.S_IMODE(found.st_mode))
-
-
-def _is_opaque(name: str, dir_fd: int) -> bool:
-    """Return whether a folder of a layer hides what is in the one below it."""
-    with _opened(name, dir_fd) as folder, contextlib.suppress(OSError):
-        return os.getxattr(folder, _OPAQUE) == b"y"
-    return False
-
-
-@contextlib.contextmanager
-def _opened(name: str, dir_fd: int | None = None) -> Iterator[int]:
-    descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _remove_free(folder: str | os.PathLike[str], names: Sequence[str]) -> bool:
@@ -368,5 +319,5 @@ def _remove_free(folder: str | os.PathLike[str], names: Sequence[str]) -> bool:
 
 
 def _remove_tree(folder: str | os.PathLike[str]) -> None:
-    with _opened(os.path.dirname(folder)) as around:
+    with opened(os.path.dirname(folder)) as around:
         trees.remove(os.path.basename(folder), around)

@@ -22,6 +22,7 @@ from ..files import trees
 from ..files.atomic import flush, write_atomically
 from ..files.locks import FileLock
 from ..paths import make_folder
+from .merging import merge_layer, opened
 from .process import read_stat
 
 _PREFIX = "overlay-"
@@ -34,6 +35,9 @@ _GONE = "gone"
 # folders.
 _SHARED = "shared"
 _COPIED = "copied"
+_PLAYGROUND = "playground"
+# Held while a run is merged into the playground.
+_PLAYGROUND_LOCK = "playground.lock"
 _MOST_READINGS = 100
 _CLOSE_ENOUGH = 20_000  # nanoseconds
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -82,6 +86,8 @@ class Overlay:
         self.about = dict(about or {})
         self.overlay_map = {f"overlay{n}": root.path for n, root in enumerate(roots, 1)}
         self.project = roots[0].path if roots else ""
+        # The playground, if the run has an overlay above it. `merge_playground` empties that.
+        self.playground = ""
         # For each root, the time of its file system when the run began. What changed there later
         # was not changed by the command.
         self.began: dict[str, int] = {}
@@ -103,6 +109,15 @@ class Overlay:
     def work(self, name: str) -> str:
         return os.path.join(self.folder, "work", name)
 
+    @property
+    def playground_upper(self) -> str:
+        # Not with the others, which are watched and settled.
+        return f"{self.folder}/{_PLAYGROUND}"
+
+    @property
+    def playground_work(self) -> str:
+        return self.work(_PLAYGROUND)
+
     def create(self, *, is_mounted: bool = True) -> None:
         """Create the folders. No command gets at those of an overlay that is not mounted."""
         try:
@@ -119,6 +134,10 @@ class Overlay:
                     if kind == "upper":
                         # Inside, the project has the mode of the upper folder.
                         _copy_mode(made, os.stat(root.lowers[0]))
+            if self.playground:
+                os.mkdir(self.playground_work)
+                os.mkdir(self.playground_upper)
+                _copy_mode(self.playground_upper, os.stat(self.playground))
             self.began = {name: time_at(root) for name, root in self.overlay_map.items()}
             self.roots = tuple(
                 root._replace(pending=tuple(filter(self._hold_below, root.pending)))
@@ -205,6 +224,31 @@ class Overlay:
                     return False
         return True
 
+    def has_playground_changes(self) -> bool:
+        """Return whether the command wrote to the playground, after all processes have ended."""
+        if not self.playground:
+            return False
+        # The command may have closed it. Its mode is not kept: all runs use the playground.
+        os.chmod(self.playground_upper, 0o700)
+        with os.scandir(self.playground_upper) as found:
+            return next(found, None) is not None
+
+    def merge_playground(self) -> None:
+        """Move what the command wrote there into the playground, after all processes have ended.
+
+        If it fails or is killed on the way, the rest can be merged later.
+        """
+        if not self.has_playground_changes():
+            return
+        # The user may have removed it meanwhile.
+        make_folder(Path(self.playground))
+        with (
+            FileLock(f"{os.path.dirname(self.folder)}/{_PLAYGROUND_LOCK}"),
+            opened(self.playground_upper) as above,
+            opened(self.playground) as below,
+        ):
+            merge_layer(above, below, is_lowest=True)
+
     def cleanup(self) -> None:
         """Remove the folders. What is needed was moved out before."""
         with contextlib.suppress(FileNotFoundError):
@@ -227,6 +271,9 @@ class Overlay:
             for name in self.overlay_map:
                 os.rmdir(self.upper(name))
                 remove_work_folder(self.work(name))
+            if self.playground:
+                os.rmdir(self.playground_upper)
+                remove_work_folder(self.playground_work)
             for folder in ("upper", "work"):
                 os.rmdir(f"{self.folder}/{folder}")
             for name in (_PROCESS, _SHARED):
@@ -281,6 +328,7 @@ class Overlay:
             "began": self.began,
             "clock": self.clock,
             "about": self.about,
+            "playground": self.playground,
         }
         return json.dumps(document)
 
@@ -308,6 +356,7 @@ class Overlay:
         # Earlier versions did not write these.
         overlay.run_id = document.get("run", run_id)
         overlay.project = document.get("project", overlay.project)
+        overlay.playground = document.get("playground", "")
         names = document.get("names", overlay.overlay_map)
         overlay.overlay_map = {n: root.path for n, root in zip(names, roots, strict=True)}
         overlay.began = {str(name): int(at) for name, at in document["began"].items()}
@@ -355,10 +404,13 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
 def _has_content(folder: str) -> bool:
     """Return whether a command wrote something, or a run was being settled."""
     try:
-        if set(os.listdir(folder)) - {_MAP, _PROCESS, _SHARED, "upper", "work"}:
+        if set(os.listdir(folder)) - {_MAP, _PROCESS, _SHARED, _PLAYGROUND, "upper", "work"}:
             return True
         upper = f"{folder}/upper"
-        return any(os.listdir(f"{upper}/{name}") for name in os.listdir(upper))
+        uppers = [f"{upper}/{name}" for name in os.listdir(upper)]
+        if os.path.isdir(f"{folder}/{_PLAYGROUND}"):
+            uppers.append(f"{folder}/{_PLAYGROUND}")
+        return any(map(os.listdir, uppers))
     except FileNotFoundError:
         return False
     except OSError:

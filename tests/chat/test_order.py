@@ -46,6 +46,7 @@ def test_commands_that_write_one_file_run_in_order(person: Person) -> None:
 
 
 def test_a_call_that_waits_for_its_turn_is_known_before_it_begins(person: Person) -> None:
+    person.share_playground()
     go = "until [ -e ~/playground/go ]; do sleep 0.05; done"
 
     async def main() -> None:

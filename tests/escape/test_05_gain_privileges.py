@@ -236,6 +236,7 @@ def _status_of_the_first_process(person: Person, *, profile: str) -> dict[str, s
             found.update(_first_of_the_innermost_namespace())
         (person.playground / "go").touch()
 
+    person.share_playground()
     waiting = "echo begun; until test -e ~/playground/go; do sleep 0.01; done"
     command = person.bubble(profile=profile).exec(waiting, sinks=Sinks(noticed))
     assert loop.run(command).exit_code == 0

@@ -41,6 +41,7 @@ def test_a_daemon_that_ignores_all_signals(person: Person, alpine: Installed) ->
     while not os.path.exists('/playground/alive'):
         time.sleep(0.01)
     """
+    person.share_playground()
     result = person.run(python(code), rootfs=alpine)
     assert result.exit_code == 0, result.stderr.text
     first = (person.playground / "alive").stat().st_mtime_ns

@@ -4,6 +4,8 @@ starts."""
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import json
 import os
 import shutil
@@ -13,9 +15,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.escape.attack import python
 from support.person import ROOT, Person, make_person
 
+from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError, ProfileError, ProjectError
+from ollmsandbox.sandbox.process import Sinks
 
 LIBRARY = """
 #include <stdio.h>
@@ -254,6 +259,129 @@ def test_the_playground_is_cleared_while_a_command_swaps_folders_for_links(
         finally:
             swapping.kill()
     assert len(list(precious.iterdir())) == 50
+
+
+# One run offers ways to reach it in the playground and prints what comes in; the other one tries
+# them all while the first one waits.
+OFFER = """
+    import mmap, select, threading
+    os.chdir(os.environ['HOME'] + '/playground')
+    os.mkfifo('new pipe')
+    pipes = {name: os.open(name, os.O_RDWR) for name in ('old pipe', 'new pipe')}
+    stream, datagram = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX, 2)
+    stream.bind('stream'); stream.listen(); datagram.bind('datagram')
+    file = open('file', 'r+b')
+    fcntl.flock(file, fcntl.LOCK_EX)
+    records = open('records', 'r+b')
+    fcntl.lockf(records, fcntl.LOCK_EX)
+    memory = mmap.mmap(file.fileno(), 6)
+    memory[:] = b'secret'
+    sent = open('sent', 'wb', buffering=0)
+    sent.write(b'secret')
+    print('ready', flush=True)
+    named = {**{pipe: name for name, pipe in pipes.items()}, stream: 'stream', datagram: 'datagram'}
+    while True:
+        for one in select.select(list(named), [], [], 0.05)[0]:
+            print(repr(named.pop(one)), flush=True)
+        if memory[:] == b'answer':
+            memory[:] = b'secret'
+            print(repr('memory'), flush=True)
+    """
+TRY = """
+    import mmap
+    os.chdir(os.environ['HOME'] + '/playground')
+    def pipe(name):
+        os.write(os.open(name, os.O_WRONLY | os.O_NONBLOCK), b'answer')
+    def connect(name):
+        socket.socket(socket.AF_UNIX).connect(name)
+    def send(name):
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'answer', name)
+    def memory(name):
+        with open('file', 'r+b') as file:
+            shared = mmap.mmap(file.fileno(), 6)
+            seen = shared[:]
+            shared[:] = b'answer'
+        if seen != b'secret':
+            raise BlockingIOError(0, 'it is another file')
+    def read(name):
+        open(name).close()
+    def held(name):
+        lock = fcntl.flock if name == 'file' else fcntl.lockf
+        with open(name, 'r+b') as file:
+            try:
+                lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+        raise BlockingIOError(0, 'it is free')
+    for act, name in (
+        (pipe, 'old pipe'), (pipe, 'new pipe'), (connect, 'stream'), (send, 'datagram'),
+        (held, 'file'), (held, 'records'), (memory, 'memory'), (read, 'sent'),
+    ):
+        try:
+            act(name)
+            print(repr(name))
+        except OSError:
+            pass
+    time.sleep(0.3)
+    """
+SOCKETS = {"stream", "datagram"}
+INCOMING = {"old pipe", "new pipe", "memory", *SOCKETS}
+
+
+def meet_in_the_playground(
+    person: Person, *, offered_with_network: bool, tried_with_network: bool
+) -> tuple[set[str], set[str]]:
+    """Return which ways led from the second run to the first, as each of the two noticed."""
+    person.playground.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(person.playground / "old pipe")
+    for name in ("file", "records"):
+        (person.playground / name).write_text("public")
+    # With the network there are no Unix sockets.
+    offer = OFFER.replace("stream, datagram = ", "stream, datagram = os.pipe() #")
+    offer = offer.replace("stream.bind", "#") if offered_with_network else OFFER
+    first = person.bubble(network=offered_with_network)
+    second = person.bubble(network=tried_with_network)
+
+    async def both() -> tuple[str, str]:
+        ready = asyncio.Event()
+
+        async def noticed(_data: bytes) -> None:
+            ready.set()
+
+        offering = asyncio.ensure_future(first.exec(python(offer), sinks=Sinks(noticed)))
+        waiting = asyncio.ensure_future(ready.wait())
+        await asyncio.wait((offering, waiting), return_when=asyncio.FIRST_COMPLETED)
+        assert not offering.done(), offering.result().stderr.text
+        tried = await second.exec(python(TRY))
+        assert tried.exit_code == 0, tried.stderr.text
+        first.stop()
+        return (await offering).stdout.text, tried.stdout.text
+
+    offered, tried = loop.run(both())
+    assert offered.startswith("ready\n")
+    incoming = {ast.literal_eval(line) for line in offered.splitlines()[1:]}
+    return incoming, {ast.literal_eval(line) for line in tried.splitlines()}
+
+
+@pytest.mark.parametrize("offered_with_network", [False, True], ids=["offline", "online"])
+@pytest.mark.parametrize("tried_with_network", [False, True], ids=["from offline", "from online"])
+def test_two_runs_at_once_do_not_meet_in_the_playground(
+    person: Person, offered_with_network: bool, tried_with_network: bool
+) -> None:
+    assert meet_in_the_playground(
+        person, offered_with_network=offered_with_network, tried_with_network=tried_with_network
+    ) == (set(), set())
+
+
+@pytest.mark.parametrize("network", [False, True], ids=["offline", "online"])
+def test_two_runs_at_once_meet_in_a_playground_that_the_profile_shares(
+    person: Person, network: bool
+) -> None:
+    person.share_playground()
+    without = SOCKETS if network else set()
+    assert meet_in_the_playground(
+        person, offered_with_network=False, tried_with_network=network
+    ) == (INCOMING - without, (INCOMING | {"file", "records", "sent"}) - without)
 
 
 @pytest.mark.parametrize("folder", ["/etc", "/usr/lib", "/boot", "/home", "/var", "/opt", "/srv"])

@@ -150,6 +150,7 @@ def test_nothing_else_that_is_open_is_handed_over(person: Person) -> None:
 
 async def five(person: Person) -> list[Result]:
     # None is over before all have begun.
+    person.share_playground()
     waiting = "until test $(ls ~/playground | wc -l) -ge 5; do sleep 0.02; done"
     command = f"echo $1 >/tmp/mine; touch $1 ~/playground/$1; {waiting}; cat /tmp/mine"
     return await asyncio.gather(

@@ -231,6 +231,7 @@ def test_commands_at_the_same_time_do_not_disturb_each_other(
     found = by(person, way)
     (person.home / ".npm").mkdir()
     ok(person.run("echo first >~/.npm/0", capabilities=found))
+    person.share_playground()
     flag = "~/playground/go"
     waiting = f"touch ~/playground/$1; until [ -e {flag} ]; do sleep 0.02; done; ls ~/.npm"
     write = f"echo $1 >~/.npm/$1; echo $1 >~/.npm/shared; {waiting}"
@@ -264,6 +265,7 @@ def test_commands_at_the_same_time_do_not_disturb_each_other(
 
 def test_nothing_is_kept_of_a_program_that_was_killed(person: Person) -> None:
     (person.home / ".npm").mkdir()
+    person.share_playground()
     started = person.start("run", "-c", "echo x >~/.npm/x; touch ~/playground/ready; sleep 600")
     while not (person.playground / "ready").exists():
         assert started.poll() is None

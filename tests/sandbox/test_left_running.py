@@ -52,6 +52,7 @@ def test_a_command_that_is_stopped_has_left_nothing(shared_person: Person) -> No
 
 @each_way
 def test_what_is_left_is_ended_in_every_sandbox(person: Person, way: OverlayMethod) -> None:
+    person.share_playground()
     beat = "(while :; do touch ~/playground/beat; sleep .01; done) & sleep .1"
     person.run(beat, capabilities=by(person, way))
     (person.playground / "beat").unlink()

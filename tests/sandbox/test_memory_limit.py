@@ -81,6 +81,7 @@ def test_a_sandbox_that_systemd_stops_for_the_memory_limit_says_so(
     person: Person, systemd: Systemd
 ) -> None:
     """Some versions stop all that is in the group, once something in it was killed."""
+    person.share_playground()
     mark = person.playground / "now"
     until = f"for i in $(seq 600); do [ -e '{mark}' ] && break; sleep 0.1; done"
     wait = f"me=$$; ({until}; kill -TERM $me) >&- 2>&- 5<&- 6>&- &"

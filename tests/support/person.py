@@ -59,6 +59,12 @@ class Person:
     def playground(self) -> Path:
         return self.paths.playground
 
+    def share_playground(self) -> None:
+        """Let commands and what is outside see each other's files in the playground at once."""
+        file = make_folder(self.paths.profiles) / "standard.yaml"
+        file.write_text("playground: shared\n")
+        make_folder(self.playground)
+
     def bubble(self, *, network: bool = False, profile: str = "standard", **options: Any) -> Bubble:
         options.setdefault("timeout", 60)
         self._copy_probe()

@@ -43,6 +43,7 @@ def test_output_is_seen_while_the_command_runs(agent: Agent) -> None:
 
 
 def test_changes_are_seen_while_the_command_runs(agent: Agent) -> None:
+    agent.person.share_playground()
     # It runs until the live view has reported its file.
     wait = (
         'touch seen; for i in $(seq 600); do [ -e "$HOME/playground/go" ] && exit; sleep .1; done'
@@ -164,6 +165,7 @@ def test_a_conflict_is_reported(agent: Agent) -> None:
     file.write_text("before")
     tool = RunCommand(agent.tool_context)
     playground = agent.person.playground
+    agent.person.share_playground()
 
     async def run() -> str:
         wait = 'echo theirs > a; touch "$HOME/playground/on"; while [ ! -e "$HOME/playground/go" ];'
@@ -306,6 +308,7 @@ def test_stopping_while_asking_runs_nothing(agent: Agent, monkeypatch: pytest.Mo
 
 def test_several_run_side_by_side(agent: Agent) -> None:
     tool = RunCommand(agent.tool_context)
+    agent.person.share_playground()
     # Each waits for the other: one after the other would never end.
     meet = 'touch "$HOME/playground/{0}"; while [ ! -e "$HOME/playground/{1}" ]; do sleep .05; done'
 

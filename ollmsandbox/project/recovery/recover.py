@@ -49,6 +49,7 @@ def finish_leftovers(paths: Paths, step: Step = nothing) -> list[Report]:
     marks = MissingRootMarks(paths)
     for overlay in leftovers(paths.cache, lambda folder: reports.append(_unreadable(folder))):
         try:
+            overlay.merge_playground()
             with project_lock(paths, overlay.project):
                 _finish(paths, overlay, step, reports)
         except (OllmSandboxError, OSError) as error:

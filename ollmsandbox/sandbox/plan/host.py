@@ -51,6 +51,11 @@ class Host:
         start = f"{folder.rstrip('/')}/"
         return sorted({m.path for m in self.mounts if m.path.startswith(start)} - {folder})
 
+    def mount_around(self, path: str) -> MountPoint | None:
+        """Return the mount that a path is on."""
+        parents = reversed(path_and_parents(path))
+        return next((self._by_path[p] for p in parents if p in self._by_path), None)
+
     def aliases(self, path: str) -> list[str]:
         """Return other paths of the same file: its file system may be mounted twice, or bound."""
         place = self._place(path)
@@ -66,11 +71,8 @@ class Host:
 
     def _place(self, path: str) -> tuple[str, str] | None:
         """Return the device that a path is on, and the path there."""
-        for folder in reversed(path_and_parents(path)):
-            if folder in self._by_path:
-                mount = self._by_path[folder]
-                return mount.device, _move(path, mount.path, mount.root)
-        return None
+        mount = self.mount_around(path)
+        return None if mount is None else (mount.device, _move(path, mount.path, mount.root))
 
     def views(self, folder: str) -> list[str]:
         """Return mount points elsewhere that show a part of the folder, or all of it."""

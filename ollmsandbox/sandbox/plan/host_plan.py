@@ -23,7 +23,6 @@ from .caches import (
 from .folders import EMPTY_FOLDERS, find_working_dir, is_home
 from .mask_layer import spec_for
 from .mounts import (
-    PLAYGROUND,
     AllowedHome,
     BoundFolder,
     CacheFolders,
@@ -37,7 +36,6 @@ from .mounts import (
     PlainCaches,
     ReadOnlyBind,
     SealedFolder,
-    WritableFolder,
 )
 from .plan import Plan, PlanBuilder, PlanInputs, path_prefixes
 
@@ -55,7 +53,6 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
         # A link to it may be in a folder that is empty inside.
         environment["HOME"] = home
     builder = _HostBuilder(inputs, environment)
-    playground = f"{home}/playground"
     mounts: list[Mount] = [HostSystem(), DevicesAndProcesses(is_root=os.getuid() == 0)]
     mounts += builder.outside()
     mounts += [
@@ -63,12 +60,11 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     ]
     mounts += builder.run_folder(profile.run, inputs.host.resolver if inputs.network else None)
     mounts += builder.home()
-    mounts += [WritableFolder(playground, builder.playground, PLAYGROUND)]
+    mounts += builder.playground_at(f"{home}/playground")
     mounts += builder.roots()
     mounts += builder.own_code()
     mounts += builder.hidden_in_roots()
     mounts += builder.sockets_in_home()
-    mounts += builder.sockets_in_playground(playground)
     mounts += builder.seals()
     folder = find_working_dir(inputs.working_dir, builder.project, paths, builder.hidden)
     if not builder.sees(folder):

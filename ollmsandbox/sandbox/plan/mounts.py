@@ -223,6 +223,19 @@ class OverlaidFolder(NamedTuple):
         return text.format(folder=self.folder, what=_with_path(_(self.what), self.shown, _))
 
 
+class SeparatePlayground(OverlaidFolder):
+    """The playground with an overlay of the run's own, which is merged into it at the end.
+
+    Two runs cannot meet there: sockets, named pipes and locks belong to an inode, and each overlay
+    has its own.
+    """
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return WritableFolder(self.folder, self.lowers[0], self.what).describe()
+
+
 class UnrecordedFolder(NamedTuple):
     """A folder that is read-only because its changes cannot be recorded."""
 

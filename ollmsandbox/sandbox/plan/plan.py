@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from ... import N_
@@ -24,6 +25,7 @@ from .mask_layer import MOUNT_POINTS
 from .masks import hidden_paths
 from .mounts import (
     LINKED,
+    PLAYGROUND,
     PROJECT,
     BindMounts,
     CacheFolders,
@@ -37,7 +39,9 @@ from .mounts import (
     PinnedFolder,
     PlainCaches,
     ReadOnlyBind,
+    SeparatePlayground,
     UnrecordedFolder,
+    WritableFolder,
 )
 from .neighbours import secrets_of_others
 
@@ -56,6 +60,8 @@ class Plan(NamedTuple):
     ids: tuple[int, int] | None = None
     # The cache layers that some of the mounts use.
     caches: CacheLayers | None = None
+    # The playground, if the run has an overlay above it.
+    playground: str = ""
 
     def args(self) -> list[str]:
         """Return bwrap's arguments, without the command."""
@@ -206,19 +212,40 @@ class PlanBuilder:
         inside = tuple(f"{root.path}/" for root in self.inputs.overlay.roots)
         return self.hide(n for n in self.hidden if n.startswith(inside) and os.path.exists(n))
 
-    def sockets_in_playground(self, shown: str) -> list[Mount]:
-        """Hide the sockets in the playground, which is visible as `shown`.
+    def playground_at(self, shown: str) -> list[Mount]:
+        """Return mounts for the playground, which is visible as `shown`.
 
-        The folders around them are pinned. If a command could rename one, the socket would not be
-        hidden the next time.
+        If it is shared, the sockets in it are hidden and the folders around them are pinned. If a
+        command could rename one, the socket would not be hidden the next time.
         """
-        mounts: list[Mount] = []
+        if self._is_separate:
+            inputs, overlay = self.inputs, self.inputs.overlay
+            upper, work = overlay.playground_upper, overlay.playground_work
+            lowers, number = (self.playground,), self.next_number()
+            folders = (shown, lowers, upper, work)
+            return [SeparatePlayground(*folders, PLAYGROUND, inputs.method, self.runtime, number)]
+        mounts: list[Mount] = [WritableFolder(shown, self.playground, PLAYGROUND)]
         for socket in self.host.sockets_below(self.playground):
             name = socket[len(self.playground) + 1 :]
             *around, _itself = path_prefixes(name)
             mounts += [PinnedFolder(f"{shown}/{f}", f"{self.playground}/{f}") for f in around]
             mounts.append(HiddenPath(f"{shown}/{name}", is_folder=False))
         return mounts
+
+    @cached_property
+    def _is_separate(self) -> bool:
+        """Return whether the run gets a playground of its own, above the common one."""
+        if self.inputs.profile.shared_playground or not self.can_overlay(self.playground):
+            return False
+        # What is mounted in it would not be visible. And what the run wrote is moved, which is
+        # possible only within one mount of one file system.
+        cache = real_path(self.inputs.paths.cache)
+        return (
+            not self.host.mounted_below(self.playground)
+            and not is_inside(cache, self.playground)
+            and self.host.mount_around(cache) == self.host.mount_around(self.playground)
+            and os.stat(cache).st_dev == os.stat(self.playground).st_dev
+        )
 
     def hide(self, paths: Iterable[str]) -> list[Mount]:
         return [HiddenPath(self.shown(path) or path, os.path.isdir(path)) for path in paths]
@@ -252,12 +279,13 @@ class PlanBuilder:
             limits=profile.limits,
             rules=FilterRules.of(profile, network=network),
             caches=self.caches,
+            playground=self.playground if self._is_separate else "",
         )
 
     def _git_settings(
         self, environment: Mapping[str, str], mounts: Sequence[Mount]
     ) -> dict[str, str]:
-        """Return variables that make git clone a folder of a root or a cache as it clones from a
+        """Return variables that make git clone a folder that has an overlay as it clones from a
         server.
 
         Otherwise it makes hard links to the objects, and fails because a link has another inode
@@ -269,6 +297,7 @@ class PlanBuilder:
         folders: list[str] = []
         if self.inputs.mounts_are_locked:
             folders += [self.shown(root.path) or root.path for root in self.inputs.overlay.roots]
+            folders += [mount.folder for mount in mounts if isinstance(mount, SeparatePlayground)]
         folders += [p for mount in mounts if isinstance(mount, CacheFolders) for p in mount.paths()]
         for path in folders:
             # git decodes the address.

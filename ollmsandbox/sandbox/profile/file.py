@@ -208,6 +208,10 @@ class _File:
     def _unix_sockets(self, profile: Profile, value: Value) -> Profile:
         return replace(profile, unix_sockets=value.choice("allow", "deny") == "allow")
 
+    def _playground(self, profile: Profile, value: Value) -> Profile:
+        is_shared = value.choice("separate", "shared") == "shared"
+        return replace(profile, shared_playground=is_shared)
+
     def _deny_syscalls(self, profile: Profile, value: Value) -> Profile:
         names = value.texts()
         # A built-in profile names calls that only some kinds of machines have.
@@ -262,6 +266,7 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "environment": _File._environment,
     "limits": _File._limits,
     "unix_sockets": _File._unix_sockets,
+    "playground": _File._playground,
     "deny_syscalls": _File._deny_syscalls,
     "run": _File._run,
     "caches": _File._caches,

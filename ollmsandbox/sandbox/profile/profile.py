@@ -61,6 +61,8 @@ class Profile:
     environment_set: tuple[tuple[str, str], ...] = ()
     limits: Limits = _NO_LIMITS
     unix_sockets: bool = True
+    # Runs at the same time see each other's files, sockets and pipes in the playground.
+    shared_playground: bool = False
     deny_syscalls: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
     # Folders that get a writable layer for each project, such as `${CARGO_HOME:-~/.cargo}`: those

@@ -10,7 +10,6 @@ from ...errors import RootfsError
 from ..caches import PLAIN_CACHES, CacheLayers, PlainFolder
 from ..plan.caches import rootfs_caches
 from ..plan.mask_layer import spec_for
-from ..plan.mounts import PLAYGROUND as PLAYGROUND_TEXT
 from ..plan.mounts import (
     DevicesAndProcesses,
     EmptyFolder,
@@ -21,7 +20,6 @@ from ..plan.mounts import (
     ReadOnlyBind,
     RootfsSystem,
     SealedFolder,
-    WritableFolder,
 )
 from ..plan.plan import Plan, PlanBuilder, PlanInputs, path_prefixes
 from .files import MOUNT_POINTS, RESOLVER
@@ -43,11 +41,10 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
         mounts += builder.resolver()
     caches = rootfs_caches(profile)
     mounts += builder.plain_caches(tuple(caches.values()))
-    mounts += [WritableFolder(PLAYGROUND, builder.playground, PLAYGROUND_TEXT)]
+    mounts += builder.playground_at(PLAYGROUND)
     mounts += builder.roots()
     mounts += builder.own_code()
     mounts += builder.hidden_in_roots()
-    mounts += builder.sockets_in_playground(PLAYGROUND)
     mounts += [SealedFolder("/dev")]
     environment = {variable: f"{PLAIN_CACHES}/{name}" for variable, name in caches.items()}
     environment |= rootfs_environment(profile, inputs.environ, network=inputs.network)

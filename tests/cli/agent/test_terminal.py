@@ -98,6 +98,7 @@ def test_the_card_shows_all_of_it_and_each_key_is_an_answer(person: Person) -> N
 
 
 def test_typed_ahead_or_pasted_text_is_no_answer(person: Person) -> None:
+    person.share_playground()
     replies = [
         run_command("echo ready; while ! test -e ~/playground/go; do sleep 0.05; done", "1"),
         run_command("touch ran.txt", "2", network=True),

@@ -62,6 +62,7 @@ def test_clearing_removes_what_commands_wrote_and_nothing_else(person: Person) -
 def test_what_a_running_command_uses_is_not_cleared(person: Person) -> None:
     (person.home / ".npm").mkdir()
     write(person, person.project)
+    person.share_playground()
     wait = "touch ~/playground/ready; until [ -e ~/playground/go ]; do sleep 0.02; done; ls ~/.npm"
     started = person.start("run", "-c", wait)
     while not (person.playground / "ready").exists():

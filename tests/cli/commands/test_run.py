@@ -176,7 +176,7 @@ def test_arguments_that_are_not_known_are_refused(person: Person, arguments: lis
 # --- signals -------------------------------------------------------------------------------------
 
 
-# In the playground, where what a command writes is there at once.
+# In a shared playground, where what a command writes is there at once.
 BEATING = "cd ~/playground; date >beat; echo begun; while :; do date +%N >beat; done"
 
 
@@ -198,6 +198,7 @@ def stands_still(file: Path) -> bool:
 def test_an_interrupted_run_ends_with_all_of_it(
     person: Person, start: Start, number: signal.Signals, options: list[str]
 ) -> None:
+    person.share_playground()
     process = start("run", *options, "-c", BEATING)
     wait_for((person.playground / "beat").exists)
     process.send_signal(number)
@@ -210,6 +211,7 @@ def test_an_interrupted_run_ends_with_all_of_it(
 def test_ctrl_c_of_a_terminal_ends_the_run_even_if_the_command_ignores_it(
     person: Person, start: Start
 ) -> None:
+    person.share_playground()
     process = start("run", "-c", f"trap '' INT TERM; {BEATING}", start_new_session=True)
     wait_for((person.playground / "beat").exists)
     os.killpg(process.pid, signal.SIGINT)
@@ -220,6 +222,7 @@ def test_ctrl_c_of_a_terminal_ends_the_run_even_if_the_command_ignores_it(
 def test_an_interrupted_run_ends_though_its_output_is_not_read(
     person: Person, start: Start
 ) -> None:
+    person.share_playground()
     process = start("run", "-c", "touch ~/playground/beat; yes")
     wait_for((person.playground / "beat").exists)
     time.sleep(0.3)
@@ -228,6 +231,7 @@ def test_an_interrupted_run_ends_though_its_output_is_not_read(
 
 
 def test_when_the_program_is_killed_the_command_dies_too(person: Person, start: Start) -> None:
+    person.share_playground()
     process = start("run", "-c", BEATING)
     wait_for((person.playground / "beat").exists)
     process.kill()

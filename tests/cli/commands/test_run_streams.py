@@ -36,6 +36,7 @@ def test_output_and_errors_stay_apart_and_whole(person: Person) -> None:
 
 
 def test_output_arrives_while_the_command_runs(person: Person, start: Start) -> None:
+    person.share_playground()
     waiting = "while ! test -e ~/playground/go; do sleep 0.02; done"
     process = start("run", "-c", f"echo begun; echo wrong >&2; {waiting}; echo done")
     assert process.stdout is not None
@@ -49,6 +50,7 @@ def test_output_arrives_while_the_command_runs(person: Person, start: Start) -> 
 
 
 def test_half_a_line_arrives_too(person: Person, start: Start) -> None:
+    person.share_playground()
     waiting = "while ! test -e ~/playground/go; do sleep 0.02; done"
     process = start("run", "-c", f"printf half; {waiting}")
     assert process.stdout is not None

@@ -97,7 +97,7 @@ def test_a_change_written_earlier_but_settled_later_is_a_conflict(
         "echo first >folder/leaf; echo first >folder/only; "
         f"touch {flags['wrote']}; while [ ! -e {flags['end']} ]; do sleep 0.01; done"
     )
-    person.playground.mkdir(parents=True, exist_ok=True)
+    person.share_playground()
     first = person.start("run", "--json", *REVIEW, "-c", slow)
     try:
         until((person.playground / "wrote").exists)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Attempts to change what a run left, after it was settled: by a descriptor that it sent to another
-run, through a socket in the playground."""
+run, through a socket in a playground that they share."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _CREATE = (
 def attack(person: Person, path: str, act: str, mode: Mode) -> Report:
     """Let one run send a descriptor to another one, which uses it after the first was settled."""
     project = os.path.realpath(person.project)
-    person.playground.mkdir(parents=True, exist_ok=True)
+    person.share_playground()
     recorder = Recorder(project, person.paths, mode=mode)
     holder = person.bubble(keeper=Recorder(project, person.paths, mode=mode))
     sender = person.bubble(keeper=recorder)

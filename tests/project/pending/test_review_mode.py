@@ -165,7 +165,9 @@ def test_a_recreated_folder_does_not_hide_what_is_applied_to_it(project: Person)
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW])
 def test_two_concurrent_runs_are_both_recorded(project: Person, mode: Mode) -> None:
-    # Each waits for the other: they meet in the playground, which both see as it is.
+    # Each waits for the other.
+    project.share_playground()
+
     def command(mine: str, other: str) -> str:
         meet = f"touch ~/playground/{mine}; until [ -e ~/playground/{other} ]; do sleep 0.01; done"
         return f"echo {mine} > {mine}; mkdir -p both; echo {mine} > both/{mine}; {meet}"

@@ -295,7 +295,7 @@ def meanwhile(person: Person, command: str, other: str) -> tuple[Report, Report]
     """Run two commands of two sessions: the other one begins later and ends first."""
     project = str(person.project)
     outer, inner = (Recorder(project, person.paths, command=text) for text in (command, other))
-    person.playground.mkdir(parents=True, exist_ok=True)
+    person.share_playground()
 
     async def both() -> None:
         async def work(_data: bytes) -> None:
@@ -337,7 +337,7 @@ def test_an_edit_while_the_command_runs_is_not_merged_with_a_wrong_base(
     file = person.project / "file"
     project = str(person.project)
     recorder = Recorder(project, person.paths)
-    person.playground.mkdir(parents=True, exist_ok=True)
+    person.share_playground()
 
     async def both() -> None:
         async def work(_data: bytes) -> None:

@@ -23,6 +23,7 @@ from ollmsandbox.sandbox.plan.mounts import (
     OverlaidFolder,
     OverlayMethod,
     SealedFolder,
+    SeparatePlayground,
     UnrecordedFolder,
     WritableFolder,
 )
@@ -54,8 +55,9 @@ def test_a_later_mount_does_not_hide_an_earlier_one_that_is_needed(
         if (isinstance(mount, MaskedFolder) and mount.spec.folder == str(person.home))
         or (isinstance(mount, BoundFolder) and mount.folder == str(person.home))
     ]
-    (playground,) = only(plan, WritableFolder)
-    (project,) = only(plan, UnrecordedFolder if way is OverlayMethod.NONE else OverlaidFolder)
+    is_none = way is OverlayMethod.NONE
+    (playground,) = only(plan, WritableFolder if is_none else SeparatePlayground)
+    project = only(plan, UnrecordedFolder if is_none else OverlaidFolder)[-1]
     assert only(plan, HostSystem) == [0]
     assert only(plan, DevicesAndProcesses) == [1]
     assert len(home) == 1
@@ -82,6 +84,7 @@ def test_temporary_folders_are_the_sandboxes_own(person: Person) -> None:
 
 
 def test_the_playground_that_is_mounted_is_the_one_of_the_data_folder(person: Person) -> None:
+    person.share_playground()
     plan = plan_of(person)
     mount = plan.mounts[only(plan, WritableFolder)[0]]
     assert mount.args() == ("--bind", str(person.playground), f"{person.home}/playground")

@@ -119,6 +119,10 @@ MISTAKES = {
         "unix_sockets: maybe",
         ("key unix_sockets", "expected one of allow, deny; found 'maybe'"),
     ),
+    "another word for the playground": (
+        "playground: common",
+        ("key playground", "expected one of separate, shared; found 'common'"),
+    ),
     "a system call with a strange name": (
         "deny_syscalls: [rm -rf]",
         ("line 1, key deny_syscalls", "'rm -rf' is not a system call"),

@@ -173,6 +173,13 @@ def test_unix_sockets_can_be_denied_and_allowed(folder: Path) -> None:
     assert load(folder, "extends: strict\nunix_sockets: allow").unix_sockets
 
 
+def test_the_playground_can_be_shared(folder: Path) -> None:
+    assert not load(folder, "").shared_playground
+    write(folder, "standard", "playground: shared")
+    assert load(folder, "").shared_playground
+    assert not load(folder, "playground: separate").shared_playground
+
+
 def test_a_profile_can_be_read_without_libseccomp(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

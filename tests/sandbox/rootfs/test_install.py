@@ -363,6 +363,8 @@ def test_an_upgrade_leaves_running_commands_where_they_are(
         "echo ready; while [ ! -e /playground/go ]; do sleep 0.02; done; cat /etc/alpine-release"
     )
 
+    person.share_playground()
+
     async def upgrade() -> str:
         ready = asyncio.Event()
 

@@ -194,6 +194,7 @@ def run_while(person: Person, command: str, act: Callable[[], object], **options
             act()
             (person.playground / "go").touch()
 
+    person.share_playground()
     return loop.run(person.bubble(**options).exec(command, sinks=Sinks(noticed)))
 
 

@@ -102,7 +102,7 @@ def states(report: Report) -> dict[str, State]:
 def during(person: Person, command: str, act: Callable[[], object], mode: Mode) -> Report:
     """Call `act` outside after the command has done its work, while it still runs."""
     recorder = Recorder(os.path.realpath(person.project), person.paths, mode=mode)
-    person.playground.mkdir(parents=True, exist_ok=True)
+    person.share_playground()
 
     async def noticed(_data: bytes) -> None:
         if not (person.playground / "go").exists():

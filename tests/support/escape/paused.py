@@ -30,7 +30,7 @@ def until(is_so: Callable[[], bool]) -> None:
 @contextlib.contextmanager
 def running(person: Person, command: str, *options: str) -> Iterator[Started]:
     """Yield a command that has reported to be ready, and pauses."""
-    person.playground.mkdir(parents=True, exist_ok=True)
+    person.share_playground()
     for name in ("ready", "go"):
         (person.playground / name).unlink(missing_ok=True)
     process = person.start("run", *options, "-c", command)

@@ -549,7 +549,7 @@ def _made(*numbers: int) -> list[str]:
 async def _run_while(person: Person, command: str, act: Callable[[], object]) -> None:
     """The user does something while the command runs."""
     playground = person.playground
-    playground.mkdir(parents=True, exist_ok=True)
+    person.share_playground()
     keeper = Recorder(str(person.project), person.paths, command=command)
     wait = "touch ~/playground/ready; while [ ! -e ~/playground/go ]; do sleep 0.01; done"
     running = asyncio.ensure_future(person.bubble(keeper=keeper).exec(f"{command}; {wait}"))

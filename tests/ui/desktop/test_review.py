@@ -23,6 +23,7 @@ _NOTHING = "No command or changed path matches"
 def test_a_conflict_is_decided_with_the_keyboard_alone(person: Person) -> None:
     notes = person.project / "notes"
     notes.write_text("before\n")
+    person.share_playground()
     with program(person, f"{person.project}/") as window:
         window.say(_COMMAND)
         window.until((person.playground / "began").exists, "the command runs")

@@ -90,6 +90,7 @@ def test_a_removal_is_undone_and_a_search_finds_the_messages(
 
 
 def test_running_commands_are_not_stopped_without_asking(screen: Screen, person: Person) -> None:
+    person.share_playground()
     with in_project(person) as (window, session):
         running = asyncio.get_event_loop().create_task(session.conversation.run(_ENDLESS))
         wait_until((person.playground / "runs").exists)

@@ -124,6 +124,7 @@ def test_the_badge_lists_what_a_command_sees(screen: Screen, person: Person) -> 
 
 
 def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
+    person.share_playground()
     with in_project(person) as (window, session):
         waiting = "until [ -e ~/playground/go ]; do sleep 0.05; done"
         talk = session.conversation

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Merge what a run wrote to an overlay into the layer below it, or into the playground.
+
+It is the command's work: no link in it is followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+
+from ..files import trees
+from ..files.dirfd import FOLDER, UnlockedFolder, open_folder, set_mode
+
+# A folder that is deeper replaces the one below it as a whole.
+_DEEPEST = 100
+_OPAQUE = "user.overlay.opaque"
+
+
+def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int = 0) -> None:
+    """Move everything in a folder of a layer into the one below it.
+
+    If that is the lowest, nothing is below it that could be hidden: deletions are made there.
+    Pipes and sockets are dropped, since runs that share the playground could meet at them.
+    """
+    for name in os.listdir(above):
+        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+        try:
+            there = os.stat(name, dir_fd=below, follow_symlinks=False)
+        except FileNotFoundError:
+            there = None
+        is_folder = stat.S_ISDIR(found.st_mode)
+        if is_folder:
+            # A command may have left it without permissions.
+            set_mode(name, above, found.st_mode | 0o700)
+        elif is_lowest and not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+            if there is not None:
+                trees.remove(name, below)
+            os.unlink(name, dir_fd=above)
+            continue
+        if there is not None and stat.S_ISDIR(there.st_mode):
+            if is_folder and depth < _DEEPEST and not _is_opaque(name, above):
+                set_mode(name, below, there.st_mode | 0o700)
+                with opened(name, above) as inner, opened(name, below) as into:
+                    merge_layer(inner, into, is_lowest=is_lowest, depth=depth + 1)
+                set_mode(name, below, stat.S_IMODE(found.st_mode))
+                os.rmdir(name, dir_fd=above)
+                continue
+            trees.remove(name, below)
+        elif there is not None and is_folder:
+            if not is_lowest:
+                # It goes on hiding what a deletion or a file there hid in the layers below.
+                with opened(name, above) as folder:
+                    os.setxattr(folder, _OPAQUE, b"y")
+            os.unlink(name, dir_fd=below)
+        if is_folder and is_lowest:
+            with opened(name, above) as folder:
+                _remove_special(folder, depth + 1)
+        os.rename(name, name, src_dir_fd=above, dst_dir_fd=below)
+        if is_folder:
+            set_mode(name, below, stat.S_IMODE(found.st_mode))
+
+
+def _remove_special(folder: int, depth: int) -> None:
+    """Remove all but files, links and folders: pipes, sockets, and whiteouts of what is gone."""
+    with os.scandir(folder) as entries:
+        others = [e for e in entries if not (e.is_symlink() or e.is_file(follow_symlinks=False))]
+    for entry in others:
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry.name, dir_fd=folder)
+        elif depth < _DEEPEST:
+            unlocked: list[UnlockedFolder] = []
+            inner = open_folder(entry.name, folder, unlocked, os.W_OK | os.X_OK)
+            try:
+                _remove_special(inner, depth + 1)
+            finally:
+                os.close(inner)
+                for closed in unlocked:
+                    closed.restore()
+
+
+def _is_opaque(name: str, dir_fd: int) -> bool:
+    """Return whether a folder of a layer hides what is in the one below it."""
+    with opened(name, dir_fd) as folder, contextlib.suppress(OSError):
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    return False
+
+
+@contextlib.contextmanager
+def opened(name: str, dir_fd: int | None = None) -> Iterator[int]:
+    """Open a folder, not through a link, and close it at the end."""
+    descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
