@@ -7,8 +7,8 @@ the run has ended, that folder becomes the newest layer, and is merged into the 
 a command has that one mounted: the kernel does not allow a mounted layer to change. So there is one
 layer, and one more for each command that runs at the same time.
 
-Caches that the user does not have need no layers. They are in a plain folder, and links lead to it
-from where programs expect them.
+Caches that the user does not have are in a folder of their own, below the layers as well. Links
+lead to it from where programs expect them.
 
 What is in the layers is the commands' work: no link in it is followed, and nothing in it is run.
 """
@@ -28,7 +28,7 @@ from .. import N_
 from ..errors import SandboxError
 from ..files import trees
 from ..files.locks import FileLock
-from ..paths import Paths, make_folder, project_key
+from ..paths import Paths, make_folder, project_key, real_path
 from .merging import merge_layer, opened
 from .overlay import empty_work_folder
 
@@ -67,7 +67,9 @@ class CacheLayers:
     ) -> None:
         self._project = project
         self.folder = f"{root}/{project_key(project)}"
+        # Below the layers of the caches that the user does not have, and their name in the layers.
         self.plain = f"{self.folder}/{kind.value}"
+        self.plain_part = kind.value
         self._run = f"{self.folder}/{_RUN}{run_id}"
         # The layers that the run has mounted, the newest first.
         self.mounted: tuple[str, ...] = ()
@@ -83,6 +85,11 @@ class CacheLayers:
 
     def work(self, part: str) -> str:
         return os.path.join(self._run, "work", part)
+
+    def mounted_parts(self, part: str) -> list[str]:
+        """Return the folders of that name in the mounted layers, but none behind a link."""
+        whole = [f"{layer}/{part}" for layer in self.mounted]
+        return [folder for folder in whole if real_path(folder) == folder and os.path.isdir(folder)]
 
     def open(self, parts: Sequence[LayerPart], plain: Sequence[str]) -> None:
         """Create the run's folders and those with the names in `plain`, and keep the layers as they

@@ -14,7 +14,7 @@ from ..errors import SandboxError
 from ..paths import Paths
 from .limits import WitnessPipe, witness_command
 from .plan import mask_layer
-from .plan.mounts import CacheFolders, MaskedFolder, OverlaidFolder
+from .plan.mounts import CacheFolders, MaskedFolder, OverlaidFolder, PlainCaches
 from .plan.plan import Plan
 from .process import CommandTerminal
 from .seccomp import open_filter
@@ -134,7 +134,7 @@ def _make_order(
             mask_layer.prepare_mount_point(runtime, mount.base.number)
         if isinstance(mount, MaskedFolder):
             mask_layer.prepare(runtime, mount.spec)
-        if isinstance(mount, OverlaidFolder | CacheFolders) or (
+        if isinstance(mount, OverlaidFolder | CacheFolders | PlainCaches) or (
             isinstance(mount, MaskedFolder) and not mount.in_place
         ):
             mask_layer.prepare_mount_point(runtime, mount.number)

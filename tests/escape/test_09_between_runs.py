@@ -265,7 +265,7 @@ def test_the_playground_is_cleared_while_a_command_swaps_folders_for_links(
 # them all while the first one waits.
 OFFER = """
     import mmap, select, threading
-    os.chdir(os.environ['HOME'] + '/playground')
+    os.chdir(os.environ['HOME'] + '/FOLDER')
     os.mkfifo('new pipe')
     pipes = {name: os.open(name, os.O_RDWR) for name in ('old pipe', 'new pipe')}
     stream, datagram = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX, 2)
@@ -289,7 +289,7 @@ OFFER = """
     """
 TRY = """
     import mmap
-    os.chdir(os.environ['HOME'] + '/playground')
+    os.chdir(os.environ['HOME'] + '/FOLDER')
     def pipe(name):
         os.write(os.open(name, os.O_WRONLY | os.O_NONBLOCK), b'answer')
     def connect(name):
@@ -328,17 +328,21 @@ SOCKETS = {"stream", "datagram"}
 INCOMING = {"old pipe", "new pipe", "memory", *SOCKETS}
 
 
-def meet_in_the_playground(
-    person: Person, *, offered_with_network: bool, tried_with_network: bool
+def meet_in(
+    person: Person, folder: str, *, offered_with_network: bool, tried_with_network: bool
 ) -> tuple[set[str], set[str]]:
     """Return which ways led from the second run to the first, as each of the two noticed."""
-    person.playground.mkdir(parents=True, exist_ok=True)
-    os.mkfifo(person.playground / "old pipe")
-    for name in ("file", "records"):
-        (person.playground / name).write_text("public")
+    prepare = "mkfifo 'old pipe' && printf public | tee file > records"
+    if folder == "playground":
+        # What a command left there would have no pipe.
+        person.playground.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["sh", "-c", prepare], cwd=person.playground, check=True)
+    else:
+        assert person.run(f"cd ~/{folder} && {prepare}").exit_code == 0
     # With the network there are no Unix sockets.
     offer = OFFER.replace("stream, datagram = ", "stream, datagram = os.pipe() #")
     offer = offer.replace("stream.bind", "#") if offered_with_network else OFFER
+    offer, attempt = offer.replace("FOLDER", folder), TRY.replace("FOLDER", folder)
     first = person.bubble(network=offered_with_network)
     second = person.bubble(network=tried_with_network)
 
@@ -352,7 +356,7 @@ def meet_in_the_playground(
         waiting = asyncio.ensure_future(ready.wait())
         await asyncio.wait((offering, waiting), return_when=asyncio.FIRST_COMPLETED)
         assert not offering.done(), offering.result().stderr.text
-        tried = await second.exec(python(TRY))
+        tried = await second.exec(python(attempt))
         assert tried.exit_code == 0, tried.stderr.text
         first.stop()
         return (await offering).stdout.text, tried.stdout.text
@@ -363,13 +367,19 @@ def meet_in_the_playground(
     return incoming, {ast.literal_eval(line) for line in tried.splitlines()}
 
 
+# The user has ~/.npm, but not ~/.cargo.
+@pytest.mark.parametrize("folder", ["playground", ".npm", ".cargo"])
 @pytest.mark.parametrize("offered_with_network", [False, True], ids=["offline", "online"])
 @pytest.mark.parametrize("tried_with_network", [False, True], ids=["from offline", "from online"])
-def test_two_runs_at_once_do_not_meet_in_the_playground(
-    person: Person, offered_with_network: bool, tried_with_network: bool
+def test_two_runs_at_once_do_not_meet(
+    person: Person, folder: str, offered_with_network: bool, tried_with_network: bool
 ) -> None:
-    assert meet_in_the_playground(
-        person, offered_with_network=offered_with_network, tried_with_network=tried_with_network
+    (person.home / ".npm").mkdir()
+    assert meet_in(
+        person,
+        folder,
+        offered_with_network=offered_with_network,
+        tried_with_network=tried_with_network,
     ) == (set(), set())
 
 
@@ -379,8 +389,8 @@ def test_two_runs_at_once_meet_in_a_playground_that_the_profile_shares(
 ) -> None:
     person.share_playground()
     without = SOCKETS if network else set()
-    assert meet_in_the_playground(
-        person, offered_with_network=False, tried_with_network=network
+    assert meet_in(
+        person, "playground", offered_with_network=False, tried_with_network=network
     ) == (INCOMING - without, (INCOMING | {"file", "records", "sent"}) - without)
 
 

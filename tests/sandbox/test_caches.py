@@ -213,9 +213,13 @@ def test_a_deleted_folder_stays_deleted_when_it_is_created_again(
     assert ok(person.run("stat -c %F ~/.npm/a", capabilities=found)) == "regular empty file\n"
 
 
+@pytest.mark.parametrize("is_there", [True, False])
 @each_overlay
-def test_git_clones_a_repository_of_an_earlier_command(person: Person, way: OverlayMethod) -> None:
-    (person.home / ".cache").mkdir()
+def test_git_clones_a_repository_of_an_earlier_command(
+    person: Person, way: OverlayMethod, is_there: bool
+) -> None:
+    if is_there:
+        (person.home / ".cache").mkdir()
     found = by(person, way)
     commit = "git -c user.name=a -c user.email=b commit -q --allow-empty -m first"
     ok(person.run(f"git init -q ~/.cache/a && cd ~/.cache/a && {commit}", capabilities=found))

@@ -33,7 +33,6 @@ from .mounts import (
     MaskedFolder,
     Mount,
     OverlayMethod,
-    PlainCaches,
     ReadOnlyBind,
     SealedFolder,
 )
@@ -100,7 +99,7 @@ class _HostBuilder(PlanBuilder):
         links = tuple((name, f"{PLAIN_CACHES}/{plain_name(name)}") for name in names)
         plain: list[Mount] = []
         if links:
-            plain.append(PlainCaches(self._cache_layers(), tuple(map(plain_name, names))))
+            plain.append(self.plain_caches(self._cache_layers(), map(plain_name, names), missing))
         allowed = self.allowed
         if allowed is not None:
             existing = tuple(p for p in existing if p in allowed or not is_inside(p, self._home))

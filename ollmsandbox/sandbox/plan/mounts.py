@@ -11,7 +11,6 @@ from typing import NamedTuple, Protocol
 
 from ... import N_
 from ...i18n import _
-from ...paths import real_path
 from ..caches import PLAIN_CACHES, CacheLayers, LayerPart
 from .mask_layer import LayerSpec
 
@@ -379,13 +378,45 @@ def describe_allowed(home: str, names: Sequence[str]) -> str:
 
 
 class PlainCaches(NamedTuple):
-    """The folder of caches that the user does not have. Links or variables lead to it."""
+    """The folder of caches that the user does not have. Links or variables lead to it.
+
+    It has layers as well: two runs cannot meet at a socket or a pipe there.
+    """
 
     layers: CacheLayers
     names: tuple[str, ...]
+    # The links to them.
+    links: tuple[str, ...]
+    method: OverlayMethod
+    runtime: str
+    number: int
+
+    def paths(self) -> list[str]:
+        """Return the caches, by all the paths at which a command sees them."""
+        return [PLAIN_CACHES, *self.links]
+
+    def parts(self) -> list[LayerPart]:
+        """Return the folder for writes that the run needs."""
+        if self.method is OverlayMethod.NONE:
+            return []
+        return [LayerPart(self.layers.plain_part, 0o700)]
+
+    def overlay_mounts(self) -> Sequence[OverlayMount]:
+        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
+        return self._overlay().overlay_mounts() if self.method is OverlayMethod.UNSHARE else ()
 
     def args(self) -> Sequence[str]:
-        return ("--bind", self.layers.plain, PLAIN_CACHES)
+        if self.method is OverlayMethod.NONE:
+            return ("--bind", self.layers.plain, PLAIN_CACHES)
+        return self._overlay().args()
+
+    def _overlay(self) -> OverlaidFolder:
+        layers, part = self.layers, self.layers.plain_part
+        lowers = (*layers.mounted_parts(part), layers.plain)
+        upper, work = layers.upper(part), layers.work(part)
+        return OverlaidFolder(
+            PLAIN_CACHES, lowers, upper, work, "", self.method, self.runtime, self.number
+        )
 
     def describe(self) -> str:
         return _("Caches are writable for this project. Your own do not change.")
@@ -431,17 +462,11 @@ class CacheFolders(NamedTuple):
             below = (self.base.merged,)
             before = () if self.base.has_caches else tuple(self.base.overlay_mounts())
         upper, work = self.layers.upper(self.part), self.layers.work(self.part)
-        lower = (*self._mounted(), *below)
+        lower = (*self.layers.mounted_parts(self.part), *below)
         overlay = OverlayMount(lower, self._merged, "userxattr,volatile", upper, work)
         if not self.base.has_caches:
             return (*before, overlay)
         return (*before, overlay, BindMounts(self._merged, self.base.merged, self.names))
-
-    def _mounted(self, name: str = "") -> list[str]:
-        """Return the layers, newest first, in which the folder exists, not through a link."""
-        part = f"{self.part}/{name}".rstrip("/")
-        whole = [f"{layer}/{part}" for layer in self.layers.mounted]
-        return [folder for folder in whole if real_path(folder) == folder and os.path.isdir(folder)]
 
     @property
     def _merged(self) -> str:
@@ -456,7 +481,8 @@ class CacheFolders(NamedTuple):
     def _overlay_by_bwrap(self, name: str) -> Sequence[str]:
         inner = f"/{name}" if name else ""
         folder, (top, frame) = self.base.spec.folder + inner, self.base.layers
-        sources = [*self._mounted(name), top + inner, frame + inner, folder]
+        layers = self.layers.mounted_parts(self.part + inner)
+        sources = [*layers, top + inner, frame + inner, folder]
         made = [word for source in reversed(sources) for word in ("--overlay-src", source)]
         upper, work = self.layers.upper(self.part + inner), self.layers.work(self.part + inner)
         return (*made, "--overlay", upper, work, folder)

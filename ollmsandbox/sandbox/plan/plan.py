@@ -84,15 +84,15 @@ class Plan(NamedTuple):
 
     def overlay_mounts(self) -> list[OverlayMount | BindMounts]:
         """Return what to mount before bwrap starts."""
-        kinds = (MaskedFolder, OverlaidFolder, CacheFolders)
+        kinds = (MaskedFolder, OverlaidFolder, CacheFolders, PlainCaches)
         layered = (mount for mount in self.mounts if isinstance(mount, kinds))
         return [overlay for mount in layered for overlay in mount.overlay_mounts()]
 
     def open_caches(self) -> None:
         """Create the folders for what the command writes to caches."""
         if self.caches is not None:
-            layered = [mount for mount in self.mounts if isinstance(mount, CacheFolders)]
             plain = [mount for mount in self.mounts if isinstance(mount, PlainCaches)]
+            layered = [mount for mount in self.mounts if isinstance(mount, CacheFolders)] + plain
             self.caches.open(
                 [part for mount in layered for part in mount.parts()],
                 [name for mount in plain for name in mount.names],
@@ -257,6 +257,13 @@ class PlanBuilder:
             return False
         return not self.inputs.mounts_are_locked or not self.host.mounted_below(folder)
 
+    def plain_caches(
+        self, layers: CacheLayers, names: Iterable[str], links: Iterable[str] = ()
+    ) -> PlainCaches:
+        """Return the mount of the folder with the caches that the user does not have."""
+        method, number = self.inputs.method, self.next_number()
+        return PlainCaches(layers, tuple(names), tuple(links), method, self.runtime, number)
+
     def next_number(self) -> int:
         """Return the number of another overlay of this run."""
         if self._layers == MOUNT_POINTS:
@@ -298,7 +305,8 @@ class PlanBuilder:
         if self.inputs.mounts_are_locked:
             folders += [self.shown(root.path) or root.path for root in self.inputs.overlay.roots]
             folders += [mount.folder for mount in mounts if isinstance(mount, SeparatePlayground)]
-        folders += [p for mount in mounts if isinstance(mount, CacheFolders) for p in mount.paths()]
+        caches = (m for m in mounts if isinstance(m, CacheFolders | PlainCaches))
+        folders += [path for mount in caches for path in mount.paths()]
         for path in folders:
             # git decodes the address.
             address = path.replace("%", "%25")

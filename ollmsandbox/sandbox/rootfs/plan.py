@@ -7,6 +7,7 @@ import os
 
 from ... import N_
 from ...errors import RootfsError
+from ...paths import real_path
 from ..caches import PLAIN_CACHES, CacheLayers, PlainFolder
 from ..plan.caches import rootfs_caches
 from ..plan.mask_layer import spec_for
@@ -16,7 +17,6 @@ from ..plan.mounts import (
     MaskedFolder,
     Mount,
     OverlayMethod,
-    PlainCaches,
     ReadOnlyBind,
     RootfsSystem,
     SealedFolder,
@@ -40,7 +40,7 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     if inputs.network:
         mounts += builder.resolver()
     caches = rootfs_caches(profile)
-    mounts += builder.plain_caches(tuple(caches.values()))
+    mounts += builder.caches_for(tuple(caches.values()))
     mounts += builder.playground_at(PLAYGROUND)
     mounts += builder.roots()
     mounts += builder.own_code()
@@ -84,14 +84,14 @@ class _RootfsBuilder(PlanBuilder):
             mounts.append(MaskedFolder(spec, method, self.runtime, self.next_number(), shown="/"))
         return mounts
 
-    def plain_caches(self, names: tuple[str, ...]) -> list[Mount]:
+    def caches_for(self, names: tuple[str, ...]) -> list[Mount]:
         """Return the mount of the project's caches for this system. They are not in the home
         folder, which is the project, and the user's own are for other programs."""
         if not names:
             return []
-        root, run_id = self.inputs.paths.caches[0], self.inputs.overlay.run_id
+        root, run_id = real_path(self.inputs.paths.caches[0]), self.inputs.overlay.run_id
         self.caches = CacheLayers(root, self.project, run_id, PlainFolder.ROOTFS)
-        return [PlainCaches(self.caches, names)]
+        return [self.plain_caches(self.caches, names)]
 
     def resolver(self) -> list[Mount]:
         if not os.path.isfile(self.host.resolver):
