@@ -99,7 +99,9 @@ class _HostBuilder(PlanBuilder):
         links = tuple((name, f"{PLAIN_CACHES}/{plain_name(name)}") for name in names)
         plain: list[Mount] = []
         if links:
-            plain.append(self.plain_caches(self._cache_layers(), map(plain_name, names), missing))
+            plain.append(
+                self.plain_caches(self._cache_layers(), map(plain_name, names), self._home)
+            )
         allowed = self.allowed
         if allowed is not None:
             existing = tuple(p for p in existing if p in allowed or not is_inside(p, self._home))

@@ -385,15 +385,15 @@ class PlainCaches(NamedTuple):
 
     layers: CacheLayers
     names: tuple[str, ...]
-    # The links to them.
-    links: tuple[str, ...]
+    # The folder with the links to them, if there are any.
+    linked_in: str
     method: OverlayMethod
     runtime: str
     number: int
 
     def paths(self) -> list[str]:
-        """Return the caches, by all the paths at which a command sees them."""
-        return [PLAIN_CACHES, *self.links]
+        """Return the folders in which a command sees them."""
+        return [path for path in (PLAIN_CACHES, self.linked_in) if path]
 
     def parts(self) -> list[LayerPart]:
         """Return the folder for writes that the run needs."""

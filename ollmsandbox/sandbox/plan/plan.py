@@ -19,6 +19,7 @@ from ..caches import CacheLayers
 from ..overlay import Overlay
 from ..profile.profile import Limits, Profile
 from ..seccomp import FilterRules
+from .caches import outermost
 from .folders import own_code
 from .host import Host, path_and_parents
 from .mask_layer import MOUNT_POINTS
@@ -258,11 +259,11 @@ class PlanBuilder:
         return not self.inputs.mounts_are_locked or not self.host.mounted_below(folder)
 
     def plain_caches(
-        self, layers: CacheLayers, names: Iterable[str], links: Iterable[str] = ()
+        self, layers: CacheLayers, names: Iterable[str], linked_in: str = ""
     ) -> PlainCaches:
         """Return the mount of the folder with the caches that the user does not have."""
         method, number = self.inputs.method, self.next_number()
-        return PlainCaches(layers, tuple(names), tuple(links), method, self.runtime, number)
+        return PlainCaches(layers, tuple(names), linked_in, method, self.runtime, number)
 
     def next_number(self) -> int:
         """Return the number of another overlay of this run."""
@@ -307,7 +308,7 @@ class PlanBuilder:
             folders += [mount.folder for mount in mounts if isinstance(mount, SeparatePlayground)]
         caches = (m for m in mounts if isinstance(m, CacheFolders | PlainCaches))
         folders += [path for mount in caches for path in mount.paths()]
-        for path in folders:
+        for path in outermost(folders):
             # git decodes the address.
             address = path.replace("%", "%25")
             made[f"GIT_CONFIG_KEY_{count}"] = f"url.file://{address}.insteadOf"
