@@ -141,7 +141,6 @@ def test_a_server_that_says_it_is_too_long_is_sent_less() -> None:
     model = ScriptedModel(
         ["First."],
         [TooLongError("Too long.")],
-        [TooLongError("Too long.")],
         ["Now it fits."],
     )
     conversation = Conversation(model=model, prompt="Be kind.", messages=turn(1, "x" * 50_000))

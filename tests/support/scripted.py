@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ollmsandbox.chat.events import ChatEvent
@@ -49,6 +49,9 @@ class ScriptedModel:
 
     async def context_length(self) -> int | None:
         return self._length
+
+    def sent(self, messages: Sequence[Message]) -> list[Message]:
+        return [replace(message, thinking="") for message in messages]
 
     async def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 
-from ..messages import Message, Role, ToolSpec
+from ..messages import Message, Role, ServerFields, ToolSpec
 from .base import (
     DEFAULT_CONTEXT,
     CallPiece,
@@ -20,7 +20,18 @@ from .base import (
     ollama_root,
 )
 from .client import Client, KeySource, LineReader, retried
-from .convert import CallBuilder, arguments_object, names_of_calls, pair_calls, tool_list
+from .convert import (
+    CallBuilder,
+    ReturnThinking,
+    arguments_object,
+    call_fields,
+    names_of_calls,
+    origin_of,
+    pair_calls,
+    returned,
+    tool_list,
+    valid_name,
+)
 from .errors import answer_lost, not_a_model_server
 from .lenient import inside, list_value, number_value, read_object, text_value
 from .think import TextSplitter
@@ -99,6 +110,7 @@ class OllamaModel:
         self._client = client
         self._room = room
         self._used: int | None = None
+        self._origin = origin_of("ollama", client.root, name)
 
     @property
     def name(self) -> str:
@@ -111,6 +123,9 @@ class OllamaModel:
             self._used = min(length or self._room, self._room)
         return self._used
 
+    def sent(self, messages: Sequence[Message]) -> list[Message]:
+        return returned(messages, self._origin, ReturnThinking.THIS_TURN)
+
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
@@ -121,7 +136,7 @@ class OllamaModel:
     ) -> AsyncGenerator[Piece, None]:
         body: dict[str, object] = {
             "model": self._name,
-            "messages": to_ollama(messages),
+            "messages": to_ollama(self.sent(messages)),
             "stream": True,
             "options": {"num_ctx": await self.context_length()},
         }
@@ -130,28 +145,33 @@ class OllamaModel:
         async with self._client.stream("/api/chat", body, self._name) as exchange:
             mask = self._client.mask
             words = TextSplitter(mask)
-            maker = CallBuilder((call.id for m in messages for call in m.calls), mask)
+            maker = CallBuilder((call.id for m in messages for call in m.calls), mask, tools)
             lines = LineReader(exchange.read)
-            understood = False
+            understood = has_calls = False
+            field = ""
             while (line := await lines.next()) is not None:
                 found = read_object(line)
                 if found.get("error"):
                     raise self._client.failed(line, self._name)
                 understood = understood or "message" in found or "done" in found
                 message = found.get("message")
-                for piece in words.thinking(text_value(inside(message, "thinking"))):
+                if thought := text_value(inside(message, "thinking")):
+                    field = "thinking"
+                for piece in words.thinking(thought):
                     yield piece
                 for piece in words.text(text_value(inside(message, "content"))):
                     yield piece
                 for given in list_value(inside(message, "tool_calls")):
                     if name := text_value(inside(given, "function", "name")):
                         arguments = inside(given, "function", "arguments")
-                        yield CallPiece(
-                            maker.make(text_value(inside(given, "id")), name, arguments)
-                        )
+                        has_calls = True
+                        id_, fields = text_value(inside(given, "id")), call_fields(given, mask)
+                        yield CallPiece(maker.make(id_, name, arguments, fields))
                 if found.get("done") is True:
                     for piece in words.end():
                         yield piece
+                    if field or has_calls:
+                        yield ServerFields(self._origin, field)
                     prompt, said = (
                         number_value(found.get(key)) for key in ("prompt_eval_count", "eval_count")
                     )
@@ -173,10 +193,18 @@ def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.calls:
             entry["tool_calls"] = [
-                {"function": {"name": call.name, "arguments": arguments_object(call)}}
+                {
+                    **call.fields,
+                    "function": {
+                        "name": valid_name(call.name),
+                        "arguments": arguments_object(call),
+                    },
+                }
                 for call in message.calls
             ]
+        if message.thinking and message.fields and message.fields.thinking:
+            entry["thinking"] = message.thinking
         if message.role is Role.TOOL:
-            entry["tool_name"] = names[message.call_id]
+            entry["tool_name"] = valid_name(names[message.call_id])
         sent.append(entry)
     return sent

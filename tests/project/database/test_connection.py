@@ -264,7 +264,7 @@ def test_an_older_database_is_brought_up_to_date(
     # Each is done whole and once.
     with closing(Database(person.paths)) as store:
         assert done == [2, 3, 3]
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (6,)
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (7,)
         assert store.connection.execute("SELECT path, colour FROM project").fetchall() == [
             (os.fsencode(person.project), None)
         ]
@@ -330,7 +330,7 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
         Question.create(id="q", tool="t", project=NOT_UTF_8, question="May it?", asked_at=1)
         assert manager.notices == []
     with closing(sqlite3.connect(file_of(person))) as plain:
-        assert plain.execute("PRAGMA user_version").fetchone() == (4,)
+        assert plain.execute("PRAGMA user_version").fetchone() == (5,)
 
 
 def test_messages_and_questions_outlive_their_project(

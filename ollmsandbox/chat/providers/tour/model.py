@@ -262,6 +262,9 @@ class TourModel:
     async def context_length(self) -> int | None:
         return None
 
+    def sent(self, messages: Sequence[Message]) -> list[Message]:
+        return list(messages)
+
     async def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
