@@ -197,7 +197,7 @@ class ContextWindow:
         last_said = _last_said(messages)
         found = [prompt]
         summary = "".join(f"{SUMMARY}\n{message.text}" for message in _last_summary(messages))
-        # Stands for what was left out, in front of the next message of the user.
+        # Stands for what was left out.
         gap = (summary or EARLIER) if self._cut else ""
         if gap and last_said < self._cut:
             # The turn that goes on has lost its first steps.
@@ -211,8 +211,8 @@ class ContextWindow:
             if message.role is Role.SYSTEM:
                 # Many servers accept such a message only at the beginning.
                 message = replace(message, role=Role.USER)
-            if gap and message.role is Role.USER:
-                message = replace(message, text=f"{gap}\n\n{message.text}")
+            if gap:
+                found.append(Message(Role.USER, gap))
                 gap = ""
             # Many models accept only alternating turns: join two messages of the user.
             if message.role is Role.USER and found[-1].role is Role.USER:

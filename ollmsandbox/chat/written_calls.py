@@ -117,7 +117,8 @@ def _from_json(text: str, tools: Collection[str]) -> tuple[ToolCall, ...]:
 def _objects(text: str) -> Iterator[object]:
     place = 0
     while match := re.compile(r"[\s,;]*(?=[{\[])").match(text, place):
-        found, place = _DECODER.raw_decode(text, match.end())
+        _found, place = _DECODER.raw_decode(text, match.end())
+        found = read_json(text[match.end() : place])
         yield from found if isinstance(found, list) else [found]
     if text[place:].strip(" \t\r\n,;"):
         raise ValueError("more than JSON")
