@@ -20,10 +20,10 @@ _LEAST, _MOST = 0.8, 4.0
 _CUT_BACK = 0.75
 # The tokens that each message costs in addition to its text.
 _EACH = 4
-# The characters that are always kept of an output, and the part of the context that an old one may
-# take.
+# The characters that are always kept of an output, and the parts of the context that one may take
+# at first and later.
 _SHORT = 1200
-_OLD_OUTPUT = 16
+_OUTPUT_PART, _OLD_OUTPUT_PART = 4, 16
 # The part of the context that a summary may take, and the most tokens of one.
 _SUMMARY_PART, _LONGEST_SUMMARY = 6, 2000
 # The smallest number in an error that may be the size of a context.
@@ -103,8 +103,10 @@ class ContextWindow:
         """Return what to send. `length` is the size of the context, None if it is unknown; `answer`
         the longest answer."""
         self._cut = max(self._cut, _covered(messages))
-        before = (len(self._limits), self._cut)
         room = self._room(length, answer)
+        if room is not None:
+            self._limit_outputs(messages, room)
+        before = (len(self._limits), self._cut)
         kept = self._kept(prompt, messages)
         if room is not None and self.estimate(kept, tools) > room:
             self._make_room(prompt, messages, tools, room)
@@ -148,6 +150,13 @@ class ContextWindow:
         room = _without_answer(length, answer)
         return room if self._ceiling is None else min(room, self._ceiling)
 
+    def _limit_outputs(self, messages: Sequence[Message], room: int) -> None:
+        """Limit each output to a part of the context. Tools do not know how large it is."""
+        limit = max(_SHORT, self._characters(room) // _OUTPUT_PART)
+        for number, message in enumerate(messages):
+            if message.role is Role.TOOL and len(message.text) > limit:
+                self._limits.setdefault(number, limit)
+
     def _make_room(
         self, prompt: Message, messages: Sequence[Message], tools: Sequence[ToolSpec], room: int
     ) -> None:
@@ -159,13 +168,15 @@ class ContextWindow:
 
         newest = _newest(messages)
         outputs = [n for n, message in enumerate(messages) if message.role is Role.TOOL]
-        old_limit = max(_SHORT, self._characters(room) // _OLD_OUTPUT)
+        old_limit = max(_SHORT, self._characters(room) // _OLD_OUTPUT_PART)
         over = self._characters(excess(target))
         for number in outputs:
             size = len(self._cut_text(number, messages[number]))
             if over > 0 and self._cut <= number < newest and size > old_limit:
                 self._limits[number] = old_limit
                 over -= size - old_limit
+        if excess((room + target) / 2) <= 0:
+            return
         target -= _summary_room(room)
         over = self._characters(excess(target))
         last_said = _last_said(messages)

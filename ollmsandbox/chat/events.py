@@ -152,6 +152,8 @@ class TokensUsed:
     prompt: int
     reply: int
     room: int | None
+    # By the price that the user has set; None without one.
+    cost: float | None = None
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class StreamedReply:
         elif isinstance(piece, ServerFields):
             self._fields = piece
         elif isinstance(piece, RetryPiece):
-            self._emit(Retrying(piece.seconds, str(piece.why)))
+            self._emit(Retrying(piece.seconds, piece.why.message))
         else:
             self.finish = FinishPiece(
                 cut_off=self.finish.cut_off or piece.cut_off,
@@ -164,7 +164,9 @@ class ReplyReader:
         was_too_long = has_summary = False
         self._spent_on_summary = 0
         while True:
-            fitted = self._context.fit(prompt, model.sent(messages), specs, self.length)
+            fitted = self._context.fit(
+                prompt, model.sent(messages), specs, self.length, model.longest_answer
+            )
             if fitted.dropped and not has_summary:
                 has_summary = True
                 if summary := await self._summarise(model, fitted.dropped):
@@ -183,7 +185,7 @@ class ReplyReader:
                 self._context.was_too_long(error.said)
         if reply.usage is not None:
             self._context.learn(reply.usage.prompt)
-            self._emit(TokensUsed(reply.usage.prompt, reply.usage.reply, self.length))
+            self._count(reply.usage)
 
     def spent(self, reply: StreamedReply, messages: Sequence[Message]) -> int:
         """Return the number of tokens used, as counted by the server, or else estimated."""
@@ -210,9 +212,12 @@ class ReplyReader:
         message = summary.message()
         self._spent_on_summary += self.spent(summary, request)
         if summary.usage is not None:
-            self._emit(TokensUsed(summary.usage.prompt, summary.usage.reply, self.length))
+            self._count(summary.usage)
         text = self._context.shorten_summary(message.text, self.length)
         return Message(Role.SUMMARY, text, model=model.name, at=message.at) if text else None
+
+    def _count(self, usage: Usage) -> None:
+        self._emit(TokensUsed(usage.prompt, usage.reply, self.length, usage.cost))
 
     def _pass_on_retry(self, event: ChatEvent) -> None:
         if isinstance(event, Retrying):

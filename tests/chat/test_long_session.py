@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.provider import ollama, openai
 from support.scripted import FakeTool, Listening
-from support.servers.http import Replay, Reply, Seen, delta, document, finish, ndjson, sse
+from support.servers.http import Answer, Replay, Reply, Seen, delta, document, finish, ndjson, sse
 from support.servers.strict import ollama_faults, openai_faults
 
 from ollmsandbox import loop
@@ -92,7 +92,7 @@ def test_after_300_steps_a_small_model_still_knows_its_task(kind: str, each: int
     def look(*_given: object) -> str:
         return "fn main() { work(); }\n" * chance.choice([1, 5, 20, 100, 400])
 
-    routes = {
+    routes: dict[str, Answer] = {
         "/v1/models": document({"data": [{"id": "m", "max_model_len": LENGTH}]}),
         "/api/show": document({"model_info": {"x.context_length": LENGTH}}),
         "*": server,

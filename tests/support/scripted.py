@@ -39,6 +39,8 @@ def call(name: str = "run_command", id: str = "1", **arguments: object) -> CallP
 class ScriptedModel:
     """Sends each reply once, in order; after the last one it sends `Done.`"""
 
+    longest_answer = None
+
     def __init__(self, *replies: Reply, length: int | None = None, name: str = "scripted") -> None:
         self.name = name
         self._replies = list(replies)

@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from ... import N_
 from ...errors import NetError
 from ...net.http import Exchange, Request
-from .base import Piece, ProviderError, RefusedError, RetryPiece, Timeouts
+from .base import Piece, ProviderError, RefusedError, RetryPiece, Timeouts, is_azure
 from .errors import from_message, from_status, not_a_model_server
 from .lenient import read_json
 from .mask import KeyMask
@@ -32,9 +32,18 @@ class Client:
     """Requests to one server, with its key."""
 
     def __init__(
-        self, root: str, *, key: KeySource | None = None, timeouts: Timeouts | None = None
+        self,
+        address: str,
+        *,
+        key: KeySource | None = None,
+        timeouts: Timeouts | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.root = root
+        """The address may end in a query, which is added to each request."""
+        self.address = address
+        self.root, mark, query = address.partition("?")
+        self._query = mark + query
+        self._headers = headers or {}
         self._find_key = key
         self._key: str | None = None
         self._timeouts = timeouts or Timeouts()
@@ -103,14 +112,18 @@ class Client:
                 N_("Enter it again, on one line."),
             )
         self.mask = KeyMask(key)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers: dict[str, str] = {}
+        if key:
+            own = {"api-key": key} if is_azure(self.address) else {"Authorization": f"Bearer {key}"}
+            headers.update(own)
+        headers.update(self._headers)
         data = None
         if body is not None:
             data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
             headers["Content-Type"] = "application/json"
         return Request(
             method,
-            f"{root or self.root}{path}",
+            f"{root or self.root}{path}{self._query}",
             data,
             headers,
             connect_timeout=timeouts.connect,

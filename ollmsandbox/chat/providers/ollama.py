@@ -11,12 +11,13 @@ from ..messages import Message, Role, ServerFields, ToolSpec
 from .base import (
     DEFAULT_CONTEXT,
     CallPiece,
+    Effort,
     FinishPiece,
     ModelInfo,
     Piece,
     ProviderError,
+    ReplyOptions,
     Timeouts,
-    Usage,
     ollama_root,
 )
 from .client import Client, KeySource, LineReader, retried
@@ -46,10 +47,11 @@ class OllamaServer:
         *,
         key: KeySource | None = None,
         timeouts: Timeouts | None = None,
-        room: int = DEFAULT_CONTEXT,
+        headers: Mapping[str, str] | None = None,
+        options: ReplyOptions | None = None,
     ) -> None:
-        self._client = Client(ollama_root(address), key=key, timeouts=timeouts)
-        self._room = room
+        self._client = Client(ollama_root(address), key=key, timeouts=timeouts, headers=headers)
+        self._options = options or ReplyOptions()
 
     @property
     def address(self) -> str:
@@ -76,7 +78,7 @@ class OllamaServer:
         return list(await asyncio.gather(*map(look, names)))
 
     def model(self, name: str) -> OllamaModel:
-        return OllamaModel(name, self._client, self._room)
+        return OllamaModel(name, self._client, self._options)
 
     async def _look(self, name: str) -> ModelInfo:
         try:
@@ -105,16 +107,21 @@ async def show(client: Client, name: str) -> ModelInfo:
 
 
 class OllamaModel:
-    def __init__(self, name: str, client: Client, room: int) -> None:
+    def __init__(self, name: str, client: Client, options: ReplyOptions) -> None:
         self._name = name
         self._client = client
-        self._room = room
+        self._options = options
+        self._room = options.context or DEFAULT_CONTEXT
         self._used: int | None = None
         self._origin = origin_of("ollama", client.root, name)
 
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def longest_answer(self) -> int | None:
+        return self._options.answer
 
     async def context_length(self) -> int | None:
         """Return the size that will be requested, not the model's maximum."""
@@ -131,6 +138,14 @@ class OllamaModel:
     ) -> AsyncGenerator[Piece, None]:
         return retried(lambda: self._reply(messages, tools))
 
+    async def _set_options(self) -> dict[str, object]:
+        found: dict[str, object] = {"num_ctx": await self.context_length()}
+        if self._options.answer is not None:
+            found["num_predict"] = self._options.answer
+        if self._options.temperature is not None:
+            found["temperature"] = self._options.temperature
+        return found
+
     async def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
@@ -138,8 +153,11 @@ class OllamaModel:
             "model": self._name,
             "messages": to_ollama(self.sent(messages)),
             "stream": True,
-            "options": {"num_ctx": await self.context_length()},
+            "options": await self._set_options(),
         }
+        if self._options.effort is not None:
+            effort = self._options.effort
+            body["think"] = False if effort is Effort.NONE else effort.value
         if tools:
             body["tools"] = tool_list(tools)
         async with self._client.stream("/api/chat", body, self._name) as exchange:
@@ -176,7 +194,7 @@ class OllamaModel:
                         number_value(found.get(key)) for key in ("prompt_eval_count", "eval_count")
                     )
                     if prompt is not None or said is not None:
-                        yield Usage(prompt or 0, said or 0)
+                        yield self._options.usage(prompt or 0, said or 0)
                     yield FinishPiece(cut_off=found.get("done_reason") == "length")
                     return
         for piece in words.end():

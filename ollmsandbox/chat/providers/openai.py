@@ -18,6 +18,7 @@ from .base import (
     ModelInfo,
     Piece,
     ProviderError,
+    ReplyOptions,
     Timeouts,
     Usage,
     openai_root,
@@ -251,19 +252,31 @@ _LENGTHS = (
     ("max_context_length",),
 )
 _WHOLE_LIMIT = 64 << 20
+_DEPLOYMENT = re.compile(r"(?P<root>.*)/deployments/(?P<name>[^/]+)")
 
 
 class OpenAIServer:
     def __init__(
-        self, address: str, *, key: KeySource | None = None, timeouts: Timeouts | None = None
+        self,
+        address: str,
+        *,
+        key: KeySource | None = None,
+        timeouts: Timeouts | None = None,
+        headers: Mapping[str, str] | None = None,
+        options: ReplyOptions | None = None,
     ) -> None:
-        self._client = Client(openai_root(address), key=key, timeouts=timeouts)
+        self._client = Client(openai_root(address), key=key, timeouts=timeouts, headers=headers)
+        self._options = options or ReplyOptions()
 
     @property
     def address(self) -> str:
-        return self._client.root
+        return self._client.address
 
     async def models(self) -> list[ModelInfo]:
+        if deployment := _DEPLOYMENT.fullmatch(self._client.root):
+            # Azure lists what could be deployed; the address names what is.
+            await self._client.ask("/models", root=deployment["root"])
+            return [ModelInfo(deployment["name"])]
         found = await self._client.ask("/models")
         entries = found.get("data")
         if not isinstance(entries, list):
@@ -272,7 +285,7 @@ class OpenAIServer:
         return [ModelInfo(name, _length(entry)) for name, entry in named if name]
 
     def model(self, name: str) -> OpenAIModel:
-        return OpenAIModel(name, self._client)
+        return OpenAIModel(name, self._client, self._options)
 
 
 def _length(entry: object) -> int | None:
@@ -280,10 +293,13 @@ def _length(entry: object) -> int | None:
 
 
 class OpenAIModel:
-    def __init__(self, name: str, client: Client) -> None:
+    def __init__(self, name: str, client: Client, options: ReplyOptions) -> None:
         self._name = name
         self._client = client
-        self._length: int | None = None
+        self._options = options
+        self._length = options.context
+        # Newer models of OpenAI insist on another name.
+        self._answer_field = "max_tokens"
         # Not every server supports the option.
         self._wants_usage = True
         self._origin = origin_of("openai", client.root, name)
@@ -296,8 +312,12 @@ class OpenAIModel:
     def name(self) -> str:
         return self._name
 
+    @property
+    def longest_answer(self) -> int | None:
+        return self._options.answer
+
     async def context_length(self) -> int | None:
-        if self._length is None:
+        if self._length is None and not _DEPLOYMENT.fullmatch(self._client.root):
             found = await self._client.ask("/models")
             entries = list_value(found.get("data"))
             mine = next((e for e in entries if inside(e, "id") == self._name), None)
@@ -334,6 +354,12 @@ class OpenAIModel:
         }
         if tools:
             body["tools"] = tool_list(tools)
+        if self._options.answer is not None:
+            body[self._answer_field] = self._options.answer
+        if self._options.effort is not None:
+            body["reasoning_effort"] = self._options.effort.value
+        if self._options.temperature is not None:
+            body["temperature"] = self._options.temperature
         if self._wants_usage:
             body["stream_options"] = {"include_usage": True}
         try:
@@ -366,7 +392,7 @@ class OpenAIModel:
             known = answer.understood
             raise answer_lost(self._client.root) if known else not_a_model_server(self._client.root)
         if answer.usage is not None:
-            yield answer.usage
+            yield self._options.usage(answer.usage.prompt, answer.usage.reply)
         yield answer.finish
 
     def _learn(self, said: str) -> bool:
@@ -374,6 +400,9 @@ class OpenAIModel:
         request is worth repeating."""
         if self._wants_usage and "stream_options" in said:
             self._wants_usage = False
+            return True
+        if self._answer_field == "max_tokens" and "max_completion_tokens" in said:
+            self._answer_field = "max_completion_tokens"
             return True
         names = (*_THINKING_FIELDS, "reasoning_details", *_MESSAGE_FIELDS)
         if not any(name in said for name in names):

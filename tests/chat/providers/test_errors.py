@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.provider import KEY, ask, fails, ollama, openai, said, thought, tls_server
 from support.servers.http import (
+    Answer,
     Replay,
     Reply,
     Reset,
@@ -105,7 +106,10 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(
 ) -> None:
     busy = document({"error": {"message": "Loading model"}}, status)
     fine = FINE if asked is openai else ndjson({"message": {"content": "fine"}, "done": True})
-    routes = {"/api/show": document({}), "*": [busy, busy, busy, fine]}
+    routes: dict[str, Answer | list[Answer]] = {
+        "/api/show": document({}),
+        "*": [busy, busy, busy, fine],
+    }
     with Replay(routes) as server:
         pieces = ask(asked(server.address))
     assert said(pieces) == "fine"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.provider import ollama, openai
 from support.scripted import FakeTool, Listening
-from support.servers.http import Replay, Reply, Seen, delta, document, finish, ndjson, sse
+from support.servers.http import Answer, Replay, Reply, Seen, delta, document, finish, ndjson, sse
 from support.servers.strict import OWN_FIELDS, ollama_faults, openai_faults, strict
 
 from ollmsandbox import loop
@@ -249,7 +249,10 @@ def test_an_unknown_name_does_not_spoil_the_session(name: str) -> None:
             return sse(delta(content="Sorry."), finish())
         return sse(delta(tool_calls=[call(name, id="functions.x:0")]), finish("tool_calls"))
 
-    routes = {CHAT: strict(openai_faults, answer), "/v1/models": NO_MODELS}
+    routes: dict[str, Answer] = {
+        CHAT: strict(openai_faults, answer),
+        "/v1/models": NO_MODELS,
+    }
     with Replay(routes) as server, Replay(routes) as other:
         conversation = talk(openai(server.address), "one", "two")
         conversation.use_model(openai(other.address))

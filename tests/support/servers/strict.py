@@ -100,7 +100,8 @@ def _order(
 ) -> list[str]:
     """Check that turns alternate, and that the results of calls follow them, each once."""
     faults = []
-    before, waiting = "", []
+    before = ""
+    waiting: list[str] = []
     for number, message in enumerate(messages):
         role = message["role"]
         if role == "tool":
@@ -111,9 +112,9 @@ def _order(
             continue
         if waiting:
             faults.append(f"message {number} comes before the results of {waiting}")
-        if (role == "system") != (number == 0) or role not in ("system", "user", "assistant"):
+        if (role == "system" and number) or role not in ("system", "user", "assistant"):
             faults.append(f"message {number} is of {role}")
-        if role == before == "user" or (role == "assistant" and before == "system"):
+        if role == before == "user" or (role == "assistant" and before in ("system", "")):
             faults.append(f"message {number}: {role} after {before}")
         if role == "assistant" and not message["content"].strip() and not calls[number]:
             faults.append(f"message {number} is empty")

@@ -251,6 +251,8 @@ class TourServer:
 class TourModel:
     """Finds its next step from the messages alone, so it continues after a restart."""
 
+    longest_answer = None
+
     def __init__(self, *, delay: float, say: Callable[[str], str] = str) -> None:
         self._delay = delay
         self._say = say
