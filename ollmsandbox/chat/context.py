@@ -106,16 +106,17 @@ class ContextWindow:
         room = self._room(length, answer)
         if room is not None:
             self._limit_outputs(messages, room)
-        before = (len(self._limits), self._cut)
+        limits, cut = dict(self._limits), self._cut
         kept = self._kept(prompt, messages)
         if room is not None and self.estimate(kept, tools) > room:
             self._make_room(prompt, messages, tools, room)
             kept = self._kept(prompt, messages)
         self._sent = _raw(kept) + _raw_tools(tools)
-        gone = messages[before[1] : self._cut]
+        gone = messages[cut : self._cut]
+        shortened = sum(limits.get(number) != limit for number, limit in self._limits.items())
         return FittedContext(
             tuple(kept),
-            _notice(len(self._limits) - before[0], len(gone)),
+            _notice(shortened, len(gone)),
             (*_last_summary(messages), *(m for m in gone if m.role is not Role.SUMMARY))
             if gone
             else (),
