@@ -69,7 +69,6 @@ def test_a_turn_that_failed_goes_on_where_it_was() -> None:
     )
     conversation = Conversation(model=model, tools=[FakeTool("echo", echo)], prompt="Be kind.")
     assert loop.run(conversation.say("go")).end is TurnEnd.FAILED
-    assert conversation.owes_reply
     assert loop.run(conversation.retry()).end is TurnEnd.DONE
     roles = [message.role for message in conversation.messages]
     assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]

@@ -38,7 +38,7 @@ class ReturnThinking(Enum):
     ALWAYS = "always"
 
 
-def origin_of(kind: str, root: str, model: str) -> str:
+def model_origin(kind: str, root: str, model: str) -> str:
     """Return what identifies a model of a server."""
     return hashlib.sha256(f"{kind}\n{root}\n{model}".encode()).hexdigest()[:16]
 

@@ -26,8 +26,8 @@ from .convert import (
     ReturnThinking,
     arguments_object,
     call_fields,
+    model_origin,
     names_of_calls,
-    origin_of,
     pair_calls,
     returned,
     tool_list,
@@ -113,7 +113,7 @@ class OllamaModel:
         self._options = options
         self._room = options.context or DEFAULT_CONTEXT
         self._used: int | None = None
-        self._origin = origin_of("ollama", client.root, name)
+        self._origin = model_origin("ollama", client.root, name)
 
     @property
     def name(self) -> str:

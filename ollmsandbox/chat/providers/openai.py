@@ -30,7 +30,7 @@ from .convert import (
     arguments_object,
     call_fields,
     masked_fields,
-    origin_of,
+    model_origin,
     pair_calls,
     returned,
     tool_list,
@@ -302,7 +302,7 @@ class OpenAIModel:
         self._answer_field = "max_tokens"
         # Not every server supports the option.
         self._wants_usage = True
-        self._origin = origin_of("openai", client.root, name)
+        self._origin = model_origin("openai", client.root, name)
         # DeepSeek refuses requests without any of its thinking.
         host = urlsplit(client.root).hostname or ""
         is_deepseek = host == "deepseek.com" or host.endswith(".deepseek.com")
