@@ -35,6 +35,7 @@ class TurnEnd(Enum):
     TOKENS = N_("The token limit was reached.")
     TIME = N_("The time limit was reached.")
     FAILED = N_("The model's server failed.")
+    FILTERED = N_("The server's content filter stopped the answer.")
     EMPTY = N_("The model sent an empty answer.")
 
 
@@ -137,12 +138,22 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Retrying:
+    """The server failed, and is asked again after some seconds."""
+
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True)
 class TokensUsed:
     """The tokens of the last answer, and the size of the model's context."""
 
     prompt: int
     reply: int
     room: int | None
+    # By the price that the user has set; None without one.
+    cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -168,6 +179,7 @@ ChatEvent = (
     | CallEnded
     | CallSettled
     | Notice
+    | Retrying
     | TokensUsed
     | TurnEnded
 )
