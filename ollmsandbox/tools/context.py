@@ -66,6 +66,8 @@ class ToolContext:
     # Whether web pages may come from this computer and the local network.
     allow_private: bool = False
     session_id: str = ""
+    # Folders outside the project about which the user said no after a command had failed there.
+    declined_folders: set[str] = field(default_factory=set)
 
     def use_preferences(self, preferences: ToolPreferences) -> None:
         self.mode = preferences.mode

@@ -29,8 +29,10 @@ def make_request(
     question: str,
     subject: str,
     *,
+    heading: str = "",
     host: str = "",
     target: str = "",
+    for_project: bool = False,
     sandboxed: bool = True,
     network: bool = False,
     facts: Sequence[Fact] = (),
@@ -40,23 +42,28 @@ def make_request(
 ) -> PermissionRequest:
     """Return a request. Without a `target` no rule can answer it, and none can be made.
 
-    The question and the notice are marked for translation. The question may contain {host}.
+    The question, the heading and the notice are marked for translation. The question may contain
+    {host}; with a heading, it contains {command}.
     """
+    one_time_only = not target and not for_project
+    words = {"command": subject} if heading else {"host": host}
     return PermissionRequest(
         id=uuid.uuid4().hex,
         tool=tool,
         project=os.path.realpath(context.project) if context.project else "",
-        question=question.format(host=host),
+        question=question.format(**words),
         subject=subject,
         target_path=target or f"once:{uuid.uuid4().hex}",
-        one_time_only=not target,
+        one_time_only=one_time_only,
+        for_project=for_project,
         sandboxed=sandboxed,
         network=network,
-        facts=(*facts, *(() if target else (every_time(),))),
+        facts=(*facts, *((every_time(),) if one_time_only else ())),
         sees=tuple(sees),
         session_id=context.session_id,
         call_id=call_id,
-        translated=_(question).format(host=host),
+        translated=_(question) if heading else _(question).format(host=host),
+        heading=_(heading) if heading else "",
         notice=_(notice) if notice else "",
     )
 
