@@ -103,12 +103,18 @@ def _store_reasons(database: SqliteDatabase) -> None:
     connection.execute("ALTER TABLE change DROP COLUMN note")
 
 
+def _add_last_modified(database: SqliteDatabase) -> None:
+    connection: sqlite3.Connection = database.connection()  # type: ignore[no-untyped-call]
+    connection.execute("ALTER TABLE filerecord ADD COLUMN last_modified REAL")
+
+
 # The first creates a new database in its present form; each later one upgrades the version before.
 MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
     _create,
     _add_chats_and_questions,
     _add_whether_listed,
     _store_reasons,
+    _add_last_modified,
 ]
 
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

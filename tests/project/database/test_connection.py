@@ -264,7 +264,7 @@ def test_an_older_database_is_brought_up_to_date(
     # Each is done whole and once.
     with closing(Database(person.paths)) as store:
         assert done == [2, 3, 3]
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (6,)
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (7,)
         assert store.connection.execute("SELECT path, colour FROM project").fetchall() == [
             (os.fsencode(person.project), None)
         ]
@@ -273,10 +273,11 @@ def test_an_older_database_is_brought_up_to_date(
 
 
 def _store_sentences(plain: sqlite3.Connection) -> None:
-    """Make the table of changes as versions before 4 had it."""
+    """Make the tables of changes and files as versions before 4 had them."""
     for column in ("reason", "arguments"):
         plain.execute(f"ALTER TABLE change DROP COLUMN {column}")
     plain.execute("ALTER TABLE change ADD COLUMN note TEXT NOT NULL DEFAULT ''")
+    plain.execute("ALTER TABLE filerecord DROP COLUMN last_modified")
 
 
 def test_sentences_of_an_older_database_become_reasons(person: Person) -> None:
@@ -330,7 +331,7 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
         Question.create(id="q", tool="t", project=NOT_UTF_8, question="May it?", asked_at=1)
         assert manager.notices == []
     with closing(sqlite3.connect(file_of(person))) as plain:
-        assert plain.execute("PRAGMA user_version").fetchone() == (4,)
+        assert plain.execute("PRAGMA user_version").fetchone() == (5,)
 
 
 def test_messages_and_questions_outlive_their_project(
