@@ -16,7 +16,7 @@ from ..sandbox.plan.masks import hidden_paths
 from .run import load_profile
 
 
-def open_folder(
+def open_to_commands(
     manager: ProjectManager, environ: Mapping[str, str], project: Project, folder: AnyPath
 ) -> None:
     """Let the project's commands change a folder, until it is revoked; raise if that is refused."""

@@ -41,9 +41,22 @@ if TYPE_CHECKING:
 _NO_LIMITS = Limits()
 
 
-def load_profile(paths: Paths, name: str = DEFAULT_PROFILE, limits: Limits = _NO_LIMITS) -> Profile:
-    """Return a profile with the user's own `limits` in place of the profile's."""
-    return read_profile(name, paths.profiles, paths.cache).with_limits(limits)
+def load_profile(
+    paths: Paths,
+    name: str = DEFAULT_PROFILE,
+    limits: Limits = _NO_LIMITS,
+    *,
+    command: str = "",
+) -> Profile:
+    """Return a profile as it is for a command, with the user's own `limits` in place of the
+    profile's."""
+    profile = read_profile(name, paths.profiles, paths.cache)
+    if profile.commands and command:
+        from ..permission.shell import Simple, read_command_line
+
+        reading = read_command_line(command)
+        profile = profile.for_command(reading.words if isinstance(reading, Simple) else ())
+    return profile.with_limits(limits)
 
 
 def rootfs_for(
@@ -126,7 +139,7 @@ def prepare_run(
         project,
         network,
         working_dir=working_dir,
-        profile=load_profile(paths, profile, limits),
+        profile=load_profile(paths, profile, limits, command=command),
         timeout=timeout,
         environ=environ,
         keeper=recorder,

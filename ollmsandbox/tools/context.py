@@ -84,8 +84,9 @@ class ToolContext:
         except OllmSandboxError as error:
             raise ToolError(error.message, error.remedy) from error
 
-    def profile(self) -> Profile:
-        return load_profile(self.paths, self.profile_name, self.own_limits)
+    def profile(self, command: str = "") -> Profile:
+        """Return the profile, as it is for a command."""
+        return load_profile(self.paths, self.profile_name, self.own_limits, command=command)
 
     def capabilities(self) -> Capabilities:
         """Return what this computer can do. The first call tries it out, which takes a while."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..i18n import _, pgettext
 from ..permission.request import Fact, PermissionRequest, Source, Verdict
-from ..sandbox.plan.mounts import OverlaidFolder, WritableFolder
+from ..sandbox.plan.mounts import Device, OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
 from ..sandbox.probe.probe import Capabilities
 from ..sandbox.rootfs.paths import PLAYGROUND
@@ -91,6 +91,7 @@ def facts_of(context: ToolContext, plan: Plan) -> list[Fact]:
         _folder(context, plan.working_dir),
         _network(on=plan.network),
         writes_fact(", ".join(names)),
+        _devices(plan),
         # Translators: names a line of the card: "Can read   The project and the playground"
         Fact(pgettext("permission card", "Can read"), plan.describe_reading(), is_wording=True),
     ]
@@ -113,6 +114,16 @@ def inner_facts(context: ToolContext, folder: str, project: str, *, network: boo
 def writes_fact(value: str) -> Fact:
     # Translators: names a line of the card: "Can write   ~/src/parser, Playground"
     return Fact(pgettext("permission card", "Can write"), value)
+
+
+def _devices(plan: Plan) -> Fact:
+    # Translators: names a line of the card: "Devices   /dev/dri/renderD128"
+    label = pgettext("permission card", "Devices")
+    found = [mount.path for mount in plan.mounts if isinstance(mount, Device)]
+    if found:
+        return Fact(label, ", ".join(found))
+    # Translators: no devices; it stands beside "Devices"
+    return Fact(label, pgettext("devices", "None"), is_wording=True)
 
 
 def _folder(context: ToolContext, folder: str) -> Fact:

@@ -183,7 +183,11 @@ class RunRequest(RequestBase):
     def timeout(self) -> float | None:
         """Return the seconds that the command may take; None for the profile's default."""
         wanted = self.given.timeout
-        return None if wanted is None else self.context.profile().limits.time_for(wanted)
+        return None if wanted is None else self._limits.time_for(wanted)
+
+    @property
+    def _limits(self) -> Limits:
+        return self.context.profile(self.given.command).limits
 
     def timeout_notice(self, result: Result) -> str:
         """Tell the model that the command did not get the time it asked for, if it needed it."""

@@ -7,7 +7,7 @@ import argparse
 import os
 
 from ... import loop
-from ...engine.roots import open_folder
+from ...engine.roots import open_to_commands
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_inside
 from ...project.database.models import Project
@@ -37,7 +37,7 @@ def roots(given: argparse.Namespace) -> int:
                 "No folder was given.", f"Use: ollmsandbox roots {given.action} DIR"
             )
         if given.action == "add":
-            open_folder(manager, os.environ, project, given.folder)
+            open_to_commands(manager, os.environ, project, given.folder)
         else:
             _remove(manager, project, given.folder)
     finally:

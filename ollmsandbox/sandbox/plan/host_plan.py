@@ -27,7 +27,6 @@ from .mounts import (
     AllowedHome,
     BoundFolder,
     CacheFolders,
-    DevicesAndProcesses,
     EmptyFolder,
     HiddenPath,
     HostSystem,
@@ -56,7 +55,7 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
         environment["HOME"] = home
     builder = _HostBuilder(inputs, environment)
     playground = f"{home}/playground"
-    mounts: list[Mount] = [HostSystem(), DevicesAndProcesses(is_root=os.getuid() == 0)]
+    mounts: list[Mount] = [HostSystem(), *builder.devices()]
     mounts += builder.outside()
     mounts += [
         EmptyFolder(folder, profile.limits.tmp) for folder in builder.empty if folder != "/run"

@@ -12,7 +12,6 @@ from ..plan.caches import rootfs_caches
 from ..plan.mask_layer import spec_for
 from ..plan.mounts import PLAYGROUND as PLAYGROUND_TEXT
 from ..plan.mounts import (
-    DevicesAndProcesses,
     EmptyFolder,
     MaskedFolder,
     Mount,
@@ -36,7 +35,7 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     here."""
     profile = inputs.profile
     builder = _RootfsBuilder(inputs, rootfs)
-    mounts: list[Mount] = [*builder.system(), DevicesAndProcesses(is_root=os.getuid() == 0)]
+    mounts: list[Mount] = [*builder.system(), *builder.devices()]
     mounts += [EmptyFolder(folder, profile.limits.tmp) for folder in _SCRATCH]
     mounts += [EmptyFolder("/run", 1 << 20, writable=False)]
     if inputs.network:

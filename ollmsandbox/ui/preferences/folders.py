@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gi.repository import Adw, Gtk
 
-from ...engine.roots import open_folder
+from ...engine.roots import open_to_commands
 from ...i18n import _
 from ...project.database.models import Project
 from ...project.manager import ProjectManager, is_missing
@@ -60,10 +60,10 @@ class FoldersGroup(Adw.PreferencesGroup):
         for row in self._rows:
             self.add(row)
 
-    def open_folder(self, environ: Mapping[str, str], project: str, folder: str) -> None:
+    def open_to_commands(self, environ: Mapping[str, str], project: str, folder: str) -> None:
         async def add() -> None:
             def approve() -> None:
-                open_folder(self._manager, environ, self._manager.add_project(project), folder)
+                open_to_commands(self._manager, environ, self._manager.add_project(project), folder)
 
             await asyncio.to_thread(approve)
             await self._has_changed()
@@ -143,7 +143,7 @@ class FoldersWindow(Adw.PreferencesWindow):
         async def choose() -> None:
             folder = await choose_folder(self, _("Open a Folder to Commands"))
             if folder is not None:
-                self.group.open_folder(self._environ, self._project, folder)
+                self.group.open_to_commands(self._environ, self._project, folder)
 
         self._tasks.start(choose())
 
