@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..project.recovery.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
     from ..sandbox.plain.runner import Ask, PlainRunner
+    from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
 
 _NO_LIMITS = Limits()
@@ -73,6 +74,29 @@ def rootfs_for(
     from ..sandbox.rootfs.store import need_rootfs
 
     return need_rootfs(paths, environ)
+
+
+def awaits_rootfs(paths: Paths, environ: Mapping[str, str], project: str) -> bool:
+    """Return whether the user has chosen Alpine for the project, and it is not installed."""
+    if system_of(paths, project) is System.HOST:
+        return False
+    from ..sandbox.rootfs.store import find_rootfs
+
+    return find_rootfs(paths, environ) is None
+
+
+async def prepare_rootfs(
+    paths: Paths,
+    environ: Mapping[str, str],
+    project: str,
+    progress: Callable[[InstallProgress], None],
+) -> None:
+    """Install Alpine if the project's first command needs it. A cancellation stops that, and only
+    the download is left."""
+    if awaits_rootfs(paths, environ, project):
+        from ..sandbox.rootfs.rootfs import Rootfs
+
+        await Rootfs(paths, environ).prepare(progress)
 
 
 def finish_interrupted_runs(

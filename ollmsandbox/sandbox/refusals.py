@@ -16,7 +16,14 @@ from .. import N_
 from ..errors import Sentence
 from ..paths import is_inside
 from ..text.ansi import escape_line
-from .plan.mounts import AllowedHome, BoundFolder, HiddenPath, MaskedFolder, OverlaidFolder
+from .plan.mounts import (
+    AllowedHome,
+    BoundFolder,
+    HiddenPath,
+    MaskedFolder,
+    OverlaidFolder,
+    RootfsSystem,
+)
 from .plan.plan import Plan
 from .process import Result
 
@@ -57,6 +64,12 @@ _READ_ONLY = Sentence(
 _LEADS_OUT = N_(
     "{link} leads to {folder}, outside the project, which commands cannot change. To open it to "
     "them, use `ollmsandbox roots add`, or “Opened Folders” in the project's menu."
+)
+_NO_COMPILER = Sentence(
+    N_(
+        "This Alpine has no C compiler, which some Python packages need. To add one: ollmsandbox "
+        "rootfs install --tier 3"
+    )
 )
 _HIDDEN = N_("{path} is hidden from commands. To show it to them, add it to `show` in the profile.")
 _HOME_IN_PARTS = Sentence(
@@ -132,6 +145,8 @@ def _find(plan: Plan, result: Result) -> Iterator[Sentence]:
     if _says(output, errno.EOVERFLOW):
         # An overlay cannot copy up a file whose group has no number inside.
         yield _OTHER_GROUP
+    if "gcc" in output and _lacks_compiler(plan):
+        yield _NO_COMPILER
     missing = [line for line in output.split("\n") if _says(line, errno.ENOENT, errno.EACCES)]
     for path in _hidden(plan) if missing else ():
         name = re.compile(re.escape(path.lower()) + r"(?![\w.-])")
@@ -141,6 +156,11 @@ def _find(plan: Plan, result: Result) -> Iterator[Sentence]:
     for home in _homes_in_parts(plan):
         if any(f"{home.lower()}/" in line for line in missing):
             yield _HOME_IN_PARTS
+
+
+def _lacks_compiler(plan: Plan) -> bool:
+    systems = [mount for mount in plan.mounts if isinstance(mount, RootfsSystem)]
+    return any(not os.path.lexists(f"{system.folder}/usr/bin/gcc") for system in systems)
 
 
 def _homes_in_parts(plan: Plan) -> Iterator[str]:

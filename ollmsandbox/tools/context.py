@@ -15,11 +15,13 @@ from ..engine.run import (
     Confinement,
     PreparedRun,
     load_profile,
+    prepare_rootfs,
     prepare_run,
     prepare_unrecorded_run,
     rootfs_for,
 )
 from ..errors import OllmSandboxError
+from ..i18n import _
 from ..paths import Paths, is_inside
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Mode
@@ -29,8 +31,9 @@ from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile.file import DEFAULT_PROFILE
 from ..sandbox.profile.profile import Limits, Profile
+from ..sandbox.rootfs.install import InstallProgress
 from ..sandbox.rootfs.store import Installed
-from .base import ToolError
+from .base import Stream, ToolError, Watcher
 
 
 class Permissions(Protocol):
@@ -78,7 +81,7 @@ class ToolContext:
     def folder(self) -> str:
         """Return the project's folder with links resolved; raise ToolError if it is unusable."""
         if not self.project:
-            raise ToolError(N_("No project is open, so there is nothing to work on."))
+            raise ToolError(N_("No active project available for bubblewrap execution"))
         try:
             return find_project(self.project, self.paths)
         except OllmSandboxError as error:
@@ -101,6 +104,25 @@ class ToolContext:
         if not self.project:
             return None
         return rootfs_for(self.paths, self.environ, os.path.realpath(self.project))
+
+    async def prepare_rootfs(self, project: str, watcher: Watcher) -> None:
+        """Install Alpine if the project's first call needs it. The progress is shown as output."""
+        line = ""
+
+        def show(progress: InstallProgress) -> None:
+            nonlocal line
+            step = progress.step
+            amount = f" {100 * progress.done // progress.total} %" if progress.total else ""
+            now = f"Alpine: {_(step.value)}{amount}"
+            if now != line:
+                line = now
+                watcher.output(Stream.STDERR, f"\r\x1b[K{line}".encode())
+
+        try:
+            await prepare_rootfs(self.paths, self.environ, project, show)
+        finally:
+            if line:
+                watcher.output(Stream.STDERR, b"\n")
 
     def prepare_run(
         self,

@@ -149,7 +149,7 @@ class RunCommand(Tool):
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RunRequest:
         given = self._parameters.read(arguments)
         if not given.command.strip():
-            raise ToolError(N_("The command is empty."), N_("Name a command to run."))
+            raise ToolError(N_("Command cannot be empty"))
         return RunRequest(self._context, given, self._context.folder(), call_id)
 
 
@@ -243,6 +243,7 @@ class _SandboxedFlow:
 
     async def execute(self) -> Outcome:
         request, given = self._request, self._given
+        await self._context.prepare_rootfs(self._project, self._watcher)
         closed = closed_working_dir(self._context, self._project, given.working_dir)
         if closed is not None:
             question = root_question(self._context, closed, given.command, request.call_id)

@@ -218,6 +218,14 @@ class _File:
                 raise item.fail(text, path=repr(path))
         return replace(profile, devices=join(profile.devices, value.texts()))
 
+    def _extra_ro_binds(self, profile: Profile, value: Value) -> Profile:
+        added = join(profile.extra_ro_binds, _paths(value))
+        return replace(profile, extra_ro_binds=added)
+
+    def _skills(self, profile: Profile, value: Value) -> Profile:
+        _check_path(value)
+        return replace(profile, skills=value.text())
+
     def _commands(self, profile: Profile, value: Value) -> Profile:
         added = tuple(self._rules(words, given) for words, given in value.mapping().items())
         return replace(profile, commands=join(profile.commands, added))
@@ -308,6 +316,8 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "show_in_other_projects": _File._show_in_other_projects,
     "devices": _File._devices,
     "commands": _File._commands,
+    "extra_ro_binds": _File._extra_ro_binds,
+    "skills": _File._skills,
 }
 # The keys that may differ by command.
 _OF_COMMANDS = ("environment", "limits", "caches", "devices")

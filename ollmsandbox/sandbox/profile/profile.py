@@ -98,6 +98,10 @@ class Profile:
     # Devices of this computer that commands can use.
     devices: tuple[str, ...] = ()
     commands: tuple[CommandRules, ...] = ()
+    # What commands in Alpine see of this computer besides, read-only and at its own path; and the
+    # folder that they see as /skills.
+    extra_ro_binds: tuple[str, ...] = ()
+    skills: str = ""
     # The user set a memory limit: only then is a control group worth its cost.
     own_memory_limit: bool = False
 

@@ -7,12 +7,14 @@ import os
 
 from ... import N_
 from ...errors import RootfsError
+from ...paths import is_inside
 from ..caches import PLAIN_CACHES, CacheLayers, PlainFolder
 from ..plan.caches import rootfs_caches
 from ..plan.mask_layer import spec_for
 from ..plan.mounts import PLAYGROUND as PLAYGROUND_TEXT
 from ..plan.mounts import (
     EmptyFolder,
+    HiddenPath,
     MaskedFolder,
     Mount,
     OverlayMethod,
@@ -24,7 +26,14 @@ from ..plan.mounts import (
 )
 from ..plan.plan import Plan, PlanBuilder, PlanInputs, path_prefixes
 from .files import MOUNT_POINTS, RESOLVER
-from .paths import PLAYGROUND, PathMap, find_working_dir_inside, folder_in, rootfs_environment
+from .paths import (
+    PLAYGROUND,
+    SKILLS,
+    PathMap,
+    find_working_dir_inside,
+    folder_in,
+    rootfs_environment,
+)
 from .store import Installed
 
 _SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
@@ -43,6 +52,7 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     caches = rootfs_caches(profile)
     mounts += builder.plain_caches(tuple(caches.values()))
     mounts += [WritableFolder(PLAYGROUND, builder.playground, PLAYGROUND_TEXT)]
+    mounts += builder.extra_ro_binds()
     mounts += builder.roots()
     mounts += builder.own_code()
     mounts += builder.hidden_in_roots()
@@ -61,7 +71,11 @@ class _RootfsBuilder(PlanBuilder):
         super().__init__(inputs)
         self._rootfs = rootfs
         linked = [root.path for root in inputs.overlay.roots[1:]]
-        self.places = PathMap.of(inputs.paths, self.project, linked)
+        home, profile = inputs.paths.real_home, inputs.profile
+        named = [home + path[1:] if path[0] == "~" else path for path in profile.extra_ro_binds]
+        self._extra = tuple(path for path in map(os.path.realpath, named) if os.path.isdir(path))
+        self._skills = profile.skills.replace("~", home, 1)
+        self.places = PathMap.of(inputs.paths, self.project, (*linked, *self._extra))
 
     def shown(self, path: str) -> str:
         return self.places.to_inside(path) or path
@@ -94,6 +108,25 @@ class _RootfsBuilder(PlanBuilder):
         root, run_id = self.inputs.paths.caches[0], self.inputs.overlay.run_id
         self.caches = CacheLayers(root, self.project, run_id, PlainFolder.ROOTFS)
         return [PlainCaches(self.caches, names)]
+
+    def extra_ro_binds(self) -> list[Mount]:
+        """Return mounts for what the profile shows of this computer, without what is hidden."""
+        binds = [(path, path) for path in self._extra]
+        if self._skills and os.path.isdir(self._skills):
+            binds.append((os.path.realpath(self._skills), SKILLS))
+        mounts: list[Mount] = []
+        for path, shown in binds:
+            if is_inside(path, *self.hidden):
+                raise RootfsError(
+                    N_("{path} is hidden from commands."),
+                    N_("Remove it from the profile, or add it to `show`."),
+                    path=path,
+                )
+            mounts.append(ReadOnlyBind(path, shown))
+            inside = [name for name in self.hidden if is_inside(name, path)]
+            for name in (*filter(os.path.lexists, inside), *self.host.sockets_below(path)):
+                mounts.append(HiddenPath(shown + name[len(path) :], os.path.isdir(name)))
+        return mounts
 
     def resolver(self) -> list[Mount]:
         if not os.path.isfile(self.host.resolver):

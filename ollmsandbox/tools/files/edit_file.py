@@ -163,6 +163,8 @@ class EditRequest(RequestBase):
         file: SandboxedFile | None = None
         try:
             found = await asyncio.to_thread(context.capabilities)
+            if found.can_wrap:
+                await context.prepare_rootfs(self._project, watcher)
             file = self._file(found)
             closed = await asyncio.to_thread(self._closed_folder, file) if found.can_wrap else None
             if closed is not None:
