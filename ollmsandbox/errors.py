@@ -106,7 +106,7 @@ class UnsavedError(OllmSandboxError):
         super().__init__(N_("The end of this session could not be saved."))
 
 
-class RootfsError(OllmSandboxError):
+class RootfsError(OllmSandboxError, RuntimeError):
     """The Alpine root file system cannot be prepared, used or removed."""
 
 

@@ -354,9 +354,9 @@ def add_rootfs_arguments(parser: argparse.ArgumentParser) -> None:
     install.add_argument(
         "--tier",
         type=int,
-        choices=(0, 1, 2),
-        help="0: only the base system; 1: with bash and Python; 2: also with git, Node and others "
-        "(default: the setting rootfs-tier)",
+        choices=(0, 1, 2, 3),
+        help="0: only the base system; 1: with bash and Python; 2: also with git, Node and others; "
+        "3: also with compilers (default: the setting rootfs-tier)",
     )
     install.add_argument(
         "--from", dest="tarball", metavar="FILE", help="a local tarball, instead of the mirror's"

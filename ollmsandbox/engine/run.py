@@ -36,14 +36,28 @@ if TYPE_CHECKING:
     from ..project.recovery.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
     from ..sandbox.plain.runner import Ask, PlainRunner
+    from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
 
 _NO_LIMITS = Limits()
 
 
-def load_profile(paths: Paths, name: str = DEFAULT_PROFILE, limits: Limits = _NO_LIMITS) -> Profile:
-    """Return a profile with the user's own `limits` in place of the profile's."""
-    return read_profile(name, paths.profiles, paths.cache).with_limits(limits)
+def load_profile(
+    paths: Paths,
+    name: str = DEFAULT_PROFILE,
+    limits: Limits = _NO_LIMITS,
+    *,
+    command: str = "",
+) -> Profile:
+    """Return a profile as it is for a command, with the user's own `limits` in place of the
+    profile's."""
+    profile = read_profile(name, paths.profiles, paths.cache)
+    if profile.commands and command:
+        from ..permission.shell import Simple, read_command_line
+
+        reading = read_command_line(command)
+        profile = profile.for_command(reading.words if isinstance(reading, Simple) else ())
+    return profile.with_limits(limits)
 
 
 def rootfs_for(
@@ -60,6 +74,29 @@ def rootfs_for(
     from ..sandbox.rootfs.store import need_rootfs
 
     return need_rootfs(paths, environ)
+
+
+def awaits_rootfs(paths: Paths, environ: Mapping[str, str], project: str) -> bool:
+    """Return whether the user has chosen Alpine for the project, and it is not installed."""
+    if system_of(paths, project) is System.HOST:
+        return False
+    from ..sandbox.rootfs.store import find_rootfs
+
+    return find_rootfs(paths, environ) is None
+
+
+async def prepare_rootfs(
+    paths: Paths,
+    environ: Mapping[str, str],
+    project: str,
+    progress: Callable[[InstallProgress], None],
+) -> None:
+    """Install Alpine if the project's first command needs it. A cancellation stops that, and only
+    the download is left."""
+    if awaits_rootfs(paths, environ, project):
+        from ..sandbox.rootfs.rootfs import Rootfs
+
+        await Rootfs(paths, environ).prepare(progress)
 
 
 def finish_interrupted_runs(
@@ -126,7 +163,7 @@ def prepare_run(
         project,
         network,
         working_dir=working_dir,
-        profile=load_profile(paths, profile, limits),
+        profile=load_profile(paths, profile, limits, command=command),
         timeout=timeout,
         environ=environ,
         keeper=recorder,

@@ -145,7 +145,8 @@ class Provider:
         answer = asked.result()
         if answer not in request.answers:
             # An answer that was not offered counts only once.
-            answer = Answer.ALLOW if answer.allows else Answer.DENY
+            is_allowed = answer.allows and Answer.ALLOW in request.answers
+            answer = Answer.ALLOW if is_allowed else Answer.DENY
         return answer, Source.PERSON
 
     async def _remember(self, key: Key, answer: Answer) -> None:

@@ -20,11 +20,12 @@ class Answer(Enum):
     DENY = "deny"
     ALLOW = "allow"
     ALLOW_SESSION = "allow for this session"
+    ALLOW_PROJECT = "allow for this project"
     ALLOW_ALWAYS = "allow always"
 
     @property
     def allows(self) -> bool:
-        return self in (Answer.ALLOW, Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS)
+        return self not in (Answer.DENY_ALWAYS, Answer.DENY)
 
 
 class Source(Enum):
@@ -55,7 +56,8 @@ class PermissionRequest:
     tool: str
     # The folder that a rule would belong to; "" without a project.
     project: str
-    # One line, such as "Run command with network access?". In English, as it is recorded.
+    # The whole question, such as "Run command with network access: npm install?". In English, as it
+    # is recorded.
     question: str
     # The whole command, address or path.
     subject: str
@@ -63,13 +65,18 @@ class PermissionRequest:
     # if no rule may apply.
     target_path: str
     one_time_only: bool
+    # Whether "Allow" is stored with the project, and not as a rule.
+    for_project: bool = False
     sandboxed: bool = True
     network: bool = False
     facts: tuple[Fact, ...] = ()
     # The plan in sentences: what a command can see and write, in the user's language.
     sees: tuple[str, ...] = ()
-    # The question in the user's language.
+    # The question in the user's language. With a heading, {command} stands for the subject.
     translated: str = ""
+    # The question without the subject, for a card that shows the subject below. "" if the question
+    # does not contain it.
+    heading: str = ""
     # Why it is asked again, in the user's language.
     notice: str = ""
     session_id: str = ""
@@ -78,11 +85,13 @@ class PermissionRequest:
     @property
     def answers(self) -> tuple[Answer, ...]:
         """The answers that the user can choose from."""
+        if self.for_project:
+            return (Answer.DENY, Answer.ALLOW_PROJECT)
         if self.is_once_only:
             return (Answer.DENY, Answer.ALLOW)
         if self.why_not_remembered:
             return (Answer.DENY_ALWAYS, Answer.DENY, Answer.ALLOW)
-        return tuple(Answer)
+        return tuple(answer for answer in Answer if answer is not Answer.ALLOW_PROJECT)
 
     @property
     def is_once_only(self) -> bool:

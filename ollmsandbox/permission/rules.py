@@ -66,7 +66,7 @@ class Rule:
 
 def key_of(request: PermissionRequest) -> Key | None:
     """Return the key of the request's rules; None if no rule may apply to it."""
-    if request.is_once_only:
+    if request.is_once_only or request.for_project:
         return None
     project = os.path.realpath(request.project) if request.project else ""
     if request.tool != RUN_COMMAND:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -13,6 +14,7 @@ from peewee import SQL, fn
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
+from .database.backup_names import backups_in
 from .database.connection import Database, insert_rows
 from .database.models import ApprovedRoot, ChangeRow, Project, Run, Setting, as_bytes
 from .roots import may_be_root
@@ -36,8 +38,11 @@ UPDATE_RECORD = (
     "ON CONFLICT DO UPDATE SET is_deleted = excluded.is_deleted,"
     " last_approved_copy_path ="
     " coalesce(excluded.last_approved_copy_path, last_approved_copy_path),"
-    " seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
+    " seen_at = max(coalesce(seen_at, 0), excluded.seen_at),"
+    " last_modified = coalesce(excluded.last_modified, last_modified)"
 )
+
+KEEP_BACKUPS = 7 * 86400
 
 AnyPath = str | os.PathLike[str]
 
@@ -192,8 +197,9 @@ class ProjectManager:
     def mark_deleted(self, project: Project, paths: Sequence[str], deleted: bool) -> None:
         with self.store.transaction() as connection:
             connection.executemany(
-                "UPDATE filerecord SET is_deleted = ? WHERE project_id = ? AND path = ?",
-                ((deleted, project.id, os.fsencode(path)) for path in paths),
+                "UPDATE filerecord SET is_deleted = ?, last_modified = coalesce(?, last_modified)"
+                " WHERE project_id = ? AND path = ?",
+                ((deleted, _modified_at(path), project.id, os.fsencode(path)) for path in paths),
             )
 
     def numbers_for(self, project: Project, paths: Sequence[str]) -> tuple[dict[str, int], int]:
@@ -225,19 +231,83 @@ class ProjectManager:
             insert_rows(
                 connection,
                 "INSERT INTO filerecord"
-                " (id, project_id, path, is_deleted, last_approved_copy_path, seen_at)",
+                " (id, project_id, path, is_deleted, last_approved_copy_path, seen_at,"
+                " last_modified)",
                 (
-                    (id_, number, encode(path), gone, None if copy is None else encode(copy), now)
+                    (
+                        id_,
+                        number,
+                        encode(path),
+                        gone,
+                        None if copy is None else encode(copy),
+                        now,
+                        None if gone else _modified_at(path),
+                    )
                     for id_, path, copy, gone in files
                 ),
                 UPDATE_RECORD,
             )
 
     def has_backup(self, number: int) -> bool:
-        """Return whether the file record with this id has a backup."""
-        query = "SELECT 1 FROM filerecord WHERE id = ? AND last_approved_copy_path IS NOT NULL"
+        """Return whether the file record with this id names a backup that is on disk."""
+        query = "SELECT last_approved_copy_path FROM filerecord WHERE id = ?"
         with self.store.translated_errors():
-            return self.store.connection.execute(query, (number,)).fetchone() is not None
+            found = self.store.connection.execute(query, (number,)).fetchone()
+        return found is not None and found[0] is not None and os.path.lexists(found[0])
+
+    def cleanup_old_backups(self, *, now: float | None = None) -> int:
+        """Remove backups that are more than seven days old; return how many.
+
+        The day is in the name: the file itself may have been in the project for years. Also clean
+        up the records of backups that someone else removed.
+        """
+        now = time.time() if now is None else now
+        limit = time.strftime("%y-%m-%d", time.localtime(now - KEEP_BACKUPS))
+        old = [backup for backup in backups_in(self.paths.backups) if backup.day < limit]
+        # First: a kill after the deletion would leave records of backups that do not exist.
+        self.forget_backups([(backup.number, backup.path) for backup in old])
+        for backup in old:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(backup.path)
+        self.forget_missing_backups()
+        self.forget_deleted_files()
+        return len(old)
+
+    def forget_missing_backups(self, project_id: int | None = None) -> list[tuple[int, bytes]]:
+        """Correct the records of backups that are not on disk; return the id and the path of each
+        file that has no other backup."""
+        query = (
+            "SELECT id, path, last_approved_copy_path FROM filerecord"
+            " WHERE last_approved_copy_path IS NOT NULL"
+        )
+        if project_id is not None:
+            query += f" AND project_id = {project_id:d}"
+        with self.store.translated_errors():
+            # Before the folder is listed: what is recorded now has been on disk by then.
+            rows = self.store.connection.execute(query).fetchall()
+        if not rows:
+            return []
+        newest: dict[int, str] = {}
+        there: set[bytes] = set()
+        for backup in sorted(backups_in(self.paths.backups), key=lambda backup: backup.day):
+            newest[backup.number] = backup.path
+            there.add(os.fsencode(backup.path))
+        missing = [
+            (number, path, copy)
+            for number, path, copy in rows
+            # Recorded before the cache was moved, it is elsewhere.
+            if copy not in there and not os.path.lexists(copy)
+        ]
+        with self.store.transaction() as connection:
+            connection.executemany(
+                "UPDATE filerecord SET last_approved_copy_path = ?"
+                " WHERE id = ? AND last_approved_copy_path = ?",
+                (
+                    (as_bytes(newest[number]) if number in newest else None, number, copy)
+                    for number, _, copy in missing
+                ),
+            )
+        return [(number, path) for number, path, _ in missing if number not in newest]
 
     def forget_backups(self, copies: Sequence[tuple[int, str]]) -> None:
         """Remove backups from the records: the id of each file's record, and the backup's path."""
@@ -351,6 +421,13 @@ def _existing_folder(path: AnyPath) -> str:
             path=os.fspath(path),
         )
     return real
+
+
+def _modified_at(path: str | bytes) -> float | None:
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return None
 
 
 def _plain_for_like(text: str) -> str:

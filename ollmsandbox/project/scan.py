@@ -111,6 +111,7 @@ class Scanner:
                 self._write_links()
                 folders, before = self._new.folders, self._old.folders
                 is_unchanged = len(self._unchanged) == len(folders) == len(before)
+                self._forget_missing_backups()
                 self._sweep(only_deleted=is_unchanged)
                 if not is_unchanged:
                     self._new.write(file, self._project_id)
@@ -303,6 +304,20 @@ class Scanner:
                 raise ProjectError(
                     N_("{folder} is no longer a project."), folder=self._path
                 ) from error
+
+    def _forget_missing_backups(self) -> None:
+        """Remove the records that only a backup kept, if someone has removed the backup."""
+        missing = self._manager.forget_missing_backups(self._project_id)
+        is_there = _Presence()
+        gone = [(number, self._stamp) for number, path in missing if is_there(path) is False]
+        with self._changing() as connection:
+            before = connection.total_changes
+            connection.executemany(
+                "DELETE FROM filerecord WHERE id = ? AND last_approved_copy_path IS NULL"
+                " AND coalesce(seen_at, 0) < ?",
+                gone,
+            )
+            self._removed += connection.total_changes - before
 
     def _sweep(self, *, only_deleted: bool) -> None:
         """Update the records of files that the walk did not find.

@@ -14,7 +14,16 @@ from collections.abc import Iterator
 
 from .. import N_
 from ..errors import Sentence
-from .plan.mounts import AllowedHome, BoundFolder, HiddenPath, MaskedFolder
+from ..paths import is_inside
+from ..text.ansi import escape_line
+from .plan.mounts import (
+    AllowedHome,
+    BoundFolder,
+    HiddenPath,
+    MaskedFolder,
+    OverlaidFolder,
+    RootfsSystem,
+)
 from .plan.plan import Plan
 from .process import Result
 
@@ -38,6 +47,11 @@ _ENGLISH = {
     errno.ENOENT: "no such file or directory",
     errno.EACCES: "permission denied",
 }
+# Paths in an error message: in quotes, or between blanks.
+_WORDS = re.compile(
+    r"(?<=['\u2018])[^'\u2019]+(?=['\u2019])|(?<=[\"\u201c])[^\"\u201d]+(?=[\"\u201d])"
+    r"|[^\s'\"\u2018\u2019\u201c\u201d]+"
+)
 NETWORK_OFF = Sentence(
     N_("The command had no network access. If it needs it, run it again with network access.")
 )
@@ -45,6 +59,16 @@ _READ_ONLY = Sentence(
     N_(
         "Outside the project, the playground and /tmp, most folders are read-only for commands. "
         "To let them change another one, use `ollmsandbox roots add`."
+    )
+)
+_LEADS_OUT = N_(
+    "{link} leads to {folder}, outside the project, which commands cannot change. To open it to "
+    "them, use `ollmsandbox roots add`, or “Opened Folders” in the project's menu."
+)
+_NO_COMPILER = Sentence(
+    N_(
+        "This Alpine has no C compiler, which some Python packages need. To add one: ollmsandbox "
+        "rootfs install --tier 3"
     )
 )
 _HIDDEN = N_("{path} is hidden from commands. To show it to them, add it to `show` in the profile.")
@@ -75,6 +99,37 @@ def misses_network(result: Result) -> bool:
     return any(words in output for words in _NO_ADDRESS) or _says(output, errno.ENETUNREACH)
 
 
+def links_in_the_way(plan: Plan, result: Result) -> list[tuple[str, str]]:
+    """Return the links of the project, each with the folder outside that it leads to, through which
+    the command could not write."""
+    roots = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder)]
+    # In Alpine, folders outside are not read-only but missing.
+    if not result.exit_code or plan.project not in roots:
+        return []
+    found: dict[str, str] = {}
+    text = "\n".join(s.text[-_SEARCHED:] for s in (result.stdout, result.stderr))
+    for line in text.split("\n"):
+        if not _says(line.lower(), errno.EROFS):
+            continue
+        for word in _WORDS.findall(line):
+            if "/" in word and (way := _way_out(plan, word.rstrip(":"))) is not None:
+                found.setdefault(*way)
+    return [(link, folder) for link, folder in found.items() if not is_inside(folder, *roots)]
+
+
+def _way_out(plan: Plan, path: str) -> tuple[str, str] | None:
+    """Return the link by which a path leaves the project, and where that leads."""
+    here = plan.project
+    whole = os.path.normpath(os.path.join(plan.working_dir, path))
+    if not is_inside(whole, here):
+        return None
+    for name in whole[len(here) + 1 :].split("/"):
+        here = f"{here}/{name}"
+        if os.path.islink(here) and not is_inside(real := os.path.realpath(here), plan.project):
+            return here, real
+    return None
+
+
 def _find(plan: Plan, result: Result) -> Iterator[Sentence]:
     if not plan.network and misses_network(result):
         yield NETWORK_OFF
@@ -82,10 +137,16 @@ def _find(plan: Plan, result: Result) -> Iterator[Sentence]:
         return
     output = _end_of(result)
     if _says(output, errno.EROFS):
-        yield _READ_ONLY
+        links = links_in_the_way(plan, result)
+        for link, folder in links:
+            yield Sentence(_LEADS_OUT, link=escape_line(link), folder=escape_line(folder))
+        if not links:
+            yield _READ_ONLY
     if _says(output, errno.EOVERFLOW):
         # An overlay cannot copy up a file whose group has no number inside.
         yield _OTHER_GROUP
+    if "gcc" in output and _lacks_compiler(plan):
+        yield _NO_COMPILER
     missing = [line for line in output.split("\n") if _says(line, errno.ENOENT, errno.EACCES)]
     for path in _hidden(plan) if missing else ():
         name = re.compile(re.escape(path.lower()) + r"(?![\w.-])")
@@ -95,6 +156,11 @@ def _find(plan: Plan, result: Result) -> Iterator[Sentence]:
     for home in _homes_in_parts(plan):
         if any(f"{home.lower()}/" in line for line in missing):
             yield _HOME_IN_PARTS
+
+
+def _lacks_compiler(plan: Plan) -> bool:
+    systems = [mount for mount in plan.mounts if isinstance(mount, RootfsSystem)]
+    return any(not os.path.lexists(f"{system.folder}/usr/bin/gcc") for system in systems)
 
 
 def _homes_in_parts(plan: Plan) -> Iterator[str]:

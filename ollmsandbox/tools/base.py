@@ -96,6 +96,8 @@ class RequestBase(ABC):
         """The whole question in one text, with the command, address or file; "" without one."""
         if self.question is None:
             return ""
+        if self.question.heading:
+            return self.question.question
         return f"{self.question.question.removesuffix('?')}: {self.question.subject}?"
 
     @property

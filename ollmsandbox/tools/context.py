@@ -15,11 +15,13 @@ from ..engine.run import (
     Confinement,
     PreparedRun,
     load_profile,
+    prepare_rootfs,
     prepare_run,
     prepare_unrecorded_run,
     rootfs_for,
 )
 from ..errors import OllmSandboxError
+from ..i18n import _
 from ..paths import Paths, is_inside
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Mode
@@ -29,8 +31,9 @@ from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile.file import DEFAULT_PROFILE
 from ..sandbox.profile.profile import Limits, Profile
+from ..sandbox.rootfs.install import InstallProgress
 from ..sandbox.rootfs.store import Installed
-from .base import ToolError
+from .base import Stream, ToolError, Watcher
 
 
 class Permissions(Protocol):
@@ -66,6 +69,8 @@ class ToolContext:
     # Whether web pages may come from this computer and the local network.
     allow_private: bool = False
     session_id: str = ""
+    # Folders outside the project about which the user said no after a command had failed there.
+    declined_folders: set[str] = field(default_factory=set)
 
     def use_preferences(self, preferences: ToolPreferences) -> None:
         self.mode = preferences.mode
@@ -76,14 +81,15 @@ class ToolContext:
     def folder(self) -> str:
         """Return the project's folder with links resolved; raise ToolError if it is unusable."""
         if not self.project:
-            raise ToolError(N_("No project is open, so there is nothing to work on."))
+            raise ToolError(N_("No active project available for bubblewrap execution"))
         try:
             return find_project(self.project, self.paths)
         except OllmSandboxError as error:
             raise ToolError(error.message, error.remedy) from error
 
-    def profile(self) -> Profile:
-        return load_profile(self.paths, self.profile_name, self.own_limits)
+    def profile(self, command: str = "") -> Profile:
+        """Return the profile, as it is for a command."""
+        return load_profile(self.paths, self.profile_name, self.own_limits, command=command)
 
     def capabilities(self) -> Capabilities:
         """Return what this computer can do. The first call tries it out, which takes a while."""
@@ -98,6 +104,25 @@ class ToolContext:
         if not self.project:
             return None
         return rootfs_for(self.paths, self.environ, os.path.realpath(self.project))
+
+    async def prepare_rootfs(self, project: str, watcher: Watcher) -> None:
+        """Install Alpine if the project's first call needs it. The progress is shown as output."""
+        line = ""
+
+        def show(progress: InstallProgress) -> None:
+            nonlocal line
+            step = progress.step
+            amount = f" {100 * progress.done // progress.total} %" if progress.total else ""
+            now = f"Alpine: {_(step.value)}{amount}"
+            if now != line:
+                line = now
+                watcher.output(Stream.STDERR, f"\r\x1b[K{line}".encode())
+
+        try:
+            await prepare_rootfs(self.paths, self.environ, project, show)
+        finally:
+            if line:
+                watcher.output(Stream.STDERR, b"\n")
 
     def prepare_run(
         self,

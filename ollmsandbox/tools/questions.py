@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..i18n import _, pgettext
 from ..permission.request import Fact, PermissionRequest, Source, Verdict
-from ..sandbox.plan.mounts import OverlaidFolder, WritableFolder
+from ..sandbox.plan.mounts import Device, OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
 from ..sandbox.probe.probe import Capabilities
 from ..sandbox.rootfs.paths import PLAYGROUND
@@ -29,8 +29,10 @@ def make_request(
     question: str,
     subject: str,
     *,
+    heading: str = "",
     host: str = "",
     target: str = "",
+    for_project: bool = False,
     sandboxed: bool = True,
     network: bool = False,
     facts: Sequence[Fact] = (),
@@ -40,23 +42,28 @@ def make_request(
 ) -> PermissionRequest:
     """Return a request. Without a `target` no rule can answer it, and none can be made.
 
-    The question and the notice are marked for translation. The question may contain {host}.
+    The question, the heading and the notice are marked for translation. The question may contain
+    {host}; with a heading, it contains {command}.
     """
+    one_time_only = not target and not for_project
+    words = {"command": subject} if heading else {"host": host}
     return PermissionRequest(
         id=uuid.uuid4().hex,
         tool=tool,
         project=os.path.realpath(context.project) if context.project else "",
-        question=question.format(host=host),
+        question=question.format(**words),
         subject=subject,
         target_path=target or f"once:{uuid.uuid4().hex}",
-        one_time_only=not target,
+        one_time_only=one_time_only,
+        for_project=for_project,
         sandboxed=sandboxed,
         network=network,
-        facts=(*facts, *(() if target else (every_time(),))),
+        facts=(*facts, *((every_time(),) if one_time_only else ())),
         sees=tuple(sees),
         session_id=context.session_id,
         call_id=call_id,
-        translated=_(question).format(host=host),
+        translated=_(question) if heading else _(question).format(host=host),
+        heading=_(heading) if heading else "",
         notice=_(notice) if notice else "",
     )
 
@@ -84,6 +91,7 @@ def facts_of(context: ToolContext, plan: Plan) -> list[Fact]:
         _folder(context, plan.working_dir),
         _network(on=plan.network),
         writes_fact(", ".join(names)),
+        _devices(plan),
         # Translators: names a line of the card: "Can read   The project and the playground"
         Fact(pgettext("permission card", "Can read"), plan.describe_reading(), is_wording=True),
     ]
@@ -106,6 +114,16 @@ def inner_facts(context: ToolContext, folder: str, project: str, *, network: boo
 def writes_fact(value: str) -> Fact:
     # Translators: names a line of the card: "Can write   ~/src/parser, Playground"
     return Fact(pgettext("permission card", "Can write"), value)
+
+
+def _devices(plan: Plan) -> Fact:
+    # Translators: names a line of the card: "Devices   /dev/dri/renderD128"
+    label = pgettext("permission card", "Devices")
+    found = [mount.path for mount in plan.mounts if isinstance(mount, Device)]
+    if found:
+        return Fact(label, ", ".join(found))
+    # Translators: no devices; it stands beside "Devices"
+    return Fact(label, pgettext("devices", "None"), is_wording=True)
 
 
 def _folder(context: ToolContext, folder: str) -> Fact:

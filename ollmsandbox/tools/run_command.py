@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import N_
 from ..engine.run import Confinement, PreparedRun, finish_interrupted_runs
 from ..errors import DeniedError, OllmSandboxError, in_lines
-from ..i18n import _, pgettext
-from ..permission.request import Fact, PermissionRequest, Source, Verdict
+from ..i18n import _
+from ..permission.request import PermissionRequest, Source, Verdict
 from ..sandbox.flatpak.portal import PortalError
 from ..sandbox.flatpak.runner import ProjectNotSharedError
 from ..sandbox.launch import text_shell
@@ -24,7 +24,7 @@ from ..sandbox.plain.runner import Ask
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
-from ..sandbox.refusals import NETWORK_OFF, misses_network
+from ..sandbox.refusals import NETWORK_OFF, links_in_the_way, misses_network
 from ..sandbox.rootfs.paths import rewrite_paths
 from ..text.ansi import escape_line
 from . import questions
@@ -33,7 +33,7 @@ from .context import ToolContext
 from .model_text import changes_text, output_text, together
 from .parameters import Parameters, parameter
 from .programs import programs_of
-from .roots import approve_root, new_root
+from .roots import approve_root, closed_folder, closed_working_dir, root_question
 from .shown_state import ShownState, shown_state
 
 NAME = "run_command"
@@ -88,6 +88,7 @@ _OFFLINE_MEANING = N_(
     "network, and its changes are not recorded."
 )
 
+WITH_NETWORK = N_("Run command with network access: {command}?")
 PROJECT_CHANGED = N_("The project changed while this question was open.")
 
 
@@ -148,7 +149,7 @@ class RunCommand(Tool):
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RunRequest:
         given = self._parameters.read(arguments)
         if not given.command.strip():
-            raise ToolError(N_("The command is empty."), N_("Name a command to run."))
+            raise ToolError(N_("Command cannot be empty"))
         return RunRequest(self._context, given, self._context.folder(), call_id)
 
 
@@ -182,7 +183,11 @@ class RunRequest(RequestBase):
     def timeout(self) -> float | None:
         """Return the seconds that the command may take; None for the profile's default."""
         wanted = self.given.timeout
-        return None if wanted is None else self.context.profile().limits.time_for(wanted)
+        return None if wanted is None else self._limits.time_for(wanted)
+
+    @property
+    def _limits(self) -> Limits:
+        return self.context.profile(self.given.command).limits
 
     def timeout_notice(self, result: Result) -> str:
         """Tell the model that the command did not get the time it asked for, if it needed it."""
@@ -238,11 +243,13 @@ class _SandboxedFlow:
 
     async def execute(self) -> Outcome:
         request, given = self._request, self._given
-        root = new_root(self._context, self._project, given.working_dir)
-        if root:
-            if not await request.ask(self._watcher, self._root_question(root)):
-                return request.denied(f"Writing to {root}")
-            await asyncio.to_thread(approve_root, self._context, self._project, root)
+        await self._context.prepare_rootfs(self._project, self._watcher)
+        closed = closed_working_dir(self._context, self._project, given.working_dir)
+        if closed is not None:
+            question = root_question(self._context, closed, given.command, request.call_id)
+            if not await request.ask(self._watcher, question):
+                return request.denied(f"Writing to {closed.path}")
+            await asyncio.to_thread(approve_root, self._context, self._project, closed.path)
         # A full disk, for example, may have kept an earlier run from being finished.
         care = await asyncio.to_thread(finish_interrupted_runs, self._context.paths, clean_up=False)
         notice = ""
@@ -297,12 +304,35 @@ class _SandboxedFlow:
             return self._outcome(result, run, *notices)
 
         try:
-            return await asyncio.to_thread(record)
+            outcome = await asyncio.to_thread(record)
+            opened = await self._open_folders(plan, result)
         except asyncio.CancelledError:
             # The command's changes are in the project already.
             status = f"The command had just ended, with status {result.exit_code}."
             self._request.partial = self._outcome(None, run, status)
             raise
+        return replace(outcome, text=in_lines(outcome.text, *opened)) if opened else outcome
+
+    async def _open_folders(self, plan: Plan, result: Result) -> list[str]:
+        """Ask about the folders outside that the command tried to write to, through links of the
+        project; return what to tell the model."""
+        context, declined = self._context, self._context.declined_folders
+        notices = []
+        for link, folder in links_in_the_way(plan, result):
+            closed = await asyncio.to_thread(closed_folder, context, self._project, link)
+            if closed is None or folder in declined:
+                continue
+            call_id, command = self._request.call_id, self._given.command
+            question = root_question(context, closed, command, call_id)
+            # The verdict about the command itself is another one.
+            verdict = await questions.ask(context, self._watcher, self._request, question)
+            if verdict.allowed:
+                await asyncio.to_thread(approve_root, context, self._project, folder)
+                notices.append(f"The user has opened {folder} to commands: run the command again.")
+            elif verdict.source is Source.PERSON:
+                declined.add(folder)
+                notices.append(f"The user does not let commands change {folder}.")
+        return notices
 
     def _outcome(self, result: Result | None, run: PreparedRun, *notices: str) -> Outcome:
         text = in_lines(
@@ -318,8 +348,9 @@ class _SandboxedFlow:
         return questions.make_request(
             self._context,
             NAME,
-            N_("Run command with network access?") if network else N_("Run command?"),
+            WITH_NETWORK if network else N_("Run command?"),
             self._given.command,
+            heading=N_("Run command with network access?") if network else "",
             # A rule is for one command in one folder.
             target="" if network else plan.working_dir,
             network=network,
@@ -327,31 +358,6 @@ class _SandboxedFlow:
             sees=plan.describe(),
             call_id=self._request.call_id,
             notice=notice,
-        )
-
-    def _root_question(self, root: str) -> PermissionRequest:
-        return questions.make_request(
-            self._context,
-            "agree_root",
-            N_("Let this project's commands change a folder outside the project?"),
-            root,
-            facts=[
-                # Translators: names a line of the card: "Linked from   ~/src/parser"
-                Fact(
-                    pgettext("permission card", "Linked from"), self._context.shown(self._project)
-                ),
-                Fact(
-                    # Translators: names a line of the card: "Applies to   This project, until ..."
-                    pgettext("permission card", "Applies to"),
-                    _("This project, until you revoke access to the folder"),
-                    is_wording=True,
-                ),
-                # Translators: names a line of the card: "First command   make test"
-                Fact(
-                    pgettext("permission card", "First command"), escape_line(self._given.command)
-                ),
-            ],
-            call_id=self._request.call_id,
         )
 
 
@@ -433,10 +439,11 @@ class _FlatpakFlow:
             return questions.make_request(
                 context,
                 NAME,
-                N_("Run command in the Flatpak's inner sandbox, with network access?")
-                if network
-                else N_("Run command in the Flatpak's inner sandbox?"),
+                WITH_NETWORK if network else N_("Run command in the Flatpak's inner sandbox?"),
                 given.command,
+                heading=N_("Run command in the Flatpak's inner sandbox, with network access?")
+                if network
+                else "",
                 network=network,
                 facts=questions.inner_facts(context, folder, request.project, network=network),
                 sees=questions.inner_sandbox(network=network),

@@ -62,7 +62,7 @@ def setup(person: Person) -> Setup:
     return Setup(person)
 
 
-@pytest.mark.parametrize("answer", Answer)
+@pytest.mark.parametrize("answer", command("make", "/p").answers)
 def test_each_answer_is_the_user_s(setup: Setup, answer: Answer) -> None:
     setup.says(answer)
     assert setup.decide("make") == (answer, Source.PERSON)

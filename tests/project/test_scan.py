@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from support.folder import project_of, recorded, scan, write
@@ -60,13 +61,15 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
 ) -> None:
     write(person.project, "deleted", "copied", "both", "neither")
     scan(folder)
+    copy = str(person.home / "copy")
+    write(person.home, "copy")
     absolute = [os.path.join(folder.path, name) for name in ("deleted", "both")]
     folder.manager.mark_deleted(project_of(folder), absolute, deleted=True)
     copied = [("copied", False), ("both", True)]
     folder.manager.record_backups(
         project_of(folder),
         [
-            (record(folder, name).id, os.path.join(folder.path, name), "/copy", gone)
+            (record(folder, name).id, os.path.join(folder.path, name), copy, gone)
             for name, gone in copied
         ],
     )
@@ -76,10 +79,53 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
         scan(folder)
         assert recorded(folder) == {"deleted", "copied", "both"}
     assert record(folder, "deleted").is_deleted
-    folder.manager.forget_backups([(record(folder, "copied").id, "/copy")])
-    folder.manager.forget_backups([(record(folder, "both").id, "/copy")])
+    folder.manager.forget_backups([(record(folder, "copied").id, copy)])
+    folder.manager.forget_backups([(record(folder, "both").id, copy)])
     scan(folder)
     assert recorded(folder) == {"deleted", "both"}
+
+
+@pytest.mark.parametrize("does", ["scan", "clean-up"])
+def test_records_of_backups_that_someone_removed_are_cleaned_up(
+    person: Person, folder: Folder, does: str
+) -> None:
+    names = ("deleted", "lost", "kept", "older")
+    write(person.project, *names, text="first")
+    done = person.cli("run", "-c", "rm deleted; for f in lost kept older; do echo 2 >$f; done")
+    assert done.returncode == 0, done.stderr
+    project_of(folder)
+    copies = {name: Path(str(record(folder, name).last_approved_copy_path)) for name in names}
+    yesterday = time.strftime("%y-%m-%d", time.localtime(time.time() - 86400))
+    older = copies["older"].with_name(f"{record(folder, 'older').id}-{yesterday}-older")
+    copies["older"].rename(older)
+    (person.project / "lost").unlink()
+    scan(folder)
+    assert recorded(folder) >= set(names)
+    assert record(folder, "older").last_approved_copy_path == str(older)
+    for name in ("deleted", "lost", "kept"):
+        copies[name].unlink()
+        assert not folder.manager.has_backup(record(folder, name).id)
+    if does == "scan":
+        assert person.cli("roots", "list").returncode == 0
+        assert recorded(folder) == {"kept", "older"}
+    else:
+        assert folder.manager.cleanup_old_backups() == 0
+        # Whether a file is there, the next scan sees.
+        assert recorded(folder) == {"lost", "kept", "older"}
+    assert record(folder, "kept").last_approved_copy_path is None
+
+
+def test_a_changed_file_has_its_time_in_its_record(person: Person, folder: Folder) -> None:
+    write(person.project, "file", "other")
+    os.utime(person.project / "file", (1000, 1000))
+    scan(folder)
+    for command in (("run", "-c", "echo new >file"), ("undo",)):
+        assert person.cli(*command).returncode == 0
+        modified = (person.project / "file").stat().st_mtime
+        assert record(folder, "file").last_modified == modified
+    assert modified == 1000
+    assert person.cli("run", "-c", "rm file").returncode == 0
+    assert record(folder, "file").last_modified == 1000
 
 
 def test_a_deleted_file_that_was_recreated_is_no_longer_deleted(

@@ -70,6 +70,27 @@ def test_a_read_only_folder_is_explained(shared_person: Person, command: str) ->
     assert READ_ONLY in remarks(shared_person, command)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "touch link/a",
+        "echo x > sub/../link/a",
+        'python3 -c \'open("link/sub/a b", "w")\'',
+        "mkdir $PWD/link/new",
+    ],
+)
+def test_a_link_that_leads_to_a_read_only_folder_is_named(person: Person, command: str) -> None:
+    other = person.home / "other folder"
+    (other / "sub").mkdir(parents=True)
+    (person.project / "sub").mkdir()
+    (person.project / "link").symlink_to(other)
+    done = person.cli("run", "-c", command)
+    said = f"ollmsandbox: {person.project}/link leads to {other}, outside the project"
+    assert done.stderr.splitlines()[-1].startswith(said)
+    assert person.cli("roots", "add", str(other)).returncode == 0
+    assert person.cli("run", "-c", command).returncode == 0
+
+
 def test_a_hidden_file_is_named(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     (person.home / ".ssh/config").touch()

@@ -8,10 +8,12 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from support.person import Person, cli_argv
 
 from ollmsandbox import loop
@@ -177,3 +179,55 @@ def _die_with_two_children(answers: int) -> None:
             os.write(answers, b"survived")
     finally:
         os._exit(0)
+
+
+_LAUNCH = """
+import os, sys
+from pathlib import Path
+{glib}
+for name in {taken}:
+    # As a desktop or a shell may leave them open to everything that they start.
+    number = os.open("/etc/hostname", os.O_RDONLY)
+    if name:
+        os.dup2(number, name, inheritable=True)
+    os.set_inheritable(number, True)
+from ollmsandbox.sandbox.starter import client
+starter = client.shared_starter()
+order = client.StartOrder(["/bin/ls", "/proc/self/fd"], "/")
+out, theirs = os.pipe()
+null = os.open("/dev/null", os.O_RDWR)
+started = starter.start(order, [null, theirs, null, null])
+os.close(theirs)
+print(*os.read(out, 1000).decode().split())
+print(*sorted(os.readlink(file) for file in Path(f"/proc/{{starter.pid}}/fd").iterdir()))
+print(Path(f"/proc/{{starter.pid}}/environ").read_bytes())
+print("Gio" in repr(starter._wait))
+starter.close()
+print(Path(f"/proc/{{starter.pid}}").exists())
+"""
+
+
+@pytest.mark.parametrize("taken", [(), (0,) * 20, (3, 4, 5, 6, 7, 8, 9)], ids=str)
+@pytest.mark.parametrize("has_glib", [True, False])
+def test_no_descriptor_of_the_program_reaches_the_starter_or_a_sandbox(
+    person: Person, taken: tuple[int, ...], *, has_glib: bool
+) -> None:
+    glib = "import gi.events" if has_glib else ""
+    program = _LAUNCH.format(glib=glib, taken=taken)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**person.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    in_child, in_starter, environment, is_gio, is_left = done.stdout.splitlines()
+    # The last one is what `ls` itself has opened.
+    assert in_child.split() == ["0", "1", "2", "3", "4"]
+    assert "/etc/hostname" not in in_starter
+    assert in_starter.split().count("/dev/null") == 3
+    assert len([place for place in in_starter.split() if place.startswith("socket:")]) == 1
+    assert environment == "b''"
+    assert (is_gio, is_left) == (str(has_glib), "False")

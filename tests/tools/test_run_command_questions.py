@@ -11,6 +11,7 @@ from support.person import Person
 from support.tools import Agent
 
 from ollmsandbox import loop
+from ollmsandbox.cli.agent.card import card, choices
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
@@ -27,7 +28,8 @@ def test_network_is_asked_for_every_time(agent: Agent) -> None:
     assert one.network
     assert one.target_path != two.target_path
     assert one.answers == (Answer.DENY, Answer.ALLOW)
-    assert one.question == "Run command with network access?"
+    assert one.question == "Run command with network access: echo ok?"
+    assert one.heading == "Run command with network access?"
     assert one.subject == "echo ok"
 
 
@@ -94,7 +96,7 @@ def test_the_whole_command_is_shown(agent: Agent) -> None:
     command = "echo one\n" + "x" * 5000 + "\nrm -rf everything"
     agent.run(command, network=True)
     assert agent.asked[0].subject == command
-    assert "\n" not in agent.asked[0].question
+    assert "\n" not in agent.asked[0].heading
 
 
 @pytest.mark.anybody
@@ -111,18 +113,74 @@ def test_every_command_asks_if_the_user_wants_that(person: Person) -> None:
     assert not agent.run("ls; rm x").ok
 
 
-def test_a_linked_folder_is_asked_for_once_and_then_writable(agent: Agent, tmp_path: Path) -> None:
-    other = agent.person.home / "other"
-    other.mkdir()
-    (agent.person.project / "link").symlink_to(other)
+def test_a_linked_folder_is_asked_for_once_and_then_writable(agent: Agent) -> None:
+    other = linked(agent)
     assert "denied" in agent.run("touch a", working_dir="link").text
     assert agent.asked[0].subject == str(other)
     assert agent.asked[0].tool == "agree_root"
-    agent.asker.answer = Answer.ALLOW
+    assert agent.asked[0].answers == (Answer.DENY, Answer.ALLOW_PROJECT)
+    agent.asker.answer = Answer.ALLOW_PROJECT
     assert f"added {other}/a" in agent.run("touch a", working_dir="link").text
     assert (other / "a").exists()
     assert agent.run("touch b", working_dir="link").ok
     assert len(agent.asked) == 2
+
+
+def test_the_card_of_a_linked_folder_does_not_contradict_itself(agent: Agent) -> None:
+    linked(agent)
+    agent.run("touch a", working_dir="link")
+    [request] = agent.asked
+    text = "\n".join([*card(request, 200), choices(request)])
+    assert "All commands of this project, until you remove the folder" in text
+    assert "Linked from    ~/project/link" in text
+    assert "allow for this [p]roject" in text
+    assert "once" not in text
+    assert "very time" not in text
+
+
+def test_an_answer_for_once_does_not_open_a_folder_for_ever(agent: Agent) -> None:
+    linked(agent)
+    agent.asker.answer = Answer.ALLOW
+    assert "denied" in agent.run("touch a", working_dir="link").text
+
+
+def test_a_command_that_failed_in_a_linked_folder_leads_to_a_question(agent: Agent) -> None:
+    other = linked(agent)
+    agent.asker.answer = Answer.ALLOW_PROJECT
+    text = agent.run("touch b; touch link/a").text
+    assert f"{agent.person.project}/link leads to {other}, outside the project" in text
+    assert text.endswith(f"The user has opened {other} to commands: run the command again.")
+    assert (agent.person.project / "b").exists()
+    assert agent.run("touch link/a").ok
+    assert (other / "a").exists()
+    assert len(agent.asked) == 1
+
+
+def test_who_declines_such_a_question_is_not_asked_it_again(agent: Agent) -> None:
+    other = linked(agent)
+    outcome = agent.run("touch link/a")
+    assert outcome.text.endswith(f"The user does not let commands change {other}.")
+    assert not outcome.was_denied
+    agent.run("echo x > link/b")
+    assert len(agent.asked) == 1
+    assert "denied" in agent.edit("link/a", content="x").text
+    assert len(agent.asked) == 2
+
+
+def test_an_edit_in_a_linked_folder_asks_for_it(agent: Agent) -> None:
+    other = linked(agent)
+    agent.asker.answer = Answer.ALLOW_PROJECT
+    assert f"added {other}/sub/a" in agent.edit("link/sub/a", content="x").text
+    assert (other / "sub/a").read_text() == "x"
+    assert [request.tool for request in agent.asked] == ["agree_root"]
+
+
+def linked(agent: Agent) -> Path:
+    """Return a folder outside the project that `link` in the project leads to."""
+    other = agent.person.home / "other"
+    other.mkdir()
+    (agent.person.project / "link").symlink_to(other)
+    return other
 
 
 @pytest.mark.parametrize("target", ["/etc", "~", "~/.ssh", "~/.config"])

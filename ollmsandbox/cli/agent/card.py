@@ -13,6 +13,7 @@ KEYS = {
     "d": Answer.DENY,
     "a": Answer.ALLOW,
     "s": Answer.ALLOW_SESSION,
+    "p": Answer.ALLOW_PROJECT,
     "w": Answer.ALLOW_ALWAYS,
     "n": Answer.DENY_ALWAYS,
 }
@@ -20,10 +21,13 @@ _WORDS = {
     Answer.DENY: "[d]eny",
     Answer.ALLOW: "[a]llow once",
     Answer.ALLOW_SESSION: "allow for this [s]ession",
+    Answer.ALLOW_PROJECT: "allow for this [p]roject",
     Answer.ALLOW_ALWAYS: "al[w]ays allow",
     Answer.DENY_ALWAYS: "[n]ever allow",
 }
 _LEAST_WIDTH = 20
+# Characters of a question that contains the command, which is shown in full below it.
+_LONGEST_QUESTION = 500
 
 
 def card(request: PermissionRequest, width: int) -> list[str]:
@@ -50,18 +54,25 @@ def answered(answer: Answer) -> str:
     return f"{answer.value.capitalize()}."
 
 
+def question_line(request: PermissionRequest) -> str:
+    line = visible_line(request.question)
+    return line if len(line) <= _LONGEST_QUESTION else f"{line[: _LONGEST_QUESTION - 1]}…"
+
+
 def _lines(request: PermissionRequest, width: int) -> Iterator[str]:
     yield "─" * min(width, 60)
     if request.notice:
         yield from wrapped(visible_line(request.notice), width, "", "")
-    yield from wrapped(visible_line(request.question), width, "", "")
+    yield from wrapped(question_line(request), width, "", "")
     for line in visible(request.subject).expandtabs(4).split("\n"):
         yield from wrapped(line, width, "  ┃ ", "  ┊ ")
     label_width = max((len(fact.label) for fact in request.facts), default=0)
     for fact in request.facts:
         label = f"  {visible_line(fact.label):{label_width}}  "
         yield from wrapped(visible_line(fact.value), width, label, " " * len(label))
-    if request.why_not_remembered:
+    if request.for_project:
+        yield from wrapped("To take it back: ollmsandbox roots remove", width, "", "")
+    elif request.why_not_remembered:
         yield from wrapped(request.why_not_remembered, width, "", "")
 
 

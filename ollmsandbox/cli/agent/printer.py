@@ -16,6 +16,7 @@ from ...text.visible import visible_line
 from ...tools.base import Outcome
 from ..changes import summary
 from ..streams import wants_colour
+from .card import question_line
 
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _MOST_HELD = 1 << 20
@@ -190,7 +191,7 @@ def _short(line: str) -> str:
 def _verdict_text(verdict: Verdict) -> str:
     """Return a line about a verdict; "" if the user has just given the answer."""
     if verdict.source is Source.NOBODY:
-        return f"Denied, because nobody could be asked: {visible_line(verdict.request.question)}"
+        return f"Denied, because nobody could be asked: {question_line(verdict.request)}"
     if verdict.source is Source.PERSON:
         return ""
     rule = "answer for this session" if verdict.source is Source.SESSION else "saved answer"

@@ -18,7 +18,7 @@ from ...project.system import System, set_system, system_of
 from ...sandbox.plan.folders import find_project
 from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.rootfs import Rootfs
-from ...sandbox.rootfs.store import find_rootfs, need_rootfs
+from ...sandbox.rootfs.store import find_rootfs, get_rootfs_dir
 from ...text.ansi import escape_line, harmless
 from ..arguments import default_project
 
@@ -51,8 +51,6 @@ def _use(given: argparse.Namespace, paths: Paths) -> int:
     check_links(named, paths)
     project = find_project(named, paths)
     system = System(given.system)
-    if system is System.ALPINE:
-        need_rootfs(paths, os.environ)
     set_system(paths, project, system)
     print(f"Commands of {escape_line(project)} now run in {_name(system)}.")
     return 0
@@ -64,7 +62,7 @@ def _install(given: argparse.Namespace, found: Rootfs) -> int:
         if not given.tarball:
             raise OllmSandboxError("--from needs a file.", "Name a tarball.")
         tarball = Path(os.path.abspath(given.tarball))
-    shown = _ProgressLine(quiet=given.quiet)
+    shown = ProgressLine(quiet=given.quiet)
     try:
         prepared = loop.run(found.prepare(shown, tier=given.tier, tarball=tarball))
     except KeyboardInterrupt:
@@ -84,7 +82,7 @@ def _install(given: argparse.Namespace, found: Rootfs) -> int:
     return 0
 
 
-class _ProgressLine:
+class ProgressLine:
     """Shows progress: on a terminal in one changing line, elsewhere as one line per step."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -146,6 +144,7 @@ def _status(given: argparse.Namespace, paths: Paths, found: Rootfs) -> int:
         return 0
     if installed is None:
         print("Alpine is not installed. Install it with: ollmsandbox rootfs install")
+        print(f"  It goes to {escape_line(str(get_rootfs_dir(paths, os.environ)))}")
     else:
         print(f"{installed.title}, tier {installed.tier}, {status.size >> 20} MiB")
         named = " (ROOTFS_DIR)" if installed.is_given else ""
@@ -162,4 +161,4 @@ def _name(system: System) -> str:
     if system is System.HOST:
         return "this computer's own system"
     there = find_rootfs(Paths.from_environ(os.environ), os.environ)
-    return "Alpine" if there else "Alpine, which is not installed"
+    return "Alpine" if there else "Alpine, which the next command installs"

@@ -7,16 +7,14 @@ import argparse
 import os
 
 from ... import loop
-from ...errors import OllmSandboxError, ProjectError
+from ...engine.roots import open_to_commands
+from ...errors import OllmSandboxError
 from ...paths import Paths, is_inside
 from ...project.database.models import Project
 from ...project.folder import Folder
 from ...project.manager import ProjectManager
 from ...project.opening import check_links
 from ...sandbox.plan.folders import find_project
-from ...sandbox.plan.host import path_and_parents
-from ...sandbox.plan.masks import hidden_paths
-from ...sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ...text.ansi import escape_line
 from ..arguments import default_project
 
@@ -33,15 +31,13 @@ def roots(given: argparse.Namespace) -> int:
                 raise OllmSandboxError(
                     "`roots list` takes no folder.", "Use: ollmsandbox roots list --project DIR"
                 )
-            return _list(Folder(project.path, manager))
+            return _list(Folder(project.path, manager), manager.approved_roots(project))
         if not given.folder:
             raise OllmSandboxError(
                 "No folder was given.", f"Use: ollmsandbox roots {given.action} DIR"
             )
         if given.action == "add":
-            _check_outside(given.folder, project.path)
-            _check_visible(given.folder, paths)
-            manager.approve_root(project, given.folder)
+            open_to_commands(manager, os.environ, project, given.folder)
         else:
             _remove(manager, project, given.folder)
     finally:
@@ -59,28 +55,13 @@ def _remove(manager: ProjectManager, project: Project, folder: str) -> None:
         )
 
 
-def _check_visible(folder: str, paths: Paths) -> None:
-    """Raise now, and not when the next command starts."""
-    profile = read_profile(DEFAULT_PROFILE, paths.profiles, paths.cache)
-    real = os.path.realpath(folder)
-    for name in set(hidden_paths(profile, paths, os.environ)).intersection(path_and_parents(real)):
-        raise ProjectError(
-            f"{real} cannot be opened to commands: they may not see {name}.",
-            "Choose another folder, or name it under `show` in your profile.",
-        )
-
-
-def _check_outside(folder: str, project: str) -> None:
-    real = os.path.realpath(folder)
-    if real != project and is_inside(real, project):
-        raise OllmSandboxError(
-            f"{escape_line(real)} is in the project, so commands can change it anyway."
-        )
-
-
-def _list(folder: Folder) -> int:
-    for root in folder.build_roots():
+def _list(folder: Folder, approved: list[str]) -> int:
+    roots = folder.build_roots()
+    for root in roots:
         print(escape_line(root))
+    for root in approved:
+        if not is_inside(root, *roots):
+            print(f"{escape_line(root)}  (added, but it is not there now)")
     loop.run(folder.scan())
     for found in folder.linked_folders():
         if found.can_be_approved:

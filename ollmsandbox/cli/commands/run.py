@@ -116,6 +116,19 @@ class _Run:
         # The command has ended, but its changes could not be recorded.
         self._has_unsettled_changes = False
 
+    async def _install_alpine(self, paths: Paths, project: str) -> None:
+        """Install Alpine if the project uses it and this is its first command; show progress."""
+        from ...engine.run import awaits_rootfs, prepare_rootfs
+
+        if awaits_rootfs(paths, os.environ, project):
+            from .rootfs import ProgressLine
+
+            shown = ProgressLine(quiet=self._given.quiet)
+            try:
+                await prepare_rootfs(paths, os.environ, project, shown)
+            finally:
+                shown.end()
+
     async def exec(self, command: str | Sequence[str]) -> Result:
         import asyncio
 
@@ -133,6 +146,8 @@ class _Run:
         named = given.project if given.project is not None else default_project(os.environ)
         check_links(named, paths)
         project = self.project = find_project(named, paths)
+        if given.rootfs is not False:
+            await self._install_alpine(paths, project)
         run = prepare_run(
             project,
             paths,

@@ -104,11 +104,15 @@ class OutsideEdits:
 def number_changes(
     changes: Sequence[Change], roots: Mapping[str, OutsideEdits], began: Mapping[str, int]
 ) -> list[Recorded]:
-    """Number the changes, and mark conflicts: changes in folders that others moved or deleted."""
+    """Number the changes, and mark conflicts: changes in folders that others moved or deleted.
+
+    A folder whose mode only others changed is not a change of the command: leave it out.
+    """
     items: list[Recorded] = []
     removed: list[int] = []
     last = None
-    for number, change in enumerate(changes):
+    for change in changes:
+        number = len(items)
         root, path, kind, type_ = change[:4]
         place = (root, path.rpartition("/")[0])
         if place != last:
@@ -122,8 +126,17 @@ def number_changes(
             continue
         state, note = State.PENDING, None
         if kind is not Kind.ADDED:
-            if around.is_moved or (type_ is Type.FOLDER and here.look(path).is_moved):
+            itself = here.look(path) if type_ is Type.FOLDER else None
+            is_mode = kind is Kind.MODIFIED and itself is not None and itself.has_changed
+            if around.is_moved or (itself is not None and itself.is_moved):
                 state, note = State.CONFLICT, _CHANGED
+            elif is_mode and itself is not None and itself.has_other_names:
+                # Its names were changed, and perhaps its mode: nobody can tell whose mode is new.
+                state, note = State.CONFLICT, _CHANGED
+            elif is_mode:
+                # The upper folder has the mode from before: overlayfs copied it with the first
+                # name that the command wrote.
+                continue
         elif type_ is Type.FOLDER:
             if here.look(path).is_removed:
                 removed.append(number)

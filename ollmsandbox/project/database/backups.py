@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,29 +18,10 @@ from ..apply.swap import HALF, NO_LINKS, ConflictError, copy_whole
 from ..changes.change import DAILY, Kind, Recorded, State, Type
 from ..manager import ProjectManager
 from ..settings import KEEP_DAYS, KEEP_MIB
+from .backup_names import backup_name, backups_in
 from .models import ChangeRow, Project, Run
 
-KEEP_BACKUPS = 7 * 86400
-_LONGEST = 255
-_BACKUP = re.compile(r"\d+-(\d\d-\d\d-\d\d)-", re.ASCII)
 _PENDING = [State.PENDING.value, State.CONFLICT.value, State.FAILED.value]
-# A name with fewer characters fits, however many bytes each one has.
-_SHORT = 50
-
-
-def backup_name(number: int, path: str, day: str) -> str:
-    """Return `{id}-{YY-MM-DD}-{basename}`; a long name keeps its end, with the extension."""
-    start = f"{number}-{day}-"
-    name = path[path.rfind("/") + 1 :]
-    if len(name) < _SHORT:
-        return start + name
-    return start + os.fsdecode(os.fsencode(name)[-(_LONGEST - len(start)) :])
-
-
-def backup_day(name: str) -> str:
-    """Return the day in the name of a backup, or "" if the file is no backup."""
-    ours = _BACKUP.match(name)
-    return ours[1] if ours else ""
 
 
 def back_up(
@@ -63,10 +43,9 @@ def forget_unrecorded(manager: ProjectManager, project: Project, versions: Path)
     with contextlib.suppress(FileNotFoundError), manager.store.transaction():
         _, last = manager.numbers_for(project, ())
         kept = {entry.inode() for entry in os.scandir(versions)}
-        for entry in os.scandir(manager.paths.backups):
-            is_new = bool(backup_day(entry.name)) and int(entry.name.partition("-")[0]) > last
-            if is_new and entry.inode() in kept:
-                os.unlink(entry.path)
+        for backup in backups_in(manager.paths.backups):
+            if backup.number > last and os.lstat(backup.path).st_ino in kept:
+                os.unlink(backup.path)
 
 
 def back_up_found(
@@ -175,7 +154,7 @@ def clean_up(
         # A clock that was set back must not put it off for ever.
         if 0 <= now - stamp.stat().st_mtime < DAILY:
             return
-    cleanup_old_backups(manager, now=now)
+    manager.cleanup_old_backups(now=now)
     cleanup_old_runs(manager, now=now)
     _remove_halves(manager.paths, now)
     _remove_unreadable(manager, now)
@@ -202,29 +181,6 @@ def _remove_unreadable(manager: ProjectManager, now: float) -> None:
     for file in cache.glob(f"{UNREADABLE}*.json"):
         if now - file.lstat().st_ctime > keep and not file.name.startswith(left):
             file.unlink(missing_ok=True)
-
-
-def cleanup_old_backups(manager: ProjectManager, *, now: float | None = None) -> int:
-    """Remove backups that are more than seven days old; return how many.
-
-    The day is in the name: the file itself may have been in the project for years.
-    """
-    now = time.time() if now is None else now
-    limit = time.strftime("%y-%m-%d", time.localtime(now - KEEP_BACKUPS))
-    old = []
-    with contextlib.suppress(FileNotFoundError):
-        for entry in os.scandir(manager.paths.backups):
-            day = backup_day(entry.name)
-            if day and day < limit and not entry.is_dir(follow_symlinks=False):
-                old.append((int(entry.name.partition("-")[0]), entry.path))
-    if old:
-        # First: a kill after the deletion would leave records of backups that do not exist.
-        manager.forget_backups(old)
-    for _, path in old:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-    manager.forget_deleted_files()
-    return len(old)
 
 
 def cleanup_old_runs(

@@ -110,6 +110,11 @@ def _add_fields_of_servers(database: SqliteDatabase) -> None:
         connection.execute("ALTER TABLE chatmessage ADD COLUMN extra TEXT NOT NULL DEFAULT ''")
 
 
+def _add_last_modified(database: SqliteDatabase) -> None:
+    connection: sqlite3.Connection = database.connection()  # type: ignore[no-untyped-call]
+    connection.execute("ALTER TABLE filerecord ADD COLUMN last_modified REAL")
+
+
 # The first creates a new database in its present form; each later one upgrades the version before.
 MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
     _create,
@@ -117,6 +122,7 @@ MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
     _add_whether_listed,
     _store_reasons,
     _add_fields_of_servers,
+    _add_last_modified,
 ]
 
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

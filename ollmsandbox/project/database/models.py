@@ -159,6 +159,9 @@ class FileRecord(Table):
     is_deleted = BooleanField(default=False)
     last_approved_copy_path = OptionalPathField()
     seen_at = FloatField(null=True)
+    # The time of the file when a run was last applied to it or undone. A scan does not read it:
+    # that would take a system call for each file.
+    last_modified = FloatField(null=True)
 
     class Meta:
         indexes = ((("project", "path"), True),)

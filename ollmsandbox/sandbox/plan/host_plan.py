@@ -26,7 +26,6 @@ from .mounts import (
     AllowedHome,
     BoundFolder,
     CacheFolders,
-    DevicesAndProcesses,
     EmptyFolder,
     HiddenPath,
     HostSystem,
@@ -52,7 +51,7 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
         # A link to it may be in a folder that is empty inside.
         environment["HOME"] = home
     builder = _HostBuilder(inputs, environment)
-    mounts: list[Mount] = [HostSystem(), DevicesAndProcesses(is_root=os.getuid() == 0)]
+    mounts: list[Mount] = [HostSystem(), *builder.devices()]
     mounts += builder.outside()
     mounts += [
         EmptyFolder(folder, profile.limits.tmp) for folder in builder.empty if folder != "/run"

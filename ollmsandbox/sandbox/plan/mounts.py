@@ -92,6 +92,8 @@ class DevicesAndProcesses(NamedTuple):
     """The sandbox's own /dev and /proc."""
 
     is_root: bool
+    # Whether some devices of this computer are let through.
+    has_devices: bool = False
 
     def args(self) -> Sequence[str]:
         # The first process is bwrap. It gets the filter a moment after the command does, and until
@@ -110,7 +112,21 @@ class DevicesAndProcesses(NamedTuple):
         return made
 
     def describe(self) -> str:
+        if self.has_devices:
+            return _("Other programs and other devices are not visible.")
         return _("Other programs and devices are not visible.")
+
+
+class Device(NamedTuple):
+    """A device of this computer that the profile lets through."""
+
+    path: str
+
+    def args(self) -> Sequence[str]:
+        return ("--dev-bind", self.path, self.path)
+
+    def describe(self) -> str:
+        return _("The device {path} can be used.").format(path=self.path)
 
 
 class EmptyFolder(NamedTuple):

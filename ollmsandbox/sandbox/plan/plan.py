@@ -17,6 +17,7 @@ from ...i18n import _
 from ...paths import Paths, is_inside, real_path
 from ..caches import CacheLayers
 from ..overlay import Overlay
+from ..profile.devices import usable_devices
 from ..profile.profile import Limits, Profile
 from ..seccomp import FilterRules
 from .caches import outermost
@@ -30,6 +31,8 @@ from .mounts import (
     PROJECT,
     BindMounts,
     CacheFolders,
+    Device,
+    DevicesAndProcesses,
     HiddenPath,
     HostSystem,
     MaskedFolder,
@@ -198,6 +201,13 @@ class PlanBuilder:
             # Sockets below an overlay are out of reach, but not those on other mounts.
             mounts += self.hide(s for s in listening if is_inside(s, *mounted))
         return mounts
+
+    def devices(self) -> list[Mount]:
+        """Return the sandbox's own /dev and /proc, and the devices that the profile names."""
+        named = self.inputs.profile.devices
+        found = usable_devices(named) if named else []
+        own = DevicesAndProcesses(is_root=os.getuid() == 0, has_devices=bool(found))
+        return [own, *map(Device, found)]
 
     def own_code(self) -> list[Mount]:
         """Protect the program's own code if its checkout is the project: a command that changed it

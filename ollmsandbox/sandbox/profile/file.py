@@ -11,18 +11,17 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ... import N_
 from ...errors import OllmSandboxError, ProfileError, SandboxError
 from ...files.atomic import write_atomically
 from ..seccomp import find_call
-from .profile import FolderTemplate, Limits, Profile
+from .devices import is_forbidden
+from .profile import CommandRules, FolderTemplate, Limits, Profile, join
 
 if TYPE_CHECKING:
     from ...config.yaml_reader import Value
-
-T = TypeVar("T")
 
 BUILT_IN = Path(__file__).with_name("builtin")
 DEFAULT_PROFILE = "standard"
@@ -104,7 +103,8 @@ def _load(
 
 def _from_json(given: dict[str, Any]) -> Profile:
     values: dict[str, Any] = {name: _frozen(value) for name, value in given.items()}
-    return Profile(**{**values, "limits": Limits(*given["limits"])})
+    commands = tuple(CommandRules(*rules) for rules in values["commands"])
+    return Profile(**{**values, "limits": Limits(*given["limits"]), "commands": commands})
 
 
 def _frozen(value: object) -> object:
@@ -163,13 +163,13 @@ class _File:
         return replace(profile, description=value.text())
 
     def _masks(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, masks=_join(profile.masks, _paths(value)))
+        return replace(profile, masks=join(profile.masks, _paths(value)))
 
     def _show(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, show=_join(profile.show, _paths(value)))
+        return replace(profile, show=join(profile.show, _paths(value)))
 
     def _mask_variables(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, mask_variables=_join(profile.mask_variables, value.texts()))
+        return replace(profile, mask_variables=join(profile.mask_variables, value.texts()))
 
     def _moved_folders(self, profile: Profile, value: Value) -> Profile:
         given = value.mapping()
@@ -177,33 +177,78 @@ class _File:
             _check_variable(name, folder)
             _check_path(folder)
         added = tuple((name, folder.text()) for name, folder in given.items())
-        return replace(profile, moved_folders=_join(profile.moved_folders, added))
+        return replace(profile, moved_folders=join(profile.moved_folders, added))
 
     def _run(self, profile: Profile, value: Value) -> Profile:
         paths = _paths(value)
         for item in value.items():
             if not item.text().startswith("/run/"):
                 raise item.fail(N_("{path} is not below /run."), path=repr(item.text()))
-        return replace(profile, run=_join(profile.run, paths))
+        return replace(profile, run=join(profile.run, paths))
 
     def _caches(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, caches=_join(profile.caches, _templates(value)))
+        return replace(profile, caches=join(profile.caches, _templates(value)))
 
     def _caches_if_present(self, profile: Profile, value: Value) -> Profile:
-        added = _join(profile.caches_if_present, _templates(value))
+        added = join(profile.caches_if_present, _templates(value))
         return replace(profile, caches_if_present=added)
 
     def _masks_in_other_projects(self, profile: Profile, value: Value) -> Profile:
-        added = _join(profile.masks_in_other_projects, _names(value))
+        added = join(profile.masks_in_other_projects, _names(value))
         return replace(profile, masks_in_other_projects=added)
 
     def _show_in_other_projects(self, profile: Profile, value: Value) -> Profile:
-        added = _join(profile.show_in_other_projects, _names(value))
+        added = join(profile.show_in_other_projects, _names(value))
         return replace(profile, show_in_other_projects=added)
 
     def _home_with_network(self, profile: Profile, value: Value) -> Profile:
-        added = _join(profile.home_with_network, _templates(value))
+        added = join(profile.home_with_network, _templates(value))
         return replace(profile, home_with_network=added)
+
+    def _devices(self, profile: Profile, value: Value) -> Profile:
+        for item in value.items():
+            path = item.text()
+            if path != os.path.normpath(path) or not path.startswith("/dev/"):
+                raise item.fail(N_("{path} is not below /dev."), path=repr(path))
+            if is_forbidden(path):
+                text = N_(
+                    "{path} leads to disks, memory, terminals or input, or every sandbox has its "
+                    "own."
+                )
+                raise item.fail(text, path=repr(path))
+        return replace(profile, devices=join(profile.devices, value.texts()))
+
+    def _extra_ro_binds(self, profile: Profile, value: Value) -> Profile:
+        added = join(profile.extra_ro_binds, _paths(value))
+        return replace(profile, extra_ro_binds=added)
+
+    def _skills(self, profile: Profile, value: Value) -> Profile:
+        _check_path(value)
+        return replace(profile, skills=value.text())
+
+    def _commands(self, profile: Profile, value: Value) -> Profile:
+        added = tuple(self._rules(words, given) for words, given in value.mapping().items())
+        return replace(profile, commands=join(profile.commands, added))
+
+    def _rules(self, words: str, value: Value) -> CommandRules:
+        if not words.split():
+            raise value.fail(N_("expected the first words of a command."))
+        entries = value.mapping(_OF_COMMANDS)
+        own = Profile("")
+        for key, entry in entries.items():
+            own = _KEYS[key](self, own, entry)
+        names = set(entries["limits"].mapping()) if "limits" in entries else set()
+        if "time" in names:
+            names.add("max_time")
+        return CommandRules(
+            tuple(words.split()),
+            tuple((n, limit) for n, limit in own.limits._asdict().items() if n in names),
+            own.environment_drop,
+            own.environment_keep,
+            own.environment_set,
+            own.caches,
+            own.devices,
+        )
 
     def _unix_sockets(self, profile: Profile, value: Value) -> Profile:
         return replace(profile, unix_sockets=value.choice("allow", "deny") == "allow")
@@ -218,22 +263,22 @@ class _File:
         if self._path.parent != BUILT_IN:
             for item in value.items():
                 _check_call(item)
-        return replace(profile, deny_syscalls=_join(profile.deny_syscalls, names))
+        return replace(profile, deny_syscalls=join(profile.deny_syscalls, names))
 
     def _environment(self, profile: Profile, value: Value) -> Profile:
         entries = value.mapping(("drop", "keep", "set"))
         if "drop" in entries:
-            drop = _join(profile.environment_drop, entries["drop"].texts())
+            drop = join(profile.environment_drop, entries["drop"].texts())
             profile = replace(profile, environment_drop=drop)
         if "keep" in entries:
-            keep = _join(profile.environment_keep, entries["keep"].texts())
+            keep = join(profile.environment_keep, entries["keep"].texts())
             profile = replace(profile, environment_keep=keep)
         if "set" in entries:
             given = entries["set"].mapping()
             for name, text in given.items():
                 _check_variable(name, text)
             added = tuple((name, text.text()) for name, text in given.items())
-            profile = replace(profile, environment_set=_join(profile.environment_set, added))
+            profile = replace(profile, environment_set=join(profile.environment_set, added))
         return profile
 
     def _limits(self, profile: Profile, value: Value) -> Profile:
@@ -274,7 +319,13 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "home_with_network": _File._home_with_network,
     "masks_in_other_projects": _File._masks_in_other_projects,
     "show_in_other_projects": _File._show_in_other_projects,
+    "devices": _File._devices,
+    "commands": _File._commands,
+    "extra_ro_binds": _File._extra_ro_binds,
+    "skills": _File._skills,
 }
+# The keys that may differ by command.
+_OF_COMMANDS = ("environment", "limits", "caches", "devices")
 
 
 def _memory_sizes() -> dict[str, int]:
@@ -338,7 +389,3 @@ def _check_call(item: Value) -> None:
         return
     if number is None:
         raise item.fail(N_("this kind of machine has no system call {name}."), name=repr(name))
-
-
-def _join(one: tuple[T, ...], two: tuple[T, ...]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(one + two))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from os.path import normpath
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from .secrets import is_secret
+
+T = TypeVar("T")
 
 _TEMPLATE = re.compile(
     r"(?:\$\{(?P<variable>\w+):-(?P<default>[~/][^{}$]*)\}|\$(?P<moved>\w+))(?P<rest>/[^{}$]+)?"
@@ -40,6 +42,27 @@ class Limits(NamedTuple):
 
 
 _NO_LIMITS = Limits()
+
+
+class CommandRules(NamedTuple):
+    """What commands that begin with these words get besides. Whoever writes a command chooses its
+    words, so this is no boundary."""
+
+    words: tuple[str, ...]
+    # Only those that are set: None removes a limit.
+    limits: tuple[tuple[str, float | None], ...] = ()
+    environment_drop: tuple[str, ...] = ()
+    environment_keep: tuple[str, ...] = ()
+    environment_set: tuple[tuple[str, str], ...] = ()
+    caches: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    def match(self, words: Sequence[str]) -> bool:
+        first, *rest = self.words
+        if not words or list(words[1 : len(self.words)]) != rest:
+            return False
+        # `make` is also /usr/bin/make.
+        return first in (words[0], words[0].rpartition("/")[2])
 
 
 @dataclass(frozen=True)
@@ -74,6 +97,13 @@ class Profile:
     show_in_other_projects: tuple[str, ...] = ()
     # The paths in the home folder that a command with the network sees, besides caches and `show`.
     home_with_network: tuple[str, ...] = ()
+    # Devices of this computer that commands can use.
+    devices: tuple[str, ...] = ()
+    commands: tuple[CommandRules, ...] = ()
+    # What commands in Alpine see of this computer besides, read-only and at its own path; and the
+    # folder that they see as /skills.
+    extra_ro_binds: tuple[str, ...] = ()
+    skills: str = ""
     # The user set a memory limit: only then is a control group worth its cost.
     own_memory_limit: bool = False
 
@@ -90,6 +120,30 @@ class Profile:
             folder, _, name = path.rpartition("/")
             found.setdefault(folder, []).append(name)
         return {folder: tuple(names) for folder, names in found.items()}
+
+    def for_command(self, words: Sequence[str]) -> Profile:
+        """Return the profile for a command with these words; longer rules replace shorter ones."""
+        matching = [rules for rules in self.commands if rules.match(words)]
+        profile = self
+        for rules in sorted(matching, key=lambda rules: len(rules.words)):
+            profile = profile._with_rules(rules)
+        return profile
+
+    def _with_rules(self, rules: CommandRules) -> Profile:
+        given = dict(rules.limits)
+        limits = self.limits._replace(**given)  # type: ignore[arg-type]
+        if limits.max_time is not None:
+            limits = limits._replace(time=min(limits.time or limits.max_time, limits.max_time))
+        return replace(
+            self,
+            limits=limits,
+            own_memory_limit=given.get("memory", self.own_memory_limit or None) is not None,
+            environment_drop=join(self.environment_drop, rules.environment_drop),
+            environment_keep=join(self.environment_keep, rules.environment_keep),
+            environment_set=join(self.environment_set, rules.environment_set),
+            caches=join(self.caches, rules.caches),
+            devices=join(self.devices, rules.devices),
+        )
 
     def with_limits(self, own: Limits) -> Profile:
         """Return the profile with the user's limits in place of its own."""
@@ -128,6 +182,10 @@ class Profile:
     def _decisions(self) -> dict[str, bool]:
         # A cache: every command has the same variables.
         return {}
+
+
+def join(one: tuple[T, ...], two: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(one + two))
 
 
 class FolderTemplate(NamedTuple):

@@ -16,7 +16,10 @@ from ...files.dirfd import FOLDER, FOLDER_OR_LINK
 
 # Where the sandbox mounts something.
 RESOLVER = "etc/resolv.conf"
-MOUNT_POINTS = ("workspace", "playground", "dev", "proc", "sys", "tmp", "var/tmp", "run")
+MOUNT_POINTS = (
+    *("workspace", "playground", "skills", "home"),
+    *("dev", "proc", "sys", "tmp", "var/tmp", "run"),
+)
 
 
 def prepare_mount_points(folder: Path) -> None:

@@ -34,10 +34,13 @@ TIER1_PACKAGES = ("bash", "python3", "py3-pip", "coreutils", "grep", "sed")
 TIER2_PACKAGES = (
     *("findutils", "curl", "wget", "git", "tar", "unzip", "jq", "gawk", "nodejs", "npm"),
 )
+# What pip needs to build a package with C code, for which there is no wheel for Alpine's C library.
+TIER3_PACKAGES = ("build-base", "python3-dev", "libffi-dev", "linux-headers")
 TIERS = (
     Tier(0, "Base", (), 16 * _MiB),
     Tier(1, "Required", TIER1_PACKAGES, 120 * _MiB),
     Tier(2, "Recommended", (*TIER1_PACKAGES, *TIER2_PACKAGES), 320 * _MiB),
+    Tier(3, "Compilers", (*TIER1_PACKAGES, *TIER2_PACKAGES, *TIER3_PACKAGES), 640 * _MiB),
 )
 
 # Only one user exists inside, so files cannot get other owners. chroot is refused, which an older

@@ -19,6 +19,7 @@ from ..profile.profile import Profile
 
 WORKSPACE = "/workspace"
 PLAYGROUND = "/playground"
+SKILLS = "/skills"
 # Where pip installs packages: in the project, so that the next command finds them.
 PACKAGES = f"{WORKSPACE}/.packages"
 PATH = f"/usr/bin:/bin:/usr/local/bin:{PACKAGES}/bin:/usr/sbin:/sbin"

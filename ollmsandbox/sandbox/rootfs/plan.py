@@ -7,13 +7,13 @@ import os
 
 from ... import N_
 from ...errors import RootfsError
-from ...paths import real_path
+from ...paths import is_inside, real_path
 from ..caches import PLAIN_CACHES, CacheLayers, PlainFolder
 from ..plan.caches import rootfs_caches
 from ..plan.mask_layer import spec_for
 from ..plan.mounts import (
-    DevicesAndProcesses,
     EmptyFolder,
+    HiddenPath,
     MaskedFolder,
     Mount,
     OverlayMethod,
@@ -23,7 +23,14 @@ from ..plan.mounts import (
 )
 from ..plan.plan import Plan, PlanBuilder, PlanInputs, path_prefixes
 from .files import MOUNT_POINTS, RESOLVER
-from .paths import PLAYGROUND, PathMap, find_working_dir_inside, folder_in, rootfs_environment
+from .paths import (
+    PLAYGROUND,
+    SKILLS,
+    PathMap,
+    find_working_dir_inside,
+    folder_in,
+    rootfs_environment,
+)
 from .store import Installed
 
 _SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
@@ -34,7 +41,7 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     here."""
     profile = inputs.profile
     builder = _RootfsBuilder(inputs, rootfs)
-    mounts: list[Mount] = [*builder.system(), DevicesAndProcesses(is_root=os.getuid() == 0)]
+    mounts: list[Mount] = [*builder.system(), *builder.devices()]
     mounts += [EmptyFolder(folder, profile.limits.tmp) for folder in _SCRATCH]
     mounts += [EmptyFolder("/run", 1 << 20, writable=False)]
     if inputs.network:
@@ -42,6 +49,7 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     caches = rootfs_caches(profile)
     mounts += builder.caches_for(tuple(caches.values()))
     mounts += builder.playground_at(PLAYGROUND)
+    mounts += builder.extra_ro_binds()
     mounts += builder.roots()
     mounts += builder.own_code()
     mounts += builder.hidden_in_roots()
@@ -59,7 +67,11 @@ class _RootfsBuilder(PlanBuilder):
         super().__init__(inputs)
         self._rootfs = rootfs
         linked = [root.path for root in inputs.overlay.roots[1:]]
-        self.places = PathMap.of(inputs.paths, self.project, linked)
+        home, profile = inputs.paths.real_home, inputs.profile
+        named = [home + path[1:] if path[0] == "~" else path for path in profile.extra_ro_binds]
+        self._extra = tuple(path for path in map(os.path.realpath, named) if os.path.isdir(path))
+        self._skills = profile.skills.replace("~", home, 1)
+        self.places = PathMap.of(inputs.paths, self.project, (*linked, *self._extra))
 
     def shown(self, path: str) -> str:
         return self.places.to_inside(path) or path
@@ -92,6 +104,25 @@ class _RootfsBuilder(PlanBuilder):
         root, run_id = real_path(self.inputs.paths.caches[0]), self.inputs.overlay.run_id
         self.caches = CacheLayers(root, self.project, run_id, PlainFolder.ROOTFS)
         return [self.plain_caches(self.caches, names)]
+
+    def extra_ro_binds(self) -> list[Mount]:
+        """Return mounts for what the profile shows of this computer, without what is hidden."""
+        binds = [(path, path) for path in self._extra]
+        if self._skills and os.path.isdir(self._skills):
+            binds.append((os.path.realpath(self._skills), SKILLS))
+        mounts: list[Mount] = []
+        for path, shown in binds:
+            if is_inside(path, *self.hidden):
+                raise RootfsError(
+                    N_("{path} is hidden from commands."),
+                    N_("Remove it from the profile, or add it to `show`."),
+                    path=path,
+                )
+            mounts.append(ReadOnlyBind(path, shown))
+            inside = [name for name in self.hidden if is_inside(name, path)]
+            for name in (*filter(os.path.lexists, inside), *self.host.sockets_below(path)):
+                mounts.append(HiddenPath(shown + name[len(path) :], os.path.isdir(name)))
+        return mounts
 
     def resolver(self) -> list[Mount]:
         if not os.path.isfile(self.host.resolver):

@@ -19,7 +19,7 @@ FILE = "rootfs.yaml"
 _MIRROR = re.compile(r"https?://[^\s?#]+")
 _BRANCH = re.compile(r"latest-stable|edge|v[0-9]+\.[0-9]+")
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)|20[0-9]{6}")
-_TIER = re.compile("[012]")
+_TIER = re.compile("[0123]")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RootfsSettings:
     branch: str = "latest-stable"
     # "" for the newest of the branch.
     version: str = ""
-    tier: int = 2
+    tier: int = 1
 
     def with_value(self, name: str, text: str) -> RootfsSettings:
         """Return the settings with one changed, or raise if the text is not valid for it."""
@@ -67,7 +67,7 @@ SETTINGS = (
     ),
     _Setting(
         "tier",
-        N_("0: base only, 1: required packages, 2: recommended packages."),
+        N_("0: base only, 1: required packages, 2: recommended packages, 3: also compilers."),
         _TIER.fullmatch,
     ),
 )

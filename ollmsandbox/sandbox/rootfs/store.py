@@ -77,6 +77,13 @@ def is_rootfs_ready(folder: Path, version: str = "", tier: int = 0) -> bool:
     return found is not None and version in ("", found.version) and found.tier >= tier
 
 
+def get_rootfs_dir(paths: Paths, environ: Mapping[str, str]) -> Path:
+    """Return the folder of the root file system that commands would use, or, if none is installed,
+    the one that an installation goes to."""
+    found = find_rootfs(paths, environ)
+    return paths.rootfs if found is None else Path(found.folder)
+
+
 def find_rootfs(paths: Paths, environ: Mapping[str, str]) -> Installed | None:
     """Return the root file system that commands would use, or None."""
     given = environ.get("ROOTFS_DIR", "")

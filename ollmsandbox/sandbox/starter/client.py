@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import array
 import contextlib
+import fcntl
 import marshal
 import os
 import socket
 import sys
 from _thread import allocate_lock
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,15 +79,7 @@ class Starter:
         # A thread may probe the machine while another starts a command: each gets its own answer.
         self._asking = allocate_lock()
         ours.settimeout(_TIMEOUT)
-        with theirs:
-            descriptor = 3
-            argv = [sys.executable, "-I", "-S", "-c", _MAIN, _STARTER, str(descriptor)]
-            actions: list[tuple[int | str, ...]] = [
-                (os.POSIX_SPAWN_DUP2, theirs.fileno(), descriptor),
-                # A reader of our output must not have to wait for the end of this process.
-                *((os.POSIX_SPAWN_OPEN, n, os.devnull, os.O_RDWR, 0) for n in range(descriptor)),
-            ]
-            self.pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions)
+        self.pid, self._wait = _launch_server(theirs)
 
     def start(self, order: StartOrder, descriptors: Sequence[int]) -> StartedProcess:
         """Start a process. The descriptors stay the caller's, and the pidfd becomes theirs."""
@@ -113,12 +106,67 @@ class Starter:
 
     def close(self) -> None:
         self._socket.close()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+        self._wait()
 
     def _lost(self, kind: type[SandboxError] = SandboxError) -> SandboxError:
         shared_starter.cache_clear()
         return kind(N_("The process that starts sandboxes has ended."), N_("Try again."))
+
+
+def _launch_server(connection: socket.socket) -> tuple[int, Callable[[], object]]:
+    """Start server.py with this socket, and without our environment; return its process id, and a
+    function that waits for its end.
+
+    Its 0, 1 and 2 are /dev/null: a reader of our output must not have to wait for its end. It
+    closes whatever else it inherits.
+    """
+    with connection:
+        # Not 0, 1 or 2, if the program was started without them.
+        number = fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, 3)
+    # The same number in the process: it is in use here, so nothing that is opened for the launch
+    # can have it.
+    argv = [sys.executable, "-I", "-S", "-c", _MAIN, _STARTER, str(number)]
+    if "gi.events" in sys.modules:
+        return _launch_with_gio(argv, number)
+    # Without GLib, whose import takes longer than all the rest of a command.
+    actions: list[tuple[int | str, ...]] = [
+        # Of a descriptor to itself, this lets it through.
+        (os.POSIX_SPAWN_DUP2, number, number),
+        *((os.POSIX_SPAWN_OPEN, n, os.devnull, os.O_RDWR, 0) for n in range(3)),
+    ]
+    try:
+        pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions)
+    finally:
+        os.close(number)
+
+    def wait() -> None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+    return pid, wait
+
+
+def _launch_with_gio(argv: list[str], number: int) -> tuple[int, Callable[[], object]]:
+    """Launch a process with a descriptor, which becomes GLib's to close."""
+    from gi.repository import Gio, GLib
+
+    kinds = Gio.SubprocessFlags
+    # INHERIT_FDS: GLib uses posix_spawn then. Otherwise it forks, which takes ten times as long in
+    # a program with a window.
+    launcher = Gio.SubprocessLauncher.new(
+        kinds.INHERIT_FDS | kinds.STDOUT_SILENCE | kinds.STDERR_SILENCE
+    )
+    launcher.set_environ([])
+    # GLib also closes in the child what it opened for stdout. If that had the number that this one
+    # gets there, this one would be closed.
+    launcher.take_fd(number, number)
+    try:
+        process = launcher.spawnv(argv)
+    except GLib.Error as error:
+        raise OSError(error.message) from error
+    finally:
+        launcher.close()
+    return int(process.get_identifier() or 0), process.wait
 
 
 class _NotSentError(SandboxError):

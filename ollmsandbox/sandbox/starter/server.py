@@ -22,7 +22,7 @@ import select
 import signal
 import socket
 
-from .child import clone, keep_mounts_alive, receive, report_error, run
+from .child import clone, keep_mounts_alive, keep_only, receive, report_error, run
 
 
 def main(descriptor: int) -> None:
@@ -31,7 +31,9 @@ def main(descriptor: int) -> None:
     gc.disable()
     # The kernel reaps the children: the other side holds their pidfds.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    StarterServer(socket.socket(fileno=descriptor)).serve()
+    # The program may have left other descriptors open to its children.
+    connection = keep_only([0, 1, 2, descriptor])
+    StarterServer(socket.socket(fileno=connection)).serve()
     os._exit(0)
 
 

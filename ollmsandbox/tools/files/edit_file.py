@@ -23,6 +23,7 @@ from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ..context import ToolContext
 from ..model_text import changes_text, together
 from ..parameters import Parameters, parameter
+from ..roots import ClosedFolder, approve_root, closed_folder, root_question
 from .edits import Document, difference, replace_text
 from .sandboxed import SandboxedFile, ScriptReply
 
@@ -151,6 +152,8 @@ class EditRequest(RequestBase):
         self._verdict: Verdict | None = None
         # Whether the change goes to the file itself, and not to a layer above it.
         self._is_unrecorded = False
+        # For the history.
+        self._command = f"{NAME} {given.path}"
 
     def describe(self) -> str:
         return escape_line(self._given.path)
@@ -160,14 +163,18 @@ class EditRequest(RequestBase):
         file: SandboxedFile | None = None
         try:
             found = await asyncio.to_thread(context.capabilities)
-            file = SandboxedFile(
-                context,
-                self._project,
-                given.path,
-                sandboxed=found.can_wrap,
-                command=f"{NAME} {given.path}",
-                call_id=self._call_id,
-            )
+            if found.can_wrap:
+                await context.prepare_rootfs(self._project, watcher)
+            file = self._file(found)
+            closed = await asyncio.to_thread(self._closed_folder, file) if found.can_wrap else None
+            if closed is not None:
+                question = root_question(context, closed, self._command, self._call_id)
+                self._verdict = await questions.ask(context, watcher, self, question)
+                if not self._verdict.allowed:
+                    text = questions.denial(self._verdict, f"Writing to {closed.path}")
+                    return Outcome.failed(text, verdict=self._verdict)
+                await asyncio.to_thread(approve_root, context, self._project, closed.path)
+                file = self._file(found)
             self._is_unrecorded = file.is_in_playground or not found.can_wrap
             if not file.may_be_written():
                 raise ToolError(
@@ -193,6 +200,21 @@ class EditRequest(RequestBase):
         except (OllmSandboxError, OSError) as error:
             report = file.report if file is not None else None
             return Outcome.failed(error, report=report, verdict=self._verdict)
+
+    def _file(self, found: Capabilities) -> SandboxedFile:
+        return SandboxedFile(
+            self._context,
+            self._project,
+            self._given.path,
+            sandboxed=found.can_wrap,
+            command=self._command,
+            call_id=self._call_id,
+        )
+
+    def _closed_folder(self, file: SandboxedFile) -> ClosedFolder | None:
+        """Return the folder outside that the file is in, through a link of the project."""
+        folder = os.path.dirname(os.path.normpath(file.path))
+        return closed_folder(self._context, self._project, folder)
 
     async def _script_input(self, reply: ScriptReply) -> bytes:
         return await asyncio.to_thread(self._new_content, reply)

@@ -108,6 +108,8 @@ class ReadRequest(RequestBase):
         try:
             context, given = self._context, self._given
             found = await asyncio.to_thread(context.capabilities)
+            if found.can_wrap:
+                await context.prepare_rootfs(self._project, watcher)
             file = SandboxedFile(context, self._project, given.path, sandboxed=found.can_wrap)
             if not found.can_wrap:
                 request = questions.make_request(

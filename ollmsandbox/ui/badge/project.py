@@ -42,7 +42,7 @@ def find_state(
     This takes a moment: call it in a thread.
     """
     # Imported here: the first frame does not need the engine.
-    from ...engine.run import load_profile, prepare_run
+    from ...engine.run import awaits_rootfs, load_profile, prepare_run
     from ...sandbox.bubble import Bubble
 
     try:
@@ -50,6 +50,9 @@ def find_state(
             state = machine_state(can_wrap=False)
             limits = limits_without_sandbox(load_profile(paths, profile, own))
             return ProjectState(state.sandbox, (*state.sections, limits))
+        if awaits_rootfs(paths, environ, os.path.realpath(project)):
+            sentence = _("Alpine is installed with the first command.")
+            return ProjectState(SandboxState.SANDBOXED, (Section(_("Sandboxed"), (sentence,)),))
         run = prepare_run(project, paths, environ, profile=profile, limits=own)
         return ProjectState(SandboxState.SANDBOXED, sections_of(run.plan))
     except OllmSandboxError as error:

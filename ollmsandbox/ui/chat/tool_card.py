@@ -148,6 +148,9 @@ class ToolCard(Gtk.Box):
         if entry.stage is not self._stage:
             self._stage = entry.stage
             self._show_stage()
+        elif entry.stage is Stage.RUNNING:
+            # It has a process by now.
+            self._begin_clock()
         self._show_changes()
 
     def _show_stage(self) -> None:

@@ -20,6 +20,7 @@ from .text import (
     duration_text,
     fact_text,
     question_text,
+    spoken_question,
     verdict_text,
     withdrawn_text,
 )
@@ -131,6 +132,8 @@ class ChatPermission(Gtk.Box):
     def _fill(self) -> None:
         request = self.request
         self.question.set_label(question_text(request))
+        # A screen reader says it when the focus comes to a button of the card.
+        self.update_property([Gtk.AccessibleProperty.LABEL], [spoken_question(request)])
         self.notice.set_label(visible_words(request.notice))
         self.notice.set_visible(bool(request.notice))
         set_plain(self.subject, visible(request.subject))

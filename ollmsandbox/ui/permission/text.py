@@ -11,8 +11,15 @@ from ...text.visible import visible_line, visible_words
 
 
 def question_text(request: PermissionRequest) -> str:
-    """Return the question in one line, in the user's language."""
-    return visible_words(request.translated or request.question)
+    """Return the question in one line, in the user's language, without the subject."""
+    return visible_words(request.heading or request.translated or request.question)
+
+
+def spoken_question(request: PermissionRequest, longest: int = 500) -> str:
+    """Return the question with the command, of which a long one is cut."""
+    if not request.heading:
+        return question_text(request)
+    return visible_words(request.translated).format(command=_cut(request.subject, longest))
 
 
 def fact_text(fact: Fact) -> tuple[str, str]:
@@ -29,6 +36,7 @@ def button_label(answer: Answer, request: PermissionRequest) -> str:
         Answer.DENY: _("_Deny"),
         Answer.ALLOW: _("_Allow"),
         Answer.ALLOW_SESSION: _("Allow for This _Session"),
+        Answer.ALLOW_PROJECT: _("Allow for This _Project"),
         Answer.ALLOW_ALWAYS: _("Allow A_lways"),
     }[answer]
 
@@ -39,6 +47,11 @@ def duration_text(request: PermissionRequest) -> str:
         return _(
             "This command is not sandboxed: it can do anything you can. You will be asked "
             "every time."
+        )
+    if request.for_project:
+        return _(
+            "Allowing it opens the folder to every command of this project. To close it again, "
+            "use “Opened Folders” in the project's menu."
         )
     if request.is_once_only:
         return _("You will be asked every time.")
@@ -69,6 +82,7 @@ def verdict_text(verdict: Verdict) -> str:
         Answer.DENY: _("Denied, {}"),
         Answer.ALLOW: _("Allowed once, {}"),
         Answer.ALLOW_SESSION: _("Allowed for this session, {}"),
+        Answer.ALLOW_PROJECT: _("Allowed for this project, {}"),
         Answer.ALLOW_ALWAYS: _("Allowed, now and always, {}"),
     }[verdict.answer].format(at)
 
@@ -80,5 +94,11 @@ def withdrawn_text() -> str:
 
 def notification_text(request: PermissionRequest) -> tuple[str, str]:
     """Return a title and a body, in which a long command is cut."""
-    subject = visible_line(request.subject)
-    return question_text(request), subject if len(subject) <= 120 else f"{subject[:119]}…"
+    if request.heading:
+        return _("Permission Needed"), spoken_question(request, 120)
+    return question_text(request), _cut(request.subject, 120)
+
+
+def _cut(subject: str, longest: int) -> str:
+    shown = visible_line(subject)
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The preferences page about changes, questions, the profile, limits and saved answers."""
+"""The preferences page about changes, questions, the sandbox, saved answers and opened folders."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ...paths import Paths
 from ...permission.request import Answer
 from ...permission.rules import Rule, Target
 from ...permission.store import RuleStore
+from ...project.manager import ProjectManager
 from ...sandbox.profile.file import profile_names, read_profile
 from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
@@ -22,6 +23,7 @@ from ..settings import LIMITS, LimitSetting, Settings, own_limits
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with
 from . import rows
+from .folders import FoldersGroup
 
 
 class LimitsGroup(Adw.PreferencesGroup):
@@ -82,7 +84,14 @@ class LimitsGroup(Adw.PreferencesGroup):
 class SafetyPage(Adw.PreferencesPage):
     __gtype_name__ = "OllmSafetyPage"
 
-    def __init__(self, paths: Paths, store: RuleStore, settings: Settings, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        store: RuleStore,
+        manager: ProjectManager,
+        settings: Settings,
+        tasks: Tasks,
+    ) -> None:
         super().__init__(title=_("Safety"), icon_name="security-high-symbolic")
         self._paths = paths
         self._store = store
@@ -101,6 +110,8 @@ class SafetyPage(Adw.PreferencesPage):
             description=_("Remove an answer to be asked again."),
         )
         self.add(self._rules)
+        self.folders = FoldersGroup(manager, tasks)
+        self.add(self.folders)
         tasks.start(self._list_rules())
 
     def _review(self) -> Adw.PreferencesGroup:

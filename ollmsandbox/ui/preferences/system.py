@@ -18,7 +18,7 @@ from ...project.system import System, set_system, system_of
 from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.packages import Tier
 from ...sandbox.rootfs.rootfs import Rootfs, Status
-from ...sandbox.rootfs.settings import load_rootfs_settings, save_rootfs_settings
+from ...sandbox.rootfs.settings import RootfsSettings, load_rootfs_settings, save_rootfs_settings
 from ...text.ansi import harmless
 from ...text.visible import visible_line
 from ..widgets.dialogs import choose_file, confirm
@@ -32,7 +32,8 @@ def tier_text(tier: Tier) -> str:
     title = (
         _("Minimal"),
         _("With Bash and Python"),
-        _("With Git, Node and more"),
+        _("With Git, Node and more (recommended)"),
+        _("With compilers"),
     )[tier.number]
     return _("{title}, about {size}").format(title=title, size=GLib.format_size(tier.size))
 
@@ -75,13 +76,14 @@ class SystemPage(Adw.PreferencesPage):
         self._closing = 0
         self._project_rows: list[Gtk.Widget] = []
         # The projects to list when the page is shown, and how many listings were started.
-        self._to_list: tuple[list[tuple[str, str, System]], bool] | None = None
+        self._to_list: list[tuple[str, str, System]] | None = None
         self._listings = 0
         self._alpine = Adw.PreferencesGroup(
             title=_("Alpine"),
             description=_(
                 "A small Linux system in which commands run the same everywhere. "
-                "It contains the project, but not your programs and other files."
+                "It contains the project, but not your programs and other files. Agents use Git, "
+                "find and curl in almost every project, so these are recommended."
             ),
         )
         self._status = rows.action(_("Status"), _("Checking…"))
@@ -91,7 +93,7 @@ class SystemPage(Adw.PreferencesPage):
         self._trouble.add_prefix(mark)
         self._tier = Adw.ComboRow(title=_("Programs"), use_subtitle=True)
         self._tier.set_model(Gtk.StringList.new([tier_text(tier) for tier in Rootfs.tiers]))
-        self._tier.set_selected(len(Rootfs.tiers) - 1)
+        self._tier.set_selected(RootfsSettings.tier)
         self._install = rows.button(_("Install"), weakly(self._on_install), _("Install Alpine"))
         self._from_file = rows.icon_button(
             "document-open-symbolic", _("Install From a File…"), weakly(self._on_from_file)
@@ -157,7 +159,7 @@ class SystemPage(Adw.PreferencesPage):
             self._trouble.set_subtitle(GLib.markup_escape_text(localized(trouble.remedy)))
         self._trouble.set_visible(trouble is not None)
         self._show_busy(busy=self._work is not None, is_installed=installed)
-        await self._show_projects(can_use=installed)
+        await self._show_projects(is_installed=installed)
 
     def _rootfs(self) -> Rootfs:
         """Return a new object each time: users may edit the file with its settings."""
@@ -261,7 +263,7 @@ class SystemPage(Adw.PreferencesPage):
 
     def _on_remove(self) -> None:
         async def remove() -> None:
-            body = _("Projects that use it cannot run commands until you install it again.")
+            body = _("The next command in a project that uses it installs it again.")
             window = rows.window_of(self)
             is_wanted = await confirm(window, _("Remove Alpine?"), body, _("_Remove"))
             if is_wanted and not await self._rootfs().remove():
@@ -275,7 +277,7 @@ class SystemPage(Adw.PreferencesPage):
 
     # --- projects --------------------------------------------------------------------------------
 
-    async def _show_projects(self, *, can_use: bool) -> None:
+    async def _show_projects(self, *, is_installed: bool) -> None:
         def look() -> list[tuple[str, str, System]]:
             return [
                 (project.path, project.name, system_of(self._paths, project.path))
@@ -285,10 +287,10 @@ class SystemPage(Adw.PreferencesPage):
         found = await asyncio.to_thread(look)
         self._projects.set_description(
             _("The system in which commands run")
-            if can_use
-            else _("Install Alpine to run a project's commands in it.")
+            if is_installed
+            else _("Alpine is installed with the first command of a project that uses it.")
         )
-        self._to_list = found, can_use
+        self._to_list = found
         if self.get_mapped():
             await self._list_projects()
 
@@ -299,7 +301,7 @@ class SystemPage(Adw.PreferencesPage):
         """List the projects one by one: a row takes longer than a frame. The newest call counts."""
         if self._to_list is None:
             return
-        (found, can_use), self._to_list = self._to_list, None
+        found, self._to_list = self._to_list, None
         self._listings += 1
         number = self._listings
         for row in self._project_rows:
@@ -308,7 +310,7 @@ class SystemPage(Adw.PreferencesPage):
         if not found:
             self._add_project_row(rows.action(_("No projects yet")))
         for one in found:
-            self._add_project_row(self._project_row(*one, can_use=can_use))
+            self._add_project_row(self._project_row(*one))
             await asyncio.sleep(_PAUSE)
             if number != self._listings:
                 return
@@ -317,7 +319,7 @@ class SystemPage(Adw.PreferencesPage):
         self._project_rows.append(row)
         self._projects.add(row)
 
-    def _project_row(self, path: str, name: str, system: System, *, can_use: bool) -> Gtk.Widget:
+    def _project_row(self, path: str, name: str, system: System) -> Gtk.Widget:
         row = Adw.ComboRow()
         # Set this before the name, which may look like markup.
         row.set_use_markup(False)
@@ -329,7 +331,6 @@ class SystemPage(Adw.PreferencesPage):
         row.set_tooltip_text(visible_line(path))
         row.set_model(Gtk.StringList.new([_("This Computer"), "Alpine"]))
         row.set_selected(1 if system is System.ALPINE else 0)
-        row.set_sensitive(can_use or system is System.ALPINE)
         row.connect("notify::selected", weakly(self._on_chosen), path)
         return row
 

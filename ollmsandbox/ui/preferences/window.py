@@ -14,6 +14,7 @@ from ..widgets.tasks import Tasks
 from ..widgets.toasts import Toasts
 from ..widgets.weak import weakly
 from .connections import ConnectionsPage
+from .folders import FoldersGroup
 from .general import GeneralPage
 from .safety import SafetyPage
 from .storage import StoragePage
@@ -24,7 +25,12 @@ class Preferences(Adw.PreferencesWindow):
     __gtype_name__ = "OllmPreferences"
 
     __gsignals__ = signals(
-        {"connections-changed": (), "connection-renamed": (str, str), "system-changed": ()}
+        {
+            "connections-changed": (),
+            "connection-renamed": (str, str),
+            "system-changed": (),
+            "folders-changed": (),
+        }
     )
 
     def __init__(self, parent: Gtk.Window, factory: SessionFactory, settings: Settings) -> None:
@@ -38,7 +44,8 @@ class Preferences(Adw.PreferencesWindow):
         self.connections = ConnectionsPage(factory.connections, tasks)
         self.connections.connect("changed", weakly(self._on_connections))
         self.connections.connect("renamed", weakly(self._on_renamed))
-        self.safety = SafetyPage(factory.paths, factory.rules, settings, tasks)
+        self.safety = SafetyPage(factory.paths, factory.rules, factory.manager, settings, tasks)
+        self.safety.folders.connect("changed", weakly(self._on_folders))
         self.system = SystemPage(factory.paths, factory.environ, factory.manager, tasks)
         self.system.connect("changed", weakly(self._on_system))
         self.storage = StoragePage(factory.paths, factory.manager, tasks)
@@ -70,6 +77,9 @@ class Preferences(Adw.PreferencesWindow):
 
     def _on_renamed(self, _page: ConnectionsPage, before: str, now: str) -> None:
         self.emit("connection-renamed", before, now)
+
+    def _on_folders(self, _group: FoldersGroup) -> None:
+        self.emit("folders-changed")
 
     def _on_system(self, _page: SystemPage) -> None:
         self.emit("system-changed")

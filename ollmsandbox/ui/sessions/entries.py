@@ -248,6 +248,9 @@ class CallEntry(ChatEntry):
         self.emit("changed")
 
     def add_output(self, _stream: Stream, data: bytes) -> None:
+        if self.stage is Stage.WAITING:
+            # The system that the command needs is being installed.
+            self.start(0, None)
         # A command may print letter by letter: joined, they take less room.
         if self._kept and len(self._kept[-1]) + len(data) <= _PIECE:
             self._kept[-1] += data

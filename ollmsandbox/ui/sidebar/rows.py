@@ -58,6 +58,8 @@ class ProjectRow(Gtk.ListBoxRow):
             wishes = [(_("_Remove From List"), "sidebar.remove-project")]
             if item.is_missing:
                 wishes.insert(0, (_("_Locate…"), "sidebar.locate-project"))
+            else:
+                wishes.insert(0, (_("Opened _Folders…"), "sidebar.show-folders"))
             menu = Gio.Menu()
             for label, action in wishes:
                 entry = Gio.MenuItem.new(label, None)

@@ -87,6 +87,8 @@ class Sidebar(Gtk.Box):
             "remove-project": (object,),
             # The folder is missing; ask for the new one.
             "locate-project": (object,),
+            # Those outside the project that its commands may change.
+            "show-folders": (object,),
             # Ask for the new name.
             "rename-session": (str,),
             "delete-session": (str,),
@@ -113,6 +115,7 @@ class Sidebar(Gtk.Box):
             ("new-session", "ay"),
             ("remove-project", "ay"),
             ("locate-project", "ay"),
+            ("show-folders", "ay"),
             ("rename-session", "s"),
             ("delete-session", "s"),
         ):

@@ -157,6 +157,7 @@ class Window(Adw.ApplicationWindow):
         self._side = SidebarController(
             self, self.sidebar, self._sessions, self.toasts, self._tasks, weakly(self._show)
         )
+        self.sidebar.connect("show-folders", weakly(self._on_show_folders))
         self.sidebar_place.set_child(self.sidebar)
         self.model_chooser = ModelChooser()
         self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
@@ -383,8 +384,17 @@ class Window(Adw.ApplicationWindow):
         preferences.connect("connections-changed", weakly(self._models.reload))
         preferences.connect("connection-renamed", weakly(self._models.follow_rename))
         preferences.connect("system-changed", weakly(self._badge.look_again))
+        preferences.connect("folders-changed", weakly(self._badge.look_again))
         preferences.present()
         return preferences
+
+    def _on_show_folders(self, _sidebar: Sidebar, project: str) -> None:
+        from ..preferences.folders import FoldersWindow
+
+        factory = self._factory
+        folders = FoldersWindow(self, factory.manager, factory.environ, project)
+        folders.connect("changed", weakly(self._badge.look_again))
+        folders.present()
 
     def _on_shortcuts(self, *_args: object) -> None:
         show_shortcuts(self)

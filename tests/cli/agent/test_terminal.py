@@ -97,6 +97,26 @@ def test_the_card_shows_all_of_it_and_each_key_is_an_answer(person: Person) -> N
     assert len(RuleStore(person.paths).rules()) == 2
 
 
+def test_the_network_question_is_printed_and_recorded_in_full(person: Person) -> None:
+    whole = "Run command with network access: touch ran.txt?"
+    replies = [*(run_command("touch ran.txt", name, network=True) for name in "12"), reply("Over.")]
+    with model_server(person, replies), Terminal(person, "agent", "Do it") as terminal:
+        for _ in range(2):
+            assert whole in terminal.expect(ENDS)
+            terminal.send("d")
+            terminal.expect("Deny.")
+        terminal.expect("Over.")
+        assert terminal.end() == 0
+    assert not (person.project / "ran.txt").exists()
+    manager = ProjectManager(person.paths)
+    try:
+        one, two = History(manager).questions()
+        assert one.question == two.question == whole
+        assert one.target != two.target
+    finally:
+        manager.close()
+
+
 def test_typed_ahead_or_pasted_text_is_no_answer(person: Person) -> None:
     person.share_playground()
     replies = [

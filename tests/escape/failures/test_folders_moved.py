@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The user deletes or moves whole folders while a command works in them."""
+"""The user deletes, moves or closes whole folders while a command works in them."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 
+import pytest
 from support.cli_inline import cli_here
 from support.escape.paused import run_while, states
 from support.person import Person
@@ -85,7 +87,11 @@ def test_work_beside_the_command_is_no_conflict(person: Person) -> None:
         (person.project / "src" / "note").write_text("mine\n")
 
     done = run_while(person, "echo new >>src/in/f; rm src/in/g; rm -r src/old", act)
-    assert set(states(done).values()) == {"applied"}
+    told = states(done)
+    # Whose modes these are cannot be known: the user's stay.
+    assert (told.pop("src"), told.pop("src/in")) == ("conflict", "conflict")
+    assert set(told.values()) == {"applied"}
+    assert stat.S_IMODE(source.stat().st_mode) == 0o750
 
 
 def test_a_move_by_the_command_is_no_conflict_with_an_edit_beside_it(person: Person) -> None:
@@ -112,3 +118,37 @@ def test_a_move_by_the_command_is_no_conflict_with_an_edit_beside_it(person: Per
         "other": "old linked\n",
         "note": "mine\n",
     }
+
+
+@pytest.mark.parametrize("mode", ["auto", "review"])
+def test_a_mode_that_the_user_gives_a_folder_stays(person: Person, mode: str) -> None:
+    folder = _folder(person.project / "d", f="old\n")
+    folder.chmod(0o755)
+    done = run_while(person, "echo new >d/g", lambda: folder.chmod(0o700), "--apply", mode)
+    assert states(done) == {"d/g": "applied" if mode == "auto" else "pending"}
+    assert cli_here(person, "apply").returncode == 0
+    assert (folder / "g").read_text() == "new\n"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert cli_here(person, "undo").returncode == 0
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_the_mode_of_a_folder_in_which_the_user_also_writes_is_a_conflict(person: Person) -> None:
+    folder = _folder(person.project / "d", f="old\n")
+    folder.chmod(0o755)
+
+    def act() -> None:
+        (folder / "mine").write_text("mine\n")
+        folder.chmod(0o700)
+
+    done = run_while(person, "echo new >d/g", act)
+    assert states(done) == {"d": "conflict", "d/g": "applied"}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_mode_that_the_command_gives_a_folder_is_applied(person: Person) -> None:
+    folder = _folder(person.project / "d", f="old\n")
+    folder.chmod(0o755)
+    done = run_while(person, "chmod 711 d; echo new >d/g", lambda: None)
+    assert states(done) == {"d": "applied", "d/g": "applied"}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o711

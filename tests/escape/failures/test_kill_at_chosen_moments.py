@@ -30,7 +30,6 @@ from support.person import Person
 
 from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import Mode
-from ollmsandbox.project.database import backups as backup
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
@@ -289,7 +288,7 @@ def test_a_backup_that_is_removed_is_on_no_record_any_more(snapshot: Snapshot) -
 
     def clean(_step: Step) -> None:
         with closing(ProjectManager(person.paths)) as manager:
-            backup.cleanup_old_backups(manager, now=time.time() + 30 * 86400)
+            manager.cleanup_old_backups(now=time.time() + 30 * 86400)
 
     assert killed_when(lambda: not kept.exists(), clean)
     with closing(ProjectManager(person.paths)) as manager:

@@ -273,10 +273,11 @@ def test_an_older_database_is_brought_up_to_date(
 
 
 def _store_sentences(plain: sqlite3.Connection) -> None:
-    """Make the table of changes as versions before 4 had it."""
+    """Make the tables of changes and files as versions before 4 had them."""
     for column in ("reason", "arguments"):
         plain.execute(f"ALTER TABLE change DROP COLUMN {column}")
     plain.execute("ALTER TABLE change ADD COLUMN note TEXT NOT NULL DEFAULT ''")
+    plain.execute("ALTER TABLE filerecord DROP COLUMN last_modified")
 
 
 def test_sentences_of_an_older_database_become_reasons(person: Person) -> None:

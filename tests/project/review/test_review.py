@@ -361,8 +361,8 @@ def test_backups_go_after_seven_days_and_their_paths_with_them(person: Person) -
     (person.project / "file").write_text("first")
     run(person, "echo second > file")
     manager = ProjectManager(person.paths)
-    assert backups.cleanup_old_backups(manager, now=time.time() + 6 * 86400) == 0
-    assert backups.cleanup_old_backups(manager, now=time.time() + 9 * 86400) == 1
+    assert manager.cleanup_old_backups(now=time.time() + 6 * 86400) == 0
+    assert manager.cleanup_old_backups(now=time.time() + 9 * 86400) == 1
     assert list(person.paths.backups.iterdir()) == []
     assert FileRecord.get().last_approved_copy_path is None
 

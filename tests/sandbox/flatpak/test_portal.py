@@ -196,7 +196,8 @@ def test_the_card_mentions_the_inner_sandbox(flatpak: Flatpak) -> None:
     assert "~/project, playground" in facts["Can write"]
     assert "off" in without.sees[0]
     assert "Flatpak portal" in without.sees[1]
-    assert with_network.question.endswith("inner sandbox, with network access?")
+    assert with_network.question == "Run command with network access: touch ran?"
+    assert with_network.heading.endswith("inner sandbox, with network access?")
     assert (with_network.network, with_network.one_time_only) == (True, True)
     assert ("Network", "On, for this command") in [(f.label, f.value) for f in with_network.facts]
     assert "on" in with_network.sees[0].split()[-1]

@@ -52,6 +52,27 @@ MISTAKES = {
         "environment:\n  sett: {}",
         ("line 2, key environment.sett", "did you mean 'set'?"),
     ),
+    "a device elsewhere": (
+        "devices:\n  - /dev/dri/card0\n  - /dev/../etc/passwd",
+        ("line 3, key devices: '/dev/../etc/passwd' is not below /dev.",),
+    ),
+    "a disk as a device": (
+        "devices: [/dev/sda]",
+        ("line 1, key devices: '/dev/sda' leads to disks",),
+    ),
+    "memory as a device of some commands": (
+        "commands:\n  make:\n    devices: [/dev/mem]",
+        ("line 3, key commands.make.devices: '/dev/mem' leads to disks, memory",),
+    ),
+    "a key that commands cannot have": (
+        "commands:\n  make:\n    masks: []",
+        ("line 3, key commands.make.masks: unknown key", "use one of environment, limits"),
+    ),
+    "an unknown limit of some commands": (
+        "commands:\n  cargo test: {limits: {tiem: 1}}",
+        ("line 2, key commands.cargo test.limits.tiem", "did you mean 'time'?"),
+    ),
+    "rules for no command": ("commands: {' ': {}}", ("expected the first words of a command.",)),
     "a text in place of a list": ("masks: ~/x", ("line 1, key masks: expected a list",)),
     "nothing in place of a list": ("masks:", ("line 1, key masks: expected a list",)),
     "a list in place of a text": (

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.sandbox.rootfs.paths import PathRewriter
-from ollmsandbox.sandbox.rootfs.store import Installed, find_rootfs
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings, save_rootfs_settings
+from ollmsandbox.sandbox.rootfs.store import Installed, find_rootfs, get_rootfs_dir
 from ollmsandbox.tools.base import Stream
 from ollmsandbox.tools.run_command import RunCommand
 
@@ -86,9 +89,95 @@ def test_install_use_run_status_and_remove(person: Person, served: Mirror) -> No
 
     assert person.cli("rootfs", "remove").returncode == 0
     assert find_rootfs(person.paths, person.environ) is None
-    assert "not installed" in person.cli("run", "--", "true").stderr
+    assert str(person.paths.rootfs) in person.cli("rootfs", "status").stdout
     assert person.cli("rootfs", "use", "host").returncode == 0
+    assert find_rootfs(person.paths, person.environ) is None
     assert person.cli("run", "--", "true").returncode == 0
+
+
+def test_the_first_command_installs_alpine_if_the_project_uses_it(
+    person: Person, served: Mirror
+) -> None:
+    served.has_packages(VERSION)
+    assert person.cli("settings", "rootfs-mirror", served.address).returncode == 0
+    used = person.cli("rootfs", "use", "alpine")
+    assert used.stdout.endswith("run in Alpine, which the next command installs.\n")
+    assert person.cli("run", "--no-rootfs", "--", "true").returncode == 0
+    assert find_rootfs(person.paths, person.environ) is None
+    done = person.cli("run", "--", "cat", "/etc/alpine-release")
+    assert done.stdout == f"{VERSION}\n", done.stderr
+    assert "Downloading.\n" in done.stderr
+    found = find_rootfs(person.paths, person.environ)
+    # Tier 1 is the default.
+    assert found is not None
+    assert found.tier == 1
+    assert get_rootfs_dir(person.paths, person.environ) == Path(found.folder)
+    again = person.cli("run", "--", "true")
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+def test_an_installation_for_the_first_command_can_be_stopped(
+    person: Person, served: Mirror
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def stall(path: str) -> None:
+        if path.endswith(".tar.gz"):
+            asked.set()
+            answers.wait(120)
+
+    served.when = stall
+    assert person.cli("settings", "rootfs-mirror", served.address).returncode == 0
+    assert person.cli("settings", "rootfs-tier", "0").returncode == 0
+    assert person.cli("rootfs", "use", "alpine").returncode == 0
+    agent = Agent(person)
+
+    async def stop() -> None:
+        request = RunCommand(agent.tool_context).read({"command": "echo x >new"})
+        running = asyncio.ensure_future(request.execute(agent.looking))
+        await asyncio.to_thread(asked.wait, 60)
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+
+    loop.run(stop())
+    assert b"Alpine: Downloading" in agent.looking.printed[Stream.STDERR]
+    answers.set()
+    assert find_rootfs(person.paths, person.environ) is None
+    assert list((person.paths.rootfs).glob(".new-*")) == []
+    assert not (person.project / "new").exists()
+    assert agent.run("cat /etc/alpine-release").text == VERSION
+
+
+def test_folders_of_the_profile_are_read_only_in_alpine(agent: Agent) -> None:
+    person = agent.person
+    for name in ("skills/lint", "reference", "reference/private"):
+        (person.home / name).mkdir(parents=True)
+        (person.home / name / "text").write_text(f"{name}\n")
+    person.paths.profiles.mkdir(parents=True)
+    profile = person.paths.profiles / "standard.yaml"
+    profile.write_text(
+        "extra_ro_binds: [~/reference, ~/missing]\nskills: ~/skills\nmasks: [~/reference/private]"
+    )
+    reference = person.home / "reference"
+    assert agent.run(f"cat /skills/lint/text {reference}/text").text == "skills/lint\nreference"
+    assert agent.run("cat text", working_dir=str(reference)).text == "reference"
+    assert agent.read(f"{reference}/text").ok
+    assert not agent.run(f"cat {reference}/private/text").ok
+    for place in ("/skills/new", f"{reference}/new"):
+        assert "Read-only file system" in agent.run(f"echo x >{place}").text
+    assert not agent.run(f"ls {person.home}/skills").ok
+    profile.write_text("extra_ro_binds: [~/.ssh]")
+    (person.home / ".ssh").mkdir()
+    assert "is hidden from commands" in agent.run("true").text
+
+
+def test_a_missing_compiler_is_explained(agent: Agent) -> None:
+    text = agent.run("echo \"error: command 'gcc' failed: No such file or directory\"; false").text
+    assert text.endswith("ollmsandbox rootfs install --tier 3")
+    assert "--tier 3" not in agent.run("echo gcc").text
+    set_system(agent.person.paths, str(agent.person.project), System.HOST)
+    assert "--tier 3" not in agent.run("echo 'gcc: not found'; false").text
 
 
 def test_a_run_as_json_has_the_path_of_the_project(person: Person, alpine: Installed) -> None:
@@ -260,7 +349,9 @@ def test_a_missing_root_file_system_is_reported_and_nothing_runs(agent: Agent) -
     found = find_rootfs(agent.person.paths, agent.person.environ)
     assert found is not None
     os.rename(found.folder, f"{agent.person.home}/elsewhere")
+    settings = RootfsSettings(mirror="http://127.0.0.1:1/alpine")
+    save_rootfs_settings(agent.person.paths.config, settings)
     outcome = agent.run("echo x >new")
     assert not outcome.ok
-    assert "Alpine is not installed" in outcome.text
+    assert "mirror" in outcome.text
     assert not (agent.person.project / "new").exists()

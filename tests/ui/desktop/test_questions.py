@@ -65,12 +65,25 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
             window.close()
 
 
-def _model(rounds: list[list[str]]) -> dict[str, Reply | list[Reply]]:
+def test_a_screen_reader_says_the_whole_network_question(person: Person) -> None:
+    with Replay(_model([["touch a"]], network=True)) as server:
+        _connect(person, server)
+        with program(person, f"{person.project}/") as window:
+            window.say("go")
+            window.wait_focus("Deny")
+            window.wait_for("Run command with network access: touch a?")
+            window.press("Escape", then=lambda: window.reads("Denied, "))
+            window.wait_for("Round 1 is over.")
+            window.close()
+    assert not (person.project / "a").exists()
+
+
+def _model(rounds: list[list[str]], *, network: bool = False) -> dict[str, Reply | list[Reply]]:
     """Return replies that call one command after the other in each round, then end the round."""
     replies: list[Reply] = []
     for number, commands in enumerate(rounds, 1):
         for command in commands:
-            given = json.dumps({"command": command})
+            given = json.dumps({"command": command, "network": network})
             function = {"name": "run_command", "arguments": given}
             call = {"index": 0, "id": f"call-{len(replies)}", "type": "function"}
             piece = delta(role="assistant", tool_calls=[{**call, "function": function}])

@@ -3,19 +3,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from gi.repository import Adw, Gtk
 from support.person import Person
 from support.rootfs import VERSION, Mirror, mirror, system
 from support.screen import Screen, all_of
-from support.window import press, running_loop, says, wait_until
+from support.window import (
+    card_that,
+    cards,
+    finish,
+    in_project,
+    press,
+    running_loop,
+    says,
+    wait_until,
+)
 
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.system import System, system_of
+from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.sandbox.rootfs.settings import load_rootfs_settings, save_rootfs_settings
 from ollmsandbox.ui.preferences.system import SystemPage
 from ollmsandbox.ui.widgets.tasks import Tasks
@@ -176,3 +188,30 @@ def test_a_project_is_shown_by_the_name_that_it_has(screen: Screen, person: Pers
 
 def _questions() -> list[Adw.MessageDialog]:
     return [w for w in Gtk.Window.list_toplevels() if isinstance(w, Adw.MessageDialog)]
+
+
+def test_the_first_command_of_a_project_shows_the_installation_and_can_be_stopped(
+    screen: Screen, person: Person, served: Mirror
+) -> None:
+    answers = threading.Event()
+
+    def stall(path: str) -> None:
+        if path.endswith(".tar.gz"):
+            answers.wait(120)
+
+    served.when = stall
+    save_rootfs_settings(person.paths.config, replace(served.settings, tier=0))
+    set_system(person.paths, os.path.realpath(person.project), System.ALPINE)
+    with in_project(person) as (window, session):
+        wait_until(lambda: says(window.badge._sections, "installed with the first command"))
+        running = asyncio.ensure_future(session.conversation.run("cat /etc/alpine-release"))
+        card = card_that(window, lambda card: says(card, "Alpine: Downloading"))
+        wait_until(card.stop_button.get_visible)
+        card.stop_button.emit("clicked")
+        wait_until(running.done)
+        wait_until(lambda: says(card, "Stopped"))
+        answers.set()
+        finish(session.conversation.run("cat /etc/alpine-release"))
+        outcome = cards(window)[-1].entry.outcome
+        assert outcome is not None
+        assert outcome.text == VERSION

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The names of backups, `{id}-{YY-MM-DD}-{basename}`: a backup is found by them, on disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_LONGEST = 255
+_BACKUP = re.compile(r"(\d+)-(\d\d-\d\d-\d\d)-", re.ASCII)
+# A name with fewer characters fits, however many bytes each one has.
+_SHORT = 50
+
+
+class Backup(NamedTuple):
+    # The id of the file's record.
+    number: int
+    day: str
+    path: str
+
+
+def backup_name(number: int, path: str, day: str) -> str:
+    """Return `{id}-{YY-MM-DD}-{basename}`; a long name keeps its end, with the extension."""
+    start = f"{number}-{day}-"
+    name = path[path.rfind("/") + 1 :]
+    if len(name) < _SHORT:
+        return start + name
+    return start + os.fsdecode(os.fsencode(name)[-(_LONGEST - len(start)) :])
+
+
+def backup_day(name: str) -> str:
+    """Return the day in the name of a backup, or "" if the file is no backup."""
+    ours = _BACKUP.match(name)
+    return ours[2] if ours else ""
+
+
+def backups_in(folder: Path) -> Iterator[Backup]:
+    """Yield the backups that are on disk."""
+    try:
+        found = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with found as entries:
+        for entry in entries:
+            ours = _BACKUP.match(entry.name)
+            if ours is not None and not entry.is_dir(follow_symlinks=False):
+                yield Backup(int(ours[1]), ours[2], entry.path)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The folders outside projects that commands may change, with a button to remove each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gi.repository import Adw, Gtk
+
+from ...engine.roots import open_to_commands
+from ...i18n import _
+from ...project.database.models import Project
+from ...project.manager import ProjectManager, is_missing
+from ...text.visible import visible_line
+from ..widgets.dialogs import choose_folder
+from ..widgets.focus import FocusKeeper
+from ..widgets.signals import signals
+from ..widgets.tasks import Tasks
+from ..widgets.toasts import Toasts
+from ..widgets.weak import weakly, weakly_with
+from . import rows
+
+
+@dataclass(frozen=True)
+class _Opened:
+    project: Project
+    folder: str
+    is_missing: bool
+
+
+class FoldersGroup(Adw.PreferencesGroup):
+    """The opened folders of one project, or of all of them."""
+
+    __gtype_name__ = "OllmFoldersGroup"
+
+    # A folder was opened or removed.
+    __gsignals__ = signals({"changed": ()})
+
+    def __init__(self, manager: ProjectManager, tasks: Tasks, project: str | None = None) -> None:
+        super().__init__(
+            title=_("Opened Folders"),
+            description=_("Folders outside a project that its commands can change."),
+        )
+        self._manager = manager
+        self._tasks = tasks
+        self._project = project
+        self._rows: list[Gtk.Widget] = []
+        tasks.start(self.refresh())
+
+    async def refresh(self) -> None:
+        found = await asyncio.to_thread(self._find)
+        for row in self._rows:
+            self.remove(row)
+        self._rows = [self._row(one) for one in found]
+        if not found:
+            self._rows.append(rows.action(_("No opened folders")))
+        for row in self._rows:
+            self.add(row)
+
+    def open_to_commands(self, environ: Mapping[str, str], project: str, folder: str) -> None:
+        async def add() -> None:
+            def approve() -> None:
+                open_to_commands(self._manager, environ, self._manager.add_project(project), folder)
+
+            await asyncio.to_thread(approve)
+            await self._has_changed()
+
+        self._tasks.start(add())
+
+    def _find(self) -> list[_Opened]:
+        return [
+            _Opened(project, folder, is_missing(folder))
+            for project in self._manager.projects(with_removed=True)
+            if self._project in (None, project.path)
+            for folder in self._manager.approved_roots(project)
+        ]
+
+    def _row(self, opened: _Opened) -> Gtk.Widget:
+        notes = [] if self._project else [visible_line(opened.project.name)]
+        if opened.is_missing:
+            notes.append(_("Folder not found"))
+        row = rows.action(visible_line(opened.folder), " · ".join(notes))
+        name = _("Remove {}").format(visible_line(os.path.basename(opened.folder)))
+        remove = weakly_with(self._remove, opened)
+        row.add_suffix(rows.icon_button("user-trash-symbolic", name, remove))
+        return row
+
+    def _remove(self, opened: _Opened) -> None:
+        async def revoke() -> None:
+            await asyncio.to_thread(self._manager.revoke, opened.project, opened.folder)
+            await self._has_changed()
+
+        self._tasks.start(revoke())
+
+    async def _has_changed(self) -> None:
+        await self.refresh()
+        self.emit("changed")
+
+
+class FoldersWindow(Adw.PreferencesWindow):
+    """The opened folders of one project."""
+
+    __gtype_name__ = "OllmFoldersWindow"
+
+    __gsignals__ = signals({"changed": ()})
+
+    def __init__(
+        self,
+        parent: Gtk.Window,
+        manager: ProjectManager,
+        environ: Mapping[str, str],
+        project: str,
+    ) -> None:
+        super().__init__(transient_for=parent, modal=True, search_enabled=False)
+        self.set_default_size(500, 360)
+        self.set_title(visible_line(os.path.basename(project)))
+        self._environ = environ
+        self._project = project
+        self._toasts = Toasts(weakly(self._add_toast))
+        self._tasks = Tasks(weakly(self._tell))
+        self.group = FoldersGroup(manager, self._tasks, project)
+        self.group.connect("changed", weakly(self._on_changed))
+        self.group.set_header_suffix(
+            rows.button(_("Open…"), weakly(self._open), _("Open a Folder"))
+        )
+        page = Adw.PreferencesPage(title=self.get_title(), icon_name="folder-symbolic")
+        page.add(self.group)
+        self.add(page)
+        self.set_destroy_with_parent(True)
+        self.connect("unmap", weakly(self._on_closed))
+        self._focus_keeper = FocusKeeper(self)
+
+    def _add_toast(self, toast: Adw.Toast) -> None:
+        self.add_toast(toast)
+
+    def _tell(self, text: str) -> None:
+        self._toasts.tell(text)
+
+    def _open(self) -> None:
+        async def choose() -> None:
+            folder = await choose_folder(self, _("Open a Folder to Commands"))
+            if folder is not None:
+                self.group.open_to_commands(self._environ, self._project, folder)
+
+        self._tasks.start(choose())
+
+    def _on_changed(self, _group: FoldersGroup) -> None:
+        self.emit("changed")
+
+    def _on_closed(self, _window: Gtk.Widget) -> None:
+        self._tasks.cancel()
