@@ -43,6 +43,14 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A picture for the model, as it is in its file."""
+
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The result of a call."""
 
@@ -54,6 +62,8 @@ class Outcome:
     verdict: Verdict | None = None
     # Who or what stopped the call from outside.
     cancelled: Stop | None = None
+    # Pictures that the model sees beside the text.
+    pictures: tuple[Picture, ...] = ()
 
     @classmethod
     def failed(

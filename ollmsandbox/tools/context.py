@@ -66,6 +66,8 @@ class ToolContext:
     # Whether web pages may come from this computer and the local network.
     allow_private: bool = False
     session_id: str = ""
+    # Whether the model can be shown pictures.
+    sees_pictures: bool = False
 
     def use_preferences(self, preferences: ToolPreferences) -> None:
         self.mode = preferences.mode

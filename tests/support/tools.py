@@ -22,6 +22,7 @@ from ollmsandbox.tools.base import Outcome, Stream, Tool
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.tools.files.edit_file import EditFile
 from ollmsandbox.tools.files.read_file import ReadFile
+from ollmsandbox.tools.files.write_file import WriteFile
 from ollmsandbox.tools.run_command import RunCommand
 
 # The same examples every time, however slow the machine is.
@@ -115,3 +116,6 @@ class Agent:
 
     def edit(self, path: str, **arguments: object) -> Outcome:
         return self.call(EditFile(self.tool_context), path=path, **arguments)
+
+    def write(self, path: str, content: str) -> Outcome:
+        return self.call(WriteFile(self.tool_context), path=path, content=content)

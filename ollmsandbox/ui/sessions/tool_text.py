@@ -44,7 +44,9 @@ def tool(entry: CallEntry) -> str:
     return {
         "run_command": _("Command"),
         "read_file": _("Read a file"),
+        "search": _("Search"),
         "edit_file": _("Edit a file"),
+        "write_file": _("Write a file"),
         "web_fetch": _("Read a web page"),
     }.get(entry.call.name, visible_line(entry.call.name))
 

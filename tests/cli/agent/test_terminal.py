@@ -293,7 +293,7 @@ def test_without_a_sandbox_everything_is_asked(person: Person) -> None:
         run_command("touch ran.txt", "1"),
         run_command("touch allowed.txt; echo $HOME", "2"),
         reply(call_part("read_file", "3", path="a.txt")),
-        reply(call_part("edit_file", "4", path="a.txt", content="two\n")),
+        reply(call_part("write_file", "4", path="a.txt", content="two\n")),
         reply("Over."),
     ]
     with model_server(person, replies) as server, Terminal(person, "agent", "Do it") as terminal:
