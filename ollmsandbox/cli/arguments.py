@@ -435,7 +435,10 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
         help="ask nothing, and deny whatever needs your permission",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON document per event, and ask nothing"
+        "--json",
+        action="store_true",
+        help="print one JSON document per event; with TEXT, read answers and further messages as "
+        "JSON from standard input",
     )
 
 

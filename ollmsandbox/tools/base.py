@@ -27,12 +27,29 @@ class Stream(Enum):
     STDERR = "stderr"
 
 
+@dataclass(frozen=True)
+class UserQuestion:
+    """A question of the model to the user. The answer is text, and grants nothing."""
+
+    id: str
+    text: str
+    # What the user can choose from; any other answer can be typed.
+    choices: tuple[str, ...] = ()
+    session_id: str = ""
+    call_id: str = ""
+
+
 class Watcher(Protocol):
     """Hears what happens during a call, on the loop's own thread."""
 
     def asking(self, request: PermissionRequest) -> None: ...
 
     def answered(self, verdict: Verdict) -> None: ...
+
+    def questioned(self, question: UserQuestion) -> None: ...
+
+    def replied(self, answer: str | None) -> None:
+        """The user answered the question; None if nobody did."""
 
     def started(self, pid: int, plan: Plan | None) -> None:
         """The command is running; it is not sandboxed if `plan` is None."""

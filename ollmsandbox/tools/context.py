@@ -30,13 +30,19 @@ from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile.file import DEFAULT_PROFILE
 from ..sandbox.profile.profile import Limits, Profile
 from ..sandbox.rootfs.store import Installed
-from .base import ToolError
+from .base import ToolError, UserQuestion
 
 
 class Permissions(Protocol):
     """Answers a request by a rule, or asks the user."""
 
     async def decide(self, request: PermissionRequest) -> Verdict: ...
+
+
+class QuestionAsker(Protocol):
+    """Shows the model's questions to the user. Raises Unanswered if nobody answers."""
+
+    async def ask_user(self, question: UserQuestion) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,8 @@ class ToolContext:
     # Whether web pages may come from this computer and the local network.
     allow_private: bool = False
     session_id: str = ""
+    # Who passes the model's questions to the user; None if nobody is there.
+    questions: QuestionAsker | None = None
     # Whether the model can be shown pictures.
     sees_pictures: bool = False
 

@@ -33,7 +33,7 @@ NAMES = some.sampled_from(
     (
         *("command", "working_dir", "network", "path", "first_line", "line_count", "old_text"),
         *("new_text", "replace_all", "edits", "content", "url", "offset", "cmd", ""),
-        *("pattern", "glob", "literal", "first_byte", "items", "question", "choices"),
+        *("pattern", "glob", "literal", "first_byte", "steps", "question", "choices"),
     )
 )
 ODD = some.sampled_from(
@@ -44,7 +44,7 @@ ODD = some.sampled_from(
     )
 )
 TOOLS = some.sampled_from(
-    ("run_command", "read_file", "search", "edit_file", "write_file", "web_fetch")
+    ("run_command", "read_file", "search", "edit_file", "write_file", "web_fetch", "plan", "ask")
 )
 
 

@@ -18,6 +18,7 @@ from ...chat.messages import Message, Role, ToolCall
 from ...errors import UnsavedError
 from ...i18n import _, localized
 from ...project.changes.change import State as ChangeState
+from ...text.visible import visible_path
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
 from . import tool_text
@@ -134,6 +135,10 @@ class OpenSession(GObject.Object):
                     self._add_call(call, description, own=own)
             case events.Notice(text):
                 self._append(NoticeEntry(localized(text)))
+            case events.InstructionsRead(files):
+                names = ", ".join(visible_path(file.path) for file in files)
+                text = _("The agent reads the project's instructions: {names}")
+                self._append(NoticeEntry(text.format(names=names)))
             case events.TokensUsed():
                 self.emit("spent", event)
             case events.TurnEnded(end, why):
