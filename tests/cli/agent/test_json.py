@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from support.person import Person
-from support.servers.http import Stall
 from support.terminal import call_part, model_server, reply, run_command
 
 from ollmsandbox.chat import events
@@ -274,8 +273,8 @@ def test_with_yes_to_nothing_standard_input_is_not_read(person: Person) -> None:
 
 
 def test_a_signal_ends_the_program_between_turns(person: Person) -> None:
-    with model_server(person, [reply("Done."), reply(Stall())]), client(person, "Do it") as other:
-        other.send(type="message", text="More")
+    with model_server(person, [reply("Done.")]), client(person, "Do it") as other:
+        other.send(type="answer", id="none", answer="deny")
         other.until("end")
         os.kill(other.process.pid, 15)
         assert other.wait() == 128 + 15
