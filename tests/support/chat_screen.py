@@ -23,7 +23,17 @@ class Place:
     def __init__(self, screen: Screen, folder: Path, width: int = 700, height: int = 600) -> None:
         self.view = ChatView(Settings(Paths.from_environ({"HOME": str(folder)})))
         heard = self.heard = list[tuple[object, ...]]()
-        names = ("send", "run", "stop", "stop-call", "answer", "show-changes", "undo", "open-link")
+        names = (
+            "send",
+            "run",
+            "stop",
+            "stop-call",
+            "answer",
+            "reply",
+            "show-changes",
+            "undo",
+            "open-link",
+        )
         for name in names:
             self.view.connect(name, lambda _view, *said, name=name: heard.append((name, *said)))
         self.window = screen.show(self.view, width, height)

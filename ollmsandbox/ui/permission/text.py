@@ -8,6 +8,7 @@ import time
 from ...i18n import _
 from ...permission.request import Answer, Fact, PermissionRequest, Source, Verdict
 from ...text.visible import visible_line, visible_words
+from ...tools.base import UserQuestion
 
 
 def question_text(request: PermissionRequest) -> str:
@@ -78,7 +79,10 @@ def withdrawn_text() -> str:
     return _("No answer: did not run")
 
 
-def notification_text(request: PermissionRequest) -> tuple[str, str]:
-    """Return a title and a body, in which a long command is cut."""
-    subject = visible_line(request.subject)
-    return question_text(request), subject if len(subject) <= 120 else f"{subject[:119]}…"
+def notification_text(asked: PermissionRequest | UserQuestion) -> tuple[str, str]:
+    """Return a title and a body, in which a long command or question is cut."""
+    if isinstance(asked, UserQuestion):
+        title, subject = _("The agent asks you"), visible_line(asked.text)
+    else:
+        title, subject = question_text(asked), visible_line(asked.subject)
+    return title, subject if len(subject) <= 120 else f"{subject[:119]}…"

@@ -149,8 +149,15 @@ class OpenSession(GObject.Object):
     def _hear_of_call(self, event: ChatEvent) -> None:
         match event:
             case events.CallEnded(call, outcome):
-                self._calls[call.id].end(outcome)
+                entry = self._calls[call.id]
+                if entry.steps and outcome.ok:
+                    self._replace_plan(entry)
+                entry.end(outcome)
                 self.emit("files-changed")
+            case events.QuestionAsked(call_id, question):
+                self._calls[call_id].question_user(question)
+            case events.QuestionAnswered(call_id, answer):
+                self._calls[call_id].reply(answer)
             case events.PermissionAsked(call_id, request):
                 self._calls[call_id].ask(request)
             case events.PermissionAnswered(call_id, verdict):
@@ -166,6 +173,11 @@ class OpenSession(GObject.Object):
                 self.emit("files-changed")
             case events.FilesChanged(call_id, change):
                 self._calls[call_id].note_files(change.count, change.path)
+
+    def _replace_plan(self, new: CallEntry) -> None:
+        for entry in self._calls.values():
+            if entry is not new and entry.steps:
+                entry.replace_steps()
 
     def _add_call(self, call: ToolCall, description: str, *, own: bool) -> None:
         entry = CallEntry(call, description, own=own)
