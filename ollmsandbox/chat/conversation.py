@@ -28,6 +28,7 @@ from .events import (
     Notice,
     QueueChanged,
     ReplyWithdrawn,
+    Retrying,
     StateChanged,
     TurnEnd,
     TurnEnded,
@@ -35,12 +36,13 @@ from .events import (
 )
 from .instructions import ProjectInstructions
 from .messages import Message, Role, ToolCall
-from .providers.base import Model, ProviderError
+from .providers.base import FinishPiece, Model, ProviderError
 from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
 from .storage.stored import StoredMessage
 from .storage.writer import SessionWriter
 from .user_actions import UserActions
+from .written_calls import find_written_calls, looks_like_calls
 
 _OWN = "own"
 
@@ -105,6 +107,12 @@ STANDARD_LIMITS = TurnLimits()
 
 T = TypeVar("T")
 _CUT_OFF = Sentence(N_("The answer was cut off: the model's context is full."))
+_NO_CALLS = Sentence(
+    N_(
+        "The model seems to have written a tool call as text. Perhaps the model, or its template "
+        "in the server, cannot call tools. Try another model or update the server."
+    )
+)
 _REPHRASE = Sentence(N_("Rephrase the request or choose another model."))
 _BUG = N_("Internal error: {error}")
 
@@ -180,6 +188,23 @@ class Conversation:
         self._add(message)
         self._emit(MessageAdded(message))
         return await self._run_task(self._turn(number), TurnEnded(TurnEnd.STOPPED))
+
+    @property
+    def owes_reply(self) -> bool:
+        """Whether the last turn ended before the model had answered, so that it can be tried
+        again."""
+        said = [message for message in self.messages if not message.partial]
+        return bool(said) and said[-1].role is not Role.ASSISTANT
+
+    async def retry(self) -> TurnEnded:
+        """Try the last turn again from where it failed."""
+        if self.model is None:
+            raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
+        self._check_idle()
+        if not self.owes_reply:
+            raise OllmSandboxError(N_("The model has already answered."))
+        self._tool_calls.begin()
+        return await self._run_task(self._turn(None), TurnEnded(TurnEnd.STOPPED))
 
     def queue(self, text: str) -> None:
         """Send a message while the model works: it reads it with its next step. If the turn ends
@@ -318,6 +343,9 @@ class Conversation:
             await self._prepare(is_first=step == 0)
             reply, number = await self._reply()
             spent += self._reader.spent(reply, self.messages)
+            if reply.is_empty and reply.finish.filtered:
+                self._withdraw(reply, number)
+                return TurnEnded(TurnEnd.FILTERED, _REPHRASE)
             if reply.is_empty:
                 self._withdraw(reply, number)
                 if was_empty:
@@ -325,14 +353,18 @@ class Conversation:
                 was_empty = True
                 continue
             was_empty = False
-            message, repeated = with_unique_ids(reply.message(), self.messages)
+            message, repeated = with_unique_ids(self._with_written(reply), self.messages)
             self._add(message, number)
             self._emit(MessageAdded(message))
-            if reply.cut_off:
+            if reply.finish.cut_off:
                 self._emit(Notice(_CUT_OFF))
+            if reply.finish.filtered:
+                return TurnEnded(TurnEnd.FILTERED, _REPHRASE)
             if not message.calls:
                 if self._say_queued():
                     continue
+                if looks_like_calls(message.text, self._tool_names):
+                    self._emit(Notice(_NO_CALLS))
                 return TurnEnded(TurnEnd.DONE)
             if self.limits.tokens is not None and spent >= self.limits.tokens:
                 self._tool_calls.refuse(message.calls, self.messages)
@@ -364,16 +396,36 @@ class Conversation:
         if files := self._instructions.take_news():
             self._emit(InstructionsRead(files))
 
+    def _with_written(self, reply: StreamedReply) -> Message:
+        """Return the reply; calls that it has only as text become calls."""
+        message = reply.message()
+        if message.calls or reply.finish != FinishPiece():
+            return message
+        written = find_written_calls(message.text, self._tool_names)
+        return replace(message, text=written.text, calls=written.calls) if written else message
+
+    @property
+    def _tool_names(self) -> frozenset[str]:
+        return frozenset(tool.name for tool in self.tools)
+
     async def _reply(self) -> tuple[StreamedReply, int]:
         """Return the model's reply and its number in the session."""
         model = self.model
         if model is None:
             raise ProviderError(N_("No model is selected."), N_("Choose a model first."))
         number = self._writer.take_number() if self._writer else 0
+
+        def summarised(summary: Message) -> None:
+            """Store a summary in front of the reply."""
+            nonlocal number
+            self._add(summary, number)
+            self._emit(MessageAdded(summary))
+            number = self._writer.take_number() if self._writer else 0
+
         self._enter(ConversationState.WAITING)
         reply = StreamedReply(model.name, self._grew, lambda m: self._save(number, m))
         try:
-            await self._child(self._reader.read(model, reply, self.messages))
+            await self._child(self._reader.read(model, reply, self.messages, summarised))
         except BaseException:
             # Keep what the user has already read, whatever happened.
             reply.close()
@@ -404,7 +456,8 @@ class Conversation:
     # --- events and messages -------------------------------------------------------------------
 
     def _grew(self, event: ChatEvent) -> None:
-        self._enter(ConversationState.STREAMING)
+        if not isinstance(event, Retrying):
+            self._enter(ConversationState.STREAMING)
         self._emit(event)
 
     def _add(self, message: Message, number: int | None = None) -> None:

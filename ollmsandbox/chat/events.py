@@ -36,6 +36,7 @@ class TurnEnd(Enum):
     TOKENS = N_("The token limit was reached.")
     TIME = N_("The time limit was reached.")
     FAILED = N_("The model's server failed.")
+    FILTERED = N_("The server's content filter stopped the answer.")
     EMPTY = N_("The model sent an empty answer.")
     LOOP = N_("The model keeps repeating the same call.")
 
@@ -168,12 +169,22 @@ class InstructionsRead:
 
 
 @dataclass(frozen=True)
+class Retrying:
+    """The server failed, and is asked again after some seconds."""
+
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True)
 class TokensUsed:
     """The tokens of the last answer, and the size of the model's context."""
 
     prompt: int
     reply: int
     room: int | None
+    # By the price that the user has set; None without one.
+    cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -203,6 +214,7 @@ ChatEvent = (
     | CallSettled
     | Notice
     | InstructionsRead
+    | Retrying
     | TokensUsed
     | TurnEnded
 )

@@ -6,17 +6,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 from .. import N_
+from ..errors import Sentence
 from ..tools.base import Tool
 from .context import ContextWindow
-from .events import ChatEvent, Notice, TextGrew, ThinkingGrew, TokensUsed
-from .messages import Message, Role, ToolCall, ToolSpec
+from .events import ChatEvent, Notice, Retrying, TextGrew, ThinkingGrew, TokensUsed
+from .messages import Message, Role, ServerFields, ToolCall, ToolSpec
 from .providers.base import (
     CallPiece,
+    FinishPiece,
     Model,
     Piece,
     ProviderError,
+    RetryPiece,
     TextPiece,
     ThinkingPiece,
     TooLongError,
@@ -45,7 +49,8 @@ class StreamedReply:
         self._is_closed = False
         self.calls: list[ToolCall] = []
         self.usage: Usage | None = None
-        self.cut_off = False
+        self.finish = FinishPiece()
+        self._fields: ServerFields | None = None
         self.was_saved = False
 
     @property
@@ -67,6 +72,7 @@ class StreamedReply:
             model=self._model,
             at=time.time(),
             partial=partial,
+            fields=self._fields,
         )
 
     async def read(self, pieces: AsyncIterator[Piece]) -> None:
@@ -107,8 +113,15 @@ class StreamedReply:
             self.calls.append(piece.call)
         elif isinstance(piece, Usage):
             self.usage = piece
+        elif isinstance(piece, ServerFields):
+            self._fields = piece
+        elif isinstance(piece, RetryPiece):
+            self._emit(Retrying(piece.seconds, piece.why.message))
         else:
-            self.cut_off = self.cut_off or piece.cut_off
+            self.finish = FinishPiece(
+                cut_off=self.finish.cut_off or piece.cut_off,
+                filtered=self.finish.filtered or piece.filtered,
+            )
 
     def _save_now(self) -> None:
         self._timer = None
@@ -130,32 +143,85 @@ class ReplyReader:
         self._prompt = prompt
         self._emit = emit
         self._context = ContextWindow()
+        self._spent_on_summary = 0
+        # The size of the model's context, as far as known.
+        self.length: int | None = None
 
-    async def read(self, model: Model, reply: StreamedReply, messages: Sequence[Message]) -> None:
+    async def read(
+        self,
+        model: Model,
+        reply: StreamedReply,
+        messages: Sequence[Message],
+        summarised: Callable[[Message], None],
+    ) -> None:
+        """Read a reply to the messages. If some have to be left out, let the model write a summary
+        first; `summarised` adds it to the messages."""
         # In a thread: to describe themselves, tools examine the machine. The user may have chosen
         # another system for the project since the last reply.
         specs = await asyncio.to_thread(_describe, self._tools)
         prompt = Message(Role.SYSTEM, await self._prompt_text())
-        length = await model.context_length()
+        self.length = await self._context_length(model)
+        was_too_long = has_summary = False
+        self._spent_on_summary = 0
         while True:
-            fitted = self._context.fit(prompt, messages, specs, length)
+            fitted = self._context.fit(
+                prompt, model.sent(messages), specs, self.length, model.longest_answer
+            )
+            if fitted.dropped and not has_summary:
+                has_summary = True
+                if summary := await self._summarise(model, fitted.dropped):
+                    summarised(replace(summary, keeps=fitted.keeps))
+                    continue
             if fitted.notice:
                 self._emit(Notice(fitted.notice))
             try:
                 await reply.read(model.reply(fitted.messages, specs))
                 break
-            except TooLongError:
-                if reply.has_begun or not self._context.was_too_long():
+            except TooLongError as error:
+                # Once: a server may only seem to say that.
+                if reply.has_begun or was_too_long:
                     raise
+                was_too_long = True
+                self._context.was_too_long(error.said)
         if reply.usage is not None:
             self._context.learn(reply.usage.prompt)
-            self._emit(TokensUsed(reply.usage.prompt, reply.usage.reply, length))
+            self._count(reply.usage)
 
     def spent(self, reply: StreamedReply, messages: Sequence[Message]) -> int:
         """Return the number of tokens used, as counted by the server, or else estimated."""
         if reply.usage is not None:
-            return reply.usage.prompt + reply.usage.reply
-        return self._context.estimate([*messages, reply.message()])
+            return self._spent_on_summary + reply.usage.prompt + reply.usage.reply
+        return self._spent_on_summary + self._context.estimate([*messages, reply.message()])
+
+    async def _context_length(self, model: Model) -> int | None:
+        try:
+            return await model.context_length()
+        except ProviderError:
+            return None  # the request itself will say what is wrong, and is tried again
+
+    async def _summarise(self, model: Model, dropped: Sequence[Message]) -> Message | None:
+        """Return the model's summary of what is left out, or None if it writes none."""
+        request = self._context.summary_request(dropped, self.length)
+        summary = StreamedReply(model.name, self._pass_on_retry, lambda _message: None)
+        try:
+            await summary.read(model.reply(request, ()))
+        except ProviderError as error:
+            text = N_("The earlier conversation could not be summarised: {why}")
+            self._emit(Notice(Sentence(text, why=str(error))))
+            return None
+        message = summary.message()
+        self._spent_on_summary += self.spent(summary, request)
+        if summary.usage is not None:
+            self._count(summary.usage)
+        text = self._context.shorten_summary(message.text, self.length)
+        return Message(Role.SUMMARY, text, model=model.name, at=message.at) if text else None
+
+    def _count(self, usage: Usage) -> None:
+        self._emit(TokensUsed(usage.prompt, usage.reply, self.length, usage.cost))
+
+    def _pass_on_retry(self, event: ChatEvent) -> None:
+        if isinstance(event, Retrying):
+            self._emit(event)
 
     async def _prompt_text(self) -> str:
         prompt = self._prompt

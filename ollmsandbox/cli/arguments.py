@@ -60,6 +60,16 @@ def _time(text: str, unit: str) -> float:
     return given
 
 
+def parse_amount(text: str) -> float:
+    try:
+        given = float(text)
+    except ValueError:
+        given = -1.0
+    if not 0 <= given < 1_000_000:
+        raise ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return given
+
+
 def valid_unicode(text: str) -> str:
     """Return valid Unicode: an argument may hold any bytes, a database and a model take text."""
     return os.fsencode(text).decode("utf-8", "replace")
@@ -507,6 +517,52 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         help="the server's API (default: found by asking the server)",
     )
     new.add_argument("--model", type=valid_unicode, metavar="MODEL", help="the model to use first")
+    new.add_argument(
+        "--context",
+        type=parse_count,
+        metavar="TOKENS",
+        help="the size of the model's context (default: what the server says)",
+    )
+    new.add_argument(
+        "--answer", type=parse_count, metavar="TOKENS", help="the longest answer of the model"
+    )
+    new.add_argument(
+        "--effort",
+        choices=("none", "minimal", "low", "medium", "high", "max", "default"),
+        help="how much the model should think, if the server lets you choose",
+    )
+    new.add_argument(
+        "--temperature",
+        type=parse_amount,
+        metavar="NUMBER",
+        help="how random answers are: 0 for not at all",
+    )
+    new.add_argument(
+        "--header",
+        action="append",
+        type=valid_unicode,
+        metavar="NAME:VALUE",
+        help="a header to send with each request, in place of earlier ones; may be repeated",
+    )
+    new.add_argument(
+        "--price",
+        nargs=2,
+        type=parse_amount,
+        metavar=("INPUT", "OUTPUT"),
+        help="the price of a million tokens, to show what answers cost",
+    )
+    new.add_argument(
+        "--connect-timeout",
+        type=parse_seconds,
+        metavar="SECONDS",
+        help="how long to wait for a connection (default: 10)",
+    )
+    new.add_argument(
+        "--idle-timeout",
+        type=parse_seconds,
+        metavar="SECONDS",
+        help="how long the server may send nothing (default: 300)",
+    )
     new.add_argument(
         "--key-from-stdin",
         action="store_true",

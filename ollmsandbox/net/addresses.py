@@ -221,9 +221,10 @@ def server_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def normal_server(text: str, default_port: int | None = None) -> str:
+def normal_server(text: str, default_port: int | None = None, *, with_query: bool = False) -> str:
     """Return the URL of a server as typed by a user, with a scheme and without a slash at the end.
-    The port is added where the user typed neither a scheme nor a port."""
+    The port is added where the user typed neither a scheme nor a port. `with_query` keeps what
+    follows a question mark; without it, nothing may."""
     text = text.strip()
     if not text.isprintable():
         # urlsplit would silently drop tabs and line ends.
@@ -240,13 +241,14 @@ def normal_server(text: str, default_port: int | None = None) -> str:
             N_("An address must not contain a user name or password."),
             N_("Enter the API key separately."),
         )
-    if parts.scheme not in _PORTS or not _has_host(parts) or parts.query:
+    if parts.scheme not in _PORTS or not _has_host(parts) or (parts.query and not with_query):
         raise _not_a_server(text)
     if port is None and not has_scheme:
         port = default_port
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     where = f"{host}:{port}" if port is not None else f"{host}"
-    return f"{parts.scheme}://{where}{parts.path}".rstrip("/")
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{where}{parts.path}".rstrip("/") + query
 
 
 def _has_host(parts: SplitResult) -> bool:

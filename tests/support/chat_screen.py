@@ -27,6 +27,7 @@ class Place:
             "send",
             "run",
             "stop",
+            "retry",
             "stop-call",
             "answer",
             "reply",

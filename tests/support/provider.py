@@ -19,6 +19,7 @@ from ollmsandbox.chat.providers.base import (
     Model,
     Piece,
     ProviderError,
+    ReplyOptions,
     TextPiece,
     ThinkingPiece,
     Timeouts,
@@ -41,7 +42,8 @@ def openai(address: str, name: str = "m", *, key: bool = False, idle: float = 60
 
 
 def ollama(address: str, name: str = "m", *, idle: float = 60, room: int = 32768) -> Model:
-    return OllamaServer(address, timeouts=Timeouts(idle=idle), room=room).model(name)
+    options = ReplyOptions(context=room)
+    return OllamaServer(address, timeouts=Timeouts(idle=idle), options=options).model(name)
 
 
 def ask(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ollmsandbox.chat.events import ChatEvent
@@ -39,6 +39,8 @@ def call(name: str = "run_command", id: str = "1", **arguments: object) -> CallP
 class ScriptedModel:
     """Sends each reply once, in order; after the last one it sends `Done.`"""
 
+    longest_answer = None
+
     def __init__(self, *replies: Reply, length: int | None = None, name: str = "scripted") -> None:
         self.name = name
         self._replies = list(replies)
@@ -49,6 +51,9 @@ class ScriptedModel:
 
     async def context_length(self) -> int | None:
         return self._length
+
+    def sent(self, messages: Sequence[Message]) -> list[Message]:
+        return [replace(message, thinking="") for message in messages]
 
     async def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]

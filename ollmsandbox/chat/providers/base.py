@@ -6,17 +6,21 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from ...errors import NetError, OllmSandboxError
 from ...net.addresses import normal_server
-from ..messages import Message, ToolCall, ToolSpec
+from ..messages import Message, ServerFields, ToolCall, ToolSpec
+
+MOST_RETRIES = 8
 
 
 class ProviderError(OllmSandboxError):
-    """A model server failed. `can_retry`: the same request may work a moment later; `again_after`:
-    try it again after this many seconds without asking, if nothing was shown yet."""
+    """A model server failed. `can_retry`: the same request may work a moment later; `retries`: how
+    often to try it again without asking, if nothing was shown yet; `again_after`: the seconds to
+    wait before that, None for delays that grow."""
 
     # The server's own words.
     said = ""
@@ -28,11 +32,13 @@ class ProviderError(OllmSandboxError):
         /,
         *,
         can_retry: bool = False,
+        retries: int = 0,
         again_after: float | None = None,
         **fields: object,
     ) -> None:
         super().__init__(message, remedy, **fields)
         self.can_retry = can_retry
+        self.retries = retries
         self.again_after = again_after
 
     @classmethod
@@ -41,7 +47,7 @@ class ProviderError(OllmSandboxError):
             error.message,
             error.remedy,
             can_retry=error.can_retry,
-            again_after=0.2 if error.was_lost else None,
+            retries=MOST_RETRIES if error.was_lost else 0,
         )
 
 
@@ -84,16 +90,28 @@ class Usage:
 
     prompt: int
     reply: int
+    # By the price of the connection, if it has one.
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class RetryPiece:
+    """The server failed; the request is repeated after a while."""
+
+    seconds: float
+    why: ProviderError
 
 
 @dataclass(frozen=True)
 class FinishPiece:
-    """The end of an answer; `cut_off` if the server had no room for more."""
+    """The end of an answer: `cut_off` if the server had no room for more, `filtered` if its content
+    filter ended the answer."""
 
     cut_off: bool = False
+    filtered: bool = False
 
 
-Piece = TextPiece | ThinkingPiece | CallPiece | Usage | FinishPiece
+Piece = TextPiece | ThinkingPiece | CallPiece | ServerFields | Usage | RetryPiece | FinishPiece
 
 
 @dataclass(frozen=True)
@@ -112,7 +130,15 @@ class Model(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def longest_answer(self) -> int | None:
+        """The longest answer that the user allows, in tokens."""
+
     async def context_length(self) -> int | None: ...
+
+    def sent(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages with only that thinking and those fields that will be sent."""
+        ...
 
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -142,8 +168,41 @@ class Timeouts:
     idle: float = 300.0
 
 
-# Some servers have their interface below another folder than /v1.
-_HAS_VERSION = re.compile(r"/(v[0-9]+[a-z0-9]*|openai)$")
+class Effort(Enum):
+    """How much a model should think; each server supports some of these."""
+
+    NONE = "none"
+    MINIMAL = "minimal"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    MAX = "max"
+
+
+@dataclass(frozen=True)
+class Price:
+    """The price of a million tokens, in any currency."""
+
+    prompt: float
+    reply: float
+
+    def of(self, prompt: int, reply: int) -> float:
+        return (prompt * self.prompt + reply * self.reply) / 1_000_000
+
+
+@dataclass(frozen=True)
+class ReplyOptions:
+    """What the user has set for the replies of a connection; None leaves it to the server."""
+
+    # In tokens.
+    context: int | None = None
+    answer: int | None = None
+    effort: Effort | None = None
+    temperature: float | None = None
+    price: Price | None = None
+
+    def usage(self, prompt: int, reply: int) -> Usage:
+        return Usage(prompt, reply, self.price.of(prompt, reply) if self.price else None)
 
 
 def ollama_root(text: str) -> str:
@@ -153,12 +212,21 @@ def ollama_root(text: str) -> str:
 
 def openai_root(text: str) -> str:
     """Return the URL below which the OpenAI-compatible interface is, from what the user typed."""
-    root = re.sub(r"/(chat/completions|models)$", "", _normal_server(text))
-    return root if _HAS_VERSION.search(urlsplit(root).path) else f"{root}/v1"
+    root, mark, query = _normal_server(text, with_query=True).partition("?")
+    root = re.sub(r"/(chat/completions|models)$", "", root)
+    if not urlsplit(root).path:
+        root += "/openai/v1" if is_azure(root) else "/v1"
+    return f"{root}{mark}{query}"
 
 
-def _normal_server(text: str, default_port: int | None = None) -> str:
+def is_azure(root: str) -> bool:
+    """Tell whether a server takes its key as Azure does, by its address."""
+    parts = urlsplit(root)
+    return (parts.hostname or "").endswith(".azure.com") or "api-version=" in parts.query
+
+
+def _normal_server(text: str, default_port: int | None = None, *, with_query: bool = False) -> str:
     try:
-        return normal_server(text, default_port)
+        return normal_server(text, default_port, with_query=with_query)
     except NetError as error:
         raise ProviderError.from_net(error) from error

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -11,15 +12,16 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from ... import N_
 from ...errors import NetError
 from ...net.http import Exchange, Request
-from .base import Piece, ProviderError, RefusedError, Timeouts
-from .errors import from_message, from_status, not_a_model_server, server_message
+from .base import Piece, ProviderError, RefusedError, RetryPiece, Timeouts, is_azure
+from .errors import from_message, from_status, not_a_model_server
 from .lenient import read_json
 from .mask import KeyMask
 
 # Returns the key. It is in a keyring, which may ask for a password each time.
 KeySource = Callable[[], Awaitable[str]]
 
-_TRIES = 3
+# Seconds before each new attempt.
+RETRY_DELAYS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
 _ERROR_LIMIT = 64 * 1024
 _LIST_LIMIT = 16 << 20
 _LONGEST_LINE = 4 << 20
@@ -30,9 +32,18 @@ class Client:
     """Requests to one server, with its key."""
 
     def __init__(
-        self, root: str, *, key: KeySource | None = None, timeouts: Timeouts | None = None
+        self,
+        address: str,
+        *,
+        key: KeySource | None = None,
+        timeouts: Timeouts | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.root = root
+        """The address may end in a query, which is added to each request."""
+        self.address = address
+        self.root, mark, query = address.partition("?")
+        self._query = mark + query
+        self._headers = headers or {}
         self._find_key = key
         self._key: str | None = None
         self._timeouts = timeouts or Timeouts()
@@ -82,7 +93,7 @@ class Client:
 
     def failed(self, text: str, model: str) -> ProviderError:
         """Return the error for a JSON text in which the server reports one."""
-        return from_message(self.mask.whole(server_message(text)), self.root, model)
+        return from_message(self.mask.whole(text), self.root, model)
 
     async def _request(
         self,
@@ -101,14 +112,18 @@ class Client:
                 N_("Enter it again, on one line."),
             )
         self.mask = KeyMask(key)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers: dict[str, str] = {}
+        if key:
+            own = {"api-key": key} if is_azure(self.address) else {"Authorization": f"Bearer {key}"}
+            headers.update(own)
+        headers.update(self._headers)
         data = None
         if body is not None:
             data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
             headers["Content-Type"] = "application/json"
         return Request(
             method,
-            f"{root or self.root}{path}",
+            f"{root or self.root}{path}{self._query}",
             data,
             headers,
             connect_timeout=timeouts.connect,
@@ -144,7 +159,7 @@ async def retried(
     make: Callable[[], AsyncGenerator[Piece, None]],
 ) -> AsyncGenerator[Piece, None]:
     """Yield the pieces; try again after a temporary error, if nothing was shown before it."""
-    for left in reversed(range(_TRIES)):
+    for number in itertools.count():
         shown = False
         try:
             async with aclosing(make()) as pieces:
@@ -153,9 +168,12 @@ async def retried(
                     yield piece
             return
         except ProviderError as error:
-            if shown or error.again_after is None or not left:
+            if shown or number >= min(error.retries, len(RETRY_DELAYS)):
                 raise
-            pause = error.again_after
+            pause = RETRY_DELAYS[number] if error.again_after is None else error.again_after
+            retry = RetryPiece(pause, error)
+        if pause:
+            yield retry
         await asyncio.sleep(pause)
 
 

@@ -18,7 +18,7 @@ from ...files.atomic import write_atomically
 from ...files.locks import locked
 from ...net.addresses import is_loopback
 from ...paths import Paths
-from .base import ProviderError, Server, Timeouts
+from .base import ProviderError, ReplyOptions, Server, Timeouts
 from .connections_file import (
     SOURCE,
     TOUR,
@@ -26,6 +26,7 @@ from .connections_file import (
     ConnectionList,
     ConnectionsFileError,
     ServerKind,
+    check_headers,
     check_name,
     normal_address,
     read,
@@ -108,7 +109,10 @@ class ConnectionStore:
     async def _put(self, before: str, connection: Connection, key: str | None) -> Connection:
         name = connection.name
         check_name(name)
+        check_headers(connection.headers)
         address = normal_address(connection.kind, connection.address)
+        # What cannot be read again would make the file useless.
+        read(write(ConnectionList((replace(connection, address=address),))))
         old = next((c for c in self.all() if c.name == before), None)
         old_place = place = old.key if old else KeyStorage.NONE
         is_renamed = old is not None and before != name
@@ -190,10 +194,20 @@ class ConnectionStore:
         from .openai import OpenAIServer
 
         source = find_key if key is not None or connection.key is not KeyStorage.NONE else None
-        timeouts = Timeouts(idle=connection.idle)
-        if connection.kind is ServerKind.OPENAI:
-            return OpenAIServer(connection.address, key=source, timeouts=timeouts)
-        return OllamaServer(connection.address, key=source, timeouts=timeouts, room=connection.room)
+        kind = OpenAIServer if connection.kind is ServerKind.OPENAI else OllamaServer
+        return kind(
+            connection.address,
+            key=source,
+            timeouts=Timeouts(connection.connect, connection.idle),
+            headers=dict(connection.headers),
+            options=ReplyOptions(
+                connection.room,
+                connection.answer,
+                connection.effort,
+                connection.temperature,
+                connection.price,
+            ),
+        )
 
     async def _forget(self, name: str, place: KeyStorage) -> None:
         try:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -11,11 +12,12 @@ import yaml
 
 from ... import N_
 from ...config.yaml_reader import Value, YamlSource, parse_yaml
-from .base import DEFAULT_CONTEXT, ProviderError, Timeouts, ollama_root, openai_root
+from .base import Effort, Price, ProviderError, Timeouts, ollama_root, openai_root
 from .keys import KeyStorage
 from .tour.model import NAME
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,63}")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _HEADER = """\
 # Connections to model servers. You can edit this file; the program rewrites it when you change
 # connections there. API keys are stored elsewhere.
@@ -36,9 +38,17 @@ class Connection:
     # The default model.
     model: str = ""
     key: KeyStorage = KeyStorage.NONE
-    # The largest context of a model of Ollama, in tokens.
-    room: int = DEFAULT_CONTEXT
-    # Seconds without data after which the connection counts as lost.
+    # The size of the context and the longest answer, in tokens; None leaves them to the server.
+    room: int | None = None
+    answer: int | None = None
+    effort: Effort | None = None
+    temperature: float | None = None
+    # Names and values of headers that go with each request.
+    headers: tuple[tuple[str, str], ...] = ()
+    price: Price | None = None
+    # Seconds until a server has to accept a connection, and without data after which the connection
+    # counts as lost.
+    connect: float = Timeouts.connect
     idle: float = Timeouts.idle
 
 
@@ -74,7 +84,12 @@ def read(text: str) -> ConnectionList:
 
 
 def _connection(name: str, value: Value) -> Connection:
-    entries = value.mapping(("kind", "address", "model", "key", "room", "idle"))
+    entries = value.mapping(
+        (
+            *("kind", "address", "model", "key", "room", "answer", "effort", "temperature"),
+            *("headers", "price", "connect", "idle"),
+        )
+    )
     try:
         check_name(name)
     except ProviderError as error:
@@ -96,6 +111,29 @@ def _connection(name: str, value: Value) -> Connection:
         )
     if "room" in entries:
         found = replace(found, room=int(entries["room"].number(1024, 1 << 24)))
+    if "answer" in entries:
+        found = replace(found, answer=int(entries["answer"].number(1, 1 << 24)))
+    if "effort" in entries:
+        efforts = (effort.value for effort in Effort)
+        found = replace(found, effort=Effort(entries["effort"].choice(*efforts)))
+    if "temperature" in entries:
+        found = replace(found, temperature=entries["temperature"].number(0, 5))
+    if "headers" in entries:
+        headers = tuple((n, v.text()) for n, v in entries["headers"].mapping().items())
+        try:
+            check_headers(headers)
+        except ProviderError as error:
+            raise entries["headers"].fail(error.message) from None
+        found = replace(found, headers=headers)
+    if "price" in entries:
+        prices = entries["price"].mapping(("input", "output"))
+        for key in ("input", "output"):
+            if key not in prices:
+                raise entries["price"].missing(key)
+        price = Price(prices["input"].number(0, 1 << 20), prices["output"].number(0, 1 << 20))
+        found = replace(found, price=price)
+    if "connect" in entries:
+        found = replace(found, connect=entries["connect"].number(1, 3600))
     if "idle" in entries:
         found = replace(found, idle=entries["idle"].number(1, 86400))
     return found
@@ -113,8 +151,17 @@ def _entry(connection: Connection) -> dict[str, object]:
         entry["model"] = connection.model
     if connection.key is not KeyStorage.NONE:
         entry["key"] = connection.key.value
-    if connection.room != DEFAULT_CONTEXT:
-        entry["room"] = connection.room
+    for name in ("room", "answer", "temperature"):
+        if (value := getattr(connection, name)) is not None:
+            entry[name] = value
+    if connection.effort is not None:
+        entry["effort"] = connection.effort.value
+    if connection.headers:
+        entry["headers"] = dict(connection.headers)
+    if connection.price is not None:
+        entry["price"] = {"input": connection.price.prompt, "output": connection.price.reply}
+    if connection.connect != Timeouts.connect:
+        entry["connect"] = connection.connect
     if connection.idle != Timeouts.idle:
         entry["idle"] = connection.idle
     return entry
@@ -130,6 +177,17 @@ def check_name(name: str) -> None:
             ),
             name=repr(name[:80]),
         )
+
+
+def check_headers(headers: Iterable[tuple[str, str]]) -> None:
+    for name, value in headers:
+        is_text = value.isprintable() and value.isascii() and value == value.strip()
+        if not _HEADER_NAME.fullmatch(name) or not is_text:
+            raise ProviderError(
+                N_("{name} is not a valid header."),
+                N_("Write it as NAME: VALUE, in ASCII."),
+                name=repr(f"{name}: {value}"[:80]),
+            )
 
 
 def normal_address(kind: ServerKind, address: str) -> str:

@@ -3,17 +3,97 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import secrets
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 
 from ..messages import Message, Role, ToolCall, ToolSpec
-from .lenient import read_arguments
+from .lenient import inside, read_arguments, read_object
 from .mask import KeyMask
 
 _ALPHABET = string.ascii_letters + string.digits
+# What strict servers accept as the name of a tool, and as the id of a call.
+_VALID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# What models put around a name: functions.run_command:0, run_command<|channel|>json.
+_AROUND_NAME = re.compile(
+    r"(?:(?:functions?|tools?|default_api|assistant|commentary|to=functions)[.:/]+)?"
+    r"(?P<name>[\w-]+?)(?::\d+)?(?:\s*<\|.*|\s*[({].*)?",
+    re.DOTALL,
+)
+# Fields of a call that its server may expect back: Gemini's signature, LiteLLM's own.
+_CALL_FIELDS = ("extra_content", "provider_specific_fields")
+
+
+class ReturnThinking(Enum):
+    """Which thinking a server gets back, of what came from it."""
+
+    NEVER = "never"
+    # Templates drop that of earlier turns.
+    THIS_TURN = "this turn"
+    ALWAYS = "always"
+
+
+def model_origin(kind: str, root: str, model: str) -> str:
+    """Return what identifies a model of a server."""
+    return hashlib.sha256(f"{kind}\n{root}\n{model}".encode()).hexdigest()[:16]
+
+
+def returned(messages: Sequence[Message], origin: str, thinking: ReturnThinking) -> list[Message]:
+    """Return the messages with only that thinking and those fields that go back to their origin.
+    Signatures of another model are refused, and so are fields that a server does not know."""
+    last_said = max((n for n, m in enumerate(messages) if m.role is Role.USER), default=-1)
+    found = []
+    for number, message in enumerate(messages):
+        if message.role is Role.ASSISTANT:
+            fields = message.fields
+            if fields is None or fields.origin != origin or thinking is ReturnThinking.NEVER:
+                calls = tuple(replace(call, fields={}) for call in message.calls)
+                message = replace(message, thinking="", fields=None, calls=calls)
+            elif not fields.thinking or (
+                thinking is ReturnThinking.THIS_TURN and number < last_said
+            ):
+                message = replace(message, thinking="", fields=replace(fields, thinking=""))
+        found.append(message)
+    return found
+
+
+def valid_name(name: str) -> str:
+    """Return a name that every server accepts. Sent as it is, a garbled one would make a strict
+    server refuse the whole conversation for ever."""
+    return name if _VALID.fullmatch(name) else re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_"
+
+
+def valid_id(id_: str) -> str:
+    if _VALID.fullmatch(id_):
+        return id_
+    number = int.from_bytes(hashlib.sha256(id_.encode("utf-8", "replace")).digest())
+    digits = [_ALPHABET[number // len(_ALPHABET) ** place % len(_ALPHABET)] for place in range(9)]
+    return "".join(digits)
+
+
+def tool_name(given: str, known: Collection[str]) -> str:
+    """Return the tool that a model means, or else what it wrote, as a valid name."""
+    if given in known:
+        return given
+    found = _AROUND_NAME.fullmatch(given.strip().strip("\"'`"))
+    if found and found["name"] in known:
+        return found["name"]
+    return valid_name(given)
+
+
+def call_fields(given: object, mask: KeyMask) -> Mapping[str, object]:
+    return masked_fields({name: inside(given, name) for name in _CALL_FIELDS}, mask)
+
+
+def masked_fields(fields: Mapping[str, object], mask: KeyMask) -> Mapping[str, object]:
+    """Return the fields that have a value, without the key."""
+    filled = {name: value for name, value in fields.items() if value}
+    return read_object(mask.whole(json.dumps(filled))) if filled else {}
 
 
 def pair_calls(messages: Sequence[Message]) -> list[Message]:
@@ -64,14 +144,17 @@ class CallBuilder:
     """Gives each call a unique id, because servers leave it out or repeat it in each reply. The id
     has nine letters and digits, as some models' templates require."""
 
-    def __init__(self, used: Iterable[str], mask: KeyMask) -> None:
+    def __init__(self, used: Iterable[str], mask: KeyMask, tools: Iterable[ToolSpec] = ()) -> None:
         self._used = set(used)
         self._mask = mask
+        self._names = {tool.name for tool in tools}
 
-    def make(self, id_: str, name: str, arguments: object) -> ToolCall:
+    def make(
+        self, id_: str, name: str, arguments: object, fields: Mapping[str, object] | None = None
+    ) -> ToolCall:
         if not 0 < len(id_) <= 64 or not id_.isprintable() or id_ in self._used:
             id_ = "".join(secrets.choice(_ALPHABET) for _ in range(9))
         self._used.add(id_)
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         found = read_arguments(self._mask.whole(text))
-        return ToolCall(id_, self._mask.whole(name), found)
+        return ToolCall(id_, tool_name(self._mask.whole(name), self._names), found, fields or {})

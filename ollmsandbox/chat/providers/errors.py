@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 
 from ... import N_
@@ -12,21 +13,29 @@ from ...errors import Sentence
 from ...net.addresses import server_of
 from ...net.http import connection_lost, seconds
 from ...text.visible import printable_line
-from .base import NoToolsError, ProviderError, RefusedError, TooLongError
+from .base import MOST_RETRIES, NoToolsError, ProviderError, RefusedError, TooLongError
+from .lenient import inside, number_value, read_object
 
 # If a server asks to wait longer than this, the user decides instead.
-LONGEST_WAIT = 20.0
+LONGEST_WAIT = 120.0
+# Errors that may be over in a moment; from 520 on, those of servers in front of the model's.
+_OVERLOADED = frozenset((429, 503, 529))
+_TEMPORARY = frozenset((408, 409, 500, 502, 504, *range(520, 530))) | _OVERLOADED
+# Local servers also say 500 to what will never work, such as a template that fails.
+_RETRIES_OF_500 = 3
 _MOST_SHOWN = 300
 
-_TOO_LONG = (
-    "exceed_context_size",
-    "exceeds the available context",
-    "context_length_exceeded",
-    "maximum context length",
-    "prompt is too long",
-    "input is too long",
-    "exceeds context",
+# Each server says it in its own words, and some change them with each version.
+_WHAT = r"(context|tokens?|prompt|input|conversation)"
+_HOW = r"(too (long|large|big|many)|exceed|overflow|maximum|limit|window|length|larger|longer|only)"
+_TOO_LONG = re.compile(
+    rf"\b{_WHAT}\b.{{0,80}}\b{_HOW}|\b{_HOW}.{{0,80}}\b{_WHAT}\b"
+    r"|context_length_exceeded|exceed_context_size|reduce the length",
+    re.IGNORECASE | re.DOTALL,
 )
+_TOO_LONG_STATUS = (400, 413, 422, 500)
+# Says that the wanted answer is too long, not the conversation.
+_ANSWER_TOO_LONG = re.compile(r"max_(completion_|output_)?tokens|completion tokens", re.IGNORECASE)
 _NO_TOOLS = (
     "does not support tools",
     "does not support tool",
@@ -46,7 +55,7 @@ def from_status(
 ) -> ProviderError:
     """Return the error for an HTTP status. The key must already be masked in `body`."""
     said = server_message(body)
-    error = _known(said, model) or _by_status(status, headers, body, url, model, said)
+    error = _known(said, model, status) or _by_status(status, headers, body, url, model, said)
     error.said = said
     return error
 
@@ -79,15 +88,16 @@ def _by_status(
             where=where,
             says=says,
         )
-    if status in (429, 503):
-        wait = _retry_after(headers)
-        again = 1.0 if wait is None else wait
+    wait = _retry_after(headers)
+    retries = MOST_RETRIES if status in _TEMPORARY and (wait or 0) <= LONGEST_WAIT else 0
+    if status in _OVERLOADED:
         return ProviderError(
             N_("{where} is overloaded ({status}).{says}"),
             # Translators: {wait} is a time, such as "5 seconds".
             N_("Try again in {wait}.") if wait else N_("Try again in a moment."),
             can_retry=True,
-            again_after=again if again <= LONGEST_WAIT else None,
+            retries=retries,
+            again_after=wait,
             where=where,
             status=status,
             says=says,
@@ -102,11 +112,13 @@ def _by_status(
             where=where,
             target=target,
         )
-    if status >= 500:
+    if status in _TEMPORARY or status >= 500:
         return ProviderError(
             N_("{where} failed ({status}).{says}"),
             N_("See the server's log for details."),
             can_retry=True,
+            retries=min(retries, _RETRIES_OF_500) if status == 500 else retries,
+            again_after=wait,
             where=where,
             status=status,
             says=says,
@@ -118,13 +130,15 @@ def _by_status(
     )
 
 
-def from_message(words: str, url: str, model: str = "") -> ProviderError:
-    """Return the error for a message that the server sent in place of an answer, or within one."""
-    said = _short(words) or Sentence(N_("no reason given"))
-    error = _known(said, model) or ProviderError(
+def from_message(body: str, url: str, model: str = "") -> ProviderError:
+    """Return the error for a message that the server sent in place of an answer, or within one. The
+    key must already be masked in it."""
+    said = server_message(body) or Sentence(N_("no reason given"))
+    error = _known(said, model, 400) or ProviderError(
         N_("{where} failed: {said}"),
         N_("See the server's log for details."),
         can_retry=True,
+        retries=MOST_RETRIES if _code(body) in _TEMPORARY - {500} else 0,
         where=server_of(url),
         said=said,
     )
@@ -158,7 +172,15 @@ def server_message(body: str) -> str:
     return _short(found) if isinstance(found, str) else ""
 
 
-def _known(said: str, model: str) -> ProviderError | None:
+def _code(body: str) -> int | None:
+    """Return the status that a server names in an error, for example because another one that it
+    asked is overloaded."""
+    found = read_object(body)
+    codes = (inside(found, "error", "code"), inside(found, "error", "status"), found.get("code"))
+    return next((code for code in map(number_value, codes) if code is not None), None)
+
+
+def _known(said: str, model: str, status: int) -> ProviderError | None:
     lower = said.lower()
     if any(words in lower for words in _NO_TOOLS):
         return NoToolsError(
@@ -168,13 +190,17 @@ def _known(said: str, model: str) -> ProviderError | None:
             model=model or Sentence(N_("this model")),
             said=said,
         )
-    if any(words in lower for words in _TOO_LONG):
+    if status == 413 or (
+        status in _TOO_LONG_STATUS
+        and _TOO_LONG.search(said)
+        and ("context" in lower or not _ANSWER_TOO_LONG.search(said))
+    ):
         return TooLongError(
             N_("The conversation is too long for {model}. Its server says: {said}"),
             N_("Start a new session, or give the model a larger context."),
             # Translators: in place of a model's name.
             model=model or Sentence(N_("this model")),
-            said=said,
+            said=said or str(status),
         )
     return None
 

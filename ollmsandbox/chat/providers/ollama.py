@@ -7,20 +7,32 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 
-from ..messages import Message, Role, ToolSpec
+from ..messages import Message, Role, ServerFields, ToolSpec
 from .base import (
     DEFAULT_CONTEXT,
     CallPiece,
+    Effort,
     FinishPiece,
     ModelInfo,
     Piece,
     ProviderError,
+    ReplyOptions,
     Timeouts,
-    Usage,
     ollama_root,
 )
 from .client import Client, KeySource, LineReader, retried
-from .convert import CallBuilder, arguments_object, names_of_calls, pair_calls, tool_list
+from .convert import (
+    CallBuilder,
+    ReturnThinking,
+    arguments_object,
+    call_fields,
+    model_origin,
+    names_of_calls,
+    pair_calls,
+    returned,
+    tool_list,
+    valid_name,
+)
 from .errors import answer_lost, not_a_model_server
 from .lenient import inside, list_value, number_value, read_object, text_value
 from .think import TextSplitter
@@ -35,10 +47,11 @@ class OllamaServer:
         *,
         key: KeySource | None = None,
         timeouts: Timeouts | None = None,
-        room: int = DEFAULT_CONTEXT,
+        headers: Mapping[str, str] | None = None,
+        options: ReplyOptions | None = None,
     ) -> None:
-        self._client = Client(ollama_root(address), key=key, timeouts=timeouts)
-        self._room = room
+        self._client = Client(ollama_root(address), key=key, timeouts=timeouts, headers=headers)
+        self._options = options or ReplyOptions()
 
     @property
     def address(self) -> str:
@@ -65,7 +78,7 @@ class OllamaServer:
         return list(await asyncio.gather(*map(look, names)))
 
     def model(self, name: str) -> OllamaModel:
-        return OllamaModel(name, self._client, self._room)
+        return OllamaModel(name, self._client, self._options)
 
     async def _look(self, name: str) -> ModelInfo:
         try:
@@ -94,15 +107,21 @@ async def show(client: Client, name: str) -> ModelInfo:
 
 
 class OllamaModel:
-    def __init__(self, name: str, client: Client, room: int) -> None:
+    def __init__(self, name: str, client: Client, options: ReplyOptions) -> None:
         self._name = name
         self._client = client
-        self._room = room
+        self._options = options
+        self._room = options.context or DEFAULT_CONTEXT
         self._used: int | None = None
+        self._origin = model_origin("ollama", client.root, name)
 
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def longest_answer(self) -> int | None:
+        return self._options.answer
 
     async def context_length(self) -> int | None:
         """Return the size that will be requested, not the model's maximum."""
@@ -111,52 +130,71 @@ class OllamaModel:
             self._used = min(length or self._room, self._room)
         return self._used
 
+    def sent(self, messages: Sequence[Message]) -> list[Message]:
+        return returned(messages, self._origin, ReturnThinking.THIS_TURN)
+
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
         return retried(lambda: self._reply(messages, tools))
+
+    async def _set_options(self) -> dict[str, object]:
+        found: dict[str, object] = {"num_ctx": await self.context_length()}
+        if self._options.answer is not None:
+            found["num_predict"] = self._options.answer
+        if self._options.temperature is not None:
+            found["temperature"] = self._options.temperature
+        return found
 
     async def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
         body: dict[str, object] = {
             "model": self._name,
-            "messages": to_ollama(messages),
+            "messages": to_ollama(self.sent(messages)),
             "stream": True,
-            "options": {"num_ctx": await self.context_length()},
+            "options": await self._set_options(),
         }
+        if self._options.effort is not None:
+            effort = self._options.effort
+            body["think"] = False if effort is Effort.NONE else effort.value
         if tools:
             body["tools"] = tool_list(tools)
         async with self._client.stream("/api/chat", body, self._name) as exchange:
             mask = self._client.mask
             words = TextSplitter(mask)
-            maker = CallBuilder((call.id for m in messages for call in m.calls), mask)
+            maker = CallBuilder((call.id for m in messages for call in m.calls), mask, tools)
             lines = LineReader(exchange.read)
-            understood = False
+            understood = has_calls = False
+            field = ""
             while (line := await lines.next()) is not None:
                 found = read_object(line)
                 if found.get("error"):
                     raise self._client.failed(line, self._name)
                 understood = understood or "message" in found or "done" in found
                 message = found.get("message")
-                for piece in words.thinking(text_value(inside(message, "thinking"))):
+                if thought := text_value(inside(message, "thinking")):
+                    field = "thinking"
+                for piece in words.thinking(thought):
                     yield piece
                 for piece in words.text(text_value(inside(message, "content"))):
                     yield piece
                 for given in list_value(inside(message, "tool_calls")):
                     if name := text_value(inside(given, "function", "name")):
                         arguments = inside(given, "function", "arguments")
-                        yield CallPiece(
-                            maker.make(text_value(inside(given, "id")), name, arguments)
-                        )
+                        has_calls = True
+                        id_, fields = text_value(inside(given, "id")), call_fields(given, mask)
+                        yield CallPiece(maker.make(id_, name, arguments, fields))
                 if found.get("done") is True:
                     for piece in words.end():
                         yield piece
+                    if field or has_calls:
+                        yield ServerFields(self._origin, field)
                     prompt, said = (
                         number_value(found.get(key)) for key in ("prompt_eval_count", "eval_count")
                     )
                     if prompt is not None or said is not None:
-                        yield Usage(prompt or 0, said or 0)
+                        yield self._options.usage(prompt or 0, said or 0)
                     yield FinishPiece(cut_off=found.get("done_reason") == "length")
                     return
         for piece in words.end():
@@ -173,10 +211,18 @@ def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.calls:
             entry["tool_calls"] = [
-                {"function": {"name": call.name, "arguments": arguments_object(call)}}
+                {
+                    **call.fields,
+                    "function": {
+                        "name": valid_name(call.name),
+                        "arguments": arguments_object(call),
+                    },
+                }
                 for call in message.calls
             ]
+        if message.thinking and message.fields and message.fields.thinking:
+            entry["thinking"] = message.thinking
         if message.role is Role.TOOL:
-            entry["tool_name"] = names[message.call_id]
+            entry["tool_name"] = valid_name(names[message.call_id])
         sent.append(entry)
     return sent

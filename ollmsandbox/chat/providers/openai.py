@@ -4,29 +4,54 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from ...net.http import Exchange
-from ..messages import Message, Role, ToolSpec
+from ..messages import Message, Role, ServerFields, ToolSpec
 from .base import (
+    MOST_RETRIES,
     CallPiece,
     FinishPiece,
     ModelInfo,
     Piece,
     ProviderError,
+    ReplyOptions,
     Timeouts,
     Usage,
     openai_root,
 )
 from .client import Client, EventReader, KeySource, LineReader, retried
-from .convert import CallBuilder, arguments_object, pair_calls, tool_list
+from .convert import (
+    CallBuilder,
+    ReturnThinking,
+    arguments_object,
+    call_fields,
+    masked_fields,
+    model_origin,
+    pair_calls,
+    returned,
+    tool_list,
+    valid_id,
+    valid_name,
+)
 from .errors import answer_lost, not_a_model_server
 from .lenient import inside, list_value, number_value, read_json, text_value
 from .mask import KeyMask
 from .think import TextSplitter
 
 _MOST_CALLS = 128
+_MOST_DETAILS = 10_000
+_THINKING_FIELDS = ("reasoning_content", "reasoning")
+# Other fields of a message that its server may expect back.
+_MESSAGE_FIELDS = ("extra_content", "provider_specific_fields", "thinking_blocks")
+# Several servers send the name of what they filtered instead of OpenAI's word.
+_FILTERED = (
+    *("content_filter", "safety", "prohibited_content", "blocklist", "spii", "recitation"),
+    *("refusal", "sensitive"),
+)
 
 
 @dataclass
@@ -39,15 +64,58 @@ class _Call:
     text: str = ""
     # Some servers send the arguments as an object instead of text.
     whole: Mapping[str, object] | None = None
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+class _Details:
+    """Puts the pieces of OpenRouter's `reasoning_details` together, which are to be returned whole
+    and in order."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[dict[str, object], dict[str, list[str]]]] = []
+
+    def add(self, given: object) -> None:
+        if not isinstance(given, Mapping):
+            return
+        texts = {name: text_value(given.get(name)) for name in ("text", "summary")}
+        others = {k: v for k, v in given.items() if v is not None and k not in texts}
+        last = self._found[-1] if self._found else None
+        same = last and all(last[0].get(key) == given.get(key) for key in ("type", "index"))
+        if last is None or not same or (not any(texts.values()) and "data" in others):
+            if len(self._found) >= _MOST_DETAILS:
+                return
+            last = ({}, {})
+            self._found.append(last)
+        last[0].update(others)
+        for name, text in texts.items():
+            if text:
+                last[1].setdefault(name, []).append(text)
+
+    def whole(self) -> list[dict[str, object]]:
+        return [
+            {**others, **{name: "".join(parts) for name, parts in texts.items()}}
+            for others, texts in self._found
+        ]
 
 
 class OpenAIStream:
     """Turns the events of one answer into pieces."""
 
-    def __init__(self, used_ids: Iterable[str], mask: KeyMask) -> None:
+    def __init__(
+        self,
+        used_ids: Iterable[str],
+        mask: KeyMask,
+        tools: Sequence[ToolSpec] = (),
+        origin: str = "",
+    ) -> None:
+        self._mask = mask
+        self._origin = origin
         self._splitter = TextSplitter(mask)
-        self._builder = CallBuilder(used_ids, mask)
+        self._builder = CallBuilder(used_ids, mask, tools)
         self._calls: list[_Call] = []
+        self._thinking_field = ""
+        self._fields: dict[str, object] = {}
+        self._details = _Details()
         self._finish = ""
         # The answer is complete, whether or not the server closes the connection.
         self.is_done = False
@@ -61,8 +129,9 @@ class OpenAIStream:
         return self.is_done or bool(self._finish)
 
     @property
-    def cut_off(self) -> bool:
-        return self._finish == "length"
+    def finish(self) -> FinishPiece:
+        reason = self._finish.partition(":")[0].lower()
+        return FinishPiece(cut_off=reason == "length", filtered=reason in _FILTERED)
 
     def read(self, event: str) -> list[Piece]:
         if event.strip() == "[DONE]":
@@ -80,11 +149,17 @@ class OpenAIStream:
 
     def end(self) -> list[Piece]:
         pieces = self._splitter.end()
-        if self.is_complete:
+        if self.is_complete and not self.finish.filtered:
             for call in self._calls:
                 if call.name:
                     given = call.text if call.whole is None else call.whole
-                    pieces.append(CallPiece(self._builder.make(call.id, call.name, given)))
+                    made = self._builder.make(call.id, call.name, given, call.fields)
+                    pieces.append(CallPiece(made))
+            fields = masked_fields(
+                {**self._fields, "reasoning_details": self._details.whole()}, self._mask
+            )
+            if self._thinking_field or fields or self._calls:
+                pieces.append(ServerFields(self._origin, self._thinking_field, fields))
         return pieces
 
     def _take(self, found: object) -> list[Piece]:
@@ -100,11 +175,20 @@ class OpenAIStream:
         # A server that does not stream sends a message instead of a delta.
         delta = inside(choice, "delta") or inside(choice, "message")
         pieces: list[Piece] = []
-        for name in ("reasoning_content", "reasoning"):
-            if thought := text_value(inside(delta, name)):
+        for name in _THINKING_FIELDS:
+            thought = inside(delta, name)
+            if isinstance(thought, str):
+                # Empty thinking is expected back, too.
+                self._thinking_field = self._thinking_field or name
                 pieces += self._splitter.thinking(thought)
                 break
+        for detail in list_value(inside(delta, "reasoning_details")):
+            self._details.add(detail)
+        for name in _MESSAGE_FIELDS:
+            if value := inside(delta, name):
+                self._fields[name] = value
         pieces += self._splitter.text(_content(inside(delta, "content")))
+        pieces += self._splitter.text(text_value(inside(delta, "refusal")))
         for given in list_value(inside(delta, "tool_calls")):
             self._add(given)
         if reason := text_value(inside(choice, "finish_reason")):
@@ -123,6 +207,7 @@ class OpenAIStream:
             return
         call.id = call.id or text_value(inside(given, "id"))
         call.name = call.name or text_value(inside(given, "function", "name"))
+        call.fields = {**call.fields, **call_fields(given, self._mask)}
         arguments = inside(given, "function", "arguments")
         if isinstance(arguments, Mapping):
             call.whole = arguments
@@ -167,19 +252,31 @@ _LENGTHS = (
     ("max_context_length",),
 )
 _WHOLE_LIMIT = 64 << 20
+_DEPLOYMENT = re.compile(r"(?P<root>.*)/deployments/(?P<name>[^/]+)")
 
 
 class OpenAIServer:
     def __init__(
-        self, address: str, *, key: KeySource | None = None, timeouts: Timeouts | None = None
+        self,
+        address: str,
+        *,
+        key: KeySource | None = None,
+        timeouts: Timeouts | None = None,
+        headers: Mapping[str, str] | None = None,
+        options: ReplyOptions | None = None,
     ) -> None:
-        self._client = Client(openai_root(address), key=key, timeouts=timeouts)
+        self._client = Client(openai_root(address), key=key, timeouts=timeouts, headers=headers)
+        self._options = options or ReplyOptions()
 
     @property
     def address(self) -> str:
-        return self._client.root
+        return self._client.address
 
     async def models(self) -> list[ModelInfo]:
+        if deployment := _DEPLOYMENT.fullmatch(self._client.root):
+            # Azure lists what could be deployed; the address names what is.
+            await self._client.ask("/models", root=deployment["root"])
+            return [ModelInfo(deployment["name"])]
         found = await self._client.ask("/models")
         entries = found.get("data")
         if not isinstance(entries, list):
@@ -188,7 +285,7 @@ class OpenAIServer:
         return [ModelInfo(name, _length(entry)) for name, entry in named if name]
 
     def model(self, name: str) -> OpenAIModel:
-        return OpenAIModel(name, self._client)
+        return OpenAIModel(name, self._client, self._options)
 
 
 def _length(entry: object) -> int | None:
@@ -196,19 +293,31 @@ def _length(entry: object) -> int | None:
 
 
 class OpenAIModel:
-    def __init__(self, name: str, client: Client) -> None:
+    def __init__(self, name: str, client: Client, options: ReplyOptions) -> None:
         self._name = name
         self._client = client
-        self._length: int | None = None
+        self._options = options
+        self._length = options.context
+        # Newer models of OpenAI insist on another name.
+        self._answer_field = "max_tokens"
         # Not every server supports the option.
         self._wants_usage = True
+        self._origin = model_origin("openai", client.root, name)
+        # DeepSeek refuses requests without any of its thinking.
+        host = urlsplit(client.root).hostname or ""
+        is_deepseek = host == "deepseek.com" or host.endswith(".deepseek.com")
+        self._thinking = ReturnThinking.ALWAYS if is_deepseek else ReturnThinking.THIS_TURN
 
     @property
     def name(self) -> str:
         return self._name
 
+    @property
+    def longest_answer(self) -> int | None:
+        return self._options.answer
+
     async def context_length(self) -> int | None:
-        if self._length is None:
+        if self._length is None and not _DEPLOYMENT.fullmatch(self._client.root):
             found = await self._client.ask("/models")
             entries = list_value(found.get("data"))
             mine = next((e for e in entries if inside(e, "id") == self._name), None)
@@ -226,6 +335,9 @@ class OpenAIModel:
             return None
         return number_value(inside(found, "default_generation_settings", "n_ctx"))
 
+    def sent(self, messages: Sequence[Message]) -> list[Message]:
+        return returned(messages, self._origin, self._thinking)
+
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
@@ -234,19 +346,29 @@ class OpenAIModel:
     async def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
+        always = self._thinking is ReturnThinking.ALWAYS
         body: dict[str, object] = {
             "model": self._name,
-            "messages": to_openai(messages),
+            "messages": to_openai(self.sent(messages), always_thinking=always),
             "stream": True,
         }
         if tools:
             body["tools"] = tool_list(tools)
+        if self._options.answer is not None:
+            body[self._answer_field] = self._options.answer
+        if self._options.effort is not None:
+            body["reasoning_effort"] = self._options.effort.value
+        if self._options.temperature is not None:
+            body["temperature"] = self._options.temperature
         if self._wants_usage:
             body["stream_options"] = {"include_usage": True}
         try:
             async with self._client.stream("/chat/completions", body, self._name) as exchange:
                 answer = OpenAIStream(
-                    (call.id for m in messages for call in m.calls), self._client.mask
+                    (call.id for m in messages for call in m.calls),
+                    self._client.mask,
+                    tools,
+                    self._origin,
                 )
                 if "application/json" in exchange.headers.get("content-type", ""):
                     events = await self._whole(exchange)
@@ -259,18 +381,38 @@ class OpenAIModel:
                         for piece in self._read(answer, event):
                             yield piece
         except ProviderError as error:
-            if not self._wants_usage or "stream_options" not in error.said:
+            if error.can_retry or not self._learn(error.said):
                 raise
-            self._wants_usage = False
-            raise ProviderError(error.message, error.remedy, again_after=0.0) from None
+            raise ProviderError(
+                error.message, error.remedy, retries=MOST_RETRIES, again_after=0.0
+            ) from None
         for piece in answer.end():
             yield piece
         if not answer.is_complete:
             known = answer.understood
             raise answer_lost(self._client.root) if known else not_a_model_server(self._client.root)
         if answer.usage is not None:
-            yield answer.usage
-        yield FinishPiece(cut_off=answer.cut_off)
+            yield self._options.usage(answer.usage.prompt, answer.usage.reply)
+        yield answer.finish
+
+    def _learn(self, said: str) -> bool:
+        """Learn from a refusal which fields the server wants or does not know. Return whether the
+        request is worth repeating."""
+        if self._wants_usage and "stream_options" in said:
+            self._wants_usage = False
+            return True
+        if self._answer_field == "max_tokens" and "max_completion_tokens" in said:
+            self._answer_field = "max_completion_tokens"
+            return True
+        names = (*_THINKING_FIELDS, "reasoning_details", *_MESSAGE_FIELDS)
+        if not any(name in said for name in names):
+            return False
+        is_missing = re.search(r"must be|missing|required|passed back", said, re.IGNORECASE)
+        wanted = ReturnThinking.ALWAYS if is_missing else ReturnThinking.NEVER
+        if self._thinking in (wanted, ReturnThinking.NEVER):
+            return False
+        self._thinking = wanted
+        return True
 
     async def _whole(self, exchange: Exchange) -> list[str]:
         """Return the answer of a server that does not stream."""
@@ -288,23 +430,37 @@ def _least(one: int | None, two: int | None) -> int | None:
     return min(known) if known else None
 
 
-def to_openai(messages: Sequence[Message]) -> list[dict[str, object]]:
+def to_openai(
+    messages: Sequence[Message], *, always_thinking: bool = False
+) -> list[dict[str, object]]:
+    """Return the messages in OpenAI's format. `always_thinking` adds empty thinking to replies that
+    have none."""
     sent: list[dict[str, object]] = []
+    # The ids of the calls before, as they are sent.
+    ids: dict[str, object] = {}
     for message in pair_calls(messages):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
+        if always_thinking and message.role is Role.ASSISTANT:
+            entry["reasoning_content"] = ""
+        if message.fields is not None:
+            entry.update(message.fields.others)
+            if message.fields.thinking:
+                entry[message.fields.thinking] = message.thinking
         if message.calls:
-            entry["tool_calls"] = [
+            entries = entry["tool_calls"] = [
                 {
-                    "id": call.id,
+                    **call.fields,
+                    "id": call.id if message.fields else valid_id(call.id),
                     "type": "function",
                     "function": {
-                        "name": call.name,
+                        "name": valid_name(call.name),
                         "arguments": json.dumps(arguments_object(call), ensure_ascii=False),
                     },
                 }
                 for call in message.calls
             ]
+            ids = {call.id: one["id"] for call, one in zip(message.calls, entries, strict=True)}
         if message.role is Role.TOOL:
-            entry["tool_call_id"] = message.call_id
+            entry["tool_call_id"] = ids[message.call_id]
         sent.append(entry)
     return sent

@@ -113,6 +113,9 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
         if message.role is Role.SYSTEM:
             yield _fenced(message.text)
             continue
+        if message.role is Role.SUMMARY:
+            yield f"## Summary of the conversation so far\n\n{_fenced(message.text)}"
+            continue
         yield f"## {'You' if message.role is Role.USER else _escape(message.model or 'Model')}"
         if message.thinking:
             yield "\n".join(f"> {line}" for line in message.thinking.splitlines())

@@ -34,9 +34,11 @@ from .stored import (
     StoredSession,
     calls_from_json,
     calls_to_json,
+    extra_to_json,
     record_from_json,
     record_to_json,
     repair,
+    with_extra,
 )
 
 _TITLE = 60
@@ -207,6 +209,7 @@ class History:
                 calls=calls_to_json(message.calls),
                 call_id=message.call_id,
                 outcome=record_to_json(entry.record),
+                extra=extra_to_json(message),
                 state="partial" if message.partial else "done",
                 at=message.at,
             ).on_conflict_replace().execute()
@@ -354,7 +357,7 @@ def _entry(row: ChatMessage) -> StoredMessage:
         partial=row.state != "done",
         was_denied=record is not None and record.was_denied,
     )
-    return StoredMessage(row.number, message, record)
+    return StoredMessage(row.number, with_extra(message, row.extra), record)
 
 
 def _question(request: PermissionRequest, at: float) -> dict[str, object]:

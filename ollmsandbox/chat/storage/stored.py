@@ -12,7 +12,7 @@ from ...permission.request import Answer, Source, Verdict
 from ...project.changes.change import Kind
 from ...project.changes.labels import count_kinds
 from ...sandbox.process import Stop
-from ..messages import Message, Role, ToolCall
+from ..messages import Message, Role, ServerFields, ToolCall
 
 if TYPE_CHECKING:
     from ...tools.base import Outcome
@@ -109,8 +109,34 @@ def calls_from_json(text: str) -> tuple[ToolCall, ...]:
         arguments = item.get("arguments")
         if not isinstance(arguments, Mapping):
             arguments = str(arguments or "")
-        calls.append(ToolCall(str(item.get("id", "")), str(item.get("name", "")), arguments))
+        fields = item.get("fields")
+        calls.append(
+            ToolCall(
+                str(item.get("id", "")),
+                str(item.get("name", "")),
+                arguments,
+                fields if isinstance(fields, Mapping) else {},
+            )
+        )
     return tuple(calls)
+
+
+def extra_to_json(message: Message) -> str:
+    fields = asdict(message.fields) if message.fields else None
+    return json.dumps({"fields": fields, "keeps": message.keeps}) if fields or message.keeps else ""
+
+
+def with_extra(message: Message, text: str) -> Message:
+    """Return the message with what `extra_to_json` made of another one."""
+    try:
+        kept = json.loads(text) if text else {}
+        fields = None
+        if given := kept.get("fields"):
+            others = dict(given["others"])
+            fields = ServerFields(str(given["origin"]), str(given["thinking"]), others)
+        return replace(message, keeps=int(kept.get("keeps", 0)), fields=fields)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return message  # it can do without
 
 
 def record_to_json(record: CallRecord | None) -> str:

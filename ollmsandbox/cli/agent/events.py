@@ -60,8 +60,16 @@ class JsonPrinter:
                 return {"event": "instructions", "files": [asdict(file) for file in files]}
             case events.QueueChanged(texts):
                 return {"event": "waiting", "texts": list(texts)}
-            case events.TokensUsed(prompt, reply, room):
-                return {"event": "spent", "prompt": prompt, "reply": reply, "room": room}
+            case events.Retrying(seconds, why):
+                return {"event": "retrying", "seconds": seconds, "why": why}
+            case events.TokensUsed(prompt, reply, room, cost):
+                return {
+                    "event": "spent",
+                    "prompt": prompt,
+                    "reply": reply,
+                    "room": room,
+                    "cost": cost,
+                }
             case events.TurnEnded(end, why):
                 return {"event": "end", "end": end.name.lower(), "why": why or end.value}
             case _:

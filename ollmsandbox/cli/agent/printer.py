@@ -8,6 +8,7 @@ from typing import TextIO
 
 from ...chat import events
 from ...chat.events import ChatEvent
+from ...chat.messages import Role
 from ...permission.request import Source, Verdict
 from ...project.changes.change import Report
 from ...text.ansi import LiveOutput, harmless
@@ -41,6 +42,8 @@ class Printer:
         # The id of the call whose output was printed last.
         self._shown = ""
         self._reports: list[Report] = []
+        # What the answers of this turn cost.
+        self._cost = 0.0
 
     def hear(self, event: ChatEvent) -> None:
         match event:
@@ -52,6 +55,15 @@ class Printer:
                 self._print("(empty answer; asking again)")
             case events.MessageAdded(message) if message.partial:
                 self._print("(interrupted)")
+            case events.MessageAdded(message) if message.role is Role.SUMMARY:
+                self._print("Earlier messages no longer fit. The model goes on from this summary:")
+                self._print(harmless(message.text))
+            case events.Retrying(wait, why):
+                self._print(
+                    f"{harmless(why)} Trying again in {max(1, round(wait))} s; Ctrl+C stops."
+                )
+            case events.TokensUsed(cost=cost) if cost is not None:
+                self._cost += cost
             case events.Notice(text):
                 self._print(harmless(text))
             case events.InstructionsRead(files):
@@ -161,6 +173,9 @@ class Printer:
     def _turn_ended(self, ended: events.TurnEnded) -> None:
         self._end_line()
         self.print_changes()
+        if self._cost:
+            self._print(f"Cost: {self._cost:.4f}")
+            self._cost = 0.0
         if text := " ".join(part for part in (ended.end.value, ended.why) if part):
             self._print(harmless(text))
 

@@ -24,6 +24,7 @@ _HELP = """\
   /apply [RUN]      put pending or undone changes into the project
   /discard [RUN]    drop pending changes
   /undo [RUN]       undo applied changes; these three also take paths after RUN
+  /retry            try the last turn again, after an error or a stop
   /model [NAME]     list the models, or use another one
   /help             show this list
   /quit             quit; so do Ctrl+D, and Ctrl+C twice
@@ -57,6 +58,7 @@ class Prompt:
             "/apply": lambda words: self._act("apply", words),
             "/discard": lambda words: self._act("discard", words),
             "/undo": lambda words: self._act("undo", words),
+            "/retry": lambda _words: self._retry(),
             "/model": self._model,
         }
 
@@ -110,6 +112,11 @@ class Prompt:
                 self._say(line)
         except OllmSandboxError as error:
             print(f"ollmsandbox: {error}", file=sys.stderr)
+
+    def _retry(self) -> None:
+        if self._conversation.model is None:
+            raise OllmSandboxError(self._no_model)
+        self._turns.retry()
 
     def _say(self, text: str) -> None:
         if self._conversation.model is None:

@@ -83,6 +83,10 @@ class Turns:
             return self.leave
         return 0 if ended.end is TurnEnd.DONE else 1
 
+    def retry(self) -> None:
+        """Try the last turn again."""
+        self.run(self.conversation.retry)
+
     def run_command(self, command: str) -> None:
         self.run(lambda: self.conversation.run(command))
 

@@ -84,8 +84,33 @@ async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
     )
     if given.model:
         wanted = replace(wanted, model=given.model)
+    wanted = _with_settings(wanted, given)
     connection = await store.put(wanted, key=key)
     _say(given, _document(connection), f"{connection.name}: {kind.value}, {connection.address}")
+
+
+def _with_settings(connection: Connection, given: argparse.Namespace) -> Connection:
+    """Return the connection with the settings that were given; the others stay as they are."""
+    from ...chat.providers.base import Effort, Price
+
+    settings: dict[str, object] = {
+        "room": given.context,
+        "answer": given.answer,
+        "temperature": given.temperature,
+        "connect": given.connect_timeout,
+        "idle": given.idle_timeout,
+        "price": Price(*given.price) if given.price else None,
+        "headers": tuple(map(_header, given.header)) if given.header else None,
+    }
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    if given.effort:
+        chosen["effort"] = None if given.effort == "default" else Effort(given.effort)
+    return replace(connection, **chosen)  # type: ignore[arg-type]
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, _, value = text.partition(":")
+    return name.strip(), value.strip()
 
 
 async def _guess(address: str, key: str | None) -> ServerKind:
@@ -169,6 +194,15 @@ def _document(connection: Connection) -> dict[str, object]:
         "address": connection.address,
         "model": connection.model,
         "key": connection.key.value,
+        "context": connection.room,
+        "answer": connection.answer,
+        "effort": connection.effort.value if connection.effort else None,
+        "temperature": connection.temperature,
+        # Their values may be secret.
+        "headers": [name for name, _ in connection.headers],
+        "price": [connection.price.prompt, connection.price.reply] if connection.price else None,
+        "connect_timeout": connection.connect,
+        "idle_timeout": connection.idle,
     }
 
 

@@ -103,12 +103,20 @@ def _store_reasons(database: SqliteDatabase) -> None:
     connection.execute("ALTER TABLE change DROP COLUMN note")
 
 
+def _add_fields_of_servers(database: SqliteDatabase) -> None:
+    connection: sqlite3.Connection = database.connection()  # type: ignore[no-untyped-call]
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(chatmessage)")]
+    if "extra" not in columns:  # the tables of the first chats are created in their present form
+        connection.execute("ALTER TABLE chatmessage ADD COLUMN extra TEXT NOT NULL DEFAULT ''")
+
+
 # The first creates a new database in its present form; each later one upgrades the version before.
 MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
     _create,
     _add_chats_and_questions,
     _add_whether_listed,
     _store_reasons,
+    _add_fields_of_servers,
 ]
 
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

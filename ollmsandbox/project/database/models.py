@@ -241,6 +241,8 @@ class ChatMessage(Table):
     calls = TextField(default="[]")
     call_id = TextField(default="")
     outcome = TextField(default="")
+    # What came with a reply and goes back to its server; how much a summary covers. JSON, or "".
+    extra = TextField(default="")
     state = TextField(default="done")
     at = FloatField()
 

@@ -53,6 +53,7 @@ class ChatController:
             ("send", self._on_send),
             ("run", self._on_run),
             ("stop", self.stop),
+            ("retry", self._on_retry),
             ("stop-call", self._on_stop_call),
             ("answer", self._on_answer),
             ("reply", self._on_reply),
@@ -119,6 +120,10 @@ class ChatController:
     def _on_send(self, _view: ChatView, text: str) -> None:
         if (session := self._view.session) is not None:
             self._tasks.start(self._try(session.conversation.say(text), session, text))
+
+    def _on_retry(self, _view: ChatView) -> None:
+        if (session := self._view.session) is not None:
+            self._tasks.start(session.conversation.retry())
 
     def _on_run(self, _view: ChatView, command: str) -> None:
         if (session := self._view.session) is not None:

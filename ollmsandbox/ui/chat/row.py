@@ -12,8 +12,8 @@ from ...i18n import _
 from ...text.visible import visible_words
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
-from ..sessions.entries import MessageEntry, NoticeEntry
-from ..widgets.labels import set_plain, without_hyphens
+from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
+from ..widgets.labels import name_buttons, set_plain, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -151,12 +151,42 @@ def _text_view(text: str = "") -> Gtk.TextView:
     return view
 
 
+class SummaryRow(Gtk.Expander):
+    """The model's summary, folded."""
+
+    __gtype_name__ = "OllmSummaryRow"
+
+    def __init__(self, entry: SummaryEntry) -> None:
+        title = _("Earlier messages no longer fit. The model goes on from its summary.")
+        super().__init__(expanded=entry.is_open)
+        self.add_css_class("notice")
+        self._entry = entry
+        label = Gtk.Label(label=title, xalign=0, wrap=True)
+        label.add_css_class("dim-label")
+        without_hyphens(label)
+        self.set_label_widget(label)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [title])
+        view = _text_view(entry.text)
+        view.set_wrap_mode(Gtk.WrapMode.WORD_CHAR)
+        view.update_property([Gtk.AccessibleProperty.LABEL], [_("Summary")])
+        # Else the Tab key leads into it while it is folded.
+        self.bind_property("expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE)
+        self.set_child(view)
+        self.connect("notify::expanded", weakly(self._on_unfolded))
+
+    def _on_unfolded(self, _row: Gtk.Expander, _property: GObject.ParamSpec) -> None:
+        self._entry.is_open = self.get_expanded()
+
+
 class NoticeRow(Gtk.Box):
     __gtype_name__ = "OllmNoticeRow"
+
+    __gsignals__ = signals({"retry": ()})
 
     def __init__(self, entry: NoticeEntry) -> None:
         super().__init__(spacing=9)
         self.add_css_class("notice")
+        self.entry = entry
         icon = "dialog-error-symbolic" if entry.is_error else "dialog-information-symbolic"
         image = Gtk.Image.new_from_icon_name(icon)
         image.set_valign(Gtk.Align.START)
@@ -171,3 +201,27 @@ class NoticeRow(Gtk.Box):
             label.add_css_class("dim-label")
         self.append(image)
         self.append(label)
+        self.retry_button: Gtk.Button | None = None
+        self._handler = 0
+        if entry.can_retry:
+            self.retry_button = Gtk.Button(
+                label=_("Try _Again"), use_underline=True, valign=Gtk.Align.CENTER
+            )
+            name_buttons(self.retry_button)
+            self.retry_button.add_css_class("small-button")
+            self.retry_button.connect("clicked", weakly(self._on_retry))
+            self.append(self.retry_button)
+            self._handler = entry.connect("changed", weakly(self._on_changed))
+
+    def forget(self) -> None:
+        """Disconnect from the entry, which outlives the row."""
+        if self._handler:
+            self.entry.disconnect(self._handler)
+            self._handler = 0
+
+    def _on_retry(self, _button: Gtk.Button) -> None:
+        self.emit("retry")
+
+    def _on_changed(self, entry: NoticeEntry) -> None:
+        if self.retry_button is not None:
+            self.retry_button.set_visible(entry.can_retry)

@@ -12,7 +12,14 @@ from ...chat.messages import Role
 from ...i18n import _
 from ...permission.request import Answer
 from ...sandbox.probe.probe import Capabilities
-from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage
+from ..sessions.entries import (
+    CallEntry,
+    ChatEntry,
+    MessageEntry,
+    NoticeEntry,
+    Stage,
+    SummaryEntry,
+)
 from ..settings import Settings
 from ..widgets.labels import name_buttons
 from ..widgets.signals import signals
@@ -22,7 +29,7 @@ from .composer import Composer
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .messages import MessageList
-from .row import NoticeRow
+from .row import NoticeRow, SummaryRow
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
@@ -40,6 +47,7 @@ class ChatView(Gtk.Box):
             "send": (str,),
             "run": (str,),
             "stop": (),
+            "retry": (),
             "stop-call": (object,),
             "answer": (str, object),
             "reply": (str, str),
@@ -116,6 +124,10 @@ class ChatView(Gtk.Box):
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         below.append(self._without)
         below.append(self.composer)
+        self.cost = Gtk.Label(xalign=1, visible=False)
+        for name in ("caption", "dim-label"):
+            self.cost.add_css_class(name)
+        below.append(self.cost)
         self.append(
             Adw.Clamp(
                 maximum_size=_WIDTH,
@@ -145,6 +157,8 @@ class ChatView(Gtk.Box):
             return
         self._listen(session.entries, "items-changed", self._on_entries)
         self._listen(session, "state-changed", self._on_state)
+        self._listen(session, "spent", self._show_cost)
+        self._show_cost(session)
         # Once: iterating over a GListStore is slow.
         entries = list(session)
         self.column.set_items(entries)
@@ -217,9 +231,12 @@ class ChatView(Gtk.Box):
             row.connect("stop", weakly(self._on_stop_call))
             for name in ("show-changes", "undo", "open-output"):
                 row.connect(name, weakly(self._pass_on), name)
+        elif isinstance(entry, SummaryEntry):
+            row = SummaryRow(entry)
         else:
             assert isinstance(entry, NoticeEntry)
             row = NoticeRow(entry)
+            row.connect("retry", weakly(self._on_retry))
         return Adw.Clamp(maximum_size=_WIDTH, child=row, css_classes=["chat-row"])
 
     def _forget(self) -> None:
@@ -279,6 +296,13 @@ class ChatView(Gtk.Box):
     def _on_state(self, session: OpenSession) -> None:
         self.composer.set_busy(session.is_busy)
 
+    def _show_cost(self, session: OpenSession, *_args: object) -> None:
+        cost = session.cost
+        self.cost.set_visible(cost is not None)
+        if cost is not None:
+            # Translators: what the model's answers have cost since the session was opened.
+            self.cost.set_label(_("Cost: {cost}").format(cost=f"{cost:.4f}"))
+
     def _on_looked(self, _column: MessageList) -> None:
         self._questions.look()
         self._on_scrolled()
@@ -294,8 +318,8 @@ class ChatView(Gtk.Box):
         self.waiting.show_count(len(hidden), is_below=is_below)
 
     def _on_dropped(self, _column: MessageList, entry: ChatEntry, row: Gtk.Widget) -> None:
-        if isinstance(row, Adw.Clamp) and isinstance(entry, MessageEntry | CallEntry):
-            cast("MessageRow | ToolCard", row.get_child()).forget()
+        if isinstance(row, Adw.Clamp) and not isinstance(entry, SummaryEntry):
+            cast("MessageRow | ToolCard | NoticeRow", row.get_child()).forget()
 
     def _on_show_question(self, _bar: QuestionBar) -> None:
         asking = self.session.asking() if self.session is not None else []
@@ -317,6 +341,9 @@ class ChatView(Gtk.Box):
 
     def _on_stop(self, *_args: object) -> None:
         self.emit("stop")
+
+    def _on_retry(self, _row: NoticeRow) -> None:
+        self.emit("retry")
 
     def _on_stop_call(self, card: ToolCard) -> None:
         self.emit("stop-call", card.entry)

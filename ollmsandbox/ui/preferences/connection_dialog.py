@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from gi.repository import Adw, GLib, Gtk
 
+from ...chat.providers.base import Effort, Price, Timeouts
 from ...chat.providers.connections import ConnectionStore
 from ...chat.providers.connections_file import Connection, ServerKind
 from ...errors import OllmSandboxError
@@ -24,7 +25,22 @@ _USUAL = {
     ServerKind.OPENAI: "http://localhost:8080/v1",
 }
 
+# As in the template.
+_EFFORTS = (None, *Effort)
 _NAMES = {ServerKind.OLLAMA: "Ollama", ServerKind.OPENAI: "llama.cpp"}
+
+
+def _number(row: Adw.EntryRow) -> float | None:
+    text = row.get_text().strip().replace(",", ".")
+    if not text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise OllmSandboxError(_("Enter a number: {what}").format(what=row.get_title()))
+    return found
 
 
 @Gtk.Template(filename=template("preferences/connection_dialog"))
@@ -37,6 +53,16 @@ class ConnectionDialog(Adw.Window):
     name: Adw.EntryRow = Gtk.Template.Child()
     address: Adw.EntryRow = Gtk.Template.Child()
     key: Adw.PasswordEntryRow = Gtk.Template.Child()
+    settings: Adw.ExpanderRow = Gtk.Template.Child()
+    context: Adw.EntryRow = Gtk.Template.Child()
+    answer: Adw.EntryRow = Gtk.Template.Child()
+    effort: Adw.ComboRow = Gtk.Template.Child()
+    temperature: Adw.EntryRow = Gtk.Template.Child()
+    input_price: Adw.EntryRow = Gtk.Template.Child()
+    output_price: Adw.EntryRow = Gtk.Template.Child()
+    connect_timeout: Adw.EntryRow = Gtk.Template.Child()
+    idle_timeout: Adw.EntryRow = Gtk.Template.Child()
+    headers: Gtk.TextView = Gtk.Template.Child()
     result: Adw.ActionRow = Gtk.Template.Child()
     cancel_button: Gtk.Button = Gtk.Template.Child()
     save_button: Gtk.Button = Gtk.Template.Child()
@@ -64,6 +90,7 @@ class ConnectionDialog(Adw.Window):
         self._proposed = self._free_name(connection.name or _NAMES[connection.kind])
         self.name.set_text(self.before or self._proposed)
         self.address.set_text(connection.address or _USUAL[connection.kind])
+        self._show_settings(connection)
         self.kind.connect("notify::selected", weakly(self._on_kind))
         for row in (self.name, self.address):
             row.connect("changed", weakly(self._on_changed))
@@ -84,12 +111,45 @@ class ConnectionDialog(Adw.Window):
         self._on_changed(None)
         self.address.grab_focus()
 
+    def _show_settings(self, connection: Connection) -> None:
+        price = connection.price
+        numbers: tuple[tuple[Adw.EntryRow, float | None], ...] = (
+            (self.context, connection.room),
+            (self.answer, connection.answer),
+            (self.temperature, connection.temperature),
+            (self.input_price, price.prompt if price else None),
+            (self.output_price, price.reply if price else None),
+            (self.connect_timeout, connection.connect),
+            (self.idle_timeout, connection.idle),
+        )
+        for row, number in numbers:
+            row.set_text("" if number is None else f"{number:g}" if number < 1e5 else str(number))
+        self.effort.set_selected(_EFFORTS.index(connection.effort))
+        lines = (f"{name}: {value}" for name, value in connection.headers)
+        self.headers.get_buffer().set_text("\n".join(lines))
+
     def _entered(self) -> Connection:
+        """Return what was entered; raise an error if a number is none."""
+        context, answer = _number(self.context), _number(self.answer)
+        prices = [_number(row) for row in (self.input_price, self.output_price)]
+        has_price = any(price is not None for price in prices)
+        connect, idle = _number(self.connect_timeout), _number(self.idle_timeout)
+        buffer = self.headers.get_buffer()
+        text = buffer.get_text(*buffer.get_bounds(), include_hidden_chars=False)
+        headers = (line.partition(":") for line in text.splitlines() if line.strip())
         return replace(
             self._connection,
             name=self.name.get_text().strip(),
             kind=_KINDS[self.kind.get_selected()],
             address=self.address.get_text().strip(),
+            room=None if context is None else int(context),
+            answer=None if answer is None else int(answer),
+            effort=_EFFORTS[self.effort.get_selected()],
+            temperature=_number(self.temperature),
+            price=Price(*(price or 0.0 for price in prices)) if has_price else None,
+            connect=Timeouts.connect if connect is None else connect,
+            idle=Timeouts.idle if idle is None else idle,
+            headers=tuple((name.strip(), value.strip()) for name, _colon, value in headers),
         )
 
     def _free_name(self, wanted: str) -> str:

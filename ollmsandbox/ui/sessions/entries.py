@@ -381,14 +381,33 @@ def _wish(call: ToolCall) -> str:
 
 
 class NoticeEntry(ChatEntry):
-    """A sentence between messages; `is_error` where something went wrong."""
+    """A sentence between messages; `is_error` where something went wrong, `can_retry` if the turn
+    can be tried again."""
 
     __gtype_name__ = "OllmNoticeEntry"
 
-    def __init__(self, text: str, *, is_error: bool = False) -> None:
+    def __init__(self, text: str, *, is_error: bool = False, can_retry: bool = False) -> None:
         super().__init__()
         self.text = text
         self.is_error = is_error
+        self.can_retry = can_retry
+
+    def end_retry(self) -> None:
+        """Note that the session has gone on."""
+        self.can_retry = False
+        self.emit("changed")
+
+
+class SummaryEntry(ChatEntry):
+    """The model's summary of earlier messages, which it no longer sees."""
+
+    __gtype_name__ = "OllmSummaryEntry"
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+        # Whether the user expanded it.
+        self.is_open = False
 
 
 def entries_of(session: StoredSession) -> list[ChatEntry]:
@@ -408,6 +427,8 @@ def entries_of(session: StoredSession) -> list[ChatEntry]:
             found.append(CallEntry.stored(command, text, stored.record))
             continue
         calls.update((call.id, call) for call in message.calls)
+        if message.role is Role.SUMMARY:
+            found.append(SummaryEntry(message.text))
         if message.role in (Role.USER, Role.ASSISTANT) and (message.text or message.thinking):
             found.append(MessageEntry.of(message))
     plans = [entry for entry in found if isinstance(entry, CallEntry) and entry.steps]

@@ -16,13 +16,21 @@ from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState, TurnEnd
 from ...chat.messages import Message, Role, ToolCall
 from ...errors import UnsavedError
-from ...i18n import _, localized
+from ...i18n import _, localized, ngettext
 from ...project.changes.change import State as ChangeState
 from ...text.visible import visible_path
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
 from . import tool_text
-from .entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
+from .entries import (
+    CallEntry,
+    ChatEntry,
+    MessageEntry,
+    NoticeEntry,
+    Speaker,
+    Stage,
+    SummaryEntry,
+)
 
 
 class OpenSession(GObject.Object):
@@ -47,6 +55,10 @@ class OpenSession(GObject.Object):
         self._calls: dict[str, CallEntry] = {}
         # The answer that is being received.
         self._growing: MessageEntry | None = None
+        # Says that the server is asked again soon, or that the turn can be tried again.
+        self._retry_notice: NoticeEntry | None = None
+        # What the session has cost since it was opened; None without a price.
+        self.cost: float | None = None
         self._speaker = Speaker()
         context = conversation.tool_context
         self._outputs = OutputFiles(context.paths) if context is not None else None
@@ -117,9 +129,20 @@ class OpenSession(GObject.Object):
             raise UnsavedError
 
     def _hear(self, event: ChatEvent) -> None:
+        if self._retry_notice is not None and not isinstance(event, events.TokensUsed):
+            self._end_retry_notice(self._retry_notice)
         match event:
             case events.StateChanged():
                 self.emit("state-changed")
+            case events.Retrying(wait, why):
+                count = max(1, round(wait))
+                text = ngettext(
+                    "{why} Trying again in {count} second.",
+                    "{why} Trying again in {count} seconds.",
+                    count,
+                )
+                self._retry_notice = NoticeEntry(text.format(why=localized(why), count=count))
+                self._append(self._retry_notice)
             case events.MessageAdded(message):
                 self._said(message)
             case events.TextGrew(text):
@@ -139,7 +162,9 @@ class OpenSession(GObject.Object):
                 names = ", ".join(visible_path(file.path) for file in files)
                 text = _("The agent reads the project's instructions: {names}")
                 self._append(NoticeEntry(text.format(names=names)))
-            case events.TokensUsed():
+            case events.TokensUsed(cost=cost):
+                if cost is not None:
+                    self.cost = (self.cost or 0) + cost
                 self.emit("spent", event)
             case events.TurnEnded(end, why):
                 self._turn_ended(end, why)
@@ -189,6 +214,9 @@ class OpenSession(GObject.Object):
     def _said(self, message: Message) -> None:
         if message.role is Role.TOOL:
             return
+        if message.role is Role.SUMMARY:
+            self._append(SummaryEntry(message.text))
+            return
         if message.role is Role.ASSISTANT and self._growing is not None:
             if message.text or message.thinking:
                 self._growing.finish(message)
@@ -220,8 +248,19 @@ class OpenSession(GObject.Object):
         if end is TurnEnd.STOPPED and self._says_stopped():
             text = ""
         if text:
-            self._append(NoticeEntry(text, is_error=end is TurnEnd.FAILED))
+            can_retry = end in (TurnEnd.FAILED, TurnEnd.EMPTY) and self.conversation.owes_reply
+            notice = NoticeEntry(text, is_error=end is TurnEnd.FAILED, can_retry=can_retry)
+            self._append(notice)
+            self._retry_notice = notice if can_retry else None
         self.emit("state-changed")
+
+    def _end_retry_notice(self, notice: NoticeEntry) -> None:
+        if not notice.can_retry:
+            self._retry_notice = None
+            self._remove(notice)
+        elif self.is_busy:
+            self._retry_notice = None
+            notice.end_retry()
 
     def _says_stopped(self) -> bool:
         """Return whether the last entry already says that the user stopped it."""

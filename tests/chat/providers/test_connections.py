@@ -13,10 +13,19 @@ from dataclasses import replace
 import pytest
 from support.person import Person
 from support.provider import KEY, ask, said
-from support.servers.http import Replay, Stall, delta, document, finish, sse, stream
+from support.servers.http import Replay, Stall, delta, document, finish, ndjson, sse, stream
+from support.servers.strict import ollama_faults, openai_faults
 
 from ollmsandbox import loop
-from ollmsandbox.chat.providers.base import ModelInfo, ProviderError, ollama_root, openai_root
+from ollmsandbox.chat.providers.base import (
+    Effort,
+    ModelInfo,
+    Price,
+    ProviderError,
+    Usage,
+    ollama_root,
+    openai_root,
+)
 from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import TOUR, Connection, ServerKind
 from ollmsandbox.chat.providers.discover import FoundServer, KnownServer, find_servers
@@ -273,7 +282,8 @@ def test_two_programs_that_add_at_once_both_succeed(person: Person) -> None:
         ("localhost:9", "http://localhost:9", "http://localhost:9/v1"),
         (" http://a.b/ ", "http://a.b", "http://a.b/v1"),
         ("https://a.b/v1/", "https://a.b", "https://a.b/v1"),
-        ("https://a.b/api", "https://a.b", "https://a.b/api/v1"),
+        ("https://a.b/api", "https://a.b", "https://a.b/api"),
+        ("https://a.b/x/openai/", "https://a.b/x/openai", "https://a.b/x/openai"),
         ("https://a.b/api/v4", "https://a.b/api/v4", "https://a.b/api/v4"),
         ("a.b/v1/chat/completions", "http://a.b:11434/v1/chat/completions", "http://a.b/v1"),
         ("[::1]:80", "http://[::1]:80", "http://[::1]:80/v1"),
@@ -288,10 +298,115 @@ def test_addresses_are_understood_as_people_type_them(text: str, ollama: str, op
     [
         *("", "http://", "file:///etc/passwd", "a b", "http://x:y", "http://x:99999"),
         *("http://[::1", "http://me:pw@host", "javascript://x", "http://a\tb", "http://%00"),
-        *("http://a?b=c", "http://a\nb"),
+        "http://a\nb",
     ],
 )
 def test_an_invalid_address_is_refused(text: str) -> None:
+    assert_refused(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "root"),
+    [
+        ("r.openai.azure.com", "http://r.openai.azure.com/openai/v1"),
+        (
+            "https://r.openai.azure.com/openai/deployments/gpt/chat/completions?api-version=2024-10",
+            "https://r.openai.azure.com/openai/deployments/gpt?api-version=2024-10",
+        ),
+        ("https://r.openai.azure.com/openai/v1/", "https://r.openai.azure.com/openai/v1"),
+        ("https://a.b?version=3", "https://a.b/v1?version=3"),
+    ],
+)
+def test_a_query_belongs_to_the_address(text: str, root: str) -> None:
+    assert openai_root(text) == root
+    assert openai_root(root) == root
+    with pytest.raises(ProviderError):
+        ollama_root("https://a.b?version=3")
+
+
+def test_azure_gets_its_key_and_its_version_with_each_request(person: Person) -> None:
+    path = "/openai/deployments/gpt"
+    fine = sse(delta(content="ok"), finish())
+    listed = document({"data": [{"id": "gpt-4o-2024-08-06"}]})
+    routes = {
+        f"{path}/chat/completions?api-version=1": fine,
+        "/openai/models?api-version=1": listed,
+    }
+    with Replay(routes) as server:
+        store = store_of(person)
+        address = f"{server.address}{path}/chat/completions?api-version=1"
+        found = put(store, Connection("azure", ServerKind.OPENAI, address), KEY)
+        models = loop.run(store.server(found).models())
+        assert [model.name for model in models] == ["gpt"]
+        model = store.server(found).model("gpt")
+        assert loop.run(model.context_length()) is None
+        assert said(ask(model)) == "ok"
+        assert all(seen.headers["api-key"] == KEY for seen in server.seen)
+        assert not any("authorization" in seen.headers for seen in server.seen)
+
+
+SET = Connection(
+    "set",
+    ServerKind.OPENAI,
+    "http://a.b/v1",
+    room=16384,
+    answer=2048,
+    effort=Effort.LOW,
+    temperature=0.2,
+    headers=(("X-Title", "OLLM Sandbox"), ("X-Team", "7")),
+    price=Price(2.0, 10.0),
+    connect=3.0,
+    idle=90.0,
+)
+
+
+def test_all_settings_are_kept(person: Person) -> None:
+    put(store_of(person), SET)
+    assert store_of(person).find("set") == SET
+
+
+def test_settings_go_with_each_request(person: Person) -> None:
+    used = {"choices": [], "usage": {"prompt_tokens": 1_000_000, "completion_tokens": 100_000}}
+    refused = document({"error": {"message": "Use 'max_completion_tokens' instead."}}, 400)
+    fine = sse(delta(content="ok"), finish(), used)
+    with Replay({"/v1/chat/completions": [refused, fine]}) as server:
+        store = store_of(person)
+        found = put(store, replace(SET, address=server.address))
+        model = store.server(found).model("m")
+        assert loop.run(model.context_length()) == 16384
+        assert model.longest_answer == 2048
+        pieces = ask(model)
+        assert [p.cost for p in pieces if isinstance(p, Usage)] == [3.0]
+        assert server.seen[0].json["max_tokens"] == 2048
+        last = server.seen[-1]
+        assert last.json["max_completion_tokens"] == 2048
+        assert "max_tokens" not in last.json
+        assert (last.json["reasoning_effort"], last.json["temperature"]) == ("low", 0.2)
+        assert (last.headers["x-title"], last.headers["x-team"]) == ("OLLM Sandbox", "7")
+        assert not openai_faults(last.json)
+
+
+def test_settings_go_with_each_request_to_ollama(person: Person) -> None:
+    show = document({"model_info": {"x.context_length": 131072}})
+    fine = ndjson({"message": {"content": "ok"}, "done": True})
+    with Replay({"/api/show": show, "/api/chat": fine}) as server:
+        store = store_of(person)
+        wanted = replace(SET, kind=ServerKind.OLLAMA, address=server.address)
+        ask(store.server(put(store, wanted)).model("m"))
+        ask(store.server(put(store, replace(wanted, effort=Effort.NONE))).model("m"))
+        first, second = [seen.json for seen in server.seen if seen.path == "/api/chat"]
+        assert first["options"] == {"num_ctx": 16384, "num_predict": 2048, "temperature": 0.2}
+        assert (first["think"], second["think"]) == ("low", False)
+        assert not ollama_faults(first)
+
+
+@pytest.mark.parametrize("header", [("X Y", "1"), ("", "1"), ("X", "1\r\nY: 2"), ("X", "ü")])
+def test_a_header_that_is_none_is_refused(person: Person, header: tuple[str, str]) -> None:
+    with pytest.raises(ProviderError, match="not a valid header"):
+        put(store_of(person), replace(SET, headers=(header,)))
+
+
+def assert_refused(text: str) -> None:
     for root in (ollama_root, openai_root):
         with pytest.raises(ProviderError) as caught:
             root(text)

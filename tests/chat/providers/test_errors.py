@@ -7,11 +7,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.provider import KEY, ask, fails, openai, said, thought, tls_server
+from support.provider import KEY, ask, fails, ollama, openai, said, thought, tls_server
 from support.servers.http import (
+    Answer,
     Replay,
     Reply,
     Reset,
@@ -20,11 +22,14 @@ from support.servers.http import (
     document,
     events,
     finish,
+    ndjson,
     sse,
     stream,
 )
 
 from ollmsandbox import loop
+from ollmsandbox.chat.providers import client
+from ollmsandbox.chat.providers.base import Model, RetryPiece
 from ollmsandbox.chat.providers.openai import OpenAIServer
 from ollmsandbox.errors import NetError
 from ollmsandbox.net.http import Exchange, Request
@@ -56,8 +61,7 @@ def test_an_unknown_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
         (403, "does not accept the key"),
         (404, "does not support this request"),
         (418, "refused the request (418)"),
-        (500, "failed (500)"),
-        (502, "failed (502)"),
+        (501, "failed (501)"),
     ],
 )
 def test_a_status_becomes_a_sentence(status: int, words: str) -> None:
@@ -92,16 +96,59 @@ def test_a_wrong_address_and_a_missing_model_have_different_messages() -> None:
         assert "Check the address" in fails(openai(server.address)).remedy
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_server_with_too_much_to_do_is_asked_again_after_the_time_it_names(status: int) -> None:
-    busy = document({"error": {"message": "Loading model"}}, status, Retry_After="0")
-    with Replay({CHAT: [busy, busy, FINE]}) as server:
-        assert said(ask(openai(server.address))) == "fine"
-    with Replay({CHAT: busy}) as server:
+TEMPORARY = [408, 409, 429, 500, 502, 503, 504, *range(520, 530)]
+
+
+@pytest.mark.parametrize("status", TEMPORARY)
+@pytest.mark.parametrize("asked", [openai, ollama])
+def test_a_server_that_fails_for_a_moment_is_asked_again(
+    status: int, asked: Callable[[str], Model]
+) -> None:
+    busy = document({"error": {"message": "Loading model"}}, status)
+    fine = FINE if asked is openai else ndjson({"message": {"content": "fine"}, "done": True})
+    routes: dict[str, Answer | list[Answer]] = {
+        "/api/show": document({}),
+        "*": [busy, busy, busy, fine],
+    }
+    with Replay(routes) as server:
+        pieces = ask(asked(server.address))
+    assert said(pieces) == "fine"
+    waits = [piece for piece in pieces if isinstance(piece, RetryPiece)]
+    assert len(waits) == 3
+    assert all("Loading model" in str(piece.why) for piece in waits)
+
+
+def test_a_server_that_stays_overloaded_is_given_up() -> None:
+    with Replay({CHAT: document({}, 503)}) as server:
         error = fails(openai(server.address))
-        assert len(server.seen) == 3
+        assert len(server.seen) == 1 + len(client.RETRY_DELAYS)
     assert "is overloaded" in error.message
-    assert "Loading model" in error.message
+    assert error.can_retry
+
+
+def test_delays_grow_up_to_two_minutes(quick_retries: tuple[float, ...]) -> None:
+    assert list(quick_retries) == sorted(quick_retries)
+    assert quick_retries[-1] == 120
+
+
+def test_a_server_that_always_fails_in_the_same_way_is_asked_less_often() -> None:
+    """Local servers say 500 to what will never work."""
+    with Replay({CHAT: document({"error": {"message": "template error"}}, 500)}) as server:
+        assert "template error" in fails(openai(server.address)).message
+        assert len(server.seen) == 4
+
+
+def test_the_time_that_a_server_names_is_waited_for() -> None:
+    busy = document({}, 429, Retry_After="0.01")
+    with Replay({CHAT: [busy, FINE]}) as server:
+        waits = [p.seconds for p in ask(openai(server.address)) if isinstance(p, RetryPiece)]
+    assert waits == [0.01]
+
+
+def test_an_overload_that_is_reported_inside_an_answer_is_tried_again() -> None:
+    overloaded = sse({"error": {"message": "Overloaded", "code": 529}})
+    with Replay({CHAT: [overloaded, FINE]}) as server:
+        assert said(ask(openai(server.address))) == "fine"
 
 
 def test_a_server_that_asks_for_an_hour_is_given_up() -> None:
@@ -118,7 +165,7 @@ def test_a_line_that_breaks_before_anything_was_shown_is_tried_again() -> None:
         assert said(ask(openai(server.address))) == "fine"
     with Replay({CHAT: lost}) as server:
         error = fails(openai(server.address))
-        assert len(server.seen) == 3
+        assert len(server.seen) == 1 + len(client.RETRY_DELAYS)
     assert error.message == f"The connection to {server.address} was lost."
 
 

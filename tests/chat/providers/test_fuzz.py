@@ -113,7 +113,7 @@ def test_any_stream_is_an_answer_or_a_sentence(
     fuzzed: Fuzzed, parts: list[bytes], chunked: bool, broken: bool, status: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ollmsandbox.chat.providers.client._TRIES", 1)
+        patch.setattr("ollmsandbox.chat.providers.client.RETRY_DELAYS", ())
         fuzzed.reply = Reply(parts, status, chunked=chunked, broken=broken)
         for model in (openai(fuzzed.server.address), ollama(fuzzed.server.address)):
             try:

@@ -26,6 +26,7 @@ from ollmsandbox.chat.providers.base import (
     NoToolsError,
     Piece,
     ProviderError,
+    RetryPiece,
     TooLongError,
     Usage,
 )
@@ -214,7 +215,7 @@ def test_a_call_that_was_cut_off_in_the_middle_is_never_made() -> None:
         pytest.raises(ProviderError, match="was lost"),
     ):
         loop.run(read())
-    assert pieces == []
+    assert all(isinstance(piece, RetryPiece) for piece in pieces)
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -311,11 +312,46 @@ def test_a_model_without_tools_is_reported(words: str) -> None:
     [
         "the request exceeds the available context size. try increasing it",
         "This model's maximum context length is 4096 tokens. However, you requested 5000",
+        "prompt is too long: 208310 tokens > 200000 maximum",
+        "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+        "Input is too long for requested model.",
+        "Trying to keep the first 5000 tokens when context overflows. The model is loaded with "
+        "context length of only 4096 tokens",
+        "Please reduce the length of the messages or completion.",
+        "Requested tokens (8200) exceed context window of 8192",
+        "Your request exceeded model token limit: 262144",
+        "max_tokens must be at least 1, got -20: the context is full (limit 4096)",
+        "context_length_exceeded",
     ],
 )
 def test_a_conversation_that_does_not_fit_is_reported(words: str) -> None:
     with Replay({CHAT: document({"error": {"message": words}}, 400)}) as server:
         assert isinstance(fails(openai(server.address)), TooLongError)
+
+
+def test_a_body_that_is_too_large_is_too_long_whatever_it_says() -> None:
+    with Replay({CHAT: Reply([b"<html>413</html>"], 413)}) as server:
+        assert isinstance(fails(openai(server.address)), TooLongError)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (
+            "max_tokens is too large: 90000. This model supports at most 16384 completion tokens",
+            400,
+        ),
+        ("Invalid value for 'temperature': maximum is 2", 400),
+        ("You exceeded your current quota, please check your plan", 400),
+        ("Incorrect API key provided; the maximum number of tokens", 401),
+        ("Rate limit reached: tokens per minute limit 6000", 429),
+    ],
+)
+def test_other_limits_are_not_taken_for_a_long_conversation(words: str, status: int) -> None:
+    with Replay({CHAT: document({"error": {"message": words}}, status)}) as server:
+        error = fails(openai(server.address))
+    assert not isinstance(error, TooLongError)
+    assert words in error.message
 
 
 def test_a_server_that_does_not_know_how_to_count_is_asked_without() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.person import Person
 
-from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.messages import Message, Role, ServerFields, ToolCall
 from ollmsandbox.chat.storage.export import as_json, as_markdown
 from ollmsandbox.chat.storage.history import History, new_session_id, title_from
 from ollmsandbox.chat.storage.lock import SessionLock
@@ -21,6 +21,7 @@ from ollmsandbox.chat.storage.stored import (
     SessionInfo,
     StoredMessage,
     record_from_json,
+    with_extra,
 )
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
@@ -99,6 +100,33 @@ def test_a_record_of_another_version_is_read_or_left_out(
     text: str, record: CallRecord | None
 ) -> None:
     assert record_from_json(text) == record
+
+
+def test_what_belongs_to_a_server_and_summaries_are_kept(history: History) -> None:
+    session_id = begin(history)
+    fields = ServerFields("0123", "reasoning_content", {"reasoning_details": [{"data": "x"}]})
+    signed = {"extra_content": {"google": {"thought_signature": "abc"}}}
+    messages = [
+        Message(Role.USER, "Hello", at=1.0),
+        Message(
+            Role.ASSISTANT,
+            "",
+            thinking="Hm.",
+            calls=(ToolCall("1", "run_command", {}, signed),),
+            fields=fields,
+            at=2.0,
+        ),
+        Message(Role.TOOL, "done", call_id="1", at=3.0),
+        Message(Role.SUMMARY, "Task: greet.", keeps=2, at=4.0),
+    ]
+    write(history, session_id, *messages)
+    assert history.load(session_id).messages == messages
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"fields": {}, "keeps": "x"}', '{"fields": 7}'])
+def test_fields_of_another_version_are_left_out(text: str) -> None:
+    message = Message(Role.ASSISTANT, "Hello")
+    assert with_extra(message, text) == message
 
 
 def test_a_message_that_grows_takes_its_own_place(history: History) -> None:
@@ -288,6 +316,7 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
             CallRecord(ok=True, description="make", own=True),
         ),
         StoredMessage(4, Message(Role.ASSISTANT, "Half", partial=True, at=4.0)),
+        StoredMessage(5, Message(Role.SUMMARY, "Task: look.", keeps=2, model="m", at=5.0)),
     ):
         history.write(session_id, entry)
     history.write_question(_request(session_id), 2.5)
@@ -301,12 +330,14 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
         "allow (person)",
         "## Your command",
         "(interrupted)",
+        "Task: look.",
     ):
         assert part in text
     document = json.loads(as_json(history, session_id))
     assert document["messages"][1]["calls"][0]["arguments"] == {"command": "cat x"}
     assert document["messages"][2]["result"]["answer"] == "allow"
     assert document["messages"][4]["partial"] is True
+    assert document["messages"][5]["role"] == "summary"
     assert document["questions"][0]["subject"] == "ls"
 
 

@@ -8,7 +8,7 @@ import json
 import pytest
 from support.cli_inline import cli_here
 from support.person import Person
-from support.servers.http import Stall
+from support.servers.http import Stall, delta, document, finish, sse
 from support.terminal import call_part, model_server, reply, run_command
 
 from ollmsandbox.chat.events import CommandOutput
@@ -93,6 +93,31 @@ def test_events_as_json(person: Person) -> None:
     answered = next(event for event in events if event["event"] == "answered")
     assert (answered["answer"], answered["source"]) == ("deny", "nobody")
     assert next(e for e in events if e["event"] == "end")["end"] == "done"
+
+
+def test_a_server_that_is_busy_for_a_moment(person: Person) -> None:
+    busy = document({"error": {"message": "Loading model"}}, 503, Retry_After="1")
+    with model_server(person, [busy, reply("Done."), busy, reply("Done.")]):
+        done = person.cli("agent", "--yes-to-nothing", "Do it")
+        assert done.stdout == "Done.\n"
+        assert "Loading model Trying again in 1 s" in done.stderr
+        lines = person.cli("agent", "--json", "Do it").stdout.splitlines()
+    [event] = [e for e in map(json.loads, lines) if e["event"] == "retrying"]
+    assert event["seconds"] == 1
+    assert "Loading model" in event["why"]
+
+
+def test_what_a_turn_costs_is_printed_if_there_is_a_price(person: Person) -> None:
+    usage = {"choices": [], "usage": {"prompt_tokens": 2_000, "completion_tokens": 1_000}}
+    answer = sse(delta(content="Done."), finish(), usage)
+    with model_server(person, [answer, answer]) as server:
+        priced = ("--kind", "openai", "--price", "1", "2", "--json")
+        person.cli("connections", "add", "test", server.address, *priced)
+        done = person.cli("agent", "--yes-to-nothing", "Do it")
+        assert done.stderr == "Cost: 0.0040\n"
+        lines = person.cli("agent", "--json", "Do it").stdout.splitlines()
+    [event] = [e for e in map(json.loads, lines) if e["event"] == "spent"]
+    assert event["cost"] == 0.004
 
 
 def test_without_a_model_the_remedy_is_printed(person: Person) -> None:

@@ -33,6 +33,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "boolean": (bool,),
     "integer": (int,),
+    "number": (int, float),
     "list": (list,),
     "object": (dict,),
     "null": (type(None),),
@@ -74,7 +75,8 @@ EVENTS: tuple[ChatEvent, ...] = (
     events.CallSettled("1", Report("r")),
     events.Notice("Hm"),
     events.InstructionsRead((InstructionFile("AGENTS.md", 7, False),)),
-    events.TokensUsed(1, 2, None),
+    events.Retrying(2.0, "Busy"),
+    events.TokensUsed(1, 2, None, 0.5),
     events.TurnEnded(events.TurnEnd.DONE),
 )
 

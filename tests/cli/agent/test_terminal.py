@@ -238,6 +238,27 @@ def test_the_prompt_has_commands_of_its_own(person: Person) -> None:
     assert history.stat().st_mode & 0o077 == 0
 
 
+def test_a_turn_that_failed_is_tried_again_on_request(person: Person) -> None:
+    refused = document({"error": {"message": "not today"}}, 400)
+    with (
+        model_server(person, [refused, reply("Now it works.")]) as server,
+        Terminal(person, "agent") as terminal,
+    ):
+        terminal.expect(PROMPT)
+        terminal.send("hello" + ENTER)
+        terminal.expect("not today")
+        terminal.expect(PROMPT)
+        terminal.send("/retry" + ENTER)
+        terminal.expect("Now it works.")
+        terminal.expect(PROMPT)
+        terminal.send("/retry" + ENTER)
+        terminal.expect("already answered")
+        terminal.expect(PROMPT)
+        terminal.send("/quit" + ENTER)
+        assert terminal.end() == 0
+        assert str(server.seen[-1].json["messages"]).count("hello") == 1
+
+
 def test_without_a_model_the_prompt_still_runs_commands(person: Person) -> None:
     with Terminal(person, "agent") as terminal:
         terminal.expect("connections find")

@@ -116,3 +116,28 @@ def test_the_arguments_are_known_without_loading_what_takes_time() -> None:
         [sys.executable, "-I", "-c", code, str(ROOT)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False False False\n"
+
+
+def test_settings_are_stored_and_kept(person: Person) -> None:
+    add = ("connections", "add", "box", "http://a.b/x", "--kind", "openai", "--json")
+    done = cli_here(
+        person,
+        *add,
+        *("--context", "16384", "--answer", "2048", "--effort", "low", "--temperature", "0"),
+        *("--header", "X-Team: secret-7", "--price", "2.5", "10", "--idle-timeout", "60"),
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["address"] == "http://a.b/x"
+    assert (document["context"], document["answer"], document["effort"]) == (16384, 2048, "low")
+    assert (document["temperature"], document["price"]) == (0.0, [2.5, 10.0])
+    assert (document["idle_timeout"], document["headers"]) == (60.0, ["X-Team"])
+    assert "secret" not in done.stdout
+    # What is not given stays as it is.
+    again = json.loads(cli_here(person, *add, "--effort", "default", "--context", "8192").stdout)
+    assert (again["context"], again["answer"], again["effort"]) == (8192, 2048, None)
+    refused = cli_here(person, *add, "--context", "3")
+    assert refused.returncode == 125
+    assert "1024" in refused.stderr
+    assert cli_here(person, *add, "--header", "X Y: 1").returncode == 125
+    assert json.loads(cli_here(person, *add).stdout)["context"] == 8192

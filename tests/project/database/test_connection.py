@@ -264,7 +264,7 @@ def test_an_older_database_is_brought_up_to_date(
     # Each is done whole and once.
     with closing(Database(person.paths)) as store:
         assert done == [2, 3, 3]
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (6,)
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (7,)
         assert store.connection.execute("SELECT path, colour FROM project").fetchall() == [
             (os.fsencode(person.project), None)
         ]
@@ -308,6 +308,21 @@ def test_sentences_of_an_older_database_become_reasons(person: Person) -> None:
     assert found[4].note.sentence == "Kein Platz mehr {x}."
 
 
+def test_sessions_of_version_4_are_still_there(person: Person) -> None:
+    with closing(ProjectManager(person.paths)) as manager:
+        manager.add_project(person.project)
+        session = ChatSession.create(id="a", title="A talk", created_at=1, updated_at=2)
+        ChatMessage.create(session=session, number=0, role="user", text="Hello", at=1)
+    with closing(sqlite3.connect(file_of(person))) as plain:
+        plain.execute("ALTER TABLE chatmessage DROP COLUMN extra")
+        plain.execute("PRAGMA user_version = 4")
+        plain.commit()
+    with closing(ProjectManager(person.paths)) as manager:
+        assert len(manager.projects()) == 1
+        [message] = ChatMessage.select()
+        assert (message.text, message.extra) == ("Hello", "")
+
+
 def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person) -> None:
     with closing(ProjectManager(person.paths)) as manager:
         make_run(manager.add_project(person.project), "1")
@@ -330,7 +345,7 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
         Question.create(id="q", tool="t", project=NOT_UTF_8, question="May it?", asked_at=1)
         assert manager.notices == []
     with closing(sqlite3.connect(file_of(person))) as plain:
-        assert plain.execute("PRAGMA user_version").fetchone() == (4,)
+        assert plain.execute("PRAGMA user_version").fetchone() == (5,)
 
 
 def test_messages_and_questions_outlive_their_project(

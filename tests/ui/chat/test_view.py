@@ -16,17 +16,20 @@ from support.screen import Screen, all_of, descendants, one_of, spin_until, text
 from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.events import (
     ConversationState,
+    MessageAdded,
     Notice,
     ReplyWithdrawn,
+    Retrying,
     StateChanged,
     TextGrew,
     ThinkingGrew,
+    TokensUsed,
     TurnEnd,
     TurnEnded,
 )
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.project.changes.change import State as ChangeState
-from ollmsandbox.ui.chat.row import MessageRow, NoticeRow
+from ollmsandbox.ui.chat.row import MessageRow, NoticeRow, SummaryRow
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.card import ChatPermission
@@ -101,6 +104,48 @@ def test_notices_stand_between_the_messages(place: Place) -> None:
     spin_until(lambda: len(all_of(place.view, NoticeRow)) == 2)
     told = {"Old output was left out.", "The server is <gone>.\ncaf⟨byte E9⟩"}
     assert told <= set(texts(place.view))
+
+
+def test_a_server_that_is_asked_again_is_shown_until_it_answers(place: Place) -> None:
+    tell = place.chat.talk.tell
+    tell(StateChanged(ConversationState.WAITING), Retrying(2.0, "It is overloaded."))
+    spin_until(lambda: "It is overloaded. Trying again in 2 seconds." in texts(place.view))
+    tell(Retrying(120.0, "It is overloaded."))
+    spin_until(lambda: "It is overloaded. Trying again in 120 seconds." in texts(place.view))
+    assert len(all_of(place.view, NoticeRow)) == 1
+    tell(TextGrew("Here"))
+    spin_until(lambda: not all_of(place.view, NoticeRow))
+
+
+def test_a_failed_turn_can_be_tried_again_until_the_session_goes_on(place: Place) -> None:
+    place.chat.talk.messages.append(Message(Role.USER, "Hello"))
+    place.chat.talk.tell(TurnEnded(TurnEnd.FAILED, "The server is gone."))
+    place.chat.idle()
+    spin_until(lambda: all_of(place.view, NoticeRow))
+    button = one_of(place.view, NoticeRow).retry_button
+    assert button is not None
+    assert button.get_visible()
+    button.emit("clicked")
+    assert place.heard == [("retry",)]
+    place.chat.talk.tell(StateChanged(ConversationState.WAITING))
+    assert not button.get_visible()
+    assert "The server is gone." in texts(place.view)
+
+
+def test_a_summary_can_be_unfolded(place: Place) -> None:
+    place.chat.talk.tell(MessageAdded(Message(Role.SUMMARY, "Task: <b>everything</b>")))
+    spin_until(lambda: all_of(place.view, SummaryRow))
+    row = one_of(place.view, SummaryRow)
+    assert not row.get_expanded()
+    row.set_expanded(True)
+    assert "Task: <b>everything</b>" in texts(row)
+
+
+def test_costs_are_shown_if_there_is_a_price(place: Place) -> None:
+    place.chat.talk.tell(TokensUsed(10, 5, None))
+    assert not place.view.cost.get_visible()
+    place.chat.talk.tell(TokensUsed(10, 5, None, 0.01), TokensUsed(10, 5, None, 0.02))
+    assert place.view.cost.get_label() == "Cost: 0.0300"
 
 
 def test_a_very_long_message_of_the_user_is_shown_at_once(place: Place) -> None:

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from gi.repository import Adw, Gtk
@@ -17,6 +17,7 @@ from support.screen import Screen, all_of, texts
 from support.servers.http import Replay, Reply
 from support.window import finish, press, running_loop, says, wait_until
 
+from ollmsandbox.chat.providers.base import Effort, Price
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.request import Answer
@@ -368,3 +369,45 @@ def test_limits_of_an_unreadable_profile_are_not_shown(room: Room) -> None:
         assert not says(masks, ".ssh")
     finally:
         room.settings.set("profile", "standard")
+
+
+def test_the_settings_of_a_connection_are_shown_and_saved(room: Room) -> None:
+    before = Connection("mine", ServerKind.OPENAI, "http://a.b/v1", room=16384, temperature=0.5)
+    dialog = ConnectionDialog(room.window, room.factory.connections, before, is_new=True)
+    dialog.present()
+    assert (dialog.context.get_text(), dialog.temperature.get_text()) == ("16384", "0.5")
+    dialog.context.set_text("131072")
+    dialog.answer.set_text("4096")
+    dialog.effort.set_selected(5)
+    dialog.temperature.set_text("warm")
+    press(dialog, "Save")
+    wait_until(lambda: says(dialog, "Enter a number: Temperature"))
+    dialog.temperature.set_text("0,2")
+    dialog.input_price.set_text("2.5")
+    dialog.output_price.set_text("10")
+    dialog.idle_timeout.set_text("60")
+    dialog.headers.get_buffer().set_text("X-Title: OLLM\nX-Team: 7\n")
+    saved: list[Connection] = []
+    dialog.connect("saved", lambda _dialog, connection: saved.append(connection))
+    press(dialog, "Save")
+    wait_until(lambda: saved)
+    found = room.factory.connections.find("mine")
+    assert found == replace(
+        before,
+        room=131072,
+        answer=4096,
+        effort=Effort.HIGH,
+        temperature=0.2,
+        price=Price(2.5, 10.0),
+        idle=60.0,
+        headers=(("X-Title", "OLLM"), ("X-Team", "7")),
+    )
+    again = ConnectionDialog(room.window, room.factory.connections, found)
+    assert again._entered() == found
+    # An impossible value is refused before it could spoil the file.
+    again.present()
+    again.context.set_text("3")
+    press(again, "Save")
+    wait_until(lambda: again.result.has_css_class("error"))
+    assert room.factory.connections.find("mine") == found
+    again.close()

@@ -251,6 +251,8 @@ class TourServer:
 class TourModel:
     """Finds its next step from the messages alone, so it continues after a restart."""
 
+    longest_answer = None
+
     def __init__(self, *, delay: float, say: Callable[[str], str] = str) -> None:
         self._delay = delay
         self._say = say
@@ -261,6 +263,9 @@ class TourModel:
 
     async def context_length(self) -> int | None:
         return None
+
+    def sent(self, messages: Sequence[Message]) -> list[Message]:
+        return list(messages)
 
     async def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
