@@ -30,6 +30,7 @@ from .events import (
     ReplyWithdrawn,
     Retrying,
     StateChanged,
+    TokensUsed,
     TurnEnd,
     TurnEnded,
     report,
@@ -39,7 +40,7 @@ from .messages import Message, Role, ToolCall
 from .providers.base import FinishPiece, Model, ProviderError
 from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
-from .storage.stored import StoredMessage
+from .storage.stored import Spent, StoredMessage
 from .storage.writer import SessionWriter
 from .user_actions import UserActions
 from .written_calls import find_written_calls, looks_like_calls
@@ -483,6 +484,8 @@ class Conversation:
         if report is not None and self._user_actions is not None:
             self._user_actions.note_report(report)
             self._keep_told()
+        if isinstance(event, TokensUsed) and self._writer is not None:
+            self._writer.add_spent(Spent(event.prompt, event.reply, event.cost))
         if isinstance(event, CallEnded) and self._instructions is not None:
             self._instructions.enter(event.call, event.outcome)
         if isinstance(event, CallEnded | TurnEnded):

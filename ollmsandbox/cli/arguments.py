@@ -476,7 +476,10 @@ def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
         action.set_defaults(action=name)
         return action
 
-    for name, what in (("list", "list the sessions"), ("search", "find sessions by their words")):
+    for name, what in (
+        ("list", "list the sessions"),
+        ("search", "find sessions by their words and commands"),
+    ):
         action = add(name, what)
         if name == "search":
             action.add_argument("words", nargs="+", type=valid_unicode, metavar="WORD")
