@@ -16,7 +16,7 @@ from ..permission.request import PermissionRequest, Verdict
 from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Stop
-from ..tools.base import Outcome, RequestBase, Stream, Tool
+from ..tools.base import Outcome, RequestBase, Stream, Tool, UserQuestion
 from .events import (
     CallBegan,
     CallEnded,
@@ -29,6 +29,8 @@ from .events import (
     FilesChanged,
     PermissionAnswered,
     PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
     report,
 )
 from .messages import Message, Role, ToolCall
@@ -44,6 +46,10 @@ _STOP_TEXTS = {
 _NO_TOKENS = "Not executed: the token limit was reached."
 # After this many failures in a row, the same call is refused.
 _MAX_FAILURES = 3
+# So is a call that had the same result this often while nothing else changed anything.
+_MAX_REPEATS = 5
+# After this many refusals without another call between them, the turn ends.
+_MAX_REFUSALS = 3
 _MOST_SHOWN = 200
 SAME_ID = N_("Two calls in this reply had the same id. Give each call its own id.")
 
@@ -67,6 +73,10 @@ class ActiveCall:
     task: asyncio.Task[Outcome] | None = None
 
 
+class _RepeatedError(OllmSandboxError):
+    """The model makes the same call over and over."""
+
+
 class CallRunner:
     """Executes calls, for one conversation."""
 
@@ -85,6 +95,14 @@ class CallRunner:
         self._asking: set[str] = set()
         self._last_failed = ""
         self._times = 0
+        # How often each call had its last result, since a call changed something.
+        self._repeats: dict[str, tuple[str, int]] = {}
+        self._refusals = 0
+
+    @property
+    def is_looping(self) -> bool:
+        """Whether the model goes on with calls that were refused because they repeat."""
+        return self._refusals >= _MAX_REFUSALS
 
     async def execute(self, active_calls: Sequence[ActiveCall]) -> None:
         """Execute calls one after the other; neighbours that cannot write, concurrently."""
@@ -113,8 +131,10 @@ class CallRunner:
             self._emit(CallQueued(active.call, described, active.own))
 
     def begin(self) -> None:
-        """Begin a turn: calls that failed before may be tried again."""
+        """Note a message of the user: calls that were refused may be tried again."""
         self._last_failed, self._times = "", 0
+        self._repeats = {}
+        self._refusals = 0
 
     def give_up(self, active: ActiveCall, outcome: Outcome) -> None:
         """End a call with this outcome, even if its task still runs."""
@@ -128,8 +148,11 @@ class CallRunner:
             request = self._parse(active)
         except OllmSandboxError as error:
             self._began(active)
+            is_repeated = isinstance(error, _RepeatedError)
+            self._refusals = self._refusals + 1 if is_repeated else 0
             self._end(active, Outcome.failed(error))
             return None
+        self._refusals = 0
         active.description = request.describe()
         active.request = request
         return request
@@ -161,14 +184,7 @@ class CallRunner:
             raise OllmSandboxError(
                 N_("There is no tool {name}. The tools are: {names}."), name=repr(name), names=names
             )
-        if self._times >= _MAX_FAILURES and self._last_failed == _key(call):
-            raise OllmSandboxError(
-                N_(
-                    "This call failed {times} times in a row, so it was not tried again. Do "
-                    "something else."
-                ),
-                times=self._times,
-            )
+        self._refuse_repeated(_key(call))
         try:
             return tool.read(call.arguments, call.id)
         except OllmSandboxError:
@@ -176,6 +192,25 @@ class CallRunner:
         except Exception as error:
             report(error)
             raise OllmSandboxError(N_("The call is invalid: {why}"), why=str(error)) from error
+
+    def _refuse_repeated(self, key: str) -> None:
+        if self._times >= _MAX_FAILURES and self._last_failed == key:
+            raise _RepeatedError(
+                N_(
+                    "This call failed {times} times in a row, so it was not tried again. Do "
+                    "something else."
+                ),
+                times=self._times,
+            )
+        times = self._repeats.get(key, ("", 0))[1]
+        if times >= _MAX_REPEATS:
+            raise _RepeatedError(
+                N_(
+                    "This call had the same result {times} times, and nothing has changed since. "
+                    "It was not made again. Do something else, or tell the user what you need."
+                ),
+                times=times,
+            )
 
     async def _run_together(self, batch: Sequence[tuple[ActiveCall, RequestBase]]) -> None:
         self._enter(ConversationState.RUNNING)
@@ -208,12 +243,26 @@ class CallRunner:
     def _end(self, active: ActiveCall, outcome: Outcome) -> None:
         active.outcome = outcome
         key = _key(active.call)
+        self._note_result(active, key, outcome)
         if outcome.ok:
             self._last_failed, self._times = "", 0
         else:
             self._times = self._times + 1 if key == self._last_failed else 1
             self._last_failed = key
         self._ended(active)
+
+    def _note_result(self, active: ActiveCall, key: str, outcome: Outcome) -> None:
+        if self._refusals:
+            return  # its result is the refusal
+        if outcome.report is not None and outcome.report.changes:
+            self._repeats = {}
+            return
+        text, times = self._repeats.get(key, ("", 0))
+        tool = self._tools.get(active.call.name)
+        if tool is not None and tool.can_write and not tool.is_sandboxed:
+            # What it changes is not recorded.
+            self._repeats = {}
+        self._repeats[key] = outcome.text, times + 1 if text == outcome.text else 1
 
     # --- for the watchers ----------------------------------------------------------------------
 
@@ -248,6 +297,14 @@ class _CallWatcher:
         self._active.verdict = verdict
         self._runner.answered(self._active)
         self._runner.watched(self._active, PermissionAnswered(self._id, verdict))
+
+    def questioned(self, question: UserQuestion) -> None:
+        self._runner.asked(self._active)
+        self._runner.watched(self._active, QuestionAsked(self._id, question))
+
+    def replied(self, answer: str | None) -> None:
+        self._runner.answered(self._active)
+        self._runner.watched(self._active, QuestionAnswered(self._id, answer))
 
     def started(self, pid: int, plan: Plan | None) -> None:
         self._runner.watched(self._active, CommandStarted(self._id, pid, plan))
@@ -297,8 +354,12 @@ class ToolCalls:
         self._lingering: set[asyncio.Task[None]] = set()
 
     def begin(self) -> None:
-        """Begin a turn."""
+        """Note a message of the user, with which a turn begins or goes on."""
         self._runner.begin()
+
+    @property
+    def is_looping(self) -> bool:
+        return self._runner.is_looping
 
     async def execute(
         self, calls: Sequence[ToolCall], repeated: Collection[str], messages: list[Message]
@@ -430,6 +491,7 @@ def _answer(active: ActiveCall) -> Message:
         call_id=active.call.id,
         at=time.time(),
         was_denied=outcome.was_denied,
+        pictures=outcome.pictures,
     )
 
 

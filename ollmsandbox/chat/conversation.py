@@ -22,21 +22,25 @@ from .events import (
     CallSettled,
     ChatEvent,
     ConversationState,
+    InstructionsRead,
     Listeners,
     MessageAdded,
     Notice,
+    QueueChanged,
     ReplyWithdrawn,
     Retrying,
     StateChanged,
+    TokensUsed,
     TurnEnd,
     TurnEnded,
     report,
 )
+from .instructions import ProjectInstructions
 from .messages import Message, Role, ToolCall
 from .providers.base import FinishPiece, Model, ProviderError
 from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
-from .storage.stored import StoredMessage
+from .storage.stored import Spent, StoredMessage
 from .storage.writer import SessionWriter
 from .user_actions import UserActions
 from .written_calls import find_written_calls, looks_like_calls
@@ -129,6 +133,7 @@ class Conversation:
         tool_context: ToolContext | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
         user_actions: UserActions | None = None,
+        instructions: ProjectInstructions | None = None,
     ) -> None:
         """If `prompt` is a function, it is called in a thread for each reply. `notices` returns
         what to tell the user about problems in the tools."""
@@ -142,12 +147,16 @@ class Conversation:
         self.tool_context = tool_context
         self._notices = notices
         self._user_actions = user_actions
+        self._instructions = instructions
         self._writer = writer
         self._reader = ReplyReader(tools, prompt, self._emit)
         self._tool_calls = ToolCalls(tools, writer, self._emit, self._enter, self._why_stopped)
         self._listeners = Listeners()
         self._task: asyncio.Task[object] | None = None
         self._ending: TurnEnd | None = None
+        self._queue: list[str] = []
+        # Whether the model works, and not a command of the user's own.
+        self.is_in_turn = False
         if writer is not None:
             writer.notify = lambda text: self._emit(Notice(text))
 
@@ -197,6 +206,26 @@ class Conversation:
             raise OllmSandboxError(N_("The model has already answered."))
         self._tool_calls.begin()
         return await self._run_task(self._turn(None), TurnEnded(TurnEnd.STOPPED))
+
+    def queue(self, text: str) -> None:
+        """Send a message while the model works: it reads it with its next step. If the turn ends
+        before, the message stays in the queue."""
+        if not self.is_in_turn:
+            raise OllmSandboxError(N_("The model is not working."))
+        self._queue.append(text)
+        self._emit(QueueChanged(self.queued))
+
+    @property
+    def queued(self) -> tuple[str, ...]:
+        """The messages that wait for the model's next step, the oldest first."""
+        return tuple(self._queue)
+
+    def take_queued(self) -> list[str]:
+        """Return the messages in the queue, and empty it."""
+        taken, self._queue = self._queue, []
+        if taken:
+            self._emit(QueueChanged(()))
+        return taken
 
     async def run(self, command: str, *, network: bool = False, working_dir: str = "") -> Outcome:
         """Run a command of the user's own. The model sees it with the next message."""
@@ -271,6 +300,7 @@ class Conversation:
         seconds = self.limits.seconds
         loop = asyncio.get_running_loop()
         timer = loop.call_later(seconds, self._end, TurnEnd.TIME) if seconds is not None else None
+        self.is_in_turn = True
         try:
             if number is not None and self._user_actions is not None:
                 await self._tell(self._user_actions, number)
@@ -283,6 +313,7 @@ class Conversation:
             report(error)
             ended = TurnEnded(TurnEnd.FAILED, Sentence(_BUG, error=repr(error)))
         finally:
+            self.is_in_turn = False
             if timer is not None:
                 timer.cancel()
         self._emit(ended)
@@ -309,7 +340,8 @@ class Conversation:
     async def _exchange(self) -> TurnEnded:
         spent = 0
         was_empty = False
-        for _ in range(self.limits.turns):
+        for step in range(self.limits.turns):
+            await self._prepare(is_first=step == 0)
             reply, number = await self._reply()
             spent += self._reader.spent(reply, self.messages)
             if reply.is_empty and reply.finish.filtered:
@@ -330,6 +362,8 @@ class Conversation:
             if reply.finish.filtered:
                 return TurnEnded(TurnEnd.FILTERED, _REPHRASE)
             if not message.calls:
+                if self._say_queued():
+                    continue
                 if looks_like_calls(message.text, self._tool_names):
                     self._emit(Notice(_NO_CALLS))
                 return TurnEnded(TurnEnd.DONE)
@@ -337,7 +371,31 @@ class Conversation:
                 self._tool_calls.refuse(message.calls, self.messages)
                 return TurnEnded(TurnEnd.TOKENS)
             await self._tool_calls.execute(message.calls, repeated, self.messages)
+            if not self._say_queued() and self._tool_calls.is_looping:
+                return TurnEnded(TurnEnd.LOOP)
         return TurnEnded(TurnEnd.TURNS)
+
+    def _say_queued(self) -> bool:
+        """Add the messages of the queue; return whether there were any."""
+        texts = self.take_queued()
+        for text in texts:
+            message = Message(Role.USER, text, at=time.time())
+            self._add(message)
+            self._emit(MessageAdded(message))
+        if texts:
+            self._tool_calls.begin()
+        return bool(texts)
+
+    async def _prepare(self, *, is_first: bool) -> None:
+        """Read the project's instructions: all of them at the beginning of a turn, later those of
+        folders that the model has entered."""
+        if self._instructions is None or self.model is None:
+            return
+        self._enter(ConversationState.WAITING)
+        if await self._instructions.read(again=is_first):
+            self._instructions.fit(await self.model.context_length())
+        if files := self._instructions.take_news():
+            self._emit(InstructionsRead(files))
 
     def _with_written(self, reply: StreamedReply) -> Message:
         """Return the reply; calls that it has only as text become calls."""
@@ -426,6 +484,10 @@ class Conversation:
         if report is not None and self._user_actions is not None:
             self._user_actions.note_report(report)
             self._keep_told()
+        if isinstance(event, TokensUsed) and self._writer is not None:
+            self._writer.add_spent(Spent(event.prompt, event.reply, event.cost))
+        if isinstance(event, CallEnded) and self._instructions is not None:
+            self._instructions.enter(event.call, event.outcome)
         if isinstance(event, CallEnded | TurnEnded):
             for text in self._notices():
                 self._listeners.tell(Notice(text))

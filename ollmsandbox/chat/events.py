@@ -13,7 +13,8 @@ from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Report
 from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.plan import Plan
-from ..tools.base import Outcome, Stream
+from ..tools.base import Outcome, Stream, UserQuestion
+from .instructions import InstructionFile
 from .messages import Message, ToolCall
 
 
@@ -37,6 +38,7 @@ class TurnEnd(Enum):
     FAILED = N_("The model's server failed.")
     FILTERED = N_("The server's content filter stopped the answer.")
     EMPTY = N_("The model sent an empty answer.")
+    LOOP = N_("The model keeps repeating the same call.")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,13 @@ class MessageAdded:
     """A message was added: the user's, or a finished or partial answer."""
 
     message: Message
+
+
+@dataclass(frozen=True)
+class QueueChanged:
+    """The messages that wait for the next step of the model, the oldest first."""
+
+    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,21 @@ class PermissionAnswered:
 
 
 @dataclass(frozen=True)
+class QuestionAsked:
+    """The model asks the user something; this is no permission question."""
+
+    call_id: str
+    question: UserQuestion
+
+
+@dataclass(frozen=True)
+class QuestionAnswered:
+    call_id: str
+    # None if nobody answered.
+    answer: str | None
+
+
+@dataclass(frozen=True)
 class CommandStarted:
     call_id: str
     pid: int
@@ -138,6 +162,13 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class InstructionsRead:
+    """The model reads these files of the project from now on."""
+
+    files: tuple[InstructionFile, ...]
+
+
+@dataclass(frozen=True)
 class Retrying:
     """The server failed, and is asked again after some seconds."""
 
@@ -166,6 +197,7 @@ class TurnEnded:
 ChatEvent = (
     StateChanged
     | MessageAdded
+    | QueueChanged
     | TextGrew
     | ThinkingGrew
     | ReplyWithdrawn
@@ -173,12 +205,15 @@ ChatEvent = (
     | CallBegan
     | PermissionAsked
     | PermissionAnswered
+    | QuestionAsked
+    | QuestionAnswered
     | CommandStarted
     | CommandOutput
     | FilesChanged
     | CallEnded
     | CallSettled
     | Notice
+    | InstructionsRead
     | Retrying
     | TokensUsed
     | TurnEnded

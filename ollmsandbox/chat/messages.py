@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ..tools.base import Picture
+
 
 class Role(Enum):
     SYSTEM = "system"
@@ -48,6 +50,8 @@ class Message:
     # In the result of a tool: the call it belongs to, and whether permission for it was denied.
     call_id: str = ""
     was_denied: bool = False
+    # In the result of a tool: they are not stored, and only this program's run shows them.
+    pictures: tuple[Picture, ...] = ()
     model: str = ""
     at: float = 0.0
     # An answer that was interrupted.

@@ -25,7 +25,7 @@ from .storage.history import History, new_session_id
 from .storage.stored import StoredSession
 
 if TYPE_CHECKING:
-    from ..tools.context import ToolContext
+    from ..tools.context import QuestionAsker, ToolContext
     from .conversation import Conversation
     from .storage.writer import SessionWriter
 
@@ -47,14 +47,17 @@ class SessionFactory:
         environ: Mapping[str, str],
         asker: Asker,
         say: Callable[[str], str] = str,
+        questions: QuestionAsker | None = None,
     ) -> None:
-        """`say` translates texts; the command line does not."""
+        """`say` translates texts; the command line does not. `questions` passes the model's
+        questions to the user."""
         self.paths = paths
         self.environ = environ
         self.manager = ProjectManager(paths)
         self.history = History(self.manager)
         self.connections = ConnectionStore(paths, environ, say=say)
         self._asker = asker
+        self._questions = questions
         self.rules = RuleStore(paths)
 
     async def choose(self, connection: str = "", model_name: str = "") -> ChosenModel | None:
@@ -130,6 +133,7 @@ class SessionFactory:
                 ask_every_command=ask_every_command,
                 allow_private=allow_private,
                 session_id=id_,
+                questions=self._questions,
             ),
         )
 
@@ -145,10 +149,12 @@ class SessionFactory:
         from ..permission.provider import Provider
         from ..tools import all_tools
         from .conversation import Conversation
+        from .instructions import ProjectInstructions
         from .prompt import system_prompt
         from .user_actions import UserActions
 
         provider = tool_context.permissions
+        instructions = ProjectInstructions(tool_context)
 
         def notices() -> list[str]:
             taken = provider.take_notices() if isinstance(provider, Provider) else []
@@ -159,11 +165,12 @@ class SessionFactory:
             tools=all_tools(tool_context),
             writer=writer,
             limits=limits,
-            prompt=partial(system_prompt, tool_context),
+            prompt=partial(system_prompt, tool_context, instructions),
             messages=stored.messages if stored else (),
             tool_context=tool_context,
             notices=notices,
             user_actions=UserActions(self.history, writer.session_id, told),
+            instructions=instructions,
         )
 
     def close(self) -> None:

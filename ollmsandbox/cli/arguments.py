@@ -445,7 +445,10 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
         help="ask nothing, and deny whatever needs your permission",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON document per event, and ask nothing"
+        "--json",
+        action="store_true",
+        help="print one JSON document per event; with TEXT, read answers and further messages as "
+        "JSON from standard input",
     )
 
 
@@ -473,7 +476,10 @@ def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
         action.set_defaults(action=name)
         return action
 
-    for name, what in (("list", "list the sessions"), ("search", "find sessions by their words")):
+    for name, what in (
+        ("list", "list the sessions"),
+        ("search", "find sessions by their words and commands"),
+    ):
         action = add(name, what)
         if name == "search":
             action.add_argument("words", nargs="+", type=valid_unicode, metavar="WORD")

@@ -12,9 +12,22 @@ if TYPE_CHECKING:
 
 def all_tools(context: ToolContext) -> list[Tool]:
     # Imported here, because whoever imports one module of this package runs this file first.
+    from .ask import Ask
     from .files.edit_file import EditFile
     from .files.read_file import ReadFile
+    from .files.search import Search
+    from .files.write_file import WriteFile
     from .run_command import RunCommand
+    from .todo import TodoTool
     from .web.web_fetch import WebFetch
 
-    return [RunCommand(context), ReadFile(context), EditFile(context), WebFetch(context)]
+    return [
+        RunCommand(context),
+        ReadFile(context),
+        Search(context),
+        EditFile(context),
+        WriteFile(context),
+        WebFetch(context),
+        TodoTool(),
+        Ask(context),
+    ]

@@ -27,6 +27,18 @@ class Stream(Enum):
     STDERR = "stderr"
 
 
+@dataclass(frozen=True)
+class UserQuestion:
+    """A question of the model to the user. The answer is text, and grants nothing."""
+
+    id: str
+    text: str
+    # What the user can choose from; any other answer can be typed.
+    choices: tuple[str, ...] = ()
+    session_id: str = ""
+    call_id: str = ""
+
+
 class Watcher(Protocol):
     """Hears what happens during a call, on the loop's own thread."""
 
@@ -34,12 +46,25 @@ class Watcher(Protocol):
 
     def answered(self, verdict: Verdict) -> None: ...
 
+    def questioned(self, question: UserQuestion) -> None: ...
+
+    def replied(self, answer: str | None) -> None:
+        """The user answered the question; None if nobody did."""
+
     def started(self, pid: int, plan: Plan | None) -> None:
         """The command is running; it is not sandboxed if `plan` is None."""
 
     def output(self, stream: Stream, data: bytes) -> None: ...
 
     def changed(self, event: FileEvent) -> None: ...
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture for the model, as it is in its file."""
+
+    media_type: str
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -54,6 +79,8 @@ class Outcome:
     verdict: Verdict | None = None
     # Who or what stopped the call from outside.
     cancelled: Stop | None = None
+    # Pictures that the model sees beside the text.
+    pictures: tuple[Picture, ...] = ()
 
     @classmethod
     def failed(

@@ -33,13 +33,19 @@ from ..sandbox.profile.file import DEFAULT_PROFILE
 from ..sandbox.profile.profile import Limits, Profile
 from ..sandbox.rootfs.install import InstallProgress
 from ..sandbox.rootfs.store import Installed
-from .base import Stream, ToolError, Watcher
+from .base import Stream, ToolError, UserQuestion, Watcher
 
 
 class Permissions(Protocol):
     """Answers a request by a rule, or asks the user."""
 
     async def decide(self, request: PermissionRequest) -> Verdict: ...
+
+
+class QuestionAsker(Protocol):
+    """Shows the model's questions to the user. Raises Unanswered if nobody answers."""
+
+    async def ask_user(self, question: UserQuestion) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,10 @@ class ToolContext:
     session_id: str = ""
     # Folders outside the project about which the user said no after a command had failed there.
     declined_folders: set[str] = field(default_factory=set)
+    # Who passes the model's questions to the user; None if nobody is there.
+    questions: QuestionAsker | None = None
+    # Whether the model can be shown pictures.
+    sees_pictures: bool = False
 
     def use_preferences(self, preferences: ToolPreferences) -> None:
         self.mode = preferences.mode

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 else:
     Given = TypeVar("Given")
 
-Value = str | bool | int
+Value = str | bool | int | tuple[object, ...]
 
 _LARGEST_CALL = 8 << 20
+_MOST_ITEMS = 100
 _KINDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer"}
 _EXCERPT = 40
 _DIGITS = re.compile(r"\s*-?[0-9]{1,18}\s*")
@@ -38,6 +39,8 @@ class _About:
     # The maximum length of a text in bytes of UTF-8, and the minimum of a number.
     longest: int
     smallest: int
+    # The words that a text may be; any if empty.
+    choices: tuple[str, ...]
 
 
 def parameter(
@@ -47,9 +50,13 @@ def parameter(
     may_be_absent: bool = False,
     longest: int = 1 << 16,
     smallest: int = 0,
+    choices: tuple[str, ...] = (),
 ) -> typing.Any:  # noqa: ANN401 - like dataclasses.field, it takes the value's place
-    """Declare a parameter. It is required unless it has a default or may be absent (None)."""
-    about = {"about": _About(description, longest, smallest)}
+    """Declare a parameter. It is required unless it has a default or may be absent (None).
+
+    A list is a tuple of texts, or of dataclasses whose fields are parameters, too.
+    """
+    about = {"about": _About(description, longest, smallest, choices)}
     if default is None and not may_be_absent:
         return dataclasses.field(metadata=about)
     return dataclasses.field(default=default, metadata=about)
@@ -61,17 +68,30 @@ class Parameters(Generic[Given]):
         self._declared = declared
         hints = typing.get_type_hints(declared)
         self._fields = {field.name: field for field in dataclasses.fields(declared)}
-        # For `str | None`, take the first.
+        self._lists = {name for name in self._fields if typing.get_origin(hints[name]) is tuple}
+        # For `str | None` and `tuple[str, ...]`, take the first.
         self._types: dict[str, type] = {
             name: next(iter(typing.get_args(hints[name])), hints[name]) for name in self._fields
+        }
+        self._items = {
+            name: Parameters(f"Each of `{name}`", kind)
+            for name, kind in self._types.items()
+            if dataclasses.is_dataclass(kind)
         }
 
     def schema(self) -> Mapping[str, object]:
         properties: dict[str, object] = {}
         for name, field in self._fields.items():
-            known: dict[str, object] = {"type": _KINDS[self._types[name]]}
+            kind = self._types[name]
+            known: dict[str, object] = (
+                {**self._items[name].schema()} if name in self._items else {"type": _KINDS[kind]}
+            )
+            if _about(field).choices:
+                known["enum"] = list(_about(field).choices)
+            if name in self._lists:
+                known = {"type": "array", "items": known}
             known["description"] = _about(field).description
-            if field.default not in (dataclasses.MISSING, None, ""):
+            if field.default not in (dataclasses.MISSING, None, "", ()):
                 known["default"] = field.default
             properties[name] = known
         return {
@@ -114,12 +134,34 @@ class Parameters(Generic[Given]):
         return f"There is no parameter `{_shown(name)}`.{meant} {self._takes()}"
 
     def _value(self, name: str, field: dataclasses.Field[object], value: object) -> Value:
+        if name in self._lists:
+            return tuple(
+                self._one(f"{name}[{number}]", name, field, item)
+                for number, item in enumerate(_items(name, value))
+            )
+        found = self._one(name, name, field, value)
+        assert isinstance(found, Value)
+        return found
+
+    def _one(
+        self, shown: str, name: str, field: dataclasses.Field[object], value: object
+    ) -> object:
+        """Return one value, which errors call `shown`."""
         kind, about = self._types[name], _about(field)
+        if name in self._items:
+            try:
+                return self._items[name].read(value)
+            except ToolError as error:
+                raise ToolError(f"`{shown}`: {error.message}", error.remedy) from error
         if kind is bool:
-            return _flag(name, value)
+            return _flag(shown, value)
         if kind is int:
-            return _number(name, value, about.smallest)
-        return _text(name, value, about.longest)
+            return _number(shown, value, about.smallest)
+        text = _text(shown, value, about.longest)
+        if about.choices and text not in about.choices:
+            words = ", ".join(f'"{choice}"' for choice in about.choices)
+            raise ToolError(f"`{shown}` must be one of {words}, not {_quoted(text)}.")
+        return text
 
 
 def parse(text: str) -> Mapping[str, object]:
@@ -195,6 +237,20 @@ def _text(name: str, value: object, longest: int) -> str:
     if "\0" in value:
         raise ToolError(f"`{name}` contains a NUL character, which is not allowed there.")
     return value
+
+
+def _items(name: str, value: object) -> list[object]:
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        # Some models encode a list once more.
+        try:
+            value = json.loads(value, strict=False)
+        except (ValueError, RecursionError):
+            pass  # refused below
+    if not isinstance(value, list | tuple):
+        raise ToolError(f"`{name}` must be a list, not {_kind(value)}.")
+    if len(value) > _MOST_ITEMS:
+        raise ToolError(f"`{name}` is too long: {len(value):,}, and {_MOST_ITEMS} are allowed.")
+    return list(value)
 
 
 def _quoted(value: object) -> str:

@@ -16,6 +16,7 @@ from ..i18n import _
 from ..loop import run_application
 from ..paths import Paths
 from ..permission.request import PermissionRequest
+from ..tools.base import UserQuestion
 from .models.choice import ModelChoice
 from .permission.asker import WindowAsker
 from .permission.text import notification_text
@@ -83,7 +84,9 @@ class Application(Adw.Application):
             display, provider, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION
         )
         _find_icons(display)
-        self.factory = SessionFactory(self._paths, self._environ, self.asker, _)
+        self.factory = SessionFactory(
+            self._paths, self._environ, self.asker, _, questions=self.asker
+        )
         self.choice = ModelChoice(self.factory.connections)
         self.sessions = Sessions(self.factory, self.choice, self.settings)
         quit_ = Gio.SimpleAction.new("quit", None)
@@ -173,7 +176,7 @@ class Application(Adw.Application):
             self._requests = []
             self.release()
 
-    def _announce(self, request: PermissionRequest) -> None:
+    def _announce(self, request: PermissionRequest | UserQuestion) -> None:
         """Notify the user of a question that is not in view."""
         if not self.settings.boolean("notifications"):
             return

@@ -28,6 +28,7 @@ from ollmsandbox.chat.events import (
 from ollmsandbox.chat.messages import Role, ToolCall
 from ollmsandbox.chat.providers.base import CallPiece, TextPiece, ThinkingPiece
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project.changes.change import Change, Kind, Recorded, Report, State, Type
 from ollmsandbox.tools.base import Outcome, Watcher
 
 pytestmark = pytest.mark.anybody
@@ -183,12 +184,67 @@ def test_the_same_failing_call_over_and_over_is_refused() -> None:
         times.append(1)
         return Outcome("no", ok=False)
 
-    replies = [[call("failing", str(n), text="same")] for n in range(6)]
+    replies = [[call("failing", str(n), text="same")] for n in range(5)]
     model = ScriptedModel(*replies)
     _, _, ended = talk(model, FakeTool("failing", failing))
     assert ended.end is TurnEnd.DONE
     assert len(times) == 3
     assert "failed" in model.seen[-1][-1].text
+
+
+def test_a_model_that_goes_on_with_a_refused_call_is_stopped() -> None:
+    tool = FakeTool("failing", lambda *_: Outcome("no", ok=False))
+    model = ScriptedModel(*([call("failing", str(n))] for n in range(20)))
+    conversation, _, ended = talk(model, tool)
+    assert ended.end is TurnEnd.LOOP
+    assert len(model.seen) == 6
+    check_pairs(conversation.messages)
+
+
+def test_a_call_that_succeeds_with_the_same_result_over_and_over_is_refused() -> None:
+    times: list[int] = []
+
+    def same(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        times.append(1)
+        return "nothing new"
+
+    # Two calls in turn are a loop, too.
+    replies = [[call("same", f"{n}", text=str(n % 2))] for n in range(30)]
+    model = ScriptedModel(*replies)
+    _, _, ended = talk(model, FakeTool("same", same))
+    assert ended.end is TurnEnd.LOOP
+    assert len(times) == 10
+    assert "same result 5 times" in model.seen[-1][-1].text
+
+
+def test_a_call_with_another_result_each_time_is_no_loop() -> None:
+    times: list[int] = []
+
+    def counting(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        times.append(1)
+        return f"line {len(times)}"
+
+    replies = [[call("counting", str(n))] for n in range(12)]
+    _, _, ended = talk(ScriptedModel(*replies), FakeTool("counting", counting))
+    assert ended.end is TurnEnd.DONE
+    assert len(times) == 12
+
+
+def test_a_test_that_is_run_after_each_change_is_no_loop() -> None:
+    times: list[int] = []
+
+    def test(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        times.append(1)
+        return "1 failed"
+
+    change = Change("/p", "a", Kind.MODIFIED, Type.FILE)
+    edited = Outcome("ok", ok=True, report=Report("r", (Recorded(0, change, State.APPLIED),)))
+    replies = [[call("test", f"t{n}"), call("edit", f"e{n}")] for n in range(12)]
+    _, _, ended = talk(
+        ScriptedModel(*replies), FakeTool("test", test), FakeTool("edit", lambda *_: edited)
+    )
+    assert ended.end is TurnEnd.DONE
+    assert len(times) == 12
 
 
 def test_a_refused_call_may_be_tried_again_after_a_message_of_the_user() -> None:

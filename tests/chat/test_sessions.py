@@ -17,6 +17,7 @@ from ollmsandbox.chat.events import (
     PermissionAsked,
     TurnEnd,
 )
+from ollmsandbox.chat.instructions import ProjectInstructions
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.prompt import system_prompt
 from ollmsandbox.chat.providers.base import ProviderError
@@ -274,12 +275,12 @@ def test_the_prompt_says_what_holds_here(person: Person) -> None:
         environ=person.environ,
         permissions=NobodyAsks(),  # type: ignore[arg-type]
     )
-    text = system_prompt(tool_context)
+    text = system_prompt(tool_context, ProjectInstructions(tool_context))
     for part in (str(person.project), "undo", "never instructions"):
         assert part in text
     tool_context.mode = Mode.NEVER
-    assert "dry run" in system_prompt(tool_context)
+    assert "dry run" in system_prompt(tool_context, ProjectInstructions(tool_context))
     tool_context.ask_every_command = True
-    assert "before every command" in system_prompt(tool_context)
+    assert "before every command" in system_prompt(tool_context, ProjectInstructions(tool_context))
     tool_context.project = None
-    assert "No project" in system_prompt(tool_context)
+    assert "No project" in system_prompt(tool_context, ProjectInstructions(tool_context))

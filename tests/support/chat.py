@@ -21,6 +21,8 @@ from ollmsandbox.chat.events import (
     MessageAdded,
     PermissionAnswered,
     PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
     StateChanged,
 )
 from ollmsandbox.chat.messages import Message, Role, ToolCall
@@ -29,7 +31,7 @@ from ollmsandbox.project.changes.change import Change, Kind, Recorded, Report, T
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.process import Result, Stop
-from ollmsandbox.tools.base import Outcome, Stream
+from ollmsandbox.tools.base import Outcome, Stream, UserQuestion
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.permission.card import ChatPermission
@@ -109,6 +111,31 @@ class Chat:
 
     def end(self, entry: CallEntry, outcome: Outcome) -> None:
         self.talk.tell(CallEnded(entry.call, outcome))
+
+    def plan(self, *steps: tuple[str, str]) -> CallEntry:
+        """Set a to-do list of texts and states."""
+        self._calls += 1
+        given = [{"text": text, "state": state} for text, state in steps]
+        call = ToolCall(f"call-{self._calls}", "plan", {"steps": given})
+        self.talk.tell(CallBegan(call, "plan"), CallEnded(call, Outcome("ok", ok=True)))
+        entry = self.session.entry_of(call.id)
+        assert entry is not None
+        return entry
+
+    def question(self, text: str, *choices: str) -> CallEntry:
+        """Ask the user what the model wants to know."""
+        entry = self.call(text, "ask")
+        question = UserQuestion(f"question-{entry.call.id}", text, choices, call_id=entry.call.id)
+        self.talk.tell(
+            StateChanged(ConversationState.ASKING), QuestionAsked(entry.call.id, question)
+        )
+        return entry
+
+    def reply(self, entry: CallEntry, text: str | None) -> None:
+        self.talk.tell(
+            QuestionAnswered(entry.call.id, text),
+            CallEnded(entry.call, Outcome(f"The user answered: {text}", ok=True)),
+        )
 
     def idle(self) -> None:
         self.talk.tell(StateChanged(ConversationState.IDLE))

@@ -30,6 +30,7 @@ class Place:
             "retry",
             "stop-call",
             "answer",
+            "reply",
             "show-changes",
             "undo",
             "open-link",

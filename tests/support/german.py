@@ -41,7 +41,7 @@ def told(person: Person) -> dict[str, object]:
     agent.asker.answer = Answer.ALLOW
     outcomes.append(agent.run("touch made"))
     outside = Agent(person, environ={"FLATPAK_ID": "some.program"})
-    outcomes += [outside.run("true"), outside.read("made"), outside.edit("made", content="x")]
+    outcomes += [outside.run("true"), outside.read("made"), outside.write("made", content="x")]
     asked = [*agent.asked, *outside.asked]
     [(_pid, plan)] = agent.looking.starts
     assert plan is not None

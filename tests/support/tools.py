@@ -18,10 +18,11 @@ from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.sandbox.monitor import FileEvent
 from ollmsandbox.sandbox.plan.plan import Plan
 from ollmsandbox.sandbox.profile.profile import Limits
-from ollmsandbox.tools.base import Outcome, Stream, Tool
+from ollmsandbox.tools.base import Outcome, Stream, Tool, UserQuestion
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.tools.files.edit_file import EditFile
 from ollmsandbox.tools.files.read_file import ReadFile
+from ollmsandbox.tools.files.write_file import WriteFile
 from ollmsandbox.tools.run_command import RunCommand
 
 # The same examples every time, however slow the machine is.
@@ -55,12 +56,20 @@ class Looking:
     starts: list[tuple[int, Plan | None]] = field(default_factory=list)
     printed: dict[Stream, bytes] = field(default_factory=lambda: dict.fromkeys(Stream, b""))
     events: list[FileEvent] = field(default_factory=list)
+    questions: list[UserQuestion] = field(default_factory=list)
+    replies: list[str | None] = field(default_factory=list)
 
     def asking(self, request: PermissionRequest) -> None:
         self.requests.append(request)
 
     def answered(self, verdict: Verdict) -> None:
         self.verdicts.append(verdict)
+
+    def questioned(self, question: UserQuestion) -> None:
+        self.questions.append(question)
+
+    def replied(self, answer: str | None) -> None:
+        self.replies.append(answer)
 
     def started(self, pid: int, plan: Plan | None) -> None:
         self.starts.append((pid, plan))
@@ -115,3 +124,6 @@ class Agent:
 
     def edit(self, path: str, **arguments: object) -> Outcome:
         return self.call(EditFile(self.tool_context), path=path, **arguments)
+
+    def write(self, path: str, content: str) -> Outcome:
+        return self.call(WriteFile(self.tool_context), path=path, content=content)

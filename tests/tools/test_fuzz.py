@@ -19,6 +19,7 @@ from ollmsandbox.text.diff import split_lines
 from ollmsandbox.tools import all_tools
 from ollmsandbox.tools.base import RequestBase, Tool, ToolError
 from ollmsandbox.tools.files.edits import Document, difference, replace_text
+from ollmsandbox.tools.files.searcher import PathRule
 from ollmsandbox.tools.parameters import parse
 
 pytestmark = pytest.mark.anybody
@@ -31,7 +32,8 @@ JSON = some.recursive(
 NAMES = some.sampled_from(
     (
         *("command", "working_dir", "network", "path", "first_line", "line_count", "old_text"),
-        *("new_text", "replace_all", "content", "url", "offset", "cmd", ""),
+        *("new_text", "replace_all", "edits", "content", "url", "offset", "cmd", ""),
+        *("pattern", "glob", "literal", "first_byte", "steps", "question", "choices"),
     )
 )
 ODD = some.sampled_from(
@@ -41,13 +43,20 @@ ODD = some.sampled_from(
         *("$(id)", "\x1b[2J"),
     )
 )
-TOOLS = some.integers(0, 3)
+TOOLS = some.sampled_from(
+    ("run_command", "read_file", "search", "edit_file", "write_file", "web_fetch", "plan", "ask")
+)
 
 
 @pytest.fixture(scope="module")
-def tools() -> Iterator[list[Tool]]:
+def tools() -> Iterator[dict[str, Tool]]:
     with tempfile.TemporaryDirectory() as folder:
-        yield all_tools(Agent(make_person(Path(folder))).tool_context)
+        made = all_tools(Agent(make_person(Path(folder))).tool_context)
+        yield {tool.name: tool for tool in made}
+
+
+def test_every_tool_is_tried(tools: dict[str, Tool]) -> None:
+    assert {*tools} == {*TOOLS.elements}  # type: ignore[attr-defined]
 
 
 def read(tool: Tool, arguments: object) -> RequestBase | None:
@@ -65,7 +74,7 @@ def read(tool: Tool, arguments: object) -> RequestBase | None:
 @FUZZED
 @given(which=TOOLS, arguments=some.dictionaries(NAMES, JSON | ODD, max_size=5))
 def test_any_arguments_are_read_or_refused(
-    tools: list[Tool], which: int, arguments: dict[str, object]
+    tools: dict[str, Tool], which: str, arguments: dict[str, object]
 ) -> None:
     read(tools[which], arguments)
     read(tools[which], json.dumps(arguments))
@@ -73,7 +82,7 @@ def test_any_arguments_are_read_or_refused(
 
 @FUZZED
 @given(which=TOOLS, text=some.text() | some.text(alphabet='{}[]":,0123456789truefalsn \\'))
-def test_any_text_is_read_or_refused(tools: list[Tool], which: int, text: str) -> None:
+def test_any_text_is_read_or_refused(tools: dict[str, Tool], which: str, text: str) -> None:
     read(tools[which], text)
 
 
@@ -89,24 +98,34 @@ def test_broken_json_is_refused_with_a_sentence(
 
 
 # Each of these starts a sandbox.
-@settings(parent=FUZZED, max_examples=12)
+@settings(parent=FUZZED, max_examples=24)
 @given(
-    which=some.integers(1, 2),
+    which=some.sampled_from(("read_file", "search", "edit_file", "write_file")),
     path=ODD | some.text(max_size=30),
     content=some.text(max_size=30),
     old=some.text(max_size=3),
 )
 def test_files_of_any_name_end_in_an_outcome(
-    tools: list[Tool], which: int, path: str, content: str, old: str
+    tools: dict[str, Tool], which: str, path: str, content: str, old: str
 ) -> None:
     arguments: dict[str, object] = {"path": path}
-    if which == 2:
-        arguments |= {"old_text": old, "new_text": content} if old else {"content": content}
+    if which == "edit_file":
+        arguments |= {"edits": [{"old_text": old, "new_text": content}]}
+    elif which == "write_file":
+        arguments |= {"content": content}
+    elif which == "search":
+        arguments |= {"pattern": old, "glob": content}
     request = read(tools[which], arguments)
     if request is not None:
         outcome = loop.run(request.execute(Looking()))
         assert outcome.text
         outcome.text.encode("utf-8")
+
+
+@FUZZED
+@given(some.text(max_size=20) | some.text(alphabet="*?[]{}!/a,\\-^", max_size=12), some.text())
+def test_any_pattern_of_names_matches_or_not(pattern: str, path: str) -> None:
+    assert PathRule(pattern).matches(path) in (True, False)
 
 
 TEXT = some.text(alphabet="ab \t\n\r\ufeffö", max_size=30)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ...project.changes.change import Recorded
 from ..messages import Role, ToolCall
 from .history import History
-from .stored import CallRecord, StoredMessage, StoredSession
+from .stored import CallRecord, Spent, StoredMessage, StoredSession
 
 _TICKS = re.compile(r"`+")
 
@@ -27,6 +27,8 @@ def as_json(history: History, session_id: str) -> str:
         "connection": info.connection,
         "created": info.created_at,
         "updated": info.updated_at,
+        "tokens": {"prompt": info.spent.prompt, "reply": info.spent.reply},
+        "cost": info.spent.cost,
         "messages": [_message(history, entry) for entry in session.entries],
         "questions": [
             {
@@ -43,6 +45,12 @@ def as_json(history: History, session_id: str) -> str:
         ],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def spent_words(spent: Spent) -> list[str]:
+    """Return the tokens and the cost as words, as far as they are known."""
+    words = [f"{spent.tokens:,} tokens"] if spent.tokens else []
+    return words if spent.cost is None else [*words, f"cost {spent.cost:.4f}"]
 
 
 def as_markdown(history: History, session_id: str) -> str:
@@ -104,7 +112,7 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
     yield f"# {_escape(info.title or 'Session')}"
     about = [time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created_at))]
     about += [_code(part) for part in (info.project, info.model) if part]
-    yield ", ".join(about)
+    yield ", ".join([*about, *spent_words(info.spent)])
     for entry in session.entries:
         message, record = entry.message, entry.record
         if message.role is Role.TOOL or (record is not None and record.own):

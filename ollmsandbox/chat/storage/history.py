@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
-from peewee import JOIN, fn
+from peewee import JOIN, Case, fn
 
 from ... import N_
 from ...errors import OllmSandboxError
@@ -30,6 +32,7 @@ from ...text.visible import printable_line
 from ..messages import Message, Role
 from .stored import (
     SessionInfo,
+    Spent,
     StoredMessage,
     StoredSession,
     calls_from_json,
@@ -38,12 +41,14 @@ from .stored import (
     record_from_json,
     record_to_json,
     repair,
+    spent_from_json,
     with_extra,
 )
 
 _TITLE = 60
 # The beginning of the keys of settings that belong to a session.
 _TOLD = "told-"
+_SPENT = "spent-"
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ class History:
 
     def __init__(self, manager: ProjectManager) -> None:
         self.manager = manager
-        self._deleted: dict[str, tuple[ChatSession, list[ChatMessage]]] = {}
+        # Their rows, that of the session first.
+        self._deleted: dict[str, tuple[ChatSession | ChatMessage | Setting, ...]] = {}
 
     # --- sessions ------------------------------------------------------------------------------
 
@@ -82,8 +88,9 @@ class History:
         *,
         only_said: bool = False,
     ) -> list[SessionInfo]:
-        """Return the sessions, the last used first. The search covers titles, messages and drafts.
-        `only_said` leaves out sessions that have only a draft."""
+        """Return the sessions, the last used first. The search covers titles, messages, drafts, and
+        the commands, files and addresses of calls. `only_said` leaves out sessions that have only a
+        draft."""
         with self.manager.store.translated_errors():
             query = ChatSession.select(ChatSession, Project).join(Project, JOIN.LEFT_OUTER)
             if project is not None:
@@ -91,14 +98,18 @@ class History:
             if only_said:
                 query = query.where(ChatSession.id.in_(ChatMessage.select(ChatMessage.session)))
             for word in search.split():
-                texts = ChatMessage.select(ChatMessage.session).where(_has(ChatMessage.text, word))
+                texts = ChatMessage.select(ChatMessage.session).where(
+                    _has(ChatMessage.text, word) | _has(_described(), word)
+                )
                 query = query.where(
                     ChatSession.id.in_(texts)
                     | _has(ChatSession.title, word)
                     | _has(ChatSession.draft, word)
                 )
             query = query.order_by(ChatSession.updated_at.desc(), ChatSession.id.desc())
-            return [_info(row) for row in query.limit(limit)]
+            rows = list(query.limit(limit))
+            spent = self._spent(row.id for row in rows)
+            return [_info(row, spent.get(row.id)) for row in rows]
 
     def find(self, beginning: str) -> SessionInfo:
         """Return the session with an id, or with an unambiguous beginning of one."""
@@ -106,7 +117,7 @@ class History:
             same = fn.substr(ChatSession.id, 1, len(beginning)) == beginning
             rows = list(ChatSession.select().where(same).order_by(ChatSession.id).limit(2))
         if beginning and rows and (len(rows) == 1 or rows[0].id == beginning):
-            return _info(rows[0])
+            return _info(rows[0], self.spent(rows[0].id))
         if rows and beginning:
             raise OllmSandboxError(
                 N_("Several session IDs begin with {beginning}."),
@@ -145,7 +156,8 @@ class History:
                 .where(ChatMessage.session == session_id)
                 .order_by(ChatMessage.number)
             )
-            return StoredSession(_info(row), tuple(repair(map(_entry, messages))), row.draft)
+            info = _info(row, self.spent(session_id))
+            return StoredSession(info, tuple(repair(map(_entry, messages))), row.draft)
 
     def rename(self, session_id: str, title: str) -> None:
         shown = title_from(title)
@@ -177,16 +189,17 @@ class History:
             session = ChatSession.get_or_none(ChatSession.id == session_id)
             messages = list(ChatMessage.select().where(ChatMessage.session == session_id))
             ChatSession.delete().where(ChatSession.id == session_id).execute()
-            Setting.delete().where(Setting.key == _TOLD + session_id).execute()
+            spent = Setting.get_or_none(Setting.key == _SPENT + session_id)
+            keys = (_TOLD + session_id, _SPENT + session_id)
+            Setting.delete().where(Setting.key.in_(keys)).execute()
         if session is not None:
-            self._deleted[session_id] = (session, messages)
+            self._deleted[session_id] = (session, *messages, *filter(None, [spent]))
 
     def undelete(self, session_id: str) -> None:
         if session_id not in self._deleted:
             raise OllmSandboxError(N_("The session can no longer be restored."))
-        session, messages = self._deleted[session_id]
         with self.manager.store.transaction():
-            for row in (session, *messages):
+            for row in self._deleted[session_id]:
                 row.save(force_insert=True)
         del self._deleted[session_id]
 
@@ -285,6 +298,29 @@ class History:
         with self.manager.store.transaction():
             Setting.insert(key=_TOLD + session_id, value=text).on_conflict_replace().execute()
 
+    # --- tokens ----------------------------------------------------------------------------------
+
+    def add_spent(self, session_id: str, spent: Spent) -> None:
+        """Count the tokens of an answer."""
+        with self.manager.store.transaction():
+            if not ChatSession.select().where(ChatSession.id == session_id).exists():
+                return  # it was deleted in the meantime
+            value = json.dumps(asdict(self.spent(session_id).plus(spent)))
+            Setting.insert(key=_SPENT + session_id, value=value).on_conflict_replace().execute()
+
+    def spent(self, session_id: str) -> Spent:
+        return self._spent([session_id]).get(session_id, Spent())
+
+    def _spent(self, session_ids: Iterable[str]) -> dict[str, Spent]:
+        keys = {_SPENT + session_id for session_id in session_ids}
+        with self.manager.store.translated_errors():
+            # All of them: a query has a limited number of parameters.
+            rows = Setting.select().where(fn.substr(Setting.key, 1, len(_SPENT)) == _SPENT)
+            if len(keys) == 1:
+                rows = rows.where(Setting.key == next(iter(keys)))
+            found = [(row.key, row.value) for row in rows]
+        return {key[len(_SPENT) :]: spent_from_json(value) for key, value in found if key in keys}
+
     # --- questions -----------------------------------------------------------------------------
 
     def write_question(self, request: PermissionRequest, at: float) -> None:
@@ -332,7 +368,14 @@ def _has(field: object, word: str) -> object:
     return found
 
 
-def _info(row: ChatSession) -> SessionInfo:
+def _described() -> object:
+    """Return the expression for the description of a call: the command, file or address."""
+    has_record = fn.json_valid(ChatMessage.outcome) == 1
+    described = fn.json_extract(ChatMessage.outcome, "$.description")
+    return Case(None, [(has_record, described)], "")
+
+
+def _info(row: ChatSession, spent: Spent | None) -> SessionInfo:
     return SessionInfo(
         id=row.id,
         title=row.title or title_from(row.draft),
@@ -341,6 +384,7 @@ def _info(row: ChatSession) -> SessionInfo:
         connection=row.connection,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        spent=spent or Spent(),
     )
 
 

@@ -77,6 +77,35 @@ class StoredMessage:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """The tokens that a session has sent and received, as its servers counted them."""
+
+    prompt: int = 0
+    reply: int = 0
+    # By the prices of its connections; None without one.
+    cost: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt + self.reply
+
+    def plus(self, other: Spent) -> Spent:
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Spent(
+            self.prompt + other.prompt, self.reply + other.reply, sum(costs) if costs else None
+        )
+
+
+def spent_from_json(text: str) -> Spent:
+    try:
+        kept = json.loads(text)
+        cost = kept["cost"]
+        return Spent(int(kept["prompt"]), int(kept["reply"]), None if cost is None else float(cost))
+    except (ValueError, KeyError, TypeError):
+        return Spent()
+
+
+@dataclass(frozen=True)
 class SessionInfo:
     id: str
     title: str
@@ -86,6 +115,7 @@ class SessionInfo:
     connection: str
     created_at: float
     updated_at: float
+    spent: Spent = Spent()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ...errors import OllmSandboxError, Sentence, UnsavedError
 from ...permission.request import PermissionRequest, Verdict
 from .history import History, title_from
 from .lock import SessionLock
-from .stored import SessionInfo, StoredMessage, StoredSession
+from .stored import SessionInfo, Spent, StoredMessage, StoredSession
 
 Job = Callable[[], None]
 
@@ -195,6 +195,9 @@ class SessionWriter:
 
     def write(self, entry: StoredMessage) -> None:
         self._writer.put(lambda: self.history.write(self.session_id, entry))
+
+    def add_spent(self, spent: Spent) -> None:
+        self._writer.put(lambda: self.history.add_spent(self.session_id, spent))
 
     def keep_told(self, text: str) -> None:
         self._writer.put(lambda: self.history.keep_told(self.session_id, text))

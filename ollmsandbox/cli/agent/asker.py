@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...permission.request import Answer, PermissionRequest, Unanswered
-from .card import KEYS, answered, card, choices, details
+from ...text.visible import visible, visible_line
+from ...tools.base import UserQuestion
+from .card import KEYS, answered, card, choices, details, wrapped
 from .keyboard import KeyReader
 
 # Lines of the screen to keep free.
 _RESERVED = 3
 # Seconds in which keys are ignored: the user may have been typing when the card appeared.
 _PAUSE = 0.4
+# In front of a line, and of its continuation.
+_BAR = ("  ┃ ", "  ┊ ")
 _MORE = "-- {left:,} more lines: [space] to continue   [d]eny   (Enter: deny) "
 
 
@@ -26,7 +30,7 @@ class TerminalAsker:
     def __init__(
         self, write: Callable[[str], None], hold: Callable[[], None], go_on: Callable[[], None]
     ) -> None:
-        """`hold` stops all other output until `go_on` is called."""
+        """`hold` stops all other output and input until `go_on` is called."""
         self._write = write
         self._hold = hold
         self._go_on = go_on
@@ -39,6 +43,28 @@ class TerminalAsker:
                 self._keys.forget()
                 answer = await self._show(request)
                 self._write(f"{answered(answer)}\n")
+                return answer
+
+    async def ask_user(self, question: UserQuestion) -> str:
+        """Show a question of the model, and return the line that the user types: a choice by its
+        number, or anything else."""
+        async with self._one_at_a_time:
+            with self._undisturbed():
+                self._keys.forget()
+                width = max(_size()[0], 20)
+                lines = [
+                    line for text in _question(question) for line in wrapped(text, width, *_BAR)
+                ]
+                self._print(["─" * min(width, 60), "The model asks:", *lines])
+                what = "Number, or your answer" if question.choices else "Your answer"
+                self._write(f"{what} (Enter: none): ")
+                line = await self._keys.line()
+                if line is None:
+                    self._write("\n")
+                    raise Unanswered("The terminal was closed.")
+                answer = line.strip()
+                if answer.isdecimal() and 0 < int(answer) <= len(question.choices):
+                    return question.choices[int(answer) - 1]
                 return answer
 
     async def _show(self, request: PermissionRequest) -> Answer:
@@ -88,6 +114,12 @@ class TerminalAsker:
             raise
         finally:
             self._go_on()
+
+
+def _question(question: UserQuestion) -> Iterator[str]:
+    yield from visible(question.text).expandtabs(4).split("\n")
+    for number, choice in enumerate(question.choices, 1):
+        yield f"{number}  {visible_line(choice)}"
 
 
 def _size() -> tuple[int, int]:

@@ -16,7 +16,6 @@ from ...errors import OllmSandboxError
 from ...loop import new_loop
 from ...paths import Paths
 from ...permission.provider import NobodyAsks
-from ...permission.request import Asker
 from ...project.changes.change import Mode
 from ...project.opening import check_links
 from ...sandbox.plan.folders import find_project
@@ -24,7 +23,9 @@ from ...sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ..arguments import default_project
 from ..changes import print_notice, summary
 from .asker import TerminalAsker
+from .client import JsonClient, has_client
 from .events import JsonPrinter
+from .keyboard import TypedLines
 from .printer import Printer
 from .prompt import Prompt
 from .turns import Turns
@@ -45,6 +46,8 @@ class OutputMode:
     as_json: bool
     # Whether the user can be asked.
     asks: bool
+    # Whether another program can write answers and messages to standard input.
+    is_served: bool
 
 
 def agent(given: argparse.Namespace) -> int:
@@ -67,7 +70,11 @@ def _agent(given: argparse.Namespace) -> int:
             "No text was given.",
             'Use: ollmsandbox agent "TEXT". Without TEXT it needs a terminal, and no --json.',
         )
-    output = OutputMode(given.json, is_terminal and not given.json and not given.yes_to_nothing)
+    output = OutputMode(
+        given.json,
+        asks=is_terminal and not given.json and not given.yes_to_nothing,
+        is_served=given.text is not None and not given.yes_to_nothing and has_client(),
+    )
     if not output.asks and not given.json and not given.yes_to_nothing:
         print(
             "ollmsandbox: Nobody can be asked here. What needs permission is denied.",
@@ -97,10 +104,13 @@ def _talk(
     project: str,
 ) -> int:
     printer = JsonPrinter(project) if output.as_json else Printer(project)
-    asker: Asker = NobodyAsks()
+    asker: TerminalAsker | JsonClient | None = None
+    typed = TypedLines()
     if output.asks and isinstance(printer, Printer):
-        asker = TerminalAsker(printer.write, printer.hold, printer.go_on)
-    factory = SessionFactory(paths, os.environ, asker)
+        asker = _terminal_asker(printer, typed)
+    elif isinstance(printer, JsonPrinter) and output.is_served:
+        asker = JsonClient(printer.write)
+    factory = SessionFactory(paths, os.environ, asker or NobodyAsks(), questions=asker)
     try:
         session_id = _session(factory, given, project)
         opening = factory.open(
@@ -127,16 +137,30 @@ def _talk(
             no_model = _NO_CHOICE if factory.connections.all() else _NO_MODEL
             if conversation.model is None and (text is not None or not output.asks):
                 raise no_model
+            if text is not None and isinstance(asker, JsonClient):
+                return turns.serve(asker, text)
             if text is not None:
                 return turns.say(text)
             assert isinstance(printer, Printer)
-            return Prompt(factory, turns, printer, no_model=str(no_model)).go()
+            return Prompt(factory, turns, printer, typed, no_model=str(no_model)).go()
         finally:
             turns.close()
     finally:
         for notice in (*factory.manager.notices, *factory.connections.take_notices()):
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         factory.close()
+
+
+def _terminal_asker(printer: Printer, typed: TypedLines) -> TerminalAsker:
+    def hold() -> None:
+        typed.pause()
+        printer.hold()
+
+    def go_on() -> None:
+        printer.go_on()
+        typed.resume()
+
+    return TerminalAsker(printer.write, hold, go_on)
 
 
 def _session(factory: SessionFactory, given: argparse.Namespace, project: str) -> str | None:

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A conversation as JSON, one event per line. Other programs rely on these names."""
+"""A conversation as JSON, one event per line. Other programs rely on these names, which
+docs/agent-json.md lists."""
 
 from __future__ import annotations
 
 import codecs
 import json
 import sys
+from dataclasses import asdict
 
 from ...chat import events
 from ...chat.events import ChatEvent
 from ...chat.messages import ToolCall
 from ...permission.request import PermissionRequest, Verdict
 from ...tools.base import Outcome, Stream
+from ...tools.todo import NAME as PLAN
+from ...tools.todo import read_steps
 from ..changes import report_document
 
 _DECODER = codecs.getincrementaldecoder("utf-8")
@@ -52,6 +56,10 @@ class JsonPrinter:
                 return {"event": "withdrawn"}
             case events.Notice(text):
                 return {"event": "notice", "text": text}
+            case events.InstructionsRead(files):
+                return {"event": "instructions", "files": [asdict(file) for file in files]}
+            case events.QueueChanged(texts):
+                return {"event": "waiting", "texts": list(texts)}
             case events.Retrying(seconds, why):
                 return {"event": "retrying", "seconds": seconds, "why": why}
             case events.TokensUsed(prompt, reply, room, cost):
@@ -87,6 +95,16 @@ class JsonPrinter:
                 return {"event": "asking", "call_id": call_id, **_request(request)}
             case events.PermissionAnswered(call_id, verdict):
                 return {"event": "answered", "call_id": call_id, **_verdict(verdict)}
+            case events.QuestionAsked(call_id, question):
+                return {
+                    "event": "question",
+                    "call_id": call_id,
+                    "id": question.id,
+                    "question": question.text,
+                    "choices": list(question.choices),
+                }
+            case events.QuestionAnswered(call_id, answer):
+                return {"event": "reply", "call_id": call_id, "text": answer}
             case events.CommandStarted(call_id, _, plan):
                 return {"event": "started", "call_id": call_id, "sandboxed": plan is not None}
             case events.CommandOutput(call_id, stream, data):
@@ -106,7 +124,13 @@ class JsonPrinter:
                     "count": change.count,
                 }
             case events.CallEnded(call, outcome):
-                return {"event": "result", "call_id": call.id, **self._outcome(outcome)}
+                steps = _steps(call) if call.name == PLAN and outcome.ok else None
+                return {
+                    "event": "result",
+                    "call_id": call.id,
+                    **self._outcome(outcome),
+                    "plan": steps,
+                }
             case events.CallSettled(call_id, report):
                 return {
                     "event": "settled",
@@ -134,13 +158,22 @@ def _call(call: ToolCall) -> dict[str, object]:
     return {"call_id": call.id, "tool": call.name, "arguments": shown}
 
 
+def _steps(call: ToolCall) -> list[dict[str, str]]:
+    return [{"text": step.text, "state": step.state} for step in read_steps(call.arguments)]
+
+
 def _request(request: PermissionRequest) -> dict[str, object]:
     return {
+        "id": request.id,
         "tool": request.tool,
         "question": request.question,
         "subject": request.subject,
         "network": request.network,
         "sandboxed": request.sandboxed,
+        "facts": [{"label": fact.label, "value": fact.value} for fact in request.facts],
+        "sees": list(request.sees),
+        "notice": request.notice,
+        "answers": [answer.value for answer in request.answers],
     }
 
 

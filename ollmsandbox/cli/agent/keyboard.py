@@ -9,7 +9,7 @@ import os
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _MOST_LINES = 1000
@@ -46,6 +46,12 @@ class KeyReader:
             return ""  # the terminal was closed
         return "" if data == b"\x04" else data.decode("utf-8", "replace")
 
+    async def line(self) -> str | None:
+        """Return a line that ends with Enter, while the terminal is not `taken`; None at the end of
+        input."""
+        await self._readable()
+        return _read_line(self._descriptor)
+
     async def _readable(self) -> None:
         ready = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -54,6 +60,52 @@ class KeyReader:
             await ready.wait()
         finally:
             loop.remove_reader(self._descriptor)
+
+
+class TypedLines:
+    """Passes on what the user types during a turn, line by line."""
+
+    def __init__(self, descriptor: int = 0) -> None:
+        self.heard: Callable[[str], None] = lambda _line: None
+        self._descriptor = descriptor
+        self._is_wanted = self._is_reading = False
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        self._is_wanted = True
+        self.resume()
+        try:
+            yield
+        finally:
+            self._is_wanted = False
+            self.pause()
+
+    def pause(self) -> None:
+        """Leave the keyboard to a question."""
+        if self._is_reading:
+            self._is_reading = False
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+
+    def resume(self) -> None:
+        if self._is_wanted and not self._is_reading:
+            self._is_reading = True
+            asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+
+    def _read(self) -> None:
+        line = _read_line(self._descriptor)
+        if line is None:
+            self._is_wanted = False
+            self.pause()
+        elif line.strip():
+            self.heard(line.strip())
+
+
+def _read_line(descriptor: int) -> str | None:
+    try:
+        data = os.read(descriptor, 4096)
+    except OSError:
+        return None  # the terminal was closed
+    return data.decode("utf-8", "replace") if data else None
 
 
 class KeyboardReader:

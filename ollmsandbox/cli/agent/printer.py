@@ -14,6 +14,8 @@ from ...project.changes.change import Report
 from ...text.ansi import LiveOutput, harmless
 from ...text.visible import visible_line
 from ...tools.base import Outcome
+from ...tools.todo import NAME as PLAN
+from ...tools.todo import TodoState, read_steps
 from ..changes import summary
 from ..streams import wants_colour
 from .card import question_line
@@ -21,6 +23,11 @@ from .card import question_line
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _MOST_HELD = 1 << 20
 _MOST_SHOWN = 2000
+_MARKS = {
+    TodoState.PENDING.value: "[ ]",
+    TodoState.DOING.value: "[>]",
+    TodoState.DONE.value: "[x]",
+}
 
 
 class Printer:
@@ -60,6 +67,11 @@ class Printer:
                 self._cost += cost
             case events.Notice(text):
                 self._print(harmless(text))
+            case events.InstructionsRead(files):
+                names = ", ".join(visible_line(file.path) for file in files)
+                self._print(f"(the model reads the project's instructions: {names})")
+            case events.QueueChanged(texts) if texts:
+                self._print("(the model reads this with its next step)")
             case events.TurnEnded():
                 self._turn_ended(event)
             case _:
@@ -77,8 +89,13 @@ class Printer:
                     self._print(text)
             case events.CommandOutput(call_id, _, data):
                 self._output(call_id, data)
+            case events.QuestionAnswered(_, None):
+                self._print("  Nobody could be asked.")
             case events.CallEnded(call, outcome):
                 self._ended(call.id, outcome)
+                if call.name == PLAN and outcome.ok:
+                    for step in read_steps(call.arguments):
+                        self._print(f"  {_MARKS[step.state]} {_short(visible_line(step.text))}")
             case events.CallSettled(_, report):
                 self._print_reports([report])
 

@@ -13,12 +13,12 @@ from ...errors import OllmSandboxError
 from ...paths import make_folder
 from ...text.visible import visible_line
 from ..commands import changes
-from .keyboard import KeyboardReader
+from .keyboard import KeyboardReader, TypedLines
 from .printer import Printer
 from .turns import Turns
 
 _HELP = """\
-  TEXT              send a message to the model
+  TEXT              send a message to the model; also while it works
   !COMMAND          run a command of yours in the sandbox; the model sees its output
   /changes [RUN]    show what the last run, or RUN, changed; with --diff line by line
   /apply [RUN]      put pending or undone changes into the project
@@ -33,13 +33,24 @@ _HELP = """\
 
 class Prompt:
     def __init__(
-        self, factory: SessionFactory, turns: Turns, printer: Printer, *, no_model: str
+        self,
+        factory: SessionFactory,
+        turns: Turns,
+        printer: Printer,
+        typed: TypedLines,
+        *,
+        no_model: str,
     ) -> None:
+        """`typed` hears what the user types during a turn."""
         self._factory = factory
         self._turns = turns
         self._conversation = turns.conversation
         self._printer = printer
         self._no_model = no_model
+        self._typed = typed
+        typed.heard = self._hear
+        # Commands that were typed during a turn.
+        self._later: list[str] = []
         self._lines = KeyboardReader(make_folder(factory.paths.data) / "agent-history")
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "/help": lambda _words: print(_HELP, end=""),
@@ -78,6 +89,8 @@ class Prompt:
                     return 0
                 if line:
                     self._do(line)
+                while self._later and not self._turns.leave:
+                    self._do(self._later.pop(0))
         finally:
             self._lines.save()
         return self._turns.leave
@@ -108,7 +121,17 @@ class Prompt:
     def _say(self, text: str) -> None:
         if self._conversation.model is None:
             raise OllmSandboxError(self._no_model)
-        self._turns.say(text)
+        self._turns.say(text, self._typed)
+        for left in self._conversation.take_queued():
+            print(f"Not sent: {visible_line(left)}", file=sys.stderr)
+
+    def _hear(self, line: str) -> None:
+        """Send what was typed during a turn with the next step; keep commands for its end."""
+        if line.startswith(("!", "/")):
+            print("(runs when the model is done)", file=sys.stderr)
+            self._later.append(line)
+        elif self._conversation.is_in_turn:
+            self._conversation.queue(line)
 
     @property
     def _project(self) -> str:

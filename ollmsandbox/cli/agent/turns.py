@@ -13,9 +13,11 @@ from types import FrameType
 from typing import TypeVar
 
 from ...chat.conversation import Conversation
-from ...chat.events import ChatEvent, Listener, TurnEnd
+from ...chat.events import ChatEvent, Listener, TurnEnd, TurnEnded
 from ...errors import OllmSandboxError
 from ..streams import give_up
+from .client import JsonClient
+from .keyboard import TypedLines
 
 T = TypeVar("T")
 # Signals that end the program, but not in the middle of a turn.
@@ -35,6 +37,7 @@ class Turns:
         self._runner = runner
         self._is_running = self._is_at_prompt = False
         self._stopping: asyncio.Task[None] | None = None
+        self._client: JsonClient | None = None
         # Set by a signal: end the program with this status.
         self.leave = 0
         # The error, if the output can no longer be written.
@@ -56,9 +59,26 @@ class Turns:
 
         self.conversation.listen(hear)
 
-    def say(self, text: str) -> int:
-        """Run a turn, and return its exit status."""
-        ended = self.run(lambda: self.conversation.say(text))
+    def say(self, text: str, typed: TypedLines | None = None) -> int:
+        """Run a turn, and return its exit status. `typed` hears what is typed meanwhile."""
+
+        async def say() -> TurnEnded:
+            with typed.reading() if typed is not None else contextlib.nullcontext():
+                return await self.conversation.say(text)
+
+        return self._status(self.run(say))
+
+    def serve(self, client: JsonClient, text: str) -> int:
+        """Run turns for another program, and return the exit status of the last one."""
+        self._client = client
+        return self._status(
+            self.run(lambda: client.converse(self.conversation, text, self._must_end))
+        )
+
+    def _must_end(self) -> bool:
+        return bool(self.leave) or self._lost is not None
+
+    def _status(self, ended: TurnEnded) -> int:
         if self.leave:
             return self.leave
         return 0 if ended.end is TurnEnd.DONE else 1
@@ -134,3 +154,5 @@ class Turns:
     def _stop(self) -> None:
         # Asyncio does not keep tasks alive.
         self._stopping = asyncio.ensure_future(self.conversation.stop())
+        if self._client is not None:
+            self._client.interrupt()

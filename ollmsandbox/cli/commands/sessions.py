@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from ...chat.storage.export import as_json, as_markdown
+from ...chat.storage.export import as_json, as_markdown, spent_words
 from ...chat.storage.history import History
 from ...chat.storage.lock import SessionLock
 from ...chat.storage.stored import SessionInfo
@@ -57,7 +57,7 @@ def _list(history: History, given: argparse.Namespace) -> int:
     for info in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.updated_at))
         print(f"{info.id}  {when}  {visible_line(info.title)}")
-        about = [part for part in (info.project, info.model) if part]
+        about = [part for part in (info.project, info.model) if part] + spent_words(info.spent)
         print(f"    {visible_line(', '.join(about))}")
     if not found:
         print("No session matches." if words else "There are no sessions yet.")

@@ -1,19 +1,34 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Edits text: an exact replacement with helpful errors, and a short diff. No files are touched."""
+"""Edits text: exact replacements with helpful errors, and a short diff. No files are touched."""
 
 from __future__ import annotations
 
 import codecs
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ... import N_
 from ...text.diff import split_lines, unified_diff
 from ..base import ToolError
+from ..parameters import parameter
 
 _MOST_LINES = 80
 _LONGEST_LINE = 300
 _LOOKED_AT = 20_000
+LARGEST = 4 << 20
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One replacement, as a model asks for it."""
+
+    old_text: str = parameter(
+        "The text to replace, exactly as it is in the file. It has to occur once.", longest=LARGEST
+    )
+    new_text: str = parameter("What to put in its place.", default="", longest=LARGEST)
+    replace_all: bool = parameter("Replace every occurrence.", default=False)
 
 
 @dataclass(frozen=True)
@@ -44,6 +59,46 @@ class Document:
     def encode(self) -> bytes:
         text = self.text.replace("\n", "\r\n") if self.has_returns else self.text
         return (codecs.BOM_UTF8 if self.has_mark else b"") + text.encode("utf-8")
+
+
+def check_edits(edits: Sequence[Edit]) -> None:
+    """Raise ToolError if one of the edits cannot be made in any file."""
+    for number, edit in enumerate(edits, 1):
+        with _naming_edit(number, len(edits)):
+            if not edit.old_text:
+                raise ToolError(
+                    N_("`old_text` is missing, so there is nothing to replace."),
+                    N_("To write a whole file, use write_file."),
+                )
+            if edit.old_text == edit.new_text:
+                raise ToolError(N_("`old_text` and `new_text` are the same: nothing would change."))
+
+
+def apply_edits(document: Document, edits: Sequence[Edit]) -> str:
+    """Return the new text: each edit is made in what the one before it left."""
+    text = document.text
+    for number, edit in enumerate(edits, 1):
+        old, new = (document.with_text(t).text for t in (edit.old_text, edit.new_text))
+        with _naming_edit(number, len(edits)):
+            text = replace_text(text, old, new, everywhere=edit.replace_all)
+    return text
+
+
+@contextmanager
+def _naming_edit(number: int, count: int) -> Iterator[None]:
+    """Say which of several edits failed."""
+    try:
+        yield
+    except ToolError as error:
+        if count == 1:
+            raise
+        raise ToolError(
+            N_("Edit {number} of {count} failed, so nothing was changed: {why}"),
+            error.remedy,
+            number=number,
+            count=count,
+            why=error.message,
+        ) from error
 
 
 def replace_text(text: str, old: str, new: str, *, everywhere: bool) -> str:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tool read_file: lines of a text file, or the names in a folder, as a command sees them."""
+"""The tool read_file: lines of a text file, a picture, or the names in a folder, as a command sees
+them."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,7 +14,7 @@ from ...errors import OllmSandboxError
 from ...permission.request import Verdict
 from ...text.ansi import escape_line, harmless
 from .. import questions
-from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
+from ..base import Outcome, Picture, RequestBase, Tool, ToolError, Watcher
 from ..context import ToolContext
 from ..parameters import Parameters, parameter
 from .sandboxed import SandboxedFile, ScriptReply
@@ -25,6 +27,8 @@ _MOST = 60_000
 _LINES = 2_000
 _LONGEST_LINE = 2_000
 _MOST_NAMES = 1_000
+# Servers refuse larger pictures.
+_LARGEST_PICTURE = 3 << 20
 
 _MEANING = N_("This is not sandboxed: the file is read with your full permissions.")
 
@@ -48,10 +52,22 @@ elif [ ! -f "$1" ]; then printf 'special\\n'
 elif [ ! -r "$1" ]; then printf 'closed\\n'
 else
     size=$(stat -Lc %s "$1") || exit 1
+    kind=
+    case $(head -c 12 "$1" | od -An -tx1 | tr -d ' \\n') in
+        89504e470d0a1a0a*) kind=png ;;
+        ffd8ff*) kind=jpeg ;;
+        47494638*) kind=gif ;;
+        52494646????????57454250) kind=webp ;;
+    esac
+    if [ -n "$kind" ]; then
+        printf 'picture %s %s\\n' "$kind" "$size"
+        [ "$size" -gt "$6" ] || cat "$1"
+        exit
+    fi
     lines=-1
     [ "$size" -gt 67108864 ] || lines=$(wc -l <"$1")
     printf 'file %s %s\\n' "$size" $lines
-    tail -n "+$2" "$1" | head -n "$3" | head -c "$4"
+    tail -n "+$2" "$1" | head -n "$3" | tail -c "+$5" | head -c "$4"
 fi
 """
 
@@ -65,15 +81,23 @@ class ReadParameters:
     )
     first_line: int = parameter("The line to begin with.", default=1, smallest=1)
     line_count: int = parameter("How many lines to read.", default=_LINES, smallest=1)
+    first_byte: int = parameter(
+        "In a line that is too long to be shown whole, the byte to begin with. Reads only "
+        "`first_line`.",
+        default=1,
+        smallest=1,
+    )
 
 
 class ReadFile(Tool):
     name = NAME
     can_write = False
     description = (
-        "Read a text file, or list a folder. Files of the project, of the playground, and those "
-        "of the system that commands can see. Long files come in parts: use `first_line` and "
-        "`line_count`. Changes that wait for review are seen as if they were applied."
+        "Read a text file, look at a picture (PNG, JPEG, GIF, WebP), or list a folder. Files of "
+        "the project, of the playground, and those of the system that commands can see. Each line "
+        "begins with its number and a tab, which are not in the file. Long files come in parts: "
+        "use `first_line` and `line_count`. Changes that wait for review are seen as if they were "
+        "applied."
     )
 
     def __init__(self, context: ToolContext) -> None:
@@ -124,11 +148,31 @@ class ReadRequest(RequestBase):
                 verdict = await questions.ask(context, watcher, self, request)
                 if not verdict.allowed:
                     return Outcome.failed(questions.denial(verdict, "Reading"), verdict=verdict)
-            numbers = (given.first_line, given.line_count, _LIMIT)
-            reply = await file.read(_SCRIPT, [str(n) for n in numbers], _LIMIT + 1024)
+            count = 1 if given.first_byte > 1 else given.line_count
+            numbers = (given.first_line, count, _LIMIT, given.first_byte, _LARGEST_PICTURE)
+            reply = await file.read(_SCRIPT, [str(n) for n in numbers], _LARGEST_PICTURE + 1024)
+            if reply.words[0] == "picture":
+                return self._picture(reply, verdict)
             return Outcome(_text(given, reply), ok=True, verdict=verdict)
         except (OllmSandboxError, OSError) as error:
             return Outcome.failed(error, verdict=verdict)
+
+    def _picture(self, reply: ScriptReply, verdict: Verdict | None) -> Outcome:
+        """Return the picture as it is: the server decodes it, not this program."""
+        name = escape_line(self._given.path)
+        _, kind, size = reply.words
+        if int(size) > _LARGEST_PICTURE or not self._context.sees_pictures:
+            too_large = N_("{name} is a picture ({kind}) of {size:,} bytes, too large to be shown.")
+            blind = N_("{name} is a picture ({kind}) of {size:,} bytes. This model cannot see it.")
+            raise ToolError(
+                too_large if int(size) > _LARGEST_PICTURE else blind,
+                name=name,
+                kind=kind.upper(),
+                size=int(size),
+            )
+        picture = Picture(f"image/{kind}", reply.rest)
+        text = f"{name} is a picture ({kind.upper()}) of {int(size):,} bytes. It follows."
+        return Outcome(text, ok=True, verdict=verdict, pictures=(picture,))
 
 
 def _text(given: ReadParameters, reply: ScriptReply) -> str:
@@ -171,17 +215,25 @@ def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) 
             name=name,
             size=size,
         )
-    text = harmless(data.decode("utf-8", "replace").removeprefix("\ufeff"))
-    if not text:
+    if given.first_byte > 1:
+        # It may begin in the middle of a character.
+        data = data.lstrip(bytes(range(0x80, 0xC0)))
+    elif given.first_line == 1:
+        data = data.removeprefix(codecs.BOM_UTF8)
+    if not data:
+        if given.first_byte > 1:
+            raise ToolError(
+                N_("Line {line:,} of {name} is shorter than that."),
+                name=name,
+                line=given.first_line,
+            )
         if given.first_line > 1 and size:
             raise ToolError(N_("{name} has only {lines:,} lines."), name=name, lines=lines)
         return f"{name} is empty."
     shown: list[str] = []
     room = _MOST
-    for line in text.removesuffix("\n").split("\n"):
-        cut = line
-        if len(line) > _LONGEST_LINE:
-            cut = f"{line[:_LONGEST_LINE]} [... {len(line) - _LONGEST_LINE:,} more characters]"
+    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n"), given.first_line):
+        cut = f"{number:>6}\t{_line(given, number, line)}"
         room -= len(cut) + 1
         if room < 0 and shown:
             break
@@ -189,11 +241,26 @@ def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) 
     last = given.first_line + len(shown) - 1
     # wc counts line ends, and the last line may have none.
     total = max(lines, last) if lines >= 0 else -1
-    if given.first_line == 1 and last >= total >= 0 and len(data) < _LIMIT:
+    is_all = given.first_line == given.first_byte == 1 and last >= total >= 0
+    if is_all and len(data) < _LIMIT:
         return f"{name} ({_count(total)}):\n" + "\n".join(shown)
     of = f" of {total:,}" if total >= 0 else f"; the file has {size:,} bytes"
     more = f" More with first_line={last + 1}." if total < 0 or last < total else ""
     return f"{name} (lines {given.first_line:,} to {last:,}{of}).{more}\n" + "\n".join(shown)
+
+
+def _line(given: ReadParameters, number: int, data: bytes) -> str:
+    text = data.removesuffix(b"\r").decode("utf-8", "surrogateescape")
+    cut = text[:_LONGEST_LINE]
+    if text == cut:
+        return _shown(text)
+    next_byte = given.first_byte + len(cut.encode("utf-8", "surrogateescape"))
+    more = f"first_line={number}, first_byte={next_byte}"
+    return f"{_shown(cut)} [... the line goes on. More with {more}]"
+
+
+def _shown(text: str) -> str:
+    return harmless(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def _count(lines: int) -> str:

@@ -56,6 +56,7 @@ class ChatController:
             ("retry", self._on_retry),
             ("stop-call", self._on_stop_call),
             ("answer", self._on_answer),
+            ("reply", self._on_reply),
             ("undo", self._on_undo),
             ("open-link", self._on_open_link),
             ("open-output", self._on_open_output),
@@ -141,6 +142,10 @@ class ChatController:
 
     def _on_answer(self, view: ChatView, request_id: str, answer: Answer) -> None:
         self._asker.answer(request_id, answer)
+        view.focus_composer()
+
+    def _on_reply(self, view: ChatView, question_id: str, text: str) -> None:
+        self._asker.reply(question_id, text)
         view.focus_composer()
 
     def _on_undo(self, _view: ChatView, run_id: str) -> None:

@@ -81,7 +81,7 @@ class QuestionFocus:
                 return
             self._next = None
             if card.question.is_open and self.may_take():
-                card.question.focus_deny()
+                card.question.take_focus()
                 # Last: moving the focus scrolls, too, to where the card was before.
                 if self._held is not None:
                     self._hold(entry)

@@ -11,6 +11,8 @@ from ...i18n import _, localized
 from ...permission.request import Answer
 from ...project.changes.change import Report
 from ...text.visible import visible
+from ...tools.ask import NAME as ASK
+from ...tools.todo import NAME as PLAN
 from ..permission.card import ChatPermission
 from ..resources import template
 from ..sessions import tool_text as words
@@ -21,6 +23,8 @@ from ..widgets.labels import show_ellipsized_as_tooltip, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
+from .question import QuestionCard
+from .todo import TodoList
 
 _MOST_LISTED = 8
 _TICK = 200
@@ -34,6 +38,7 @@ class ToolCard(Gtk.Box):
     __gsignals__ = signals(
         {
             "answered": (str, object),
+            "replied": (str, str),
             "stop": (),
             "show-changes": (str,),
             "undo": (str,),
@@ -71,6 +76,8 @@ class ToolCard(Gtk.Box):
         self.entry = entry
         self._project = project
         self._questions: list[ChatPermission] = []
+        self._user_question: QuestionCard | None = None
+        self._has_list = False
         self.output: TerminalView | None = None
         self.usage: UsageWatch | None = None
         self._stage: Stage | None = None
@@ -81,12 +88,16 @@ class ToolCard(Gtk.Box):
         whole = visible(entry.description)
         self.whole.set_label(words.bounded(whole))
         without_hyphens(self.whole, self.changes, self.change_list)
+        if entry.call.name in (PLAN, ASK):
+            # These are not code.
+            self.title.remove_css_class("monospace")
+            self.whole.remove_css_class("monospace")
         show_ellipsized_as_tooltip(self.title, self.status)
         # Commands and paths are written from left to right everywhere.
         for label in (self.whole, self.change_list):
             label.set_direction(Gtk.TextDirection.LTR)
         # The title shows only the beginning of these.
-        self._is_long = "\n" in whole or len(whole) > _LONG
+        self._is_long = ("\n" in whole or len(whole) > _LONG) and not entry.steps
         self.whole.set_visible(self._is_long)
         # Not through the template, which would keep the whole card alive.
         for button, method in (
@@ -121,9 +132,9 @@ class ToolCard(Gtk.Box):
         self._handlers = []
 
     @property
-    def question(self) -> ChatPermission | None:
+    def question(self) -> ChatPermission | QuestionCard | None:
         """The open question, or the last one."""
-        return self._questions[-1] if self._questions else None
+        return self._user_question or (self._questions[-1] if self._questions else None)
 
     @property
     def is_open(self) -> bool:
@@ -145,6 +156,9 @@ class ToolCard(Gtk.Box):
     def _on_changed(self, entry: CallEntry) -> None:
         self._show_status()
         self._show_questions()
+        self._show_user_question()
+        if entry.is_replaced and entry.is_open is None and self.is_open:
+            self.open(is_open=False)
         if entry.stage is not self._stage:
             self._stage = entry.stage
             self._show_stage()
@@ -177,7 +191,8 @@ class ToolCard(Gtk.Box):
                 entry.is_open = self.is_open if entry.is_open is None else entry.is_open
             fresh = entry.outcome is not None
             failed = fresh and not words.succeeded(entry) and not words.is_denied(entry)
-            self.open(is_open=failed if entry.is_open is None else entry.is_open)
+            is_plan = bool(entry.steps) and words.succeeded(entry) and not entry.is_replaced
+            self.open(is_open=failed or is_plan if entry.is_open is None else entry.is_open)
 
     def _show_status(self) -> None:
         entry = self.entry
@@ -186,7 +201,7 @@ class ToolCard(Gtk.Box):
             parts.append(words.clock(time.time() - entry.began_at))
         elif (took := words.call_duration(entry)) is not None:
             parts.append(words.duration(took))
-        text = " · ".join(parts)
+        text = " · ".join(filter(None, parts))
         self.status.set_label(text)
         name = _("{call}. {status}").format(call=words.title(entry), status=text)
         self.header.update_property([Gtk.AccessibleProperty.LABEL], [name])
@@ -215,6 +230,17 @@ class ToolCard(Gtk.Box):
                 card.show_over()
             self._questions.append(card)
             self.question_place.append(card)
+
+    def _show_user_question(self) -> None:
+        entry = self.entry
+        if entry.question is None:
+            return
+        if self._user_question is None:
+            self._user_question = QuestionCard(entry.question)
+            self._user_question.connect("replied", weakly(self._on_replied))
+            self.question_place.append(self._user_question)
+        if entry.stage is not Stage.ASKING and self._user_question.is_open:
+            self._user_question.show_answer(entry.reply_text)
 
     def _show_changes(self) -> None:
         entry = self.entry
@@ -250,7 +276,11 @@ class ToolCard(Gtk.Box):
         """Add the output when the card is opened for the first time."""
         entry = self.entry
         self._show_note()
-        if self.output is not None or words.printed_nothing(entry):
+        if self.output is not None or self._has_list or words.printed_nothing(entry):
+            return
+        if (steps := entry.steps) and entry.stage is Stage.DONE and words.succeeded(entry):
+            self._has_list = True
+            self.output_place.set_child(TodoList(steps))
             return
         kept = entry.kept_output()
         text = entry.stored_text or (localized(entry.outcome.text) if entry.outcome else "")
@@ -302,6 +332,9 @@ class ToolCard(Gtk.Box):
 
     def _on_answered(self, card: ChatPermission, answer: Answer) -> None:
         self.emit("answered", card.request.id, answer)
+
+    def _on_replied(self, card: QuestionCard, text: str) -> None:
+        self.emit("replied", card.shown.id, text)
 
     def _on_open_all(self, _view: TerminalView) -> None:
         self.emit("open-output", self.entry)

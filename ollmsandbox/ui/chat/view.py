@@ -50,6 +50,7 @@ class ChatView(Gtk.Box):
             "retry": (),
             "stop-call": (object,),
             "answer": (str, object),
+            "reply": (str, str),
             "show-changes": (str,),
             "undo": (str,),
             "open-link": (str,),
@@ -196,7 +197,7 @@ class ChatView(Gtk.Box):
             return
         # Scroll last: moving the focus scrolls, too, to where the card was before.
         if card.question is not None and card.question.is_open:
-            card.question.focus_deny()
+            card.question.take_focus()
             self.column.show_whole(entry)
         else:
             card.header.grab_focus()
@@ -207,7 +208,7 @@ class ChatView(Gtk.Box):
         if card is None or not self.column.is_in_view(entry):
             self.show_call(entry.call.id)
         elif card.question is not None and card.question.is_open:
-            card.question.focus_deny()
+            card.question.take_focus()
         else:
             card.header.grab_focus()
 
@@ -226,6 +227,7 @@ class ChatView(Gtk.Box):
 
             row = ToolCard(entry, self.session.project if self.session else None)
             row.connect("answered", weakly(self._on_answered))
+            row.connect("replied", weakly(self._on_replied))
             row.connect("stop", weakly(self._on_stop_call))
             for name in ("show-changes", "undo", "open-output"):
                 row.connect(name, weakly(self._pass_on), name)
@@ -330,6 +332,9 @@ class ChatView(Gtk.Box):
 
     def _on_answered(self, _card: ToolCard, request_id: str, answer: Answer) -> None:
         self.emit("answer", request_id, answer)
+
+    def _on_replied(self, _card: ToolCard, question_id: str, text: str) -> None:
+        self.emit("reply", question_id, text)
 
     def _on_connect(self, _button: Gtk.Button) -> None:
         self.emit("connect-model")

@@ -7,7 +7,8 @@ import asyncio
 
 from gi.repository import GObject
 
-from ...permission.request import Answer, PermissionRequest
+from ...permission.request import Answer, PermissionRequest, Unanswered
+from ...tools.base import UserQuestion
 from ..widgets.signals import signals
 
 
@@ -27,11 +28,16 @@ class WindowAsker(GObject.Object):
     def __init__(self) -> None:
         super().__init__()
         self._waiting: dict[str, tuple[PermissionRequest, asyncio.Future[Answer]]] = {}
+        # Questions of models, which are no permission questions.
+        self._questions: dict[str, tuple[UserQuestion, asyncio.Future[str]]] = {}
 
     @property
-    def waiting(self) -> list[PermissionRequest]:
-        """The unanswered requests, the oldest first."""
-        return [request for request, _answer in self._waiting.values()]
+    def waiting(self) -> list[PermissionRequest | UserQuestion]:
+        """The unanswered requests and questions, the oldest of each first."""
+        return [
+            *(request for request, _answer in self._waiting.values()),
+            *(question for question, _answer in self._questions.values()),
+        ]
 
     async def ask(self, request: PermissionRequest) -> Answer:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -42,6 +48,16 @@ class WindowAsker(GObject.Object):
         finally:
             del self._waiting[request.id]
             self.emit("settled", request)
+
+    async def ask_user(self, question: UserQuestion) -> str:
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._questions[question.id] = (question, answer)
+        self.emit("asked", question)
+        try:
+            return await answer
+        finally:
+            del self._questions[question.id]
+            self.emit("settled", question)
 
     def answer(self, request_id: str, answer: Answer) -> None:
         """Answer a question. Ignore one that was answered or cancelled."""
@@ -54,6 +70,15 @@ class WindowAsker(GObject.Object):
         if not future.done():
             future.set_result(answer)
 
+    def reply(self, question_id: str, text: str) -> None:
+        """Answer a question of a model. Ignore one that was answered or cancelled."""
+        found = self._questions.get(question_id)
+        if found is not None and not found[1].done():
+            found[1].set_result(text)
+
     def deny_all(self) -> None:
-        for request in self.waiting:
+        for request, _answer in tuple(self._waiting.values()):
             self.answer(request.id, Answer.DENY)
+        for _question, answer in tuple(self._questions.values()):
+            if not answer.done():
+                answer.set_exception(Unanswered("The window was closed."))

@@ -95,7 +95,7 @@ class ChatPermission(Gtk.Box):
         """Whether it is still to be answered."""
         return self.question_box.get_visible()
 
-    def focus_deny(self) -> None:
+    def take_focus(self) -> None:
         self._by_answer[Answer.DENY].grab_focus()
         window = self.get_root()
         if isinstance(window, Gtk.Window):
@@ -322,7 +322,7 @@ class ChatPermission(Gtk.Box):
         # Its mnemonic works even if the card is scrolled out of view or covered.
         if answer.allows and not (self._can_allow and all(edges_in_sight(button))):
             if not is_covered(self):
-                self.focus_deny()
+                self.take_focus()
             return
         if answer.allows and not self.is_at_rest:
             return

@@ -8,6 +8,7 @@ import time
 from ...i18n import _
 from ...permission.request import Answer, Fact, PermissionRequest, Source, Verdict
 from ...text.visible import visible_line, visible_words
+from ...tools.base import UserQuestion
 
 
 def question_text(request: PermissionRequest) -> str:
@@ -92,11 +93,13 @@ def withdrawn_text() -> str:
     return _("No answer: did not run")
 
 
-def notification_text(request: PermissionRequest) -> tuple[str, str]:
-    """Return a title and a body, in which a long command is cut."""
-    if request.heading:
-        return _("Permission Needed"), spoken_question(request, 120)
-    return question_text(request), _cut(request.subject, 120)
+def notification_text(asked: PermissionRequest | UserQuestion) -> tuple[str, str]:
+    """Return a title and a body, in which a long command or question is cut."""
+    if isinstance(asked, UserQuestion):
+        return _("The agent asks you"), _cut(asked.text, 120)
+    if asked.heading:
+        return _("Permission Needed"), spoken_question(asked, 120)
+    return question_text(asked), _cut(asked.subject, 120)
 
 
 def _cut(subject: str, longest: int) -> str:

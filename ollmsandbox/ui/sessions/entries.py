@@ -24,7 +24,9 @@ from ...project.changes.change import Report, State
 from ...sandbox.output import Capture
 from ...sandbox.plan.plan import Plan
 from ...sandbox.process import Stop
-from ...tools.base import Outcome, Stream
+from ...tools.base import Outcome, Stream, ToolError, UserQuestion
+from ...tools.todo import NAME as PLAN
+from ...tools.todo import TodoStep, read_steps
 from ..terminal.output import OutputFile, end_of, write_readable
 from ..widgets.signals import signals
 
@@ -154,6 +156,11 @@ class CallEntry(ChatEntry):
         # In order, if it asked several times.
         self.asked: list[Asked] = []
         self.verdict: Verdict | None = None
+        # A question of the model, and the user's answer: None as long as there is none.
+        self.question: UserQuestion | None = None
+        self.reply_text: str | None = None
+        # Whether a later call has replaced the to-do list that this one set.
+        self.is_replaced = False
         self.plan: Plan | None = None
         self.pid = 0
         self.outcome: Outcome | None = None
@@ -240,6 +247,32 @@ class CallEntry(ChatEntry):
         if self.stage is Stage.ASKING and all(asked.is_over for asked in self.asked):
             self.stage = Stage.WAITING
         self.emit("changed")
+
+    def question_user(self, question: UserQuestion) -> None:
+        self.question = question
+        self.stage = Stage.ASKING
+        self.emit("changed")
+
+    def reply(self, text: str | None) -> None:
+        self.reply_text = text
+        self.stage = Stage.WAITING
+        self.emit("changed")
+
+    @property
+    def steps(self) -> tuple[TodoStep, ...]:
+        """The to-do list that the call has set; empty for other calls."""
+        if self.call.name != PLAN:
+            return ()
+        try:
+            return read_steps(self.call.arguments)
+        except ToolError:
+            return ()
+
+    def replace_steps(self) -> None:
+        """Note that a later call has set another list."""
+        if not self.is_replaced:
+            self.is_replaced = True
+            self.emit("changed")
 
     def start(self, pid: int, plan: Plan | None) -> None:
         self.pid, self.plan = pid, plan
@@ -405,4 +438,7 @@ def entries_of(session: StoredSession) -> list[ChatEntry]:
             found.append(SummaryEntry(message.text))
         if message.role in (Role.USER, Role.ASSISTANT) and (message.text or message.thinking):
             found.append(MessageEntry.of(message))
+    plans = [entry for entry in found if isinstance(entry, CallEntry) and entry.steps]
+    for entry in plans[:-1]:
+        entry.is_replaced = True
     return found

@@ -16,6 +16,8 @@ class SessionItem:
     title: str
     is_busy: bool = False
     is_asking: bool = False
+    # Its tokens and what they cost; "" if nothing is known.
+    spent: str = ""
 
     @property
     def key(self) -> Key:

@@ -18,6 +18,7 @@ from ...chat.messages import Message, Role, ToolCall
 from ...errors import UnsavedError
 from ...i18n import _, localized, ngettext
 from ...project.changes.change import State as ChangeState
+from ...text.visible import visible_path
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
 from . import tool_text
@@ -157,6 +158,10 @@ class OpenSession(GObject.Object):
                     self._add_call(call, description, own=own)
             case events.Notice(text):
                 self._append(NoticeEntry(localized(text)))
+            case events.InstructionsRead(files):
+                names = ", ".join(visible_path(file.path) for file in files)
+                text = _("The agent reads the project's instructions: {names}")
+                self._append(NoticeEntry(text.format(names=names)))
             case events.TokensUsed(cost=cost):
                 if cost is not None:
                     self.cost = (self.cost or 0) + cost
@@ -169,8 +174,15 @@ class OpenSession(GObject.Object):
     def _hear_of_call(self, event: ChatEvent) -> None:
         match event:
             case events.CallEnded(call, outcome):
-                self._calls[call.id].end(outcome)
+                entry = self._calls[call.id]
+                if entry.steps and outcome.ok:
+                    self._replace_plan(entry)
+                entry.end(outcome)
                 self.emit("files-changed")
+            case events.QuestionAsked(call_id, question):
+                self._calls[call_id].question_user(question)
+            case events.QuestionAnswered(call_id, answer):
+                self._calls[call_id].reply(answer)
             case events.PermissionAsked(call_id, request):
                 self._calls[call_id].ask(request)
             case events.PermissionAnswered(call_id, verdict):
@@ -186,6 +198,11 @@ class OpenSession(GObject.Object):
                 self.emit("files-changed")
             case events.FilesChanged(call_id, change):
                 self._calls[call_id].note_files(change.count, change.path)
+
+    def _replace_plan(self, new: CallEntry) -> None:
+        for entry in self._calls.values():
+            if entry is not new and entry.steps:
+                entry.replace_steps()
 
     def _add_call(self, call: ToolCall, description: str, *, own: bool) -> None:
         entry = CallEntry(call, description, own=own)

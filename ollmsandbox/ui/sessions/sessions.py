@@ -15,9 +15,9 @@ from gi.repository import GObject
 from ... import N_
 from ...chat.providers.connections_file import TOUR
 from ...chat.sessions import SessionFactory
-from ...chat.storage.stored import SessionInfo
+from ...chat.storage.stored import SessionInfo, Spent
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
-from ...i18n import _
+from ...i18n import _, ngettext
 from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project
@@ -259,6 +259,7 @@ class Sessions(GObject.Object):
         conversation = await self._factory.open(None, session_id=session_id, with_model=False)
         session = _make(conversation, stored.info.project or None)
         session.show_stored(entries)
+        session.cost = stored.info.spent.cost
         session.note_states(states)
         session.draft = session.kept_draft = stored.draft
         return self._opened(session, *chosen)
@@ -344,6 +345,21 @@ def _make(conversation: Conversation, project: str | None) -> OpenSession:
 
 def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:
     return tuple(
-        SessionItem(info.id, info.title or _("New Session"), *states.get(info.id, (False, False)))
+        SessionItem(
+            info.id,
+            info.title or _("New Session"),
+            *states.get(info.id, (False, False)),
+            spent=_spent_text(info.spent),
+        )
         for info in sessions
     )
+
+
+def _spent_text(spent: Spent) -> str:
+    if not spent.tokens:
+        return ""
+    text = ngettext("{count:,} token", "{count:,} tokens", spent.tokens).format(count=spent.tokens)
+    if spent.cost is None:
+        return text
+    # Translators: what a session has used: "12,345 tokens, cost 0.0123"
+    return _("{tokens}, cost {cost:.4f}").format(tokens=text, cost=spent.cost)

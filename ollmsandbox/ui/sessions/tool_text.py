@@ -13,6 +13,7 @@ from ...project.changes.change import Kind, Recorded, Report, State, Type
 from ...project.changes.labels import GitLine, Line, short_list
 from ...sandbox.process import Stop
 from ...text.visible import visible_line, visible_path
+from ...tools.todo import count_done
 from .entries import CallEntry, Stage
 
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
@@ -26,6 +27,10 @@ _WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 
 def title(entry: CallEntry) -> str:
     """Return the command, or a description of the call in one line."""
+    if steps := entry.steps:
+        done = count_done(steps)
+        text = ngettext("{done} of {count} step done", "{done} of {count} steps done", len(steps))
+        return text.format(done=done, count=len(steps))
     # The label is ellipsized; laying out more would only take time.
     text = visible_line(entry.description[:_MOST_IN_TITLE])
     return f"$ {text}" if entry.call.name == "run_command" else text
@@ -44,8 +49,12 @@ def tool(entry: CallEntry) -> str:
     return {
         "run_command": _("Command"),
         "read_file": _("Read a file"),
+        "search": _("Search"),
         "edit_file": _("Edit a file"),
+        "write_file": _("Write a file"),
         "web_fetch": _("Read a web page"),
+        "plan": _("Plan"),
+        "ask": _("Question"),
     }.get(entry.call.name, visible_line(entry.call.name))
 
 
@@ -57,6 +66,8 @@ def mark(entry: CallEntry) -> tuple[str, str]:
         return "media-playback-stop-symbolic", ""
     if is_denied(entry):
         return "action-unavailable-symbolic", ""
+    if count_done(entry.steps) < len(entry.steps):
+        return "view-list-symbolic", ""
     if succeeded(entry):
         return "object-select-symbolic", "success"
     return "dialog-warning-symbolic", "error"
@@ -97,6 +108,8 @@ def status(entry: CallEntry) -> str:
         return exit_words(result.exit_code)
     if entry.record is not None and entry.record.exit_code is not None:
         return exit_words(entry.record.exit_code)
+    if succeeded(entry) and entry.steps:
+        return ""  # the list says what is done
     return _("Done") if succeeded(entry) else _("Failed")
 
 

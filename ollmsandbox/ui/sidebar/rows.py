@@ -103,7 +103,7 @@ class SessionRow(Gtk.ListBoxRow):
         self._works.set_visible(works)
         self._works.set_spinning(works)
         _name_button(self._menu, _("Menu for {}").format(item.title))
-        self.set_tooltip_text(item.title)
+        self.set_tooltip_text("\n".join(filter(None, (item.title, item.spent))))
         self.update_property([Gtk.AccessibleProperty.LABEL], [item.title])
 
 

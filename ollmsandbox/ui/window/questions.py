@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from gi.repository import Gtk
 
 from ...permission.request import PermissionRequest
+from ...tools.base import UserQuestion
 from ..chat.view import ChatView
 from ..permission.asker import WindowAsker
 from .panes import Panes
@@ -28,7 +29,7 @@ class QuestionFinder:
         self._panes = panes
         self._open_session = open_session
 
-    def is_shown(self, request: PermissionRequest) -> bool:
+    def is_shown(self, request: PermissionRequest | UserQuestion) -> bool:
         """Return whether the user sees the chat with the question."""
         session = self._chat.session
         return (
@@ -39,7 +40,7 @@ class QuestionFinder:
             and not self._panes.is_chat_covered
         )
 
-    def next(self) -> PermissionRequest | None:
+    def next(self) -> PermissionRequest | UserQuestion | None:
         """Return the question after the focused one, else the oldest."""
         waiting = self._asker.waiting
         focused = self._chat.focused_call

@@ -18,6 +18,7 @@ from ...paths import Paths
 from ...permission.request import PermissionRequest
 from ...sandbox.probe.probe import probe
 from ...text.visible import visible_line
+from ...tools.base import UserQuestion
 from ..badge.badge import SandboxBadge
 from ..badge.controller import BadgeController
 from ..changes.view import ChangesView
@@ -137,7 +138,7 @@ class Window(Adw.ApplicationWindow):
     def open_project(self, path: str) -> None:
         self._tasks.start(self._open(path))
 
-    def shows_question(self, request: PermissionRequest) -> bool:
+    def shows_question(self, request: PermissionRequest | UserQuestion) -> bool:
         return self._questions.is_shown(request)
 
     def show_question(self, session_id: str, call_id: str) -> None:

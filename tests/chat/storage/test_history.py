@@ -19,6 +19,7 @@ from ollmsandbox.chat.storage.stored import (
     INTERRUPTED,
     CallRecord,
     SessionInfo,
+    Spent,
     StoredMessage,
     record_from_json,
     with_extra,
@@ -198,6 +199,45 @@ def test_sessions_are_found_by_title_and_text(
     text = "a needle in 100% of the Straße, äpfel"
     write(history, session_id, Message(Role.USER, text, at=1.0))
     assert bool(history.sessions(search=search)) is is_found
+
+
+@pytest.mark.parametrize("word", ["pytest", "TESTS/größe.py", '"-k"', "pytest say"])
+def test_sessions_are_found_by_their_commands(history: History, word: str) -> None:
+    session_id = begin(history)
+    record = CallRecord(ok=True, description='pytest "-k" tests/größe.py')
+    history.write(session_id, StoredMessage(0, Message(Role.TOOL, "say", call_id="1"), record))
+    begin(history)
+    assert [info.id for info in history.sessions(search=word)] == [session_id]
+
+
+@pytest.mark.parametrize("word", ["description", "run_id", "exit_code", "ok"])
+def test_names_of_stored_fields_are_not_found(history: History, word: str) -> None:
+    session_id = begin(history)
+    message = Message(Role.TOOL, "", call_id="1")
+    history.write(session_id, StoredMessage(0, message, CallRecord(ok=True)))
+    assert history.sessions(search=word) == []
+
+
+def test_the_tokens_of_a_session_add_up(history: History) -> None:
+    session_id, other = begin(history), begin(history)
+    assert history.find(session_id).spent == Spent()
+    history.add_spent(session_id, Spent(100, 20))
+    history.add_spent(session_id, Spent(1000, 5, 0.25))
+    history.add_spent(session_id, Spent(1, 1, 0.5))
+    history.add_spent("unknown", Spent(1, 1))
+    spent = Spent(1101, 26, 0.75)
+    assert spent.tokens == 1127
+    assert history.load(session_id).info.spent == spent
+    listed = {info.id: info.spent for info in history.sessions()}
+    assert listed == {session_id: spent, other: Spent()}
+    assert "1,127 tokens, cost 0.7500" in as_markdown(history, session_id)
+    exported = json.loads(as_json(history, session_id))
+    assert exported["tokens"] == {"prompt": 1101, "reply": 26}
+    assert exported["cost"] == 0.75
+    history.delete(session_id)
+    assert history.spent(session_id) == Spent()
+    history.undelete(session_id)
+    assert history.find(session_id).spent == spent
 
 
 def test_a_session_is_found_by_the_beginning_of_its_id(history: History) -> None:

@@ -335,7 +335,7 @@ def test_without_a_sandbox_everything_is_asked(person: Person) -> None:
         run_command("touch ran.txt", "1"),
         run_command("touch allowed.txt; echo $HOME", "2"),
         reply(call_part("read_file", "3", path="a.txt")),
-        reply(call_part("edit_file", "4", path="a.txt", content="two\n")),
+        reply(call_part("write_file", "4", path="a.txt", content="two\n")),
         reply("Over."),
     ]
     with model_server(person, replies) as server, Terminal(person, "agent", "Do it") as terminal:
@@ -410,3 +410,65 @@ def test_a_card_has_no_line_that_the_terminal_would_break(width: int) -> None:
     assert max(sum(map(column_width, line)) for line in lines) <= width
     shown = "".join(re.sub("^  [┃┊] ", "", line) for line in lines if line[:3] in ("  ┃", "  ┊"))
     assert shown.replace(" ", "") == subject.expandtabs(4).replace(" ", "")
+
+
+def test_a_plan_is_shown_as_a_list(person: Person) -> None:
+    steps = [
+        {"text": "Read the code", "state": "done"},
+        {"text": "Fix\x1b[2J it", "state": "in_progress"},
+        {"text": "Test it"},
+    ]
+    replies = [reply(call_part("plan", steps=steps)), reply("Over.")]
+    with model_server(person, replies), Terminal(person, "agent", "Do it") as terminal:
+        terminal.expect("[x] Read the code")
+        terminal.expect("[>] Fix⟨ESC⟩[2J it")
+        terminal.expect("[ ] Test it")
+        assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [("2", "Spaces"), ("neither", "neither"), ("3", "3"), ("", "no answer")],
+)
+def test_the_model_asks_the_user(person: Person, typed: str, answer: str) -> None:
+    question = call_part("ask", question="Tabs or\n\x1b[2Jspaces?", choices=["Tabs", "Spaces"])
+    with (
+        model_server(person, [reply(question), reply("Over.")]) as server,
+        Terminal(person, "agent", "Do it") as terminal,
+    ):
+        terminal.expect("The model asks:")
+        terminal.expect("⟨ESC⟩[2Jspaces?")
+        terminal.expect("2  Spaces")
+        terminal.expect("Number, or your answer (Enter: none): ")
+        terminal.send(typed + ENTER)
+        terminal.expect("Over.")
+        assert terminal.end() == 0
+    told = json.loads(server.seen[-1].body)["messages"]
+    assert answer in told[-1]["content"]
+
+
+def test_what_is_typed_during_a_turn_is_sent_with_the_next_step(person: Person) -> None:
+    replies = [
+        run_command("echo begun; sleep 3", "1"),
+        run_command("true", "2", network=True),
+        reply("Over."),
+        reply("Second."),
+    ]
+    with model_server(person, replies) as server, Terminal(person, "agent") as terminal:
+        terminal.expect(PROMPT)
+        terminal.send("Do it" + ENTER)
+        terminal.expect("mbegun")
+        terminal.send("Be quick!" + ENTER)
+        terminal.expect("reads this with its next step")
+        terminal.send("!echo later" + ENTER)
+        terminal.expect("runs when the model is done")
+        # A question has the keyboard for itself.
+        terminal.expect(ENDS)
+        terminal.send("d")
+        terminal.expect("Over.")
+        terminal.expect("mlater")
+        terminal.expect(PROMPT)
+        terminal.send(CTRL_D)
+        assert terminal.end() == 0
+    told = [json.loads(seen.body)["messages"] for seen in server.seen if seen.body]
+    assert told[1][-1] == {"role": "user", "content": "Be quick!"}

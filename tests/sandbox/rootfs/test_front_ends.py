@@ -310,21 +310,21 @@ def test_a_file_is_read_and_changed_by_either_of_its_names(agent: Agent) -> None
     changed = agent.edit("/workspace/src/file", old_text="one", new_text="two")
     assert changed.ok, changed.text
     assert (project / "src/file").read_text() == "two\n"
-    made = agent.edit("/workspace/new/file", content="three\n")
+    made = agent.write("/workspace/new/file", content="three\n")
     assert made.ok, made.text
     assert (project / "new/file").read_text() == "three\n"
 
 
 def test_a_file_of_the_playground_is_reached_by_its_name_there(agent: Agent) -> None:
     agent.asker.answer = Answer.ALLOW
-    assert agent.edit("/playground/notes", content="x\n").ok
+    assert agent.write("/playground/notes", content="x\n").ok
     assert (agent.person.playground / "notes").read_text() == "x\n"
     assert "x" in agent.read("playground/notes").text
 
 
 def test_a_file_of_the_system_is_the_other_system_s(agent: Agent) -> None:
     assert VERSION in agent.read("/etc/alpine-release").text
-    assert not agent.edit("/etc/alpine-release", content="x").ok
+    assert not agent.write("/etc/alpine-release", content="x").ok
     assert agent.read(str(agent.person.home / ".profile")).ok is False
 
 

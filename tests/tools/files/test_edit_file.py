@@ -20,6 +20,7 @@ from ollmsandbox.project.review.review import Review
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.files import sandboxed
 from ollmsandbox.tools.files.edit_file import EditFile
+from ollmsandbox.tools.files.write_file import WriteFile
 
 
 def test_an_exact_replacement(agent: Agent) -> None:
@@ -59,7 +60,7 @@ def test_an_edit_is_recorded_backed_up_and_can_be_undone(agent: Agent, person: P
 
 
 def test_a_new_file_is_made_with_its_folders(agent: Agent) -> None:
-    outcome = agent.edit("src/deep/a.py", content="hello\n")
+    outcome = agent.write("src/deep/a.py", content="hello\n")
     assert outcome.ok
     assert "added src/deep/a.py" in outcome.text
     assert (agent.person.project / "src/deep/a.py").read_text() == "hello\n"
@@ -68,21 +69,21 @@ def test_a_new_file_is_made_with_its_folders(agent: Agent) -> None:
 
 @pytest.mark.anybody
 def test_an_empty_file_can_be_made(agent: Agent) -> None:
-    assert agent.edit("empty", content="").ok
+    assert agent.write("empty", content="").ok
     assert (agent.person.project / "empty").read_bytes() == b""
 
 
 def test_a_whole_file_is_written(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_text("old\n")
-    assert "-old\n+new" in agent.edit("a", content="new\n").text
+    assert "-old\n+new" in agent.write("a", content="new\n").text
     assert file.read_text() == "new\n"
 
 
 @pytest.mark.anybody
 def test_a_large_file_is_written_whole(agent: Agent) -> None:
     text = "".join(f"line {number}\n" for number in range(100_000))
-    assert agent.edit("a", content=text).ok
+    assert agent.write("a", content=text).ok
     assert (agent.person.project / "a").read_text() == text
     outcome = agent.edit("a", old_text="line 77777\n", new_text="changed\n")
     assert outcome.ok
@@ -97,7 +98,7 @@ def test_mode_mark_and_line_ends_stay(agent: Agent) -> None:
     assert agent.edit("a.sh", old_text="one\ntwo", new_text="1\n2\n3").ok
     assert file.read_bytes() == b"\xef\xbb\xbf1\r\n2\r\n3\r\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o751
-    assert agent.edit("a.sh", content="new\n").ok
+    assert agent.write("a.sh", content="new\n").ok
     assert file.read_bytes() == b"\xef\xbb\xbfnew\r\n"
 
 
@@ -121,7 +122,7 @@ def test_a_link_inside_the_project_stays_a_link(agent: Agent) -> None:
 
 def test_odd_names_work(agent: Agent) -> None:
     for name in ("-n", "new\nline", "$(touch x) '\"", "ö" * 127):
-        assert agent.edit(name, content="1").ok, name
+        assert agent.write(name, content="1").ok, name
         assert agent.edit(name, old_text="1", new_text="2").ok, name
         assert (agent.person.project / name).read_text() == "2"
     assert not (agent.person.project / "x").exists()
@@ -129,10 +130,39 @@ def test_odd_names_work(agent: Agent) -> None:
 
 def test_an_edit_without_effect_is_no_run(agent: Agent) -> None:
     (agent.person.project / "a").write_text("same")
-    outcome = agent.edit("a", content="same")
+    outcome = agent.write("a", content="same")
     assert outcome.ok
     assert outcome.report is None
     assert "already" in outcome.text
+
+
+def test_several_edits_are_one_change(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_text("one\ntwo\nthree\ntwo\n")
+    edits = [
+        {"old_text": "one", "new_text": "1"},
+        {"old_text": "1\ntwo", "new_text": "1\n2"},
+        {"old_text": "t", "new_text": "T", "replace_all": True},
+    ]
+    outcome = agent.edit("a", edits=edits)
+    assert outcome.ok
+    assert file.read_text() == "1\n2\nThree\nTwo\n"
+    manager = ProjectManager(agent.person.paths)
+    Review(agent.person.paths).undo(manager.run(outcome.run_id))
+    manager.close()
+    assert file.read_text() == "one\ntwo\nthree\ntwo\n"
+
+
+@pytest.mark.anybody
+def test_one_of_several_edits_that_fails_changes_nothing(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_text("one\ntwo\n")
+    edits = [{"old_text": "one", "new_text": "1"}, {"old_text": "tow", "new_text": "2"}]
+    outcome = agent.edit("a", edits=edits)
+    assert not outcome.ok
+    assert "Edit 2 of 2 failed, so nothing was changed" in outcome.text
+    assert "The closest line is 2: 'two'" in outcome.text
+    assert file.read_text() == "one\ntwo\n"
 
 
 # --- what does not fit -------------------------------------------------------------------------
@@ -180,16 +210,16 @@ def test_a_folder_a_pipe_or_a_dead_link_is_not_edited(agent: Agent) -> None:
     (agent.person.project / "d").mkdir()
     os.mkfifo(agent.person.project / "p")
     (agent.person.project / "l").symlink_to("no/where")
-    assert "is a folder" in agent.edit("d", content="x").text
-    assert "not a file" in agent.edit("p", content="x").text
-    assert "dangling link" in agent.edit("l", content="x").text
+    assert "is a folder" in agent.write("d", content="x").text
+    assert "not a file" in agent.write("p", content="x").text
+    assert "dangling link" in agent.write("l", content="x").text
 
 
 def test_a_file_that_is_no_text_is_only_written_whole(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_bytes(b"\xff\xfe\x00")
     assert "not UTF-8" in agent.edit("a", old_text="x", new_text="y").text
-    assert agent.edit("a", content="text").ok
+    assert agent.write("a", content="text").ok
     assert file.read_text() == "text"
 
 
@@ -197,13 +227,13 @@ def test_a_file_that_may_not_be_written_stays(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_text("x")
     file.chmod(0o444)
-    assert "permission denied" in agent.edit("a", content="y").text
+    assert "permission denied" in agent.write("a", content="y").text
     assert file.read_text() == "x"
 
 
 @pytest.mark.parametrize("path", ["/etc/x", "~/x", "../x", "/tmp/x", "{project}-evil/x"])
 def test_nothing_is_written_outside(agent: Agent, path: str) -> None:
-    outcome = agent.edit(path.format(project=agent.person.project), content="x")
+    outcome = agent.write(path.format(project=agent.person.project), content="x")
     assert not outcome.ok
     assert "is not in the project" in outcome.text
 
@@ -214,9 +244,9 @@ def test_a_link_does_not_lead_outside(agent: Agent) -> None:
     (outside / "a").write_text("x")
     (agent.person.project / "out").symlink_to(outside)
     (agent.person.project / "tmp").symlink_to("/tmp")
-    assert not agent.edit("out/a", content="y").ok
-    assert not agent.edit("out/new", content="y").ok
-    assert "out of the project" in agent.edit("tmp/new", content="y").text
+    assert not agent.write("out/a", content="y").ok
+    assert not agent.write("out/new", content="y").ok
+    assert "out of the project" in agent.write("tmp/new", content="y").text
     assert (outside / "a").read_text() == "x"
     assert os.listdir(outside) == ["a"]
 
@@ -228,7 +258,10 @@ def test_a_link_does_not_lead_outside(agent: Agent) -> None:
         ({"path": ""}, "empty"),
         ({"path": "d/"}, "folder"),
         ({"path": "d/."}, "folder"),
-        ({"path": "a", "content": "x", "old_text": "y"}, "Both"),
+        ({"path": "a", "edits": [{"old_text": "x"}], "old_text": "y"}, "Both"),
+        ({"path": "a", "edits": [{"old_text": "x"}, {"old_text": ""}]}, "Edit 2 of 2"),
+        ({"path": "a", "edits": [{"new_text": "x"}]}, r"`edits\[0\]`: `old_text` is missing"),
+        ({"path": "a", "edits": {"old_text": "x"}}, "must be a list"),
         ({"path": "a"}, "changes nothing"),
         ({"path": "a", "old_text": "", "new_text": ""}, "changes nothing"),
         ({"path": "a", "new_text": "y"}, "`old_text` is missing"),
@@ -254,7 +287,7 @@ def test_in_review_mode_the_next_edit_sees_the_last_one(person: Person) -> None:
 
 def test_a_git_hook_is_held(agent: Agent) -> None:
     (agent.person.project / ".git").mkdir()
-    outcome = agent.edit(".git/hooks/pre-commit", content="x")
+    outcome = agent.write(".git/hooks/pre-commit", content="x")
     assert "needs the user's approval" in outcome.text
     assert not (agent.person.project / ".git/hooks/pre-commit").exists()
 
@@ -285,7 +318,7 @@ def test_stopped_before_it_writes_it_writes_nothing(
 ) -> None:
     file = agent.person.project / "a"
     file.write_text("old")
-    request = EditFile(agent.tool_context).read({"path": "a", "content": "new"})
+    request = WriteFile(agent.tool_context).read({"path": "a", "content": "new"})
     read, over = threading.Event(), threading.Event()
 
     def wait(_said: object) -> bytes:
@@ -314,7 +347,7 @@ def test_stopped_while_it_writes_it_writes_all(
     file = agent.person.project / "a"
     file.write_text("old")
     text = "new\n" * 100_000
-    request = EditFile(agent.tool_context).read({"path": "a", "content": text})
+    request = WriteFile(agent.tool_context).read({"path": "a", "content": text})
     write = sandboxed._write
 
     async def run() -> None:
@@ -336,7 +369,7 @@ def test_stopped_while_it_writes_it_writes_all(
 
 
 def test_the_playground_is_written(agent: Agent) -> None:
-    assert agent.edit("playground/x/note", content="hi").ok
+    assert agent.write("playground/x/note", content="hi").ok
     assert (agent.person.playground / "x/note").read_text() == "hi"
 
 
@@ -365,7 +398,7 @@ def test_without_a_sandbox_it_asks_and_is_recorded_all_the_same(person: Person) 
     Review(person.paths).undo(manager.run(outcome.run_id))
     manager.close()
     assert file.read_text() == "one\n"
-    assert agent.edit("playground/note", content="hi").ok
+    assert agent.write("playground/note", content="hi").ok
     assert (person.playground / "note").read_text() == "hi"
 
 
@@ -377,7 +410,7 @@ def test_without_a_sandbox_no_link_leads_out_of_the_project(person: Person, path
     (person.project / "folder").symlink_to(person.home)
     agent = Agent(person, environ={"FLATPAK_ID": "x"})
     agent.asker.answer = Answer.ALLOW
-    outcome = agent.edit(path, content="evil\n")
+    outcome = agent.write(path, content="evil\n")
     assert not outcome.ok
     assert "not in the project" in outcome.text
     assert start.read_text() == "old\n"

@@ -27,8 +27,8 @@ def test_a_file_is_read_by_any_name_it_has(agent: Agent) -> None:
     for name in ("src/a.py", "./src/../src/a.py", f"{agent.person.project}/src/a.py"):
         outcome = agent.read(name)
         assert outcome.ok
-        assert outcome.text == f"{name} (2 lines):\none\ntwo"
-    assert agent.read("~/project/src/a.py").text.endswith("one\ntwo")
+        assert outcome.text == f"{name} (2 lines):\n     1\tone\n     2\ttwo"
+    assert agent.read("~/project/src/a.py").text.endswith("one\n     2\ttwo")
     assert agent.asked == []
 
 
@@ -36,9 +36,11 @@ def test_a_file_is_read_by_any_name_it_has(agent: Agent) -> None:
 def test_a_part_is_read_with_a_hint_how_to_continue(agent: Agent) -> None:
     write(agent.person, "a", "".join(f"{number}\n" for number in range(1, 101)))
     text = agent.read("a", first_line=10, line_count=3).text
-    assert text == "a (lines 10 to 12 of 100). More with first_line=13.\n10\n11\n12"
+    assert text == "a (lines 10 to 12 of 100). More with first_line=13.\n" + "\n".join(
+        f"{number:>6}\t{number}" for number in (10, 11, 12)
+    )
     text = agent.read("a", first_line=99, line_count=10).text
-    assert text == "a (lines 99 to 100 of 100).\n99\n100"
+    assert text == "a (lines 99 to 100 of 100).\n    99\t99\n   100\t100"
 
 
 @pytest.mark.anybody
@@ -52,7 +54,7 @@ def test_a_beginning_behind_the_end_is_an_error(agent: Agent) -> None:
 @pytest.mark.anybody
 def test_a_last_line_without_an_end_counts(agent: Agent) -> None:
     write(agent.person, "a", "1\n2")
-    assert agent.read("a").text == "a (2 lines):\n1\n2"
+    assert agent.read("a").text == "a (2 lines):\n     1\t1\n     2\t2"
 
 
 @pytest.mark.anybody
@@ -65,14 +67,56 @@ def test_a_large_file_comes_in_parts(agent: Agent) -> None:
     assert (
         head == f"a (lines 1 to {len(shown):,} of 50,000). More with first_line={len(shown) + 1}."
     )
-    assert shown == lines[: len(shown)]
+    assert [line.partition("\t")[2] for line in shown] == lines[: len(shown)]
 
 
 @pytest.mark.anybody
 def test_a_long_line_is_cut(agent: Agent) -> None:
     write(agent.person, "a", "x" * 5000 + "\nend\n")
     text = agent.read("a").text
-    assert "x" * 2000 + " [... 3,000 more characters]\nend" in text
+    assert "x" * 2000 + " [... the line goes on. More with first_line=1, first_byte=2001]" in text
+    assert text.endswith("\n     2\tend")
+
+
+@pytest.mark.anybody
+def test_all_of_a_long_line_can_be_read(agent: Agent) -> None:
+    line = "".join(chr(0xE0 + number % 50) for number in range(300_000))
+    write(agent.person, "a", f"first\n{line}\nlast\n")
+    found, given = "", {"first_line": 2, "first_byte": 1}
+    for _number in range(3):
+        shown = agent.read("a", line_count=1, **given).text.partition("\t")[2]
+        piece, _, more = shown.partition(" [... the line goes on. More with ")
+        found += piece
+        given = {k: int(v) for k, v in (p.split("=") for p in more.rstrip("]").split(", "))}
+    assert found == line[:6000]
+    # From the middle of a character on.
+    assert agent.read("a", first_line=2, first_byte=599_998).text.partition("\t")[2] == line[-1]
+    assert "shorter than that" in agent.read("a", first_line=2, first_byte=10**6).text
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(
+    ("kind", "start"),
+    [
+        ("png", b"\x89PNG\r\n\x1a\n"),
+        ("jpeg", b"\xff\xd8\xff\xe0"),
+        ("gif", b"GIF89a"),
+        ("webp", b"RIFF\0\0\0\0WEBP"),
+    ],
+)
+def test_a_picture_is_for_models_that_can_see(agent: Agent, kind: str, start: bytes) -> None:
+    data = start + bytes(range(256)) * 2000
+    (agent.person.project / "a").write_bytes(data)
+    blind = agent.read("a")
+    assert not blind.ok
+    assert "This model cannot see it" in blind.text
+    assert blind.pictures == ()
+    agent.tool_context.sees_pictures = True
+    seen = agent.read("a")
+    assert seen.ok
+    assert [(p.media_type, p.data) for p in seen.pictures] == [(f"image/{kind}", data)]
+    (agent.person.project / "a").write_bytes(start + b"x" * (4 << 20))
+    assert "too large" in agent.read("a").text
 
 
 @pytest.mark.anybody
@@ -86,7 +130,7 @@ def test_binary_is_refused_with_its_size(agent: Agent) -> None:
 @pytest.mark.anybody
 def test_bytes_that_are_no_text_and_controls_do_no_harm(agent: Agent) -> None:
     (agent.person.project / "a").write_bytes(b"a\xff\x1b[31mb\r\nc")
-    assert agent.read("a").text.endswith("a\ufffdb\nc")
+    assert agent.read("a").text.endswith("\ta\ufffdb\n     2\tc")
 
 
 @pytest.mark.anybody
@@ -154,7 +198,7 @@ def test_a_device_is_not_read(agent: Agent) -> None:
 def test_the_playground_is_read(agent: Agent) -> None:
     agent.run("echo x > note", working_dir="playground")
     for name in ("playground/note", "~/playground/note", f"{agent.person.home}/playground/note"):
-        assert agent.read(name).text.endswith("\nx")
+        assert agent.read(name).text.endswith("\tx")
 
 
 def test_pending_changes_are_seen(person: Person) -> None:
@@ -203,7 +247,7 @@ def test_programs_of_the_project_are_not_used(person: Person) -> None:
         write(person, f"bin/{name}", "#!/bin/sh\necho file 1 1\necho fooled\n")
         (person.project / "bin" / name).chmod(0o755)
     agent = Agent(person, environ={"PATH": f"{person.project}/bin:/usr/bin:/bin"})
-    assert agent.read("a").text == "a (1 line):\nthe file"
+    assert agent.read("a").text == "a (1 line):\n     1\tthe file"
     assert agent.edit("a", old_text="the file", new_text="changed").ok
     assert (person.project / "a").read_text() == "changed\n"
 
@@ -232,7 +276,7 @@ def test_without_a_sandbox_it_asks(person: Person) -> None:
     assert agent.asked[0].subject == f"{person.project}/a"
     assert not agent.asked[0].sandboxed
     agent.asker.answer = Answer.ALLOW
-    assert agent.read("a").text == "a (1 line):\ntext"
+    assert agent.read("a").text == "a (1 line):\n     1\ttext"
 
 
 def test_without_a_sandbox_it_is_asked_for_what_a_link_leads_to(person: Person) -> None:

@@ -152,7 +152,7 @@ def test_escape_denies(screen: Screen) -> None:
 
 def test_deny_has_the_focus(screen: Screen) -> None:
     shown = Shown(screen, asked("make install"))
-    shown.card.focus_deny()
+    shown.card.take_focus()
     assert shown.window.get_focus() is shown.card.button_for(Answer.DENY)
 
 

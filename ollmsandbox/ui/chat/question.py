@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The card with a question of the model, at its call in the chat. It grants nothing."""
+
+from __future__ import annotations
+
+from gi.repository import GLib, Gtk, Pango
+
+from ...i18n import _
+from ...text.visible import visible, visible_line
+from ...tools.base import UserQuestion
+from ..resources import template
+from ..widgets.labels import name_buttons, set_accessible_name, without_hyphens
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+
+# Milliseconds in which a click is ignored, as it may be meant for what was here before.
+_PAUSE = 400
+
+
+@Gtk.Template(filename=template("chat/question"))
+class QuestionCard(Gtk.Box):
+    __gtype_name__ = "OllmQuestionCard"
+
+    # The text of the answer; "" lets the model decide.
+    __gsignals__ = signals({"replied": (str,)})
+
+    question_box: Gtk.Box = Gtk.Template.Child()
+    question: Gtk.Label = Gtk.Template.Child()
+    choices: Gtk.Box = Gtk.Template.Child()
+    entry: Gtk.Entry = Gtk.Template.Child()
+    answer_button: Gtk.Button = Gtk.Template.Child()
+    skip_button: Gtk.Button = Gtk.Template.Child()
+    answer_box: Gtk.Box = Gtk.Template.Child()
+    answer: Gtk.Label = Gtk.Template.Child()
+
+    def __init__(self, question: UserQuestion) -> None:
+        super().__init__()
+        self.shown = question
+        self._is_answered = False
+        self._rests_at = 0
+        self.question.set_label(visible(question.text))
+        without_hyphens(self.question, self.answer)
+        for choice in question.choices:
+            self.choices.append(self._choice(choice))
+        self.choices.set_visible(bool(question.choices))
+        hint = _("Another answer") if question.choices else _("Your answer")
+        self.entry.set_placeholder_text(hint)
+        set_accessible_name(self.entry, hint)
+        name_buttons(self)
+        # Not through the template, which would keep the card alive.
+        self.entry.connect("changed", weakly(self._on_typed))
+        self.entry.connect("activate", weakly(self._on_entered))
+        self.answer_button.connect("clicked", weakly(self._on_entered))
+        self.skip_button.connect("clicked", weakly(self._on_skip))
+        self.connect("map", weakly(self.wait_a_moment))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still to be answered."""
+        return self.question_box.get_visible()
+
+    def take_focus(self) -> None:
+        """Focus the text field: Enter alone answers nothing there."""
+        self.entry.grab_focus()
+
+    def wait_a_moment(self, *_args: object) -> None:
+        """Ignore clicks for a moment: the card may have moved under the pointer."""
+        self._rests_at = GLib.get_monotonic_time() + 1000 * _PAUSE
+
+    def show_answer(self, text: str | None) -> None:
+        """Fold to one line with the answer; None if the question was withdrawn."""
+        self._is_answered = True
+        self.question_box.set_visible(False)
+        self.answer_box.set_visible(True)
+        given = _("You answered: {answer}").format(answer=visible_line(text)) if text else ""
+        nothing = _("No answer") if text is None else _("You let the agent decide")
+        self.answer.set_label(given or nothing)
+
+    def _choice(self, text: str) -> Gtk.Button:
+        label = Gtk.Label(label=visible_line(text), xalign=0, wrap=True)
+        label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        without_hyphens(label)
+        button = Gtk.Button(child=label)
+        set_accessible_name(button, visible_line(text))
+        button.connect("clicked", weakly(self._on_choice), text)
+        return button
+
+    def _reply(self, text: str) -> None:
+        if self._is_answered:
+            return
+        self._is_answered = True
+        self.question_box.set_sensitive(False)
+        self.emit("replied", text)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        return GLib.get_monotonic_time() >= self._rests_at
+
+    def _on_choice(self, _button: Gtk.Button, text: str) -> None:
+        if self._is_at_rest:
+            self._reply(text)
+
+    def _on_skip(self, _button: Gtk.Button) -> None:
+        if self._is_at_rest:
+            self._reply("")
+
+    def _on_typed(self, entry: Gtk.Entry) -> None:
+        self.answer_button.set_sensitive(bool(entry.get_text().strip()))
+
+    def _on_entered(self, _widget: Gtk.Widget) -> None:
+        text = self.entry.get_text().strip()
+        if text:
+            self._reply(text)

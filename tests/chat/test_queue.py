@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Messages that the user sends while the model works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from support.agent import opened
+from support.person import Person
+from support.scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
+from support.turn import check_pairs, run
+
+from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.events import MessageAdded, QueueChanged, TextGrew, TurnEnd
+from ollmsandbox.chat.messages import Role
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.tools.base import Watcher
+
+pytestmark = pytest.mark.anybody
+
+
+def said(conversation: Conversation) -> list[tuple[Role, str]]:
+    return [(message.role, message.text) for message in conversation.messages]
+
+
+def test_a_message_is_read_with_the_next_step() -> None:
+    def interrupting(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        conversation.queue("Use tabs.")
+        conversation.queue("And be quick.")
+        assert conversation.queued == ("Use tabs.", "And be quick.")
+        return "done"
+
+    model = ScriptedModel([call("work", "1")], ["Fine."])
+    conversation = Conversation(model=model, tools=[FakeTool("work", interrupting)])
+    listening = Listening()
+    conversation.listen(listening)
+    ended = run(conversation.say("Go on"))
+    assert ended.end is TurnEnd.DONE
+    assert said(conversation)[2:] == [
+        (Role.TOOL, "done"),
+        (Role.USER, "Use tabs."),
+        (Role.USER, "And be quick."),
+        (Role.ASSISTANT, "Fine."),
+    ]
+    check_pairs(conversation.messages)
+    # A server is sent one message of the user, not two in a row.
+    assert model.seen[1][-1].text == "Use tabs.\n\nAnd be quick."
+    assert [event.texts for event in listening.of(QueueChanged)] == [
+        ("Use tabs.",),
+        ("Use tabs.", "And be quick."),
+        (),
+    ]
+    assert len([e for e in listening.of(MessageAdded) if e.message.role is Role.USER]) == 3
+
+
+def test_a_message_during_the_last_answer_continues_the_turn() -> None:
+    async def talk() -> Conversation:
+        model = ScriptedModel(["The ", wait, "end."], ["One more thing."])
+        conversation = Conversation(model=model)
+        listening = Listening()
+        conversation.listen(listening)
+        turn = asyncio.ensure_future(conversation.say("Hello"))
+        await listening.until(lambda: listening.of(TextGrew))
+        conversation.queue("Wait!")
+        wait.set()
+        assert (await turn).end is TurnEnd.DONE
+        return conversation
+
+    wait = asyncio.Event()
+    assert [text for _, text in said(run(talk()))] == [
+        "Hello",
+        "The end.",
+        "Wait!",
+        "One more thing.",
+    ]
+
+
+def test_a_stopped_turn_keeps_the_queue_for_the_user() -> None:
+    async def talk() -> None:
+        conversation = Conversation(model=SlowModel("Hm"))
+        listening = Listening()
+        conversation.listen(listening)
+        turn = asyncio.ensure_future(conversation.say("Hello"))
+        await listening.until(lambda: listening.of(TextGrew))
+        conversation.queue("Never mind")
+        await conversation.stop()
+        assert (await turn).end is TurnEnd.STOPPED
+        assert conversation.take_queued() == ["Never mind"]
+        assert conversation.queued == ()
+        assert conversation.messages[-1].text == "Hm"
+
+    run(talk())
+
+
+def test_nothing_is_queued_while_the_model_rests() -> None:
+    conversation = Conversation(model=ScriptedModel())
+    with pytest.raises(OllmSandboxError, match="not working"):
+        conversation.queue("Hello")
+
+
+def test_a_queued_message_is_stored_where_it_was_said(person: Person) -> None:
+    async def talk() -> None:
+        model = ScriptedModel([call("read_file", "1", path=".")], ["Fine."])
+        async with opened(person, model) as scene:
+            scene.conversation.listen(
+                lambda event: (
+                    scene.conversation.queue("Listen!")
+                    if isinstance(event, MessageAdded) and event.message.calls
+                    else None
+                )
+            )
+            await scene.conversation.say("Go")
+            await scene.conversation.is_written()
+            stored = scene.factory.history.load(scene.conversation.session_id)
+            assert [message.role for message in stored.messages] == [
+                *(Role.USER, Role.ASSISTANT, Role.TOOL, Role.USER, Role.ASSISTANT)
+            ]
+            assert stored.messages[3].text == "Listen!"
+
+    run(talk())

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cards of a to-do list and of a question of the model."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from gi.repository import Gtk
+from support.chat_screen import Place
+from support.screen import Screen, all_of, spin_until
+
+from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.storage.stored import CallRecord, SessionInfo, StoredMessage, StoredSession
+from ollmsandbox.tools.base import Outcome
+from ollmsandbox.ui.chat.question import QuestionCard
+from ollmsandbox.ui.chat.todo import TodoList
+from ollmsandbox.ui.sessions.entries import CallEntry, entries_of
+
+
+@pytest.fixture
+def place(screen: Screen, tmp_path: Path) -> Place:
+    return Place(screen, tmp_path)
+
+
+def question(place: Place, entry: CallEntry) -> QuestionCard:
+    card = place.card(entry).question
+    assert isinstance(card, QuestionCard)
+    return card
+
+
+def rest() -> None:
+    """Wait until clicks count."""
+    end = time.monotonic() + 0.45
+    spin_until(lambda: time.monotonic() > end)
+
+
+def labels(widget: Gtk.Widget) -> list[str]:
+    return [label.get_label() for label in all_of(widget, Gtk.Label)]
+
+
+def test_a_plan_is_a_list_and_only_the_last_one_is_open(place: Place) -> None:
+    first = place.chat.plan(("Read", "in_progress"), ("Fix\n\x1b it", "pending"))
+    card = place.card(first)
+    assert card.is_open
+    [steps] = all_of(card, TodoList)
+    assert labels(steps) == ["Read", "Fix⟨NEWLINE⟩⟨ESC⟩ it"]
+    assert card.title.get_label() == "0 of 2 steps done"
+    assert not card.output_tools.get_visible()
+    second = place.chat.plan(("Read", "done"), ("Fix it", "in_progress"))
+    assert place.card(second).is_open
+    assert not card.is_open
+    assert place.card(second).title.get_label() == "1 of 2 steps done"
+    # What the user opens stays open.
+    card.header.emit("clicked")
+    place.chat.plan(("Read", "done"), ("Fix it", "done"))
+    assert card.is_open
+    assert not place.card(second).is_open
+
+
+def test_a_plan_that_failed_is_an_ordinary_call(place: Place) -> None:
+    entry = place.chat.call("plan", "plan")
+    place.chat.end(entry, Outcome("ERROR: `steps` is missing", ok=False))
+    card = place.card(entry)
+    assert all_of(card, TodoList) == []
+    assert card.output is not None
+
+
+def test_a_stored_plan_is_a_list(place: Place) -> None:
+    def stored(number: int, state: str) -> list[StoredMessage]:
+        call = ToolCall(f"c{number}", "plan", {"steps": [{"text": "Fix", "state": state}]})
+        return [
+            StoredMessage(number, Message(Role.ASSISTANT, "", calls=(call,))),
+            StoredMessage(
+                number + 1, Message(Role.TOOL, "ok", call_id=call.id), CallRecord(ok=True)
+            ),
+        ]
+
+    info = SessionInfo("s", "", "", "", "", 0.0, 0.0)
+    entries = entries_of(StoredSession(info, (*stored(0, "pending"), *stored(2, "done"))))
+    place.chat.session.show_stored(entries)
+    first, last = entries
+    assert isinstance(first, CallEntry)
+    assert isinstance(last, CallEntry)
+    assert place.card(last).is_open
+    assert not place.card(first).is_open
+    assert labels(all_of(place.card(last), TodoList)[0]) == ["Fix"]
+
+
+def test_a_choice_is_an_answer(place: Place) -> None:
+    entry = place.chat.question("Tabs or\x1b[2J spaces?", "Tabs", "Spaces")
+    card = question(place, entry)
+    assert card.question.get_label() == "Tabs or⟨ESC⟩[2J spaces?"
+    assert not place.card(entry).header_box.get_visible()
+    second = all_of(card.choices, Gtk.Button)[1]
+    spin_until(card.get_mapped)
+    # Too soon: the click may be meant for what was there before.
+    second.emit("clicked")
+    assert place.heard == []
+    rest()
+    second.emit("clicked")
+    second.emit("clicked")
+    assert place.heard == [("reply", f"question-{entry.call.id}", "Spaces")]
+    place.chat.reply(entry, "Spaces")
+    assert not card.is_open
+    assert card.answer.get_label() == "You answered: Spaces"
+    assert place.card(entry).header_box.get_visible()
+
+
+def test_another_answer_can_be_typed(place: Place) -> None:
+    entry = place.chat.question("Which name?")
+    card = question(place, entry)
+    spin_until(lambda: isinstance(place.focus, Gtk.Text))
+    assert place.focus is not None
+    assert place.focus.is_ancestor(card.entry)
+    card.entry.emit("activate")
+    assert place.heard == []
+    assert not card.answer_button.get_sensitive()
+    card.entry.set_text("  parser ")
+    card.entry.emit("activate")
+    assert place.heard == [("reply", f"question-{entry.call.id}", "parser")]
+
+
+def test_a_question_can_be_left_to_the_model(place: Place) -> None:
+    entry = place.chat.question("Which name?", "a", "b")
+    card = question(place, entry)
+    rest()
+    card.skip_button.emit("clicked")
+    assert place.heard == [("reply", f"question-{entry.call.id}", "")]
+    place.chat.reply(entry, "")
+    assert card.answer.get_label() == "You let the agent decide"
+
+
+def test_a_question_that_was_withdrawn_says_so(place: Place) -> None:
+    entry = place.chat.question("Which name?")
+    card = question(place, entry)
+    place.chat.end(entry, Outcome("Stopped by the user.", ok=False))
+    assert not card.is_open
+    assert card.answer.get_label() == "No answer"
+
+
+def test_a_question_out_of_view_is_announced(place: Place) -> None:
+    entry = place.chat.question("Which name?")
+    place.fill()
+    assert place.chat.session.asking() == [entry]
+    spin_until(place.view.waiting.get_reveal_child)
