@@ -356,6 +356,11 @@ MANAGERS = {
         "tools/common",
     ),
     "a script without a folder": ("", "python3 check.py", "check.py"),
+    "a script after a variable": ("", "ROOT=$PWD; $ROOT/tools/check", "tools/check"),
+    "a script after cd": ("", "(cd tools && ./check)", "tools/check"),
+    "a script by a pattern": ("", "for s in tools/ch*; do $s; done", "tools/check"),
+    "a script of a program": ("", "command -v awk && awk -f checks /dev/null", "checks"),
+    "a module": ("", "python3 -m pkg.check", "pkg/check/__main__.py"),
 }
 
 
@@ -368,6 +373,56 @@ def test_what_a_hook_manager_runs(person: Person, checkout: Path, manager: str) 
     write(checkout / runs)
     write(checkout / "src" / os.path.basename(runs))
     assert held(person, f"echo evil >>{runs}; echo x >>src/$(basename {runs})") == {runs}
+
+
+@pytest.mark.parametrize(
+    "command", ["[ -f scripts/local ] && . scripts/local", "source scripts/local || true"]
+)
+def test_a_script_that_the_hook_names_and_nobody_has_written(
+    person: Person, checkout: Path, command: str
+) -> None:
+    write(checkout / ".git/hooks/pre-commit", f"#!/bin/sh\n{command}\n")
+    attack = "mkdir scripts bin; echo evil >scripts/local; echo x >scripts/other; echo x >bin/sh"
+    assert held(person, attack) == {"scripts/local"}
+
+
+# The hook, the settings of its manager, and the script that these name.
+SETTINGS = {
+    "pre-commit": (
+        "python3 -m pre_commit hook-impl",
+        ".pre-commit-config.yaml",
+        "repos: [{repo: local, hooks: [{id: check, entry: tools/check, language: script}]}]",
+    ),
+    "lefthook": (
+        "call_lefthook run pre-commit",
+        "lefthook.yml",
+        "pre-commit:\n  commands:\n    check:\n      run: ./tools/check {files}\n",
+    ),
+    "lint-staged": (
+        "npx lint-staged",
+        "package.json",
+        '{"main": "tools/other", "lint-staged": {"*.c": "tools/check"}}',
+    ),
+    "a script of the manifest": (
+        "npx simple-git-hooks",
+        "package.json",
+        '{"simple-git-hooks": {"pre-commit": "npm run a"},'
+        ' "scripts": {"a": "npm run b", "b": "node tools/check", "c": "node tools/other"}}',
+    ),
+}
+
+
+@pytest.mark.parametrize("manager", SETTINGS)
+def test_a_script_that_the_settings_of_a_hook_manager_name(
+    person: Person, checkout: Path, manager: str
+) -> None:
+    hook, file, text = SETTINGS[manager]
+    write(checkout / ".git/hooks/pre-commit", f"#!/bin/sh\n{hook}\n")
+    write(checkout / file, text)
+    for name in ("check", "other"):
+        write(checkout / "tools" / name)
+    attack = "for f in tools/*; do echo evil >>$f; done"
+    assert held(person, attack) == {"tools/check"}
 
 
 def test_settings_of_hook_managers_in_a_manifest(person: Person, checkout: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import json
 import os
 import re
 import stat
@@ -21,6 +20,7 @@ from pathlib import PurePath
 from ...files.dirfd import folders_above
 from ...paths import is_inside
 from .change import Type
+from .hooks import HOOK_MANAGERS, HOOKS, SHELL_WORDS, manifest_commands, places, scripts_in
 from .risky import normalised
 
 _LARGEST = 1 << 20
@@ -32,8 +32,6 @@ _SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(?:"(?:[^"\\]|\\.)*"\s*)?\]')
 _SETTING = re.compile(r"\s*([a-zA-Z][\w-]*)\s*=(.*)")
 # A quoted part, or up to a comment.
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|((?:[^"\\#;]|\\.)+)')
-_SHELL = re.compile(r"[\s;|&(){}<>\"'`$!=]+")
-_SCRIPTS = (".bash", ".cjs", ".js", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", ".ts")
 # The ends of keys whose values are paths.
 _PATHS = ("dir", "directory", "file", "path", "template")
 # The prefixes of git-flow's branches look like folders.
@@ -45,63 +43,6 @@ _ADDRESSES = frozenset(
         ("branch", "merge"), ("branch", "remote"), ("core", "worktree"), ("user", "name"),
     )
 )  # fmt: skip
-
-
-def _with(stem: str, *endings: str) -> tuple[str, ...]:
-    return tuple(f"{stem}.{ending}" for ending in endings)
-
-
-_JS = ("js", "cjs", "mjs", "ts", "cts", "mts")
-# By a word in the hooks that they install: the files that hook managers obey, and their folders of
-# scripts. Sources: typicode.github.io/husky, pre-commit.com, github.com/j178/prek,
-# lefthook.dev/configuration, github.com/sds/overcommit, github.com/toplenboren/simple-git-hooks,
-# github.com/lint-staged/lint-staged, github.com/usmanyunusov/nano-staged, commitlint.js.org,
-# docs.captainhook.info, github.com/phpro/grumphp, github.com/rhysd/cargo-husky.
-HOOK_MANAGERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "husky": ((*_with(".huskyrc", "json", "yaml", "yml", *_JS), ".huskyrc", "husky.config.js"),
-              (".husky",)),
-    "pre[-_]commit (?:run|hook)|pre_commit": ((".pre-commit-config.yaml",
-                                               ".pre-commit-config.yml"), ()),
-    "prek": ((".pre-commit-config.yaml", ".pre-commit-config.yml", "prek.toml"), ()),
-    "(?:call_)?lefthook": (
-        tuple(
-            f"{place}lefthook{local}.{ending}"
-            for place in ("", ".", ".config/")
-            for local in ("", "-local")
-            for ending in ("yml", "yaml", "toml", "json", "jsonc")
-        ),
-        (".lefthook", ".lefthook-local"),
-    ),
-    "[oO]vercommit": ((".overcommit.yml", ".local-overcommit.yml"), (".git-hooks",)),
-    "simple-git-hooks": ((*_with(".simple-git-hooks", "json", *_JS),
-                          *_with("simple-git-hooks", "json", *_JS)), ()),
-    "lint-staged": ((*_with(".lintstagedrc", "json", "yaml", "yml", *_JS), ".lintstagedrc",
-                     *_with("lint-staged.config", *_JS), "package.yaml"), ()),
-    "nano-staged": ((*_with(".nano-staged", "json", *_JS), "nano-staged.json",
-                     ".nanostagedrc"), ()),
-    "commitlint": ((*_with(".commitlintrc", "json", "yaml", "yml", *_JS), ".commitlintrc",
-                    *_with("commitlint.config", *_JS)), ()),
-    "captainhook": (("captainhook.json", "captainhook.config.json"), ()),
-    "grumphp": ((*_with("grumphp", "yml", "yaml"), "grumphp.yml.dist", "grumphp.yaml.dist"), ()),
-    "cargo-husky": ((), (".cargo-husky",)),
-}  # fmt: skip
-_MANIFEST_KEYS = (
-    "husky",
-    "lint-staged",
-    "simple-git-hooks",
-    "gitHooks",
-    "nano-staged",
-    "commitlint",
-)
-
-HOOKS = frozenset((
-    "applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist",
-    "p4-pre-submit", "p4-prepare-changelist", "post-applypatch", "post-checkout", "post-commit",
-    "post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update",
-    "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase",
-    "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout",
-    "reference-transaction", "sendemail-validate", "update",
-))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +122,16 @@ class GitTargets:
         for file in (*_own_config(), f"{common}/config", f"{own}/config.worktree"):
             self._add_config(file, repository, _INCLUDES)
 
-    def covers(self, path: str) -> bool:
+    def covers(self, path: str, *, is_new_folder: bool = False) -> bool:
         """Return whether a path is a target, is in one, or replaces a folder above one."""
         if self._is_all or not (self._parents or self._common_hooks):
             return self._is_all
         plain = normalised(path)
         if self._is_common_hook(plain):
             return True
-        return plain in self._parents or plain in self._files or self._is_in_folder(plain)
+        if plain in self._parents and not is_new_folder:
+            return True
+        return plain in self._files or self._is_in_folder(plain)
 
     def is_near(self, folder: str) -> bool:
         """Return whether covers() may be true for something directly in the folder."""
@@ -271,18 +214,24 @@ class GitTargets:
         except OSError:
             return
         for name in names[:_MOST]:
-            text = _read(f"{folder}/{name}") or ""
-            for word in set(_SHELL.split(text)):
-                for place in _places(word, worktree, folder):
-                    if _is_script(place) or ("/" in word and os.path.isfile(place)):
-                        self._add(place, self._files)
-            for manager, (files, folders) in HOOK_MANAGERS.items():
-                if re.search(rf"\b{manager}\b", text):
-                    self.reads_manifests = True
-                    for file in files:
-                        self._add(f"{worktree}/{file}", self._files)
-                    for inner in folders:
-                        self._add(f"{worktree}/{inner}", self._folders)
+            self._add_script(_read(f"{folder}/{name}") or "", worktree, folder)
+
+    def _add_script(self, text: str, worktree: str, folder: str) -> None:
+        """Add what a hook runs: the files that it names, and what managers read and run."""
+        texts = [text]
+        for manager, (files, folders) in HOOK_MANAGERS.items():
+            if not re.search(rf"\b{manager}\b", text):
+                continue
+            self.reads_manifests = True
+            texts += [_read(f"{worktree}/{file}") or "" for file in files]
+            texts.append(manifest_commands(_read(f"{worktree}/package.json") or "", text))
+            for file in files:
+                self._add(f"{worktree}/{file}", self._files)
+            for inner in folders:
+                self._add(f"{worktree}/{inner}", self._folders)
+        for one in dict.fromkeys(texts):
+            for file in scripts_in(one, worktree, folder):
+                self._add(file, self._files)
 
     def add_mercurial(self, worktree: str) -> None:
         """Read the settings of a Mercurial or Sapling repository in this folder."""
@@ -379,49 +328,18 @@ def _value(text: str) -> str:
 def _words(command: str, worktree: str) -> Iterator[str]:
     """Yield the words of a shell command that may be files of the worktree. The first word without
     a slash is one only if PATH leads there."""
-    words = [word for word in _SHELL.split(command) if word]
+    words = [word for word in SHELL_WORDS.split(command) if word]
     for number, word in enumerate(words):
         place = os.path.join(worktree, os.path.expanduser(word))
         if "/" in word or (number and os.path.isfile(place)):
-            yield from (place, *_places(word, worktree))
+            yield from (place, *places(word, worktree))
         if number == 0 and "/" not in word:
             folders = os.environ.get("PATH", "").split(":")
             yield from (f"{folder}/{word}" for folder in folders if is_inside(folder, worktree))
 
 
-def _places(word: str, *folders: str) -> Iterator[str]:
-    """Yield where a word of a script may lead: a path can follow a variable or a command, as in
-    "$(git rev-parse --show-toplevel)/check"."""
-    relative = word.lstrip("/")
-    if relative:
-        yield from (os.path.join(folder, relative) for folder in folders)
-    if relative != word:
-        yield word
-
-
-def _is_script(file: str) -> bool:
-    try:
-        found = os.stat(file)
-    except (OSError, ValueError):
-        return False
-    is_program = found.st_mode & 0o111 or file.endswith(_SCRIPTS)
-    return bool(stat.S_ISREG(found.st_mode) and is_program)
-
-
 def _is_mercurial(worktree: str) -> bool:
     return os.path.lexists(f"{worktree}/.hg") or os.path.lexists(f"{worktree}/.sl")
-
-
-def same_hook_settings(old: bytes, new: bytes) -> bool:
-    """Return whether two versions of package.json say the same to hook managers."""
-    try:
-        documents = [json.loads(data or b"{}") for data in (old, new)]
-    except (ValueError, RecursionError):
-        return False
-    if not all(isinstance(document, dict) for document in documents):
-        return False
-    before, after = documents
-    return all(before.get(key) == after.get(key) for key in _MANIFEST_KEYS)
 
 
 # Limits of the search. Beyond them, everything with the name of a hook counts as a hook.

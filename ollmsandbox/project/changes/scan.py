@@ -22,7 +22,7 @@ from ...files.dirfd import FOLDER
 from ...paths import is_inside, keep_own_rights
 from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
-from .git import GitTargets, NestedRepositories, same_hook_settings
+from .git import GitTargets, NestedRepositories
 from .git_config import (
     LARGEST,
     REFERENCES,
@@ -33,6 +33,7 @@ from .git_config import (
     is_reference,
 )
 from .git_state import LARGEST_STATE, is_harmless_conflict_list, is_harmless_index
+from .hooks import same_hook_settings
 from .mass_deletion import hold_mass_deletion
 from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
 from .risky import (
@@ -459,9 +460,10 @@ class _Walk:
         is_by_git: bool = False,
         is_git_target: bool = False,
     ) -> None:
+        is_new_folder = kind is Kind.ADDED and type_ is Type.FOLDER
         is_git_target = (
             is_git_target
-            or self._git_targets.covers(path)
+            or self._git_targets.covers(path, is_new_folder=is_new_folder)
             or (self._is_own and type_ is not Type.FOLDER and builds_this_program(self._full(path)))
         )
         if not is_git_target and type_ is not Type.FOLDER:
