@@ -223,7 +223,7 @@ class ProjectCaches(NamedTuple):
         """Return the number of files and the bytes on disk."""
         files = size = 0
         for name in self._content():
-            found = trees.measure(self.folder / name)
+            found = trees.measure(self.folder / name, unlock=True)
             files, size = files + found[0], size + found[1]
         return files, size
 
@@ -298,7 +298,8 @@ def _merge_free(layers: list[str]) -> None:
         while layers:
             below = layers.pop()
             locks.enter_context(FileLock(below, is_folder=True, timeout=0))
-            with opened(newest) as above, opened(below) as into:
+            # What cannot be merged is dropped. Otherwise the layers could become too many to mount.
+            with contextlib.suppress(OSError), opened(newest) as above, opened(below) as into:
                 merge_layer(above, into)
             _remove_tree(newest)
             newest = below

@@ -10,12 +10,20 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..files import trees
-from ..files.dirfd import FOLDER, UnlockedFolder, open_folder, set_mode
+from ..files.dirfd import (
+    FOLDER,
+    UnlockedFolder,
+    allow_many_descriptors,
+    open_folder,
+    set_mode,
+)
 
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100
+_NO_DEEPER = 500
 _OPAQUE = "user.overlay.opaque"
 
 
@@ -57,28 +65,57 @@ def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int =
             os.unlink(name, dir_fd=below)
         if is_folder and is_lowest:
             with opened(name, above) as folder:
-                _remove_special(folder, depth + 1)
+                _remove_special(folder)
         os.rename(name, name, src_dir_fd=above, dst_dir_fd=below)
         if is_folder:
             set_mode(name, below, stat.S_IMODE(found.st_mode))
 
 
-def _remove_special(folder: int, depth: int) -> None:
-    """Remove all but files, links and folders: pipes, sockets, and whiteouts of what is gone."""
-    with os.scandir(folder) as entries:
-        others = [e for e in entries if not (e.is_symlink() or e.is_file(follow_symlinks=False))]
-    for entry in others:
-        if not entry.is_dir(follow_symlinks=False):
-            os.unlink(entry.name, dir_fd=folder)
-        elif depth < _DEEPEST:
-            unlocked: list[UnlockedFolder] = []
-            inner = open_folder(entry.name, folder, unlocked, os.W_OK | os.X_OK)
-            try:
-                _remove_special(inner, depth + 1)
-            finally:
-                os.close(inner)
-                for closed in unlocked:
-                    closed.restore()
+def _remove_special(top: int) -> None:
+    """Remove all but files, links and folders: pipes, sockets, and whiteouts of what is gone. Also
+    remove what is deeper than any real folder, where nobody would look for them."""
+    levels: list[_Level] = []
+
+    def enter(name: str, dir_fd: int) -> None:
+        unlocked: list[UnlockedFolder] = []
+        levels.append(_Level(open_folder(name, dir_fd, unlocked, os.W_OK | os.X_OK), [], unlocked))
+        descriptor, folders, _unlocked = levels[-1]
+        with os.scandir(descriptor) as entries:
+            others = [
+                e for e in entries if not (e.is_symlink() or e.is_file(follow_symlinks=False))
+            ]
+        for entry in others:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                os.unlink(entry.name, dir_fd=descriptor)
+
+    allow_many_descriptors()
+    try:
+        enter(".", top)
+        while levels:
+            descriptor, folders, _unlocked = levels[-1]
+            if not folders:
+                levels.pop().leave()
+            elif len(levels) < _NO_DEEPER:
+                enter(folders.pop(), descriptor)
+            else:
+                trees.remove(folders.pop(), descriptor)
+    finally:
+        while levels:
+            levels.pop().leave()
+
+
+class _Level(NamedTuple):
+    descriptor: int
+    # Those that are still to be searched.
+    folders: list[str]
+    unlocked: list[UnlockedFolder]
+
+    def leave(self) -> None:
+        os.close(self.descriptor)
+        for one in self.unlocked:
+            one.restore()
 
 
 def _is_opaque(name: str, dir_fd: int) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 import time
@@ -364,6 +365,27 @@ def test_a_layer_that_is_in_use_is_not_changed(person: Person) -> None:
     assert clear_caches(paths)
     assert layers(paths) == []
     assert measure_caches(paths) == (0, 0)
+
+
+def test_a_layer_that_cannot_be_merged_is_dropped(person: Person) -> None:
+    paths = person.paths
+    finish(written(paths, "/p", {"name": "a file", "kept": "1"}, "1"))
+    for number in ("2", "3"):
+        run = written(paths, "/p", {"name/in a folder": "2", "other": number}, number)
+        # There is no room for another attribute, which would hide the file below.
+        for size in (900, 400, 100, 30, 10, 2, 0):
+            with contextlib.suppress(OSError):
+                for count in range(10_000):
+                    os.setxattr(f"{run.upper('home')}/name", f"user.{size}.{count}", b"x" * size)
+        finish(run)
+    (layer,) = layers(paths)
+    assert (layer / "home/kept").read_text() == "1"
+    assert (layer / "home/name").read_text() == "a file"
+
+
+def test_folders_that_cannot_be_read_count(person: Person) -> None:
+    ok(person.run("mkdir ~/.cargo/x; head -c 1M /dev/zero >~/.cargo/x/big; chmod 300 ~/.cargo/x"))
+    assert measure_caches(person.paths)[1] >= 1 << 20
 
 
 def test_folders_of_a_run_that_is_still_ending_are_not_used_again(person: Person) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import os
 import stat
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -121,6 +122,16 @@ def test_pipes_and_sockets_end_with_the_run(person: Person) -> None:
     files = ["closed/deep/file", "file", "new/deep/file", "of the user", "old/file"]
     assert sorted(tree(person.playground)) == sorted(folders + files)
     assert stat.S_IMODE((person.playground / "closed/deep").stat().st_mode) == 0o500
+
+
+def test_pipes_deep_in_a_new_folder_end_with_the_run(person: Person) -> None:
+    deep = "cd ~/playground; for i in $(seq {}); do mkdir d; cd d; done; mkfifo pipe; touch file"
+    assert person.run(deep.format(110)).exit_code == 0
+    found = subprocess.run(["find", person.playground], stdout=subprocess.PIPE, check=True).stdout
+    assert b"/pipe\n" not in found
+    assert found.count(b"/file\n") == 1
+    assert person.run(f"rm -r ~/playground/d; {deep.format(600)}").exit_code == 0
+    assert person.run("cd ~/playground; find . -type p; find . -name file").stdout.text == ""
 
 
 def run_during(person: Person, command: str, meanwhile: Callable[[], object] | str) -> Result:

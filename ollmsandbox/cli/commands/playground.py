@@ -20,10 +20,10 @@ def playground(given: argparse.Namespace) -> int:
     if given.action == "path":
         print(folder)
     elif given.action == "size":
-        files, size = measure(folder)
+        files, size = measure(folder, unlock=True)
         print(amount_text(files, size))
     else:
-        files, size = measure(folder)
+        files, size = measure(folder, unlock=True)
         if not confirmed(f"Delete everything in {folder} ({amount_text(files, size)})?"):
             return 1
         try:

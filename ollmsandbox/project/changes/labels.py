@@ -40,6 +40,8 @@ _TROUBLED = (State.CONFLICT, State.FAILED)
 _MANY, _FEW = 400, 40
 # So many lines of each severity come before the others of any.
 _TURN = 20
+# Long names must not push a mark out of sight. The window and `--json` show them whole.
+_LONGEST_NAME = 240
 _REFS_BY_NAME = 3
 _REPOSITORY = re.compile(
     r"(?P<folder>(?:[^/]+/)*?)\.git/(?P<inner>(?:(?:modules|worktrees)/[^/]+/)*)(?P<name>.+)",
@@ -407,7 +409,7 @@ def line_text(
             details = [f"{details[0]} with {sizes[0]}"] if is_gone else [*sizes, *details]
     said = remarks(line.example if isinstance(line, FolderLine) else line)
     return (
-        f"  {change.kind.value:{width}} {shown_name(item, project)}"
+        f"  {change.kind.value:{width}} {shown_name(item, project, longest=_LONGEST_NAME)}"
         + (f" ({', '.join(details)})" if details else "")
         + (f" [{'; '.join(said)}]" if said else "")
     )
@@ -469,8 +471,18 @@ def shown_path(item: Recorded | Skipped, project: str) -> str:
     return place.path if place.root == project else f"{place.root}/{place.path}"
 
 
-def shown_name(item: Recorded, project: str) -> str:
-    """Return the path on one line, with a slash for a folder and the target of a link."""
+def shown_name(item: Recorded, project: str, *, longest: int | None = None) -> str:
+    """Return the path on one line, with a slash for a folder and the target of a link. Of one that
+    is longer than `longest`, the middle is left out."""
     change = item.change
-    name = quoted_path(shown_path(item, project) + ("/" if change.type is Type.FOLDER else ""))
-    return name if change.target is None else f"{name} -> {quoted_path(change.target)}"
+    path = shown_path(item, project) + ("/" if change.type is Type.FOLDER else "")
+    name = quoted_path(_shortened(path, longest))
+    if change.target is None:
+        return name
+    return f"{name} -> {quoted_path(_shortened(change.target, longest))}"
+
+
+def _shortened(path: str, longest: int | None) -> str:
+    if longest is None or len(path) <= longest:
+        return path
+    return f"{path[: longest // 3]}...{path[-longest // 2 :]}"

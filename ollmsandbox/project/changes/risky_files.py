@@ -115,7 +115,9 @@ TOOL = (
                " .lefthook/ .lefthook-local/ .hgrc .hgsub .fossil-settings/ .overcommit.yml"
                " .pre-commit-config.yaml .pre-commit-hooks.yaml lefthook.* .lefthook.*"
                " lefthook-local.* .lefthook-local.* .simple-git-hooks.* .lintstagedrc"
-               " .lintstagedrc.* lint-staged.config.* commitlint.config.* .commitlintrc.*",
+               " .lintstagedrc.* lint-staged.config.* commitlint.config.* .commitlintrc.*"
+               " .rusty-hook.toml hk.pkl .fslckout _fossil_ _mtn/ .p4config .p4enviro .repo/"
+               " .gclient .gclient_entries .arcconfig .arclint",
                "https://git-scm.com/docs/gitattributes"),
     # Python.
     RiskyFiles("*.pth *.start sitecustomize.py usercustomize.py pyvenv.cfg",
@@ -183,7 +185,8 @@ TOOL = (
                " .pwnrc .gef.rc .valgrindrc .ltracerc .strace .drgn",
                "https://sourceware.org/gdb/current/onlinedocs/gdb.html/Init-File-in-the-Current-Directory.html"),
     RiskyFiles(".clang-tidy .clangd compile_flags.txt compile_commands.json .ccls"
-               " .ycm_extra_conf.py",
+               " .ycm_extra_conf.py .bsp/ buildserver.json .sourcekit-lsp/ rust-analyzer.toml"
+               " .rust-analyzer.toml .ropeproject/ .lite_project.lua",
                "https://clangd.llvm.org/config"),
     RiskyFiles(".inputrc .screenrc .tmux.conf .tmuxinator.yml .tmuxinator.yaml .tmuxp.yaml"
                " .tmuxp.json .zellij.kdl .byobu/ .wezterm.lua", "https://man.openbsd.org/tmux.1"),
@@ -209,7 +212,7 @@ BUILD = (
     RiskyFiles("meson.build meson_options.txt meson.options *.ninja *.gyp *.gypi *.pri *.qbs *.pro"
                " premake5.lua xmake.lua wscript sconstruct sconscript tundra.lua tupfile tup.config"
                " jamfile jamroot *.bp *.gn build.zig build.zig.zon", "https://mesonbuild.com/"),
-    RiskyFiles("build.bazel workspace.bazel module.bazel *.bzl",
+    RiskyFiles("build workspace build.bazel workspace.bazel module.bazel *.bzl",
                "https://bazel.build/concepts/build-files"),
     RiskyFiles("package.json npm-shrinkwrap.json lerna.json nx.json turbo.json rush.json"
                " bower.json jsr.json .size-limit.* wrangler.toml",
@@ -231,7 +234,8 @@ BUILD = (
     RiskyFiles("setup.py setup.cfg pyproject.toml hatch_build.py build.py noxfile.py tox.ini"
                " conftest.py pytest.ini .pytest.ini tasks.py fabfile.py dodo.py sconstruct.py"
                " manage.py .coveragerc requirements.txt constraints.txt pipfile conanfile.py"
-               " conanfile.txt vcpkg.json portfile.cmake setup_commands.py hatch.toml",
+               " conanfile.txt vcpkg.json portfile.cmake setup_commands.py hatch.toml docs/conf.py"
+               " doc/conf.py docs/source/conf.py doc/source/conf.py",
                "https://packaging.python.org/en/latest/specifications/pyproject-toml/"),
     RiskyFiles("build.rs cargo.toml xtask/ makefile.toml cargo-make.toml dist-workspace.toml",
                "https://doc.rust-lang.org/cargo/reference/build-scripts.html"),

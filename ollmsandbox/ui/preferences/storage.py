@@ -76,7 +76,7 @@ class StoragePage(Adw.PreferencesPage):
         tasks.start(self._show_kept())
 
     async def _measure(self) -> None:
-        files, size = await asyncio.to_thread(measure, self._folder)
+        files, size = await asyncio.to_thread(measure, self._folder, unlock=True)
         is_empty = not await asyncio.to_thread(_has_entries, self._folder)
         self._size.set_subtitle(_("Empty") if is_empty else _amount(files, size))
         self._clear_button.set_sensitive(not is_empty)

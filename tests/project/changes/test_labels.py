@@ -256,3 +256,11 @@ def test_names_cannot_break_a_line() -> None:
     text = list(short_lines(short_list(items), "/p", lambda _: ()))
     assert len(text) == 2
     assert not any("\n" in line for line in text)
+
+
+def test_a_long_name_cannot_push_a_mark_out_of_sight() -> None:
+    name = "é" * 4000
+    items = [change(f"{name}/.envrc", flags=[Flag.OPENING]), change(".git/hooks/x", flags=HOOK)]
+    text = list(short_lines(short_list(items), "/p", lambda _: ()))
+    assert max(map(len, text)) < 300
+    assert any("/.envrc" in line for line in text)
