@@ -13,19 +13,6 @@ class Role(Enum):
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
-    # The model's summary of earlier messages, which are no longer sent.
-    SUMMARY = "summary"
-
-
-@dataclass(frozen=True)
-class ServerFields:
-    """What came with a reply and goes back with it to its server, such as signed reasoning."""
-
-    # Identifies the server and the model.
-    origin: str
-    # The name of the field that the thinking came in; "" if it came in the text.
-    thinking: str = ""
-    others: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -35,8 +22,6 @@ class ToolCall:
     id: str
     name: str
     arguments: Mapping[str, object] | str
-    # Fields of the server's own, which it expects back.
-    fields: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,9 +37,6 @@ class Message:
     at: float = 0.0
     # An answer that was interrupted.
     partial: bool = False
-    fields: ServerFields | None = None
-    # In a summary: the number of messages just before it that it does not cover.
-    keeps: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,12 @@ from urllib.parse import urlsplit
 
 from ...errors import NetError, OllmSandboxError
 from ...net.addresses import normal_server
-from ..messages import Message, ServerFields, ToolCall, ToolSpec
-
-MOST_RETRIES = 8
+from ..messages import Message, ToolCall, ToolSpec
 
 
 class ProviderError(OllmSandboxError):
-    """A model server failed. `can_retry`: the same request may work a moment later; `retries`: how
-    often to try it again without asking, if nothing was shown yet; `again_after`: the seconds to
-    wait before that, None for delays that grow."""
+    """A model server failed. `can_retry`: the same request may work a moment later; `again_after`:
+    try it again after this many seconds without asking, if nothing was shown yet."""
 
     # The server's own words.
     said = ""
@@ -31,13 +28,11 @@ class ProviderError(OllmSandboxError):
         /,
         *,
         can_retry: bool = False,
-        retries: int = 0,
         again_after: float | None = None,
         **fields: object,
     ) -> None:
         super().__init__(message, remedy, **fields)
         self.can_retry = can_retry
-        self.retries = retries
         self.again_after = again_after
 
     @classmethod
@@ -46,7 +41,7 @@ class ProviderError(OllmSandboxError):
             error.message,
             error.remedy,
             can_retry=error.can_retry,
-            retries=MOST_RETRIES if error.was_lost else 0,
+            again_after=0.2 if error.was_lost else None,
         )
 
 
@@ -92,23 +87,13 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class RetryPiece:
-    """The server failed; the request is repeated after a while."""
-
-    seconds: float
-    why: ProviderError
-
-
-@dataclass(frozen=True)
 class FinishPiece:
-    """The end of an answer: `cut_off` if the server had no room for more, `filtered` if its content
-    filter ended the answer."""
+    """The end of an answer; `cut_off` if the server had no room for more."""
 
     cut_off: bool = False
-    filtered: bool = False
 
 
-Piece = TextPiece | ThinkingPiece | CallPiece | ServerFields | Usage | RetryPiece | FinishPiece
+Piece = TextPiece | ThinkingPiece | CallPiece | Usage | FinishPiece
 
 
 @dataclass(frozen=True)
@@ -128,10 +113,6 @@ class Model(Protocol):
     def name(self) -> str: ...
 
     async def context_length(self) -> int | None: ...
-
-    def sent(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages with only that thinking and those fields that will be sent."""
-        ...
 
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]

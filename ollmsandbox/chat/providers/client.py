@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -12,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from ... import N_
 from ...errors import NetError
 from ...net.http import Exchange, Request
-from .base import Piece, ProviderError, RefusedError, RetryPiece, Timeouts
+from .base import Piece, ProviderError, RefusedError, Timeouts
 from .errors import from_message, from_status, not_a_model_server, server_message
 from .lenient import read_json
 from .mask import KeyMask
@@ -20,8 +19,7 @@ from .mask import KeyMask
 # Returns the key. It is in a keyring, which may ask for a password each time.
 KeySource = Callable[[], Awaitable[str]]
 
-# Seconds before each new attempt.
-RETRY_DELAYS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
+_TRIES = 3
 _ERROR_LIMIT = 64 * 1024
 _LIST_LIMIT = 16 << 20
 _LONGEST_LINE = 4 << 20
@@ -146,7 +144,7 @@ async def retried(
     make: Callable[[], AsyncGenerator[Piece, None]],
 ) -> AsyncGenerator[Piece, None]:
     """Yield the pieces; try again after a temporary error, if nothing was shown before it."""
-    for number in itertools.count():
+    for left in reversed(range(_TRIES)):
         shown = False
         try:
             async with aclosing(make()) as pieces:
@@ -155,12 +153,9 @@ async def retried(
                     yield piece
             return
         except ProviderError as error:
-            if shown or number >= min(error.retries, len(RETRY_DELAYS)):
+            if shown or error.again_after is None or not left:
                 raise
-            pause = RETRY_DELAYS[number] if error.again_after is None else error.again_after
-            retry = RetryPiece(pause, error)
-        if pause:
-            yield retry
+            pause = error.again_after
         await asyncio.sleep(pause)
 
 

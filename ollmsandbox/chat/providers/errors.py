@@ -12,14 +12,10 @@ from ...errors import Sentence
 from ...net.addresses import server_of
 from ...net.http import connection_lost, seconds
 from ...text.visible import printable_line
-from .base import MOST_RETRIES, NoToolsError, ProviderError, RefusedError, TooLongError
+from .base import NoToolsError, ProviderError, RefusedError, TooLongError
 
 # If a server asks to wait longer than this, the user decides instead.
-LONGEST_WAIT = 120.0
-# Errors that may be over in a moment; from 520 on, those of servers in front of the model's.
-_TEMPORARY = frozenset((408, 409, 425, 429, 500, 502, 503, 504, *range(520, 530)))
-# Local servers also say 500 to what will never work, such as a template that fails.
-_RETRIES_OF_500 = 3
+LONGEST_WAIT = 20.0
 _MOST_SHOWN = 300
 
 _TOO_LONG = (
@@ -83,15 +79,15 @@ def _by_status(
             where=where,
             says=says,
         )
-    if status in (408, 409, 429, 503, 529):
+    if status in (429, 503):
         wait = _retry_after(headers)
+        again = 1.0 if wait is None else wait
         return ProviderError(
             N_("{where} is overloaded ({status}).{says}"),
             # Translators: {wait} is a time, such as "5 seconds".
             N_("Try again in {wait}.") if wait else N_("Try again in a moment."),
             can_retry=True,
-            retries=MOST_RETRIES if (wait or 0) <= LONGEST_WAIT else 0,
-            again_after=wait,
+            again_after=again if again <= LONGEST_WAIT else None,
             where=where,
             status=status,
             says=says,
@@ -111,7 +107,6 @@ def _by_status(
             N_("{where} failed ({status}).{says}"),
             N_("See the server's log for details."),
             can_retry=True,
-            retries=_retries(status),
             where=where,
             status=status,
             says=says,
@@ -182,12 +177,6 @@ def _known(said: str, model: str) -> ProviderError | None:
             said=said,
         )
     return None
-
-
-def _retries(status: int) -> int:
-    if status == 500:
-        return _RETRIES_OF_500
-    return MOST_RETRIES if status in _TEMPORARY else 0
 
 
 def _is_page(headers: Mapping[str, str], body: str) -> bool:
