@@ -222,7 +222,7 @@ def test_a_folder_that_is_not_there_is_named(agent: Agent) -> None:
 @pytest.mark.anybody
 @pytest.mark.parametrize("command", ["", "  ", "\n"])
 def test_an_empty_command_is_an_error(agent: Agent, command: str) -> None:
-    with pytest.raises(ToolError, match="^Command cannot be empty$"):
+    with pytest.raises(ToolError, match=r"^Command cannot be empty$"):
         agent.run(command)
 
 
