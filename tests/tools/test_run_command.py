@@ -228,7 +228,7 @@ def test_an_empty_command_is_an_error(agent: Agent, command: str) -> None:
 
 @pytest.mark.anybody
 def test_without_a_project_there_is_an_error(person: Person) -> None:
-    with pytest.raises(ToolError, match="No project"):
+    with pytest.raises(ToolError, match="No active project available for bubblewrap execution"):
         Agent(person, project=None).run("ls")
 
 
