@@ -224,13 +224,13 @@ def test_a_folder_that_is_not_there_is_named(agent: Agent) -> None:
 @pytest.mark.anybody
 @pytest.mark.parametrize("command", ["", "  ", "\n"])
 def test_an_empty_command_is_an_error(agent: Agent, command: str) -> None:
-    with pytest.raises(ToolError, match="empty"):
+    with pytest.raises(ToolError, match=r"^Command cannot be empty$"):
         agent.run(command)
 
 
 @pytest.mark.anybody
 def test_without_a_project_there_is_an_error(person: Person) -> None:
-    with pytest.raises(ToolError, match="No project"):
+    with pytest.raises(ToolError, match="No active project available for bubblewrap execution"):
         Agent(person, project=None).run("ls")
 
 

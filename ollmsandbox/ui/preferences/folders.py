@@ -116,7 +116,8 @@ class FoldersWindow(Adw.PreferencesWindow):
     ) -> None:
         super().__init__(transient_for=parent, modal=True, search_enabled=False)
         self.set_default_size(500, 360)
-        self.set_title(visible_line(os.path.basename(project)))
+        name = visible_line(os.path.basename(project))
+        self.set_title(name)
         self._environ = environ
         self._project = project
         self._toasts = Toasts(weakly(self._add_toast))
@@ -126,7 +127,7 @@ class FoldersWindow(Adw.PreferencesWindow):
         self.group.set_header_suffix(
             rows.button(_("Open…"), weakly(self._open), _("Open a Folder"))
         )
-        page = Adw.PreferencesPage(title=self.get_title(), icon_name="folder-symbolic")
+        page = Adw.PreferencesPage(title=name, icon_name="folder-symbolic")
         page.add(self.group)
         self.add(page)
         self.set_destroy_with_parent(True)
