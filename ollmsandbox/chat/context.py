@@ -20,6 +20,8 @@ _LEAST, _MOST = 0.8, 4.0
 _CUT_BACK = 0.75
 # The tokens that each message costs in addition to its text.
 _EACH = 4
+# The characters that a picture counts as.
+_PICTURE = 4000
 # The characters that are always kept of an output, and the parts of the context that one may take
 # at first and later.
 _SHORT = 1200
@@ -281,7 +283,8 @@ def _size(message: Message) -> int:
         for call in message.calls
     )
     others = _length(message.fields.others) if message.fields and message.fields.others else 0
-    return len(message.text) + len(message.thinking) + calls + others
+    pictures = len(message.pictures) * _PICTURE
+    return len(message.text) + len(message.thinking) + calls + others + pictures
 
 
 def _length(data: Mapping[str, object] | str) -> int:
