@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.scripted import FakeTool, Listening, ScriptedModel, call
 
@@ -10,7 +12,7 @@ from ollmsandbox import loop
 from ollmsandbox.chat.context import EARLIER, FIRST_STEPS, ContextWindow
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.events import Notice, TurnEnd
-from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.messages import Message, Role, ServerFields, ToolCall
 from ollmsandbox.chat.providers.base import TooLongError
 
 pytestmark = pytest.mark.anybody
@@ -100,6 +102,56 @@ def test_a_turn_that_became_very_long_loses_its_first_steps_in_pairs() -> None:
     assert fitted.messages[-1] == messages[-1]
     assert fitted.messages[1].text == f"go\n\n{FIRST_STEPS}"
     assert context.estimate(fitted.messages) <= 4000
+
+
+def test_old_steps_go_before_the_newest_output_is_cut() -> None:
+    messages = [said("go")]
+    for number in range(20):
+        messages += step(f"call-{number}", "some output " * 60)
+    newest = "z" * 2900
+    messages += step("newest", newest)
+    fitted = ContextWindow().fit(PROMPT, messages, (), 4000)
+    check(fitted.messages, messages)
+    assert fitted.messages[-1].text == newest
+    assert len(fitted.messages) < len(messages)
+    # What is left out is what a summary has to cover: the task, too.
+    assert fitted.dropped[0] == messages[0]
+    assert fitted.keeps == len(messages) - len(fitted.dropped)
+
+
+def test_output_is_cut_to_what_fits_and_not_to_a_fixed_size() -> None:
+    for length in (4000, 16_000, 64_000):
+        context = ContextWindow()
+        messages = [said("go"), *step("a", "y" * 400_000)]
+        fitted = context.fit(PROMPT, messages, (), length)
+        assert length / 2 < len(fitted.messages[-1].text) < length * 4
+        calls = tuple(ToolCall(f"c{n}", "look", {}) for n in range(9))
+        outputs = [Message(Role.TOOL, "y" * 400_000, call_id=call.id) for call in calls]
+        many = [said("go"), Message(Role.ASSISTANT, "", calls=calls), *outputs]
+        fitted = context.fit(PROMPT, many, (), length)
+        assert length * 0.6 < context.estimate(fitted.messages) <= length * 0.9
+
+
+def test_only_thinking_that_is_sent_is_counted() -> None:
+    thoughtful = Message(Role.ASSISTANT, "Fine.", thinking="x" * 100_000)
+    messages = [said("one"), thoughtful, said("two")]
+    sent = ScriptedModel().sent(messages)
+    fitted = ContextWindow().fit(PROMPT, sent, (), 4000)
+    assert len(fitted.messages) == 4
+    assert not fitted.notice
+    returned = replace(thoughtful, fields=ServerFields("here", "reasoning_content"))
+    assert ContextWindow().fit(PROMPT, [said("one"), returned, said("two")], (), 4000).dropped
+
+
+def test_a_server_that_says_how_much_it_takes_is_believed() -> None:
+    words = "This model's maximum context length is 8,192 tokens. However, you requested 20000."
+    context = ContextWindow()
+    messages = [m for n in range(40) for m in turn(n, "short output " * 150)] + [said("and now?")]
+    assert not context.fit(PROMPT, messages, (), None).notice
+    context.was_too_long(words)
+    fitted = context.fit(PROMPT, messages, (), None)
+    check(fitted.messages, messages)
+    assert 2000 < context.estimate(fitted.messages) < 8192
 
 
 def test_messages_that_were_left_out_stay_left_out() -> None:

@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 
 from ...text.visible import replace_surrogates
 
 
 def read_json(text: str) -> object:
-    """Parse JSON; replace lone surrogates, which cannot be stored or shown. Raise ValueError."""
+    """Parse JSON. Replace lone surrogates, which cannot be stored or shown, and numbers that JSON
+    does not have, such as NaN. Raise ValueError."""
     try:
-        found: object = json.loads(text)
+        found: object = json.loads(text, parse_constant=lambda _name: None, parse_float=_finite)
         return _without_surrogates(found) if "\\u" in text else found
     except RecursionError as error:
         raise ValueError("too deep") from error
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
 
 
 def read_object(text: str) -> Mapping[str, object]:

@@ -440,7 +440,7 @@ class OpenAIModel:
             self._answer_field = "max_completion_tokens"
             return True
         names = (*_THINKING_FIELDS, "reasoning_details", *_MESSAGE_FIELDS)
-        if not any(name in said for name in names):
+        if not re.search(rf"\b({'|'.join(names)})\b", said):
             return False
         is_missing = re.search(r"must be|missing|required|passed back", said, re.IGNORECASE)
         wanted = ReturnThinking.ALWAYS if is_missing else ReturnThinking.NEVER
@@ -502,7 +502,7 @@ def to_openai(
                 }
                 for call in message.calls
             ]
-            ids = {call.id: one["id"] for call, one in zip(message.calls, entries, strict=True)}
+            ids.update((c.id, one["id"]) for c, one in zip(message.calls, entries, strict=True))
         if message.role is Role.TOOL:
             entry["tool_call_id"] = ids[message.call_id]
         sent.append(entry)

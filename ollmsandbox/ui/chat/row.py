@@ -121,7 +121,9 @@ class MessageRow(Gtk.Box):
 
     def _on_changed(self, entry: MessageEntry) -> None:
         self._broken_off.set_visible(entry.partial)
-        if self._body is not None and not entry.is_growing:
+        if self._body is not None and entry.is_replaced:
+            self._body.set_text(entry.text)
+        elif self._body is not None and not entry.is_growing:
             self._body.finish()
 
     def _on_link(self, _view: MarkdownView, address: str) -> None:

@@ -65,6 +65,8 @@ class MessageEntry(ChatEntry):
         self.at = at or time.time()
         self.is_growing = role is Role.ASSISTANT
         self.partial = False
+        # The text is another than the one that grew.
+        self.is_replaced = False
         # Whether the user expanded the thinking.
         self.is_open = False
         # The model is the same as before in this turn, and is not named again.
@@ -95,6 +97,8 @@ class MessageEntry(ChatEntry):
         self.emit("thought", text)
 
     def finish(self, message: Message) -> None:
+        # A call that was written as text is no longer part of it.
+        self.is_replaced = bool(self._text) and self.text != message.text
         self._text, self._thinking = [message.text], [message.thinking]
         self.partial = message.partial
         self.model = message.model or self.model

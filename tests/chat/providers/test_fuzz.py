@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.provider import ask, ollama, openai
+from support.provider import TOOL, ask, ollama, openai
 from support.servers.http import Replay, Reply, Seen, document, in_pieces
+from support.servers.strict import ollama_faults, openai_faults
 
+from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.providers.base import (
     CallPiece,
     Piece,
@@ -21,10 +24,13 @@ from ollmsandbox.chat.providers.base import (
     ThinkingPiece,
 )
 from ollmsandbox.chat.providers.client import EventReader, LineReader
+from ollmsandbox.chat.providers.convert import ReturnThinking, returned
 from ollmsandbox.chat.providers.lenient import read_arguments
 from ollmsandbox.chat.providers.mask import INSTEAD, KeyMask
-from ollmsandbox.chat.providers.openai import OpenAIStream
+from ollmsandbox.chat.providers.ollama import to_ollama
+from ollmsandbox.chat.providers.openai import OpenAIStream, to_openai
 from ollmsandbox.chat.providers.think import TextSplitter
+from ollmsandbox.chat.reply import StreamedReply
 
 pytestmark = pytest.mark.anybody
 
@@ -47,7 +53,8 @@ anything = st.recursive(
 KEYS = (
     "choices", "delta", "message", "content", "tool_calls", "function", "name", "arguments",
     "index", "id", "finish_reason", "error", "usage", "done", "thinking", "prompt_tokens",
-    "model_info", "capabilities", "data", "models",
+    "model_info", "capabilities", "data", "models", "reasoning", "reasoning_content",
+    "reasoning_details", "extra_content", "refusal", "type", "text", "summary",
 )  # fmt: skip
 shaped = st.recursive(
     anything,
@@ -158,6 +165,63 @@ def test_events_of_any_kind_are_read(parts: list[bytes]) -> None:
         return pieces + answer.end()
 
     assert_sound(asyncio.run(read()))
+
+
+names = st.sampled_from(["run_command", "functions.run_command:0", "run_command<|x|>"]) | st.text()
+calls = st.fixed_dictionaries(
+    {
+        "function": st.fixed_dictionaries({"name": names, "arguments": anything | st.text()}),
+        "id": st.text(max_size=70) | st.sampled_from(["a", "call_1", "functions.x:0"]),
+    },
+    optional={"index": st.integers(0, 3), "extra_content": anything, "type": anything},
+)
+deltas = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": st.text() | anything,
+        "reasoning_content": st.text() | anything,
+        "reasoning": st.text() | anything,
+        "reasoning_details": st.lists(
+            st.dictionaries(st.sampled_from(KEYS), anything | st.text(), max_size=4) | anything,
+            max_size=4,
+        ),
+        "refusal": st.text() | anything,
+        "extra_content": anything,
+        "tool_calls": st.lists(calls | anything, max_size=3),
+    },
+)
+OWN = ("reasoning_content", "reasoning", "reasoning_details", "extra_content")
+
+
+async def collected(pieces: list[Piece]) -> Message:
+    async def stream() -> AsyncIterator[Piece]:
+        for piece in pieces:
+            yield piece
+
+    reply = StreamedReply("m", lambda _event: None, lambda _message: None)
+    await reply.read(stream())
+    return reply.message()
+
+
+@QUICK
+@given(st.lists(deltas, max_size=6), st.booleans())
+def test_whatever_was_received_can_be_sent_back(given_: list[object], same: bool) -> None:
+    answer = OpenAIStream((), KeyMask(), (TOOL,), "here")
+    pieces = [p for one in given_ for p in answer.read(json.dumps({"choices": [{"delta": one}]}))]
+    pieces += answer.read("[DONE]") + answer.end()
+    message = asyncio.run(collected(pieces))
+    results = [Message(Role.TOOL, "done", call_id=call.id) for call in message.calls]
+    conversation = [Message(Role.USER, "go"), message, *results, Message(Role.USER, "go on")]
+    sent = returned(conversation, "here" if same else "there", ReturnThinking.ALWAYS)
+    for body, faults in (
+        ({"messages": to_openai(sent)}, partial(openai_faults, own=OWN if same else ())),
+        ({"messages": to_ollama(sent)}, ollama_faults),
+    ):
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+        found = faults(json.loads(text))
+        # An empty answer leaves two messages of the user, which the context joins.
+        assert [one for one in found if "user after user" not in one] == []
 
 
 @QUICK

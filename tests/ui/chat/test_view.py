@@ -92,6 +92,14 @@ def test_an_answer_that_broke_off_says_so(place: Place) -> None:
     spin_until(lambda: "This answer was cut short." in texts(place.view))
 
 
+def test_a_call_that_was_written_as_text_does_not_stay_in_the_answer(place: Place) -> None:
+    place.chat.talk.tell(TextGrew("I look.\n\n<tool_call>run_command"))
+    spin_until(lambda: any("tool_call" in text for text in texts(place.view)))
+    place.chat.agent("I look.")
+    spin_until(lambda: not any("tool_call" in text for text in texts(place.view)))
+    assert "I look." in texts(place.view)
+
+
 def test_a_withdrawn_reply_is_removed(place: Place) -> None:
     place.chat.person("Hello")
     place.chat.talk.tell(TextGrew("Nonsense"), ReplyWithdrawn())
