@@ -20,6 +20,8 @@ _LEAST, _MOST = 0.8, 4.0
 _CUT_BACK = 0.75
 # The tokens that each message costs in addition to its text.
 _EACH = 4
+# The characters that a picture counts as.
+_PICTURE = 4000
 # The characters that are always kept of an output, and the parts of the context that one may take
 # at first and later.
 _SHORT = 1200
@@ -71,6 +73,8 @@ class ContextWindow:
         self._factor = 1.0
         self._sent = 0
         self._ceiling: int | None = None
+        # Messages were left out, and the model was not asked for a summary of them yet.
+        self.needs_summary = False
 
     def was_too_long(self, said: str = "") -> None:
         """Note that the server refused the last request, and what it said about its size."""
@@ -112,16 +116,19 @@ class ContextWindow:
             self._make_room(prompt, messages, tools, room)
             kept = self._kept(prompt, messages)
         self._sent = _raw(kept) + _raw_tools(tools)
-        gone = messages[cut : self._cut]
+        self.needs_summary = self.needs_summary or self._cut > cut
         shortened = sum(limits.get(number) != limit for number, limit in self._limits.items())
         return FittedContext(
             tuple(kept),
-            _notice(shortened, len(gone)),
-            (*_last_summary(messages), *(m for m in gone if m.role is not Role.SUMMARY))
-            if gone
-            else (),
+            _notice(shortened, self._cut - cut),
+            self._dropped(messages) if self.needs_summary else (),
             len(messages) - self._cut,
         )
+
+    def _dropped(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return what a summary has to cover: the one before, and what was left out since."""
+        gone = messages[_covered(messages) : self._cut]
+        return (*_last_summary(messages), *(m for m in gone if m.role is not Role.SUMMARY))
 
     def summary_request(
         self, dropped: Sequence[Message], length: int | None
@@ -281,7 +288,8 @@ def _size(message: Message) -> int:
         for call in message.calls
     )
     others = _length(message.fields.others) if message.fields and message.fields.others else 0
-    return len(message.text) + len(message.thinking) + calls + others
+    pictures = len(message.pictures) * _PICTURE
+    return len(message.text) + len(message.thinking) + calls + others + pictures
 
 
 def _length(data: Mapping[str, object] | str) -> int:

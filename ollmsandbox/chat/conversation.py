@@ -370,6 +370,8 @@ class Conversation:
             if self.limits.tokens is not None and spent >= self.limits.tokens:
                 self._tool_calls.refuse(message.calls, self.messages)
                 return TurnEnded(TurnEnd.TOKENS)
+            if self.tool_context is not None and self.model is not None:
+                self.tool_context.sees_pictures = self.model.sees_pictures
             await self._tool_calls.execute(message.calls, repeated, self.messages)
             if not self._say_queued() and self._tool_calls.is_looping:
                 return TurnEnded(TurnEnd.LOOP)

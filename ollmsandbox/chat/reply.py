@@ -169,7 +169,10 @@ class ReplyReader:
             )
             if fitted.dropped and not has_summary:
                 has_summary = True
-                if summary := await self._summarise(model, fitted.dropped):
+                summary = await self._summarise(model, fitted.dropped)
+                # Not if it was stopped: then it is asked for again.
+                self._context.needs_summary = False
+                if summary is not None:
                     summarised(replace(summary, keeps=fitted.keeps))
                     continue
             if fitted.notice:

@@ -9,21 +9,22 @@ from pathlib import Path
 import pytest
 from support.agent import opened
 from support.person import Person
-from support.scripted import ScriptedModel, call
+from support.scripted import Reply, ScriptedModel, call
 from support.turn import run
 
 from ollmsandbox.chat.events import InstructionsRead, PermissionAsked, TurnEnd
+from ollmsandbox.chat.instructions import InstructionFile
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.changes.change import Mode
 
 
-def prompts(person: Person, *replies: list[object], **options: object) -> list[str]:
+def prompts(person: Person, *replies: Reply, length: int | None = None) -> list[str]:
     """Run a turn, and return the prompts that the model was sent."""
-    model = ScriptedModel(*replies, length=options.pop("length", None))  # type: ignore[arg-type]
+    model = ScriptedModel(*replies, length=length)
 
     async def talk() -> None:
-        async with opened(person, model, **options) as scene:
+        async with opened(person, model) as scene:
             ended = await scene.conversation.say("Go")
             assert ended.end is TurnEnd.DONE
             named.extend(
@@ -36,11 +37,11 @@ def prompts(person: Person, *replies: list[object], **options: object) -> list[s
     return [seen[0].text for seen in model.seen]
 
 
-named: list[object] = []
+named: list[InstructionFile] = []
 
 
 def names() -> list[str]:
-    return [file.path for file in named]  # type: ignore[attr-defined]
+    return [file.path for file in named]
 
 
 def notes_in(prompt: str) -> list[str]:
@@ -195,7 +196,7 @@ def test_a_huge_file_is_cut(both: Person) -> None:
     [prompt] = prompts(both)
     assert 10_000 < len(prompt) < 40_000
     assert "The rest was left out" in prompt
-    assert [file.is_cut for file in named] == [True]  # type: ignore[attr-defined]
+    assert [file.is_cut for file in named] == [True]
 
 
 def test_a_small_model_reads_less_of_it(person: Person) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from dataclasses import dataclass, field
@@ -10,7 +11,20 @@ from dataclasses import dataclass, field
 import pytest
 from support.provider import ollama, openai
 from support.scripted import FakeTool, Listening
-from support.servers.http import Answer, Replay, Reply, Seen, delta, document, finish, ndjson, sse
+from support.servers.http import (
+    Answer,
+    Replay,
+    Reply,
+    Seen,
+    Stall,
+    delta,
+    document,
+    events,
+    finish,
+    ndjson,
+    sse,
+    stream,
+)
 from support.servers.strict import ollama_faults, openai_faults
 
 from ollmsandbox import loop
@@ -144,6 +158,39 @@ def test_a_stored_summary_stands_for_what_it_covers() -> None:
     assert "Old" not in body
     assert "Yes." in body
     assert "cipher_4711" in body
+
+
+def test_a_summary_that_was_stopped_is_asked_for_again() -> None:
+    asked: list[str] = []
+
+    def answer(seen: Seen) -> Reply:
+        if "tools" in seen.json:
+            return sse(delta(content="Fine."), finish())
+        asked.append(seen.body.decode())
+        if len(asked) == 1:
+            return stream([*events(delta(content="Task:"), done=False), Stall()])
+        return sse(delta(content="Task: the first words."), finish())
+
+    async def stopped(conversation: Conversation) -> None:
+        turn = asyncio.ensure_future(conversation.say("Go on."))
+        await listening.until(lambda: asked)
+        await conversation.stop()
+        assert (await turn).end is TurnEnd.STOPPED
+
+    listed = document({"data": [{"id": "m", "max_model_len": 4000}]})
+    old = [Message(Role.USER, "the first words"), Message(Role.ASSISTANT, "Well. " * 3000)]
+    with Replay({"/v1/models": listed, "*": answer}) as replay:
+        tools = [FakeTool("look", lambda *_: "ok")]
+        model = openai(replay.address)
+        conversation = Conversation(model=model, tools=tools, prompt="Be kind.", messages=old)
+        listening = Listening()
+        conversation.listen(listening)
+        loop.run(stopped(conversation))
+        assert loop.run(conversation.say("Please.")).end is TurnEnd.DONE
+        last = replay.seen[-1].body.decode()
+    assert len(asked) == 2
+    assert all("the first words" in text for text in asked)
+    assert "Task: the first words." in last
 
 
 def test_without_a_summary_the_session_goes_on_and_says_so() -> None:

@@ -40,6 +40,7 @@ class ScriptedModel:
     """Sends each reply once, in order; after the last one it sends `Done.`"""
 
     longest_answer = None
+    sees_pictures = False
 
     def __init__(self, *replies: Reply, length: int | None = None, name: str = "scripted") -> None:
         self.name = name

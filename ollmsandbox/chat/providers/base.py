@@ -121,6 +121,20 @@ class ModelInfo:
     context_length: int | None = None
     can_call_tools: bool | None = None
     is_loaded: bool | None = None
+    can_see: bool | None = None
+
+
+# Models that see, for servers that do not say which do.
+_SEEING = re.compile(
+    r"gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-5|\bo[34](-|$)|claude|gemini|gemma-?[34]|llava|pixtral|vision"
+    r"|minicpm-v|internvl|llama-?4|\bvl\b|[-_.]vl|\d+vl|vlm|multimodal|moondream",
+    re.IGNORECASE,
+)
+
+
+def seems_to_see(name: str) -> bool:
+    """Return whether a model of this name can probably be sent pictures."""
+    return _SEEING.search(name) is not None
 
 
 class Model(Protocol):
@@ -135,6 +149,10 @@ class Model(Protocol):
         """The longest answer that the user allows, in tokens."""
 
     async def context_length(self) -> int | None: ...
+
+    @property
+    def sees_pictures(self) -> bool:
+        """Whether it can be sent pictures; known after `context_length`."""
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with only that thinking and those fields that will be sent."""

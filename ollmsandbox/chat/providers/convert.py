@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from ...tools.base import Picture
 from ..messages import Message, Role, ToolCall, ToolSpec
 from .lenient import inside, read_arguments, read_object
 from .mask import KeyMask
@@ -27,6 +29,11 @@ _AROUND_NAME = re.compile(
 )
 # Fields of a call that its server may expect back: Gemini's signature, LiteLLM's own.
 _CALL_FIELDS = ("extra_content", "provider_specific_fields")
+
+
+_MOST_PICTURES = 4
+# In front of pictures.
+_SHOWN = "[OLLM Sandbox] This is what the file that you read shows."
 
 
 class ReturnThinking(Enum):
@@ -115,6 +122,37 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
                 continue
         kept.append(message)
     return kept
+
+
+def with_pictures(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with the pictures of results in a message of the user after them: servers
+    accept them only there. Only the last pictures are sent, as they are large."""
+    left = {id(p) for p in [p for message in messages for p in message.pictures][-_MOST_PICTURES:]}
+    found: list[Message] = []
+    waiting: list[Picture] = []
+
+    def show(text: str) -> Message:
+        message = Message(Role.USER, "\n\n".join(filter(None, (_SHOWN, text))))
+        message = replace(message, pictures=tuple(waiting))
+        waiting.clear()
+        return message
+
+    for message in messages:
+        if waiting and message.role is Role.USER:
+            message = show(message.text)
+        elif waiting and message.role is not Role.TOOL:
+            found.append(show(""))
+        if message.role is Role.TOOL:
+            waiting += [picture for picture in message.pictures if id(picture) in left]
+            message = replace(message, pictures=())
+        found.append(message)
+    if waiting:
+        found.append(show(""))
+    return found
+
+
+def in_base64(picture: Picture) -> str:
+    return base64.b64encode(picture.data).decode("ascii")
 
 
 def names_of_calls(messages: Sequence[Message]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from .base import (
     ReplyOptions,
     Timeouts,
     ollama_root,
+    seems_to_see,
 )
 from .client import Client, KeySource, LineReader, retried
 from .convert import (
@@ -26,12 +27,14 @@ from .convert import (
     ReturnThinking,
     arguments_object,
     call_fields,
+    in_base64,
     model_origin,
     names_of_calls,
     pair_calls,
     returned,
     tool_list,
     valid_name,
+    with_pictures,
 )
 from .errors import answer_lost, not_a_model_server
 from .lenient import inside, list_value, number_value, read_object, text_value
@@ -103,7 +106,9 @@ async def show(client: Client, name: str) -> ModelInfo:
         lengths = [number_value(v) for k, v in facts.items() if str(k).endswith(".context_length")]
         length = next((number for number in lengths if number), None)
     can = found.get("capabilities")
-    return ModelInfo(name, length, "tools" in can if isinstance(can, list) else None)
+    if not isinstance(can, list):
+        return ModelInfo(name, length)
+    return ModelInfo(name, length, "tools" in can, can_see="vision" in can)
 
 
 class OllamaModel:
@@ -113,6 +118,8 @@ class OllamaModel:
         self._options = options
         self._room = options.context or DEFAULT_CONTEXT
         self._used: int | None = None
+        # None if the server does not say.
+        self._sees: bool | None = None
         self._origin = model_origin("ollama", client.root, name)
 
     @property
@@ -126,12 +133,18 @@ class OllamaModel:
     async def context_length(self) -> int | None:
         """Return the size that will be requested, not the model's maximum."""
         if self._used is None:
-            length = (await show(self._client, self._name)).context_length
-            self._used = min(length or self._room, self._room)
+            found = await show(self._client, self._name)
+            self._sees = found.can_see
+            self._used = min(found.context_length or self._room, self._room)
         return self._used
 
+    @property
+    def sees_pictures(self) -> bool:
+        return seems_to_see(self._name) if self._sees is None else self._sees
+
     def sent(self, messages: Sequence[Message]) -> list[Message]:
-        return returned(messages, self._origin, ReturnThinking.THIS_TURN)
+        found = returned(messages, self._origin, ReturnThinking.THIS_TURN)
+        return found if self.sees_pictures else [replace(m, pictures=()) for m in found]
 
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -149,11 +162,13 @@ class OllamaModel:
     async def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
+        # First: it finds out whether the model can see.
+        options = await self._set_options()
         body: dict[str, object] = {
             "model": self._name,
             "messages": to_ollama(self.sent(messages)),
             "stream": True,
-            "options": await self._set_options(),
+            "options": options,
         }
         if self._options.effort is not None:
             effort = self._options.effort
@@ -207,8 +222,10 @@ class OllamaModel:
 def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
     names = names_of_calls(messages)
     sent: list[dict[str, object]] = []
-    for message in pair_calls(messages):
+    for message in with_pictures(pair_calls(messages)):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
+        if message.pictures:
+            entry["images"] = [in_base64(picture) for picture in message.pictures]
         if message.calls:
             entry["tool_calls"] = [
                 {

@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from ...net.http import Exchange
+from ...tools.base import Picture
 from ..messages import Message, Role, ServerFields, ToolSpec
 from .base import (
     MOST_RETRIES,
@@ -22,6 +23,7 @@ from .base import (
     Timeouts,
     Usage,
     openai_root,
+    seems_to_see,
 )
 from .client import Client, EventReader, KeySource, LineReader, retried
 from .convert import (
@@ -29,6 +31,7 @@ from .convert import (
     ReturnThinking,
     arguments_object,
     call_fields,
+    in_base64,
     masked_fields,
     model_origin,
     pair_calls,
@@ -36,6 +39,7 @@ from .convert import (
     tool_list,
     valid_id,
     valid_name,
+    with_pictures,
 )
 from .errors import answer_lost, not_a_model_server
 from .lenient import inside, list_value, number_value, read_json, text_value
@@ -252,6 +256,7 @@ _LENGTHS = (
     ("max_context_length",),
 )
 _WHOLE_LIMIT = 64 << 20
+_ABOUT_PICTURES = re.compile(r"image|picture|vision|multimodal|mmproj", re.IGNORECASE)
 _DEPLOYMENT = re.compile(r"(?P<root>.*)/deployments/(?P<name>[^/]+)")
 
 
@@ -292,6 +297,18 @@ def _length(entry: object) -> int | None:
     return next((n for path in _LENGTHS if (n := number_value(inside(entry, *path)))), None)
 
 
+def _sees(entry: object) -> bool | None:
+    """Return whether a model accepts pictures; None if its server does not say."""
+    for path in (("architecture", "input_modalities"), ("input_modalities",), ("modalities",)):
+        if isinstance(kinds := inside(entry, *path), list):
+            return "image" in kinds
+    can = inside(entry, "capabilities")  # a list at llama.cpp, an object at Mistral
+    if isinstance(can, list):
+        return "multimodal" in can or "vision" in can
+    says = inside(can, "vision")
+    return says if isinstance(says, bool) else None
+
+
 class OpenAIModel:
     def __init__(self, name: str, client: Client, options: ReplyOptions) -> None:
         self._name = name
@@ -302,6 +319,8 @@ class OpenAIModel:
         self._answer_field = "max_tokens"
         # Not every server supports the option.
         self._wants_usage = True
+        # None if the server does not say.
+        self._sees: bool | None = None
         self._origin = model_origin("openai", client.root, name)
         # DeepSeek refuses requests without any of its thinking.
         host = urlsplit(client.root).hostname or ""
@@ -322,9 +341,14 @@ class OpenAIModel:
             entries = list_value(found.get("data"))
             mine = next((e for e in entries if inside(e, "id") == self._name), None)
             self._length = _length(mine)
+            self._sees = _sees(mine) if self._sees is None else self._sees
             if inside(mine, "meta") is not None:
                 self._length = _least(self._length, await self._started_with())
         return self._length
+
+    @property
+    def sees_pictures(self) -> bool:
+        return seems_to_see(self._name) if self._sees is None else self._sees
 
     async def _started_with(self) -> int | None:
         """Return the context size that llama.cpp was started with, which is often smaller than the
@@ -336,7 +360,8 @@ class OpenAIModel:
         return number_value(inside(found, "default_generation_settings", "n_ctx"))
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
-        return returned(messages, self._origin, self._thinking)
+        found = returned(messages, self._origin, self._thinking)
+        return found if self.sees_pictures else [replace(m, pictures=()) for m in found]
 
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -381,7 +406,8 @@ class OpenAIModel:
                         for piece in self._read(answer, event):
                             yield piece
         except ProviderError as error:
-            if error.can_retry or not self._learn(error.said):
+            is_blind = self._refuses_pictures(error.said, messages)
+            if not is_blind and (error.can_retry or not self._learn(error.said)):
                 raise
             raise ProviderError(
                 error.message, error.remedy, retries=MOST_RETRIES, again_after=0.0
@@ -395,6 +421,15 @@ class OpenAIModel:
             yield self._options.usage(answer.usage.prompt, answer.usage.reply)
         yield answer.finish
 
+    def _refuses_pictures(self, said: str, messages: Sequence[Message]) -> bool:
+        """Send no more pictures if the server refused them: it would refuse every further message,
+        too. Return whether that is so."""
+        had_some = self.sees_pictures and any(message.pictures for message in messages)
+        if not had_some or not _ABOUT_PICTURES.search(said):
+            return False
+        self._sees = False
+        return True
+
     def _learn(self, said: str) -> bool:
         """Learn from a refusal which fields the server wants or does not know. Return whether the
         request is worth repeating."""
@@ -405,7 +440,7 @@ class OpenAIModel:
             self._answer_field = "max_completion_tokens"
             return True
         names = (*_THINKING_FIELDS, "reasoning_details", *_MESSAGE_FIELDS)
-        if not any(name in said for name in names):
+        if not re.search(rf"\b({'|'.join(names)})\b", said):
             return False
         is_missing = re.search(r"must be|missing|required|passed back", said, re.IGNORECASE)
         wanted = ReturnThinking.ALWAYS if is_missing else ReturnThinking.NEVER
@@ -430,6 +465,11 @@ def _least(one: int | None, two: int | None) -> int | None:
     return min(known) if known else None
 
 
+def _part(picture: Picture) -> dict[str, object]:
+    url = f"data:{picture.media_type};base64,{in_base64(picture)}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
 def to_openai(
     messages: Sequence[Message], *, always_thinking: bool = False
 ) -> list[dict[str, object]]:
@@ -438,8 +478,11 @@ def to_openai(
     sent: list[dict[str, object]] = []
     # The ids of the calls before, as they are sent.
     ids: dict[str, object] = {}
-    for message in pair_calls(messages):
+    for message in with_pictures(pair_calls(messages)):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
+        if message.pictures:
+            text = {"type": "text", "text": message.text}
+            entry["content"] = [text, *map(_part, message.pictures)]
         if always_thinking and message.role is Role.ASSISTANT:
             entry["reasoning_content"] = ""
         if message.fields is not None:
@@ -459,7 +502,7 @@ def to_openai(
                 }
                 for call in message.calls
             ]
-            ids = {call.id: one["id"] for call, one in zip(message.calls, entries, strict=True)}
+            ids.update((c.id, one["id"]) for c, one in zip(message.calls, entries, strict=True))
         if message.role is Role.TOOL:
             entry["tool_call_id"] = ids[message.call_id]
         sent.append(entry)

@@ -98,11 +98,13 @@ class History:
             if only_said:
                 query = query.where(ChatSession.id.in_(ChatMessage.select(ChatMessage.session)))
             for word in search.split():
-                texts = ChatMessage.select(ChatMessage.session).where(
-                    _has(ChatMessage.text, word) | _has(_described(), word)
+                texts, calls = (
+                    ChatMessage.select(ChatMessage.session).where(_has(field, word))
+                    for field in (ChatMessage.text, _described())
                 )
                 query = query.where(
                     ChatSession.id.in_(texts)
+                    | ChatSession.id.in_(calls)
                     | _has(ChatSession.title, word)
                     | _has(ChatSession.draft, word)
                 )

@@ -53,6 +53,7 @@ class JsonClient:
         self._news = asyncio.Event()
         self._open: dict[str, asyncio.Future[Mapping[str, object]]] = {}
         self._early: dict[str, Mapping[str, object]] = {}
+        self._stopping: asyncio.Task[None] | None = None
 
     # --- for the conversation ------------------------------------------------------------------
 
@@ -104,7 +105,8 @@ class JsonClient:
             return self._early.pop(id_)
         if not self._is_open:
             raise Unanswered("Standard input has ended.")
-        answer = self._open[id_] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+        self._open[id_] = answer
         try:
             return await answer
         finally:

@@ -159,4 +159,5 @@ def _matches(path: str, wanted: re.Pattern[str]) -> list[bytes]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:5], int(sys.argv[5])))
+    _place, _pattern, _glob, _options, _most = sys.argv[1:6]
+    sys.exit(main(_place, _pattern, _glob, _options, int(_most)))

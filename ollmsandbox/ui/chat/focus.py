@@ -75,13 +75,13 @@ class QuestionFocus:
         """Move the focus, and keep its question in view, after something has moved."""
         entry = self._next
         card = self._card(entry) if entry is not None else None
-        if entry is not None and card is not None and card.question is not None:
+        if entry is not None and card is not None and card.has_question:
             # The user must see the question that Enter would answer.
             if is_covered(self._pages):
                 return
             self._next = None
-            if card.question.is_open and self.may_take():
-                card.question.take_focus()
+            if (question := card.open_question) is not None and self.may_take():
+                question.take_focus()
                 # Last: moving the focus scrolls, too, to where the card was before.
                 if self._held is not None:
                     self._hold(entry)
@@ -129,8 +129,8 @@ class QuestionFocus:
         """Go on to the next question, which ignores a click that was meant for this one."""
         for entry in self._asking:
             card = self._card(entry)
-            if card is not None and card.question is not None:
-                card.question.wait_a_moment()
+            if card is not None and (question := card.open_question) is not None:
+                question.wait_a_moment()
         was_held = self._held is answered
         # At the end of the list, those after it are about to come into view.
         in_reach = after if was_held or self._column.at_end else []

@@ -132,9 +132,22 @@ class ToolCard(Gtk.Box):
         self._handlers = []
 
     @property
-    def question(self) -> ChatPermission | QuestionCard | None:
-        """The open question, or the last one."""
-        return self._user_question or (self._questions[-1] if self._questions else None)
+    def question(self) -> ChatPermission | None:
+        """The open permission question, or the last one."""
+        return self._questions[-1] if self._questions else None
+
+    @property
+    def has_question(self) -> bool:
+        """Whether it shows a question, open or answered."""
+        return self._user_question is not None or bool(self._questions)
+
+    @property
+    def open_question(self) -> ChatPermission | QuestionCard | None:
+        """The question of either kind that is still to be answered."""
+        for card in (self._user_question, self.question):
+            if card is not None and card.is_open:
+                return card
+        return None
 
     @property
     def is_open(self) -> bool:

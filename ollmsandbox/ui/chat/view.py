@@ -196,8 +196,8 @@ class ChatView(Gtk.Box):
         if card is None:
             return
         # Scroll last: moving the focus scrolls, too, to where the card was before.
-        if card.question is not None and card.question.is_open:
-            card.question.take_focus()
+        if (question := card.open_question) is not None:
+            question.take_focus()
             self.column.show_whole(entry)
         else:
             card.header.grab_focus()
@@ -207,8 +207,8 @@ class ChatView(Gtk.Box):
         card = self._card(entry)
         if card is None or not self.column.is_in_view(entry):
             self.show_call(entry.call.id)
-        elif card.question is not None and card.question.is_open:
-            card.question.take_focus()
+        elif (question := card.open_question) is not None:
+            question.take_focus()
         else:
             card.header.grab_focus()
 

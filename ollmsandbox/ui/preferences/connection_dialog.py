@@ -14,7 +14,7 @@ from ...chat.providers.connections_file import Connection, ServerKind
 from ...errors import OllmSandboxError
 from ...i18n import _, ngettext
 from ..resources import template
-from ..widgets.labels import name_buttons
+from ..widgets.labels import name_buttons, set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -63,6 +63,7 @@ class ConnectionDialog(Adw.Window):
     connect_timeout: Adw.EntryRow = Gtk.Template.Child()
     idle_timeout: Adw.EntryRow = Gtk.Template.Child()
     headers: Gtk.TextView = Gtk.Template.Child()
+    headers_label: Gtk.Label = Gtk.Template.Child()
     result: Adw.ActionRow = Gtk.Template.Child()
     cancel_button: Gtk.Button = Gtk.Template.Child()
     save_button: Gtk.Button = Gtk.Template.Child()
@@ -91,6 +92,7 @@ class ConnectionDialog(Adw.Window):
         self.name.set_text(self.before or self._proposed)
         self.address.set_text(connection.address or _USUAL[connection.kind])
         self._show_settings(connection)
+        set_accessible_name(self.headers, self.headers_label.get_label())
         self.kind.connect("notify::selected", weakly(self._on_kind))
         for row in (self.name, self.address):
             row.connect("changed", weakly(self._on_changed))

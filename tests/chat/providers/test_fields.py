@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.provider import ollama, openai
+from support.provider import fails, ollama, openai
 from support.scripted import FakeTool, Listening
 from support.servers.http import Answer, Replay, Reply, Seen, delta, document, finish, ndjson, sse
 from support.servers.strict import OWN_FIELDS, ollama_faults, openai_faults, strict
@@ -17,8 +17,9 @@ from support.servers.strict import OWN_FIELDS, ollama_faults, openai_faults, str
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.events import TurnEnd
-from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import Model
+from ollmsandbox.chat.providers.openai import to_openai
 from ollmsandbox.chat.storage.history import History, new_session_id
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.paths import Paths
@@ -193,6 +194,23 @@ def test_a_server_that_refuses_its_own_field_is_asked_without() -> None:
 
     with Replay({CHAT: refusing, "/v1/models": NO_MODELS}) as server:
         talk(openai(server.address), "one")
+
+
+def test_results_that_come_later_find_their_calls() -> None:
+    calls = [ToolCall(f"functions.x:{n}", "run_command", {}) for n in range(2)]
+    replies = [Message(Role.ASSISTANT, "", calls=(call,)) for call in calls]
+    results = [Message(Role.TOOL, "done", call_id=call.id) for call in calls]
+    sent: Any = to_openai([Message(Role.USER, "go"), *replies, *results])
+    ids = [message["tool_calls"][0]["id"] for message in sent[1:3]]
+    assert [message["tool_call_id"] for message in sent[3:]] == ids
+    assert all(id_.isalnum() for id_ in ids)
+
+
+def test_a_refused_setting_is_not_taken_for_a_refused_field() -> None:
+    refused = document({"error": {"message": "reasoning_effort 'max' is not supported"}}, 400)
+    with Replay({CHAT: refused, "/v1/models": NO_MODELS}) as server:
+        fails(openai(server.address))
+        assert len(server.seen) == 1
 
 
 def test_ollama_gets_the_thinking_of_this_turn_back() -> None:

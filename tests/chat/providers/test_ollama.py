@@ -138,7 +138,10 @@ def test_models_are_listed_with_what_they_can_do() -> None:
     }
     with Replay(routes) as server:
         found = loop.run(OllamaServer(server.address).models())
-    assert found == [ModelInfo("qwen3:8b", 40960, True, True), ModelInfo("old", is_loaded=False)]
+    assert found == [
+        ModelInfo("qwen3:8b", 40960, True, True, False),
+        ModelInfo("old", is_loaded=False),
+    ]
 
 
 def test_a_missing_model_is_reported() -> None:

@@ -118,6 +118,7 @@ def test_what_a_turn_costs_is_printed_if_there_is_a_price(person: Person) -> Non
         lines = person.cli("agent", "--json", "Do it").stdout.splitlines()
     [event] = [e for e in map(json.loads, lines) if e["event"] == "spent"]
     assert event["cost"] == 0.004
+    assert "3,000 tokens, cost 0.0040" in person.cli("sessions", "list").stdout
 
 
 def test_without_a_model_the_remedy_is_printed(person: Person) -> None:

@@ -137,7 +137,7 @@ class Client:
     def until(self, name: str, found: Callable[[dict[str, Any]], object] = bool) -> dict[str, Any]:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            event = json.loads(line)
+            event: dict[str, Any] = json.loads(line)
             check(event)
             self.heard.append(event)
             if event["event"] == name and found(event):

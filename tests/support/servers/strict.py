@@ -27,8 +27,7 @@ def openai_faults(body: Mapping[str, Any], own: tuple[str, ...] = ()) -> list[st
     allowed = {"role", "content", "tool_calls", "tool_call_id", *own}
     for message in body["messages"]:
         faults += [f"unknown field {name} in a message" for name in message if name not in allowed]
-        if not isinstance(message["content"], str):
-            faults.append("content is no text")
+        faults += _content(message)
         for call in message.get("tool_calls", ()):
             faults += [f"unknown {n}" for n in call if n not in {"id", "type", "function", *own}]
             if call["type"] != "function" or set(call["function"]) != {"name", "arguments"}:
@@ -50,7 +49,7 @@ def ollama_faults(body: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with a request in Ollama's format."""
     faults = [f"unknown field {name}" for name in body if name not in _OLLAMA]
     faults += _tools(body)
-    allowed = {"role", "content", "thinking", "tool_calls", "tool_name"}
+    allowed = {"role", "content", "thinking", "tool_calls", "tool_name", "images"}
     for message in body["messages"]:
         faults += [f"unknown field {name} in a message" for name in message if name not in allowed]
         for call in message.get("tool_calls", ()):
@@ -77,6 +76,15 @@ def strict(
         return answer(seen.json)
 
     return reply
+
+
+def _content(message: Mapping[str, Any]) -> list[str]:
+    content = message["content"]
+    if isinstance(content, str):
+        return []
+    if message["role"] != "user" or not isinstance(content, list):
+        return ["content is no text"]
+    return [f"invalid part {part}" for part in content if {*part} != {"type", part["type"]}]
 
 
 def _tools(body: Mapping[str, Any]) -> list[str]:

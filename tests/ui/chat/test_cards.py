@@ -25,7 +25,7 @@ def place(screen: Screen, tmp_path: Path) -> Place:
 
 
 def question(place: Place, entry: CallEntry) -> QuestionCard:
-    card = place.card(entry).question
+    card = place.card(entry).open_question
     assert isinstance(card, QuestionCard)
     return card
 
@@ -49,14 +49,13 @@ def test_a_plan_is_a_list_and_only_the_last_one_is_open(place: Place) -> None:
     assert card.title.get_label() == "0 of 2 steps done"
     assert not card.output_tools.get_visible()
     second = place.chat.plan(("Read", "done"), ("Fix it", "in_progress"))
-    assert place.card(second).is_open
-    assert not card.is_open
-    assert place.card(second).title.get_label() == "1 of 2 steps done"
+    later = place.card(second)
+    assert [card.detail.get_visible(), later.detail.get_visible()] == [False, True]
+    assert later.title.get_label() == "1 of 2 steps done"
     # What the user opens stays open.
     card.header.emit("clicked")
     place.chat.plan(("Read", "done"), ("Fix it", "done"))
-    assert card.is_open
-    assert not place.card(second).is_open
+    assert [card.detail.get_visible(), later.detail.get_visible()] == [True, False]
 
 
 def test_a_plan_that_failed_is_an_ordinary_call(place: Place) -> None:

@@ -264,6 +264,10 @@ class TourModel:
     async def context_length(self) -> int | None:
         return None
 
+    @property
+    def sees_pictures(self) -> bool:
+        return False
+
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         return list(messages)
 
