@@ -13,6 +13,7 @@ from ..database import runs
 from ..manager import ProjectManager
 from ..pending import layer as pending
 from ..pending.chain import Chain
+from ..pending.squash import unsquash
 
 
 def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> list[Change]:
@@ -86,6 +87,8 @@ def show_modes(manager: ProjectManager, project: str, done: Iterable[Recorded]) 
         return
     rows = runs.pending_rows(manager, chain.runs)
     places -= {(row.change.root, row.change.path) for _, row in rows}
+    if places:
+        unsquash(manager.paths, project)
     for root, path in places:
         with contextlib.suppress(FileNotFoundError, PermissionError):
             mode = stat.S_IMODE(os.lstat(f"{root}/{path}").st_mode) & 0o1777

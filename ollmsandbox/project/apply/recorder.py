@@ -51,15 +51,26 @@ class Recorder:
         }
         self.report: Report | None = None
 
-    def roots(self) -> list[Root]:
+    def roots(self, *, is_mounted: bool = True) -> list[Root]:
+        """Return the folders that the command may change. Those of an overlay that is not mounted
+        may have any number of layers."""
         roots = (self._project, *linked_roots(self._paths, self._project))
         if not self._paths.pending(self._project).is_dir():
             return [Root(root) for root in roots]
         from ..pending.chain import Chain
 
         chain = Chain(self._paths, self._project)
-        chain.check_room()
-        return [Root(root, chain.layers(root)) for root in roots]
+        if is_mounted and chain.runs_that_fit() < len(chain.runs):
+            from ..pending.squash import squash_oldest
+            from .journal import project_lock
+
+            with project_lock(self._paths, self._project, changes=False):
+                squash_oldest(self._paths, self._project)
+            chain = Chain(self._paths, self._project)
+        is_long = is_mounted and chain.squashed is not None
+        return [
+            Root(root, chain.layers(root), chain.mounted(root) if is_long else ()) for root in roots
+        ]
 
     async def settle(self, overlay: Overlay) -> None:
         import asyncio  # not for who has no loop

@@ -31,6 +31,7 @@ from ..manager import ProjectManager
 from ..pending import layer as pending
 from ..pending.chain import Chain, run_of
 from ..pending.related import RelatedChanges, ends_folder
+from ..pending.squash import squash_oldest
 from ..recovery.missing import check_roots
 from .applier import Applier, device, only_ours
 from .journal import Job, Journal, Task
@@ -298,6 +299,8 @@ class Settling:
             show_modes(manager, job.project, done)
             runs.end_run(manager, job, done)
             manager.store.make_durable()
+            with contextlib.suppress(OSError):  # the next run tries again, and reports it
+                squash_oldest(self._paths, job.project)
             self._step()
             return done
         finally:

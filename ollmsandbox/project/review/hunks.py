@@ -26,6 +26,7 @@ from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager
 from ..pending.chain import Chain
+from ..pending.squash import unsquash
 from .review import Review
 from .state import TextVersions, current_hunk_states, encode_lines, pending_layer, text_versions
 
@@ -157,6 +158,7 @@ def _merge_rests(
         # The change itself last: until then, the user sees the hunks as they were.
         for rest in reversed(rests):
             if rest.then is not None and rest.then != rest.now:
+                unsquash(manager.paths, run.project.path, rest.run_id)
                 trim(rest.layer, rest.item, rest.then, manager.paths.versions / rest.run_id)
     return rests
 

@@ -28,6 +28,7 @@ from ..manager import ProjectManager, is_missing
 from ..pending import layer as pending
 from ..pending.chain import Chain
 from ..pending.related import RelatedChanges
+from ..pending.squash import unsquash
 from ..recovery.missing import check_job_roots
 from .selection import choose, conflict_was_reported, split_gone, with_folders
 from .state import current_changes, is_made
@@ -403,6 +404,7 @@ class Review:
         done: dict[str, list[Recorded]] = {run_id: []}
         decided = journal.written_at() if resumed else 0
         for number, job in enumerate(jobs, 1):
+            unsquash(self._paths, job.project, job.run_id)
             if resumed and (written := self._written(job)):
                 found = written
             elif job.task is Task.DISCARD:

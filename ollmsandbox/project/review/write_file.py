@@ -143,7 +143,7 @@ class _Work:
         agreed: bool,
     ) -> Report:
         with project_lock(self._paths, self._project):
-            roots = recorder.roots()
+            roots = recorder.roots(is_mounted=False)
             overlay = Overlay(self._paths.cache, roots, about=recorder.about)
             overlay.create(is_mounted=False)
             try:
