@@ -43,9 +43,7 @@ def write(person: Person, review: Review, mode: Mode, text: str, name: str = "fi
 
 
 def delete(person: Person, review: Review, mode: Mode, name: str = "file") -> Run:
-    path = f"{person.project}/{name}"
-    report = write_file.delete_file(person.paths, str(person.project), path, how=mode)
-    return review.manager.run(report.run_id)
+    return review.manager.run(person.record(f"rm {name}", mode).run_id)
 
 
 def edit(file: Path, text: str) -> None:
