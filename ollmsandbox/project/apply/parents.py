@@ -86,7 +86,7 @@ def show_modes(manager: ProjectManager, project: str, done: Iterable[Recorded]) 
     chain = Chain(manager.paths, project)
     if not places or not chain.runs:
         return
-    rows = runs.rows_of(manager, chain.runs)
+    rows = runs.changes_of_runs(manager, chain.runs)
     places -= {(row.change.root, row.change.path) for _, row in rows}
     if places:
         unsquash(manager.paths, project)

@@ -270,7 +270,7 @@ class Settling:
         chain = Chain(self._paths, overlay.project)
         if not chain.runs:
             return items, set()
-        rows = runs.rows_of(self._manager, chain.runs)
+        rows = runs.changes_of_runs(self._manager, chain.runs)
         seen = _seen_runs(overlay)
         places = {(row.change.root, row.change.path) for run_id, row in rows if run_id in seen}
         items = [
@@ -299,7 +299,7 @@ class Settling:
             for run_id in _seen_runs(overlay)
             if _changed_at(self._paths.versions / run_id) > began
         ]
-        lost = runs.rows_of(self._manager, seen, [State.DISCARDED]) if seen else []
+        lost = runs.changes_of_runs(self._manager, seen, [State.DISCARDED]) if seen else []
         if not lost:
             return list(items)
         related, note = RelatedChanges(lost), Note(Reason.CHANGED)

@@ -176,7 +176,7 @@ def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
         return [_recorded(*row) for row in rows]
 
 
-def rows_of(
+def changes_of_runs(
     manager: ProjectManager, run_ids: Sequence[str], states: Sequence[State] = PENDING_STATES
 ) -> list[tuple[str, Recorded]]:
     """Return the changes of these runs in these states, each with its run, in the order of the

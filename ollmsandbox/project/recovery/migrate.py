@@ -50,7 +50,7 @@ def _migrate(manager: ProjectManager, project: str, file: Path, layers: dict[str
     order = manager.runs(known, limit=-1, only_pending=True) if known else []
     chain = Chain(manager.paths, project)
     ids = [run.id for run in sorted(order, key=lambda run: run.ended_at or run.started_at)]
-    rows = runs.rows_of(manager, ids)
+    rows = runs.changes_of_runs(manager, ids)
     waiting = [run_id for run_id, row in rows if row.after != _ASIDE]
     # Without records, the same name each time.
     at = time.strftime("%Y%m%d-%H%M%S", time.localtime(file.stat().st_mtime))

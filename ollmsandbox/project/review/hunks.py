@@ -158,7 +158,7 @@ def _with_later(manager: ProjectManager, run: Run, item: Recorded) -> list[tuple
     chain = Chain(manager.paths, run.project.path).runs
     later = chain[chain.index(run.id) + 1 :] if run.id in chain else []
     found = [(run.id, item)]
-    for run_id, row in runs.rows_of(manager, later):
+    for run_id, row in runs.changes_of_runs(manager, later):
         if (row.change.root, row.change.path) == (item.change.root, item.change.path):
             if not row.change.is_edit or run.id in row.apart_from:
                 break

@@ -164,7 +164,7 @@ class Review:
         apart = {place_of(item): item.apart_from for item in items if item.apart_from}
         if not apart:
             return []
-        rows = records.rows_of(self.manager, self._chain(run).runs)
+        rows = records.changes_of_runs(self.manager, self._chain(run).runs)
         chosen = [
             at for at, (run_id, row) in enumerate(rows) if run_id in apart.get(place_of(row), ())
         ]
@@ -179,7 +179,7 @@ class Review:
     ) -> tuple[list[tuple[Run, list[Recorded]]], list[Recorded]]:
         """Return what has to be applied along with these changes, because they need it, or
         discarded, because it needs them: by run in order, and the changes of the run itself."""
-        rows = records.rows_of(self.manager, self._chain(run).runs)
+        rows = records.changes_of_runs(self.manager, self._chain(run).runs)
         related = RelatedChanges(rows)
         own = {item.number: item for item in items}
         chosen = [
@@ -433,7 +433,7 @@ class Review:
     def _clear(self, job: Job, done: Sequence[Recorded]) -> None:
         """Remove from the run's layers what is no longer pending."""
         chain = Chain(self._paths, job.project)
-        rows = records.rows_of(self.manager, [job.run_id])
+        rows = records.changes_of_runs(self.manager, [job.run_id])
         for root, layer in job.sources.items():
             needed = {row.change.path for _, row in rows if row.change.root == root}
             if not needed:
