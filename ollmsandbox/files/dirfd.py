@@ -22,6 +22,16 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER_OR_LINK = FOLDER & ~os.O_NOFOLLOW
 
 
+@contextlib.contextmanager
+def opened_folder(path: str | os.PathLike[str]) -> Iterator[int]:
+    """Open a folder for the block."""
+    descriptor = os.open(path, FOLDER)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class DirEntryAt(NamedTuple):
     """A name in an open folder."""
 

@@ -356,7 +356,7 @@ class ProjectManager:
             if project is not None:
                 query = query.where(Run.project == project.id)
             if text:
-                like = f"%{_plain_for_like(text)}%"
+                like = f"%{escape_like(text)}%"
                 paths = SQL(
                     "EXISTS (SELECT 1 FROM change WHERE change.run_id = t1.id"
                     " AND CAST(change.path AS TEXT) LIKE ? ESCAPE '!')",
@@ -430,7 +430,7 @@ def _modified_at(path: str | bytes) -> float | None:
         return None
 
 
-def _plain_for_like(text: str) -> str:
+def escape_like(text: str) -> str:
     shown = text.encode("utf-8", "replace").decode("utf-8")
     return shown.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 

@@ -78,8 +78,8 @@ class Scanner:
         self,
         manager: ProjectManager,
         path: str,
-        tell: Callable[[ScanProgress], None],
         is_stopped: Callable[[], bool],
+        tell: Callable[[ScanProgress], None] = lambda _progress: None,
     ) -> None:
         self._manager = manager
         self._path = path

@@ -49,12 +49,20 @@ class Root(NamedTuple):
     path: str
     # The layers with changes of earlier runs that are not applied yet, the last run's first.
     pending: tuple[str, ...] = ()
+    # If these are too many to be mounted: layers that show the same. The last one stands for some.
+    squashed: tuple[str, ...] = ()
+
+    @property
+    def mounted(self) -> tuple[str, ...]:
+        return self.squashed or self.pending
 
     @property
     def lowers(self) -> list[str]:
         """Return what the command saw, from the top: the layers that still exist, and the folder.
         Changes that are applied meanwhile move from a layer to the folder."""
-        return [*(layer for layer in self.pending if os.path.isdir(layer)), self.path]
+        has_all = self.squashed and os.path.isdir(self.squashed[-1])
+        layers = self.squashed if has_all else self.pending
+        return [*(layer for layer in layers if os.path.isdir(layer)), self.path]
 
 
 class Keeper(Protocol):
@@ -139,10 +147,7 @@ class Overlay:
                 os.mkdir(self.playground_upper)
                 _copy_mode(self.playground_upper, os.stat(self.playground))
             self.began = {name: time_at(root) for name, root in self.overlay_map.items()}
-            self.roots = tuple(
-                root._replace(pending=tuple(filter(self._hold_below, root.pending)))
-                for root in self.roots
-            )
+            self.roots = tuple(map(self._hold_mounted, self.roots))
             self.clock = clock_offset()
             self._write_map()
         except OSError as error:
@@ -152,6 +157,10 @@ class Overlay:
                 N_("Check whether the disk is full."),
                 why=error.strerror,
             ) from error
+
+    def _hold_mounted(self, root: Root) -> Root:
+        held = tuple(filter(self._hold_below, root.mounted))
+        return root._replace(squashed=held) if root.squashed else root._replace(pending=held)
 
     def _hold_below(self, layer: str) -> bool:
         """Lock a pending layer; return False if it has just gone."""
@@ -324,7 +333,7 @@ class Overlay:
             "run": self.run_id,
             "project": self.project,
             "names": list(self.overlay_map),
-            "roots": [[root.path, root.pending] for root in self.roots],
+            "roots": [list(root) for root in self.roots],
             "began": self.began,
             "clock": self.clock,
             "about": self.about,
@@ -347,10 +356,10 @@ class Overlay:
     def _read(cls, cache: Path, run_id: str, lock: FileLock) -> Overlay:
         with open(f"{cache}/{_PREFIX}{run_id}/{_MAP}", encoding="utf-8") as file:
             document = json.load(file)
-        # Earlier versions had one layer at most.
+        # Earlier versions had one layer at most, as a string.
         roots = [
-            Root(path, (pending,) if isinstance(pending, str) else tuple(pending))
-            for path, pending in document["roots"]
+            Root(path, *((given,) if isinstance(given, str) else tuple(given) for given in layers))
+            for path, *layers in document["roots"]
         ]
         overlay = cls(cache, roots, run_id, document["about"])
         # Earlier versions did not write these.

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.escape.processes import SOON, within
 from support.folder import project_of, recorded, scan, write
 from support.person import Person
 
@@ -223,6 +224,41 @@ def test_a_project_that_is_removed_during_a_scan_is_reported(
 
 
 # --- progress and cancelling -------------------------------------------------------------------
+
+
+@pytest.mark.anybody
+def test_files_are_found_by_a_part_of_their_path(folder: Folder, person: Person) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    write(person.project, "README", "src/main.py", "src/domain/x", "src/Main/y", "a%b", odd)
+    write(person.project, ".git/main")
+    assert folder.find_files("") == []
+    scan(folder)
+    assert folder.find_files("main") == ["src/Main/y", "src/main.py", "src/domain/x"]
+    assert folder.find_files("main", most=1) == ["src/Main/y"]
+    assert folder.find_files("readme") == ["README"]
+    assert folder.find_files("%") == ["a%b"]
+    assert folder.find_files("caf") == [odd]
+    assert len(folder.find_files("")) == 6
+    folder.manager.mark_deleted(project_of(folder), [f"{folder.path}/README"], deleted=True)
+    assert folder.find_files("readme") == []
+
+
+@pytest.mark.anybody
+def test_a_scan_in_a_thread_ends_with_its_block(folder: Folder, person: Person) -> None:
+    write(person.project, *map(str, range(3)))
+    told: list[str] = []
+    with folder.scan_meanwhile(told.append):
+        assert within(SOON, lambda: len(folder.find_files("")) == 3)
+    write(person.project, *map(str, range(2000)))
+    began = threading.active_count()
+    with folder.scan_meanwhile(told.append):
+        pass
+    assert threading.active_count() == began
+    assert told == []
+    missing = Folder(f"{person.home}/missing", folder.manager)
+    with missing.scan_meanwhile(told.append):
+        pass
+    assert len(told) == 1
 
 
 @pytest.mark.anybody

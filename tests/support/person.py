@@ -19,6 +19,7 @@ import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports i
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths, make_folder
 from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Mode, Report
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
 from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe
@@ -82,6 +83,13 @@ class Person:
     def run(self, command: str | Sequence[str], **options: Any) -> Result:
         """Run a command in the sandbox."""
         return loop.run(self.bubble(**options).exec(command))
+
+    def record(self, command: str, mode: Mode = Mode.AUTO) -> Report:
+        """Run a command in the sandbox; return what it changed."""
+        keeper = Recorder(os.path.realpath(self.project), self.paths, mode=mode)
+        self.run(command, keeper=keeper)
+        assert keeper.report is not None
+        return keeper.report
 
     def run_outside(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command without the sandbox, to prove that an attack works."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from ...loop import new_loop
 from ...paths import Paths
 from ...permission.provider import NobodyAsks
 from ...project.changes.change import Mode
+from ...project.folder import Folder
 from ...project.opening import check_links
 from ...sandbox.plan.folders import find_project
 from ...sandbox.profile.file import DEFAULT_PROFILE, read_profile
@@ -133,7 +135,11 @@ def _talk(
             printer.project = conversation.tool_context.project or ""
         turns = Turns(runner, conversation)
         turns.listen(printer.hear)
+        meanwhile = contextlib.ExitStack()
         try:
+            if printer.project:
+                folder = Folder(printer.project, factory.manager)
+                meanwhile.enter_context(folder.scan_meanwhile(lambda error: print_notice((error,))))
             no_model = _NO_CHOICE if factory.connections.all() else _NO_MODEL
             if conversation.model is None and (text is not None or not output.asks):
                 raise no_model
@@ -145,6 +151,7 @@ def _talk(
             return Prompt(factory, turns, printer, typed, no_model=str(no_model)).go()
         finally:
             turns.close()
+            meanwhile.close()
     finally:
         for notice in (*factory.manager.notices, *factory.connections.take_notices()):
             print(f"ollmsandbox: {notice}", file=sys.stderr)

@@ -123,9 +123,6 @@ def device(layer: str) -> int:
         return -1
 
 
-__all__ = ["Applier", "Recorded", "State"]
-
-
 class Applier:
     """Works on one root of a project, for one run. `versions` is where the run keeps what was there
     before (by number) and, when that is undone, what was there after (`new-` and the number)."""

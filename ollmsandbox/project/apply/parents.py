@@ -13,10 +13,12 @@ from ..database import runs
 from ..manager import ProjectManager
 from ..pending import layer as pending
 from ..pending.chain import Chain
+from ..pending.squash import unsquash
 
 
-def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> list[Change]:
-    """Folders that chosen files need and that are not chosen themselves."""
+def _implied_parents(
+    source: str, project: str, recorded: Sequence[Recorded], made: Collection[str]
+) -> list[Change]:
     chosen = {item.change.path for item in recorded}
     needed: dict[str, Change] = {}
     for item in recorded:
@@ -34,7 +36,7 @@ def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> 
             with contextlib.suppress(OSError):
                 mode = stat.S_IMODE(os.lstat(f"{source}/{path}").st_mode) & 0o1777
                 needed[path] = Change(project, path, Kind.ADDED, Type.FOLDER, mode)
-    return list(needed.values())
+    return [change for change in needed.values() if change.path not in made]
 
 
 def numbered_parents(
@@ -44,7 +46,8 @@ def numbered_parents(
     rows: Sequence[Recorded],
     made: Collection[str] = (),
 ) -> list[Recorded]:
-    """The same as changes of the run that has these rows, without those that are `made` anyway."""
+    """Return the folders that chosen files need and that are not chosen themselves, as changes of
+    the run that has these rows; without those that are `made` anyway."""
     free = 1 + max(item.number for item in rows)
     # One that a later run made, too, is theirs in the layer, and both may need it.
     own = {
@@ -52,10 +55,9 @@ def numbered_parents(
         for item in rows
         if item.change.root == project and item.state is State.PENDING
     }
-    missing = [c for c in implied_parents(source, project, chosen) if c.path not in made]
     return [
         Recorded(own.get(change.path, free + position), change)
-        for position, change in enumerate(missing)
+        for position, change in enumerate(_implied_parents(source, project, chosen, made))
     ]
 
 
@@ -84,8 +86,10 @@ def show_modes(manager: ProjectManager, project: str, done: Iterable[Recorded]) 
     chain = Chain(manager.paths, project)
     if not places or not chain.runs:
         return
-    rows = runs.pending_rows(manager, chain.runs)
+    rows = runs.changes_of_runs(manager, chain.runs)
     places -= {(row.change.root, row.change.path) for _, row in rows}
+    if places:
+        unsquash(manager.paths, project)
     for root, path in places:
         with contextlib.suppress(FileNotFoundError, PermissionError):
             mode = stat.S_IMODE(os.lstat(f"{root}/{path}").st_mode) & 0o1777

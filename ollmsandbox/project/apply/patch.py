@@ -15,7 +15,7 @@ import stat
 import zlib
 from pathlib import Path
 
-from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
+from ...files.dirfd import DirEntryAt, OpenTree, modes_file, opened_folder
 from ...paths import make_folder
 from ...text.diff import LARGEST
 from ...text.merge import merge_change
@@ -59,13 +59,12 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
     """Keep the version on disk, or the one that an `earlier` run kept; nothing, if somebody changed
     the file since the command began."""
     root = item.change.root
-    folder = os.open(versions, FOLDER)
     # Folders that nobody may look into are open meanwhile, and closed again, also after a kill.
     tree = OpenTree(str(earlier.parent)) if earlier else OpenTree(root, modes_note(versions, root))
     try:
-        kept = Patch(folder, item.number).base
         # What cannot be kept is no reason to fail: then an edit of the user's is a conflict.
-        with contextlib.suppress(OSError, ConflictError):
+        with opened_folder(versions) as folder, contextlib.suppress(OSError, ConflictError):
+            kept = Patch(folder, item.number).base
             seen = DirEntryAt(*tree.split(earlier.name if earlier else item.change.path))
             found, old = seen.lstat(), kept.lstat()
             if found is None:
@@ -79,7 +78,6 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
                 keep_copy(seen, kept)
     finally:
         tree.close()
-        os.close(folder)
 
 
 def modes_note(versions: Path, root: str) -> Path:
@@ -94,41 +92,38 @@ def half_name(layer: str) -> str:
 
 def trim(layer: str, item: Recorded, rest: bytes, versions: Path) -> None:
     """Leave the `rest` of a change in its layer, and keep the whole of it with the run."""
-    folder = os.open(make_folder(versions), FOLDER)
-    around = os.open(os.path.dirname(layer), FOLDER)
     tree = OpenTree(layer, modes_file(layer))
     try:
-        tree.unlock(os.path.dirname(item.change.path))
-        spot = DirEntryAt(*tree.split(item.change.path))
-        patch = Patch(folder, item.number)
-        keep_copy(spot, patch.result)
-        found = spot.lstat()
-        assert found is not None
-        if is_same(spot, patch.next_rest):
-            # A kill came between the last two steps.
+        with (
+            opened_folder(make_folder(versions)) as folder,
+            opened_folder(os.path.dirname(layer)) as around,
+        ):
+            tree.unlock(os.path.dirname(item.change.path))
+            spot = DirEntryAt(*tree.split(item.change.path))
+            patch = Patch(folder, item.number)
+            keep_copy(spot, patch.result)
+            found = spot.lstat()
+            assert found is not None
+            if is_same(spot, patch.next_rest):
+                # A kill came between the last two steps.
+                _rename(patch.next_rest, patch.rest)
+            write_like(spot, patch.next_rest, rest, stat.S_IMODE(found.st_mode))
+            # The layer may be on another disk.
+            copy_whole(patch.next_rest, spot, DirEntryAt(around, half_name(layer)))
             _rename(patch.next_rest, patch.rest)
-        write_like(spot, patch.next_rest, rest, stat.S_IMODE(found.st_mode))
-        # The layer may be on another disk.
-        copy_whole(patch.next_rest, spot, DirEntryAt(around, half_name(layer)))
-        _rename(patch.next_rest, patch.rest)
     finally:
-        os.close(around)
         tree.close()
-        os.close(folder)
 
 
 def add_to_rest(item: Recorded, old: bytes, new: bytes, versions: Path) -> None:
     """Add hunks that were discarded to what applying the change puts into the project."""
-    folder = os.open(make_folder(versions), FOLDER)
-    try:
+    with opened_folder(make_folder(versions)) as folder:
         patch = Patch(folder, item.number)
         found, rest = patch.rest.lstat(), read_small(patch.rest)
         more = None if rest is None else merge_change(old, new, rest, has_hunks=True)
         if found is not None and more is not None:
             write_like(patch.rest, patch.next_rest, more, stat.S_IMODE(found.st_mode))
             _rename(patch.next_rest, patch.rest)
-    finally:
-        os.close(folder)
 
 
 class Patch:
@@ -168,11 +163,8 @@ class Patch:
 
     def take_base(self, earlier: Path) -> None:
         """Take the version that another run found, and that this run's command saw, as the base."""
-        folder = os.open(earlier.parent, FOLDER)
-        try:
+        with opened_folder(earlier.parent) as folder:
             copy_whole(DirEntryAt(folder, earlier.name), self.base)
-        finally:
-            os.close(folder)
 
     def merge_into(
         self,

@@ -51,15 +51,26 @@ class Recorder:
         }
         self.report: Report | None = None
 
-    def roots(self) -> list[Root]:
+    def roots(self, *, is_mounted: bool = True) -> list[Root]:
+        """Return the folders that the command may change. Those of an overlay that is not mounted
+        may have any number of layers."""
         roots = (self._project, *linked_roots(self._paths, self._project))
         if not self._paths.pending(self._project).is_dir():
             return [Root(root) for root in roots]
         from ..pending.chain import Chain
 
         chain = Chain(self._paths, self._project)
-        chain.check_room()
-        return [Root(root, chain.layers(root)) for root in roots]
+        if is_mounted and chain.runs_that_fit() < len(chain.runs):
+            from ..pending.squash import squash_oldest
+            from .journal import project_lock
+
+            with project_lock(self._paths, self._project, changes=False):
+                squash_oldest(self._paths, self._project)
+            chain = Chain(self._paths, self._project)
+        is_long = is_mounted and chain.squashed is not None
+        return [
+            Root(root, chain.layers(root), chain.mounted(root) if is_long else ()) for root in roots
+        ]
 
     async def settle(self, overlay: Overlay) -> None:
         import asyncio  # not for who has no loop
@@ -79,11 +90,8 @@ class Recorder:
         from ..database import runs
         from ..manager import ProjectManager
 
-        manager = ProjectManager(self._paths)
-        try:
+        with contextlib.closing(ProjectManager(self._paths)) as manager:
             runs.note_exit(manager, self.report.run_id, exit_code)
-        finally:
-            manager.close()
 
     def _settle(self, overlay: Overlay) -> Report:
         from .journal import project_lock
@@ -94,29 +102,13 @@ class Recorder:
     def settle_locked(self, overlay: Overlay, *, agreed: bool = False) -> Report:
         """Settle the run while the caller holds the project's lock. If the user has `agreed`,
         nothing is held."""
-        from ..changes.change import State
-        from .journal import raise_generation
-        from .settle import Settling, find_changes, merge_concurrent, number_found, tidy
+        from .settle import Settling
 
         overlay.leave_below()
         if not overlay.is_untouched():
             overlay.copy_shared()
-        sets = find_changes(overlay)
-        changes = [change for found in sets.values() for change in found.changes]
-        skipped = tuple(skip for found in sets.values() for skip in found.skipped)
-        if not changes:
-            return Report(overlay.run_id, skipped=skipped)
-        items = number_found(overlay, changes)
-        if self._mode is Mode.NEVER:
-            dropped = [item._replace(state=State.DISCARDED) for item in items]
-            return Report(overlay.run_id, tuple(dropped), skipped)
-        raise_generation(self._paths, self._project)
-        tidy(overlay, sets)
-        items = merge_concurrent(self._paths, overlay, items)
         settling = Settling(self._paths, self._step)
-        job = settling.plan(overlay, items, self._mode, self._command, self._started, agreed=agreed)
-        done = settling.run(overlay, job, fresh=True)
-        return Report(overlay.run_id, tuple(done), skipped)
+        return settling.settle(overlay, self._mode, self._command, self._started, agreed=agreed)
 
 
 def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
@@ -142,11 +134,8 @@ def _approved_roots(paths: Paths, project: str) -> tuple[str, ...]:
         from ..folder import Folder
         from ..manager import ProjectManager
 
-        manager = ProjectManager(paths)
-        try:
+        with contextlib.closing(ProjectManager(paths)) as manager:
             _, *agreed = Folder(project, manager).approved_roots()
-        finally:
-            manager.close()
         write_atomically(file, json.dumps(agreed))
     # One that was replaced by a link since leads somewhere else now.
     return tuple(root for root in agreed if os.path.isdir(root) and os.path.realpath(root) == root)

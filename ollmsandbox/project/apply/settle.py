@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settles a finished run: from its upper folders to applied and pending changes.
 
-`find_changes` and `number_found` list what the run changed, `merge_concurrent` merges it with what
-other runs did to the same files meanwhile, and `Settling` writes the journal, applies, puts what is
-left on top of the chain, and records. An interrupted run is settled by the same steps after a kill.
+The changes are found and numbered, and merged with what other runs did to the same files meanwhile.
+Then the journal is written, and the changes are applied or put on top of the chain, and recorded.
+An interrupted run is settled by the same steps after a kill.
 """
 
 from __future__ import annotations
@@ -20,7 +20,18 @@ from ...sandbox.overlay import Overlay, Root, clock_offset
 from ...text.diff import LARGEST
 from ...text.merge import merge_change
 from ..changes import outside_edits
-from ..changes.change import MANY, Change, ChangeSet, Kind, Mode, Recorded, State, Type, nothing
+from ..changes.change import (
+    MANY,
+    Change,
+    ChangeSet,
+    Kind,
+    Mode,
+    Recorded,
+    Report,
+    State,
+    Type,
+    nothing,
+)
 from ..changes.layers import find_in_layers, read_seen
 from ..changes.outside_edits import OutsideEdits
 from ..changes.overlayfs import is_whiteout
@@ -31,9 +42,10 @@ from ..manager import ProjectManager
 from ..pending import layer as pending
 from ..pending.chain import Chain, run_of
 from ..pending.related import RelatedChanges, ends_folder
+from ..pending.squash import squash_oldest
 from ..recovery.missing import check_roots
 from .applier import Applier, device, only_ours
-from .journal import Job, Journal, Task
+from .journal import Job, Journal, Task, raise_generation
 from .parents import closed_folders, show_modes
 from .patch import Patch, keep_base, read_small
 from .swap import Step, copy_whole, write_like
@@ -43,7 +55,7 @@ _JITTER = 1_000_000
 _SLACK = 1_000_000_000
 
 
-def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
+def _find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
     check_roots(overlay)
     found = {}
     for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
@@ -53,7 +65,7 @@ def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
     return found
 
 
-def tidy(overlay: Overlay, sets: Mapping[str, ChangeSet]) -> None:
+def _tidy(overlay: Overlay, sets: Mapping[str, ChangeSet]) -> None:
     """Leave nothing in the upper folders but the changes: pending, it would hide what comes to be
     there later."""
     for (name, found), root in zip(sets.items(), overlay.roots, strict=True):
@@ -64,7 +76,7 @@ def tidy(overlay: Overlay, sets: Mapping[str, ChangeSet]) -> None:
             pending.drop(upper, idle, {change.path for change in found.changes}, whole=True)
 
 
-def number_found(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
+def _number_found(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
     set_back = overlay.clock - clock_offset()
     back = set_back + _SLACK if set_back > _JITTER else 0
     began = {path: overlay.began[name] - back for name, path in overlay.overlay_map.items()}
@@ -75,7 +87,7 @@ def number_found(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
     return outside_edits.number_changes(changes, roots, began)
 
 
-def merge_concurrent(paths: Paths, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
+def _merge_concurrent(paths: Paths, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
     """Merge changes with those that other runs made pending while the command ran.
 
     A change that cannot be merged is a conflict. The run's own version is on top of the others'.
@@ -185,7 +197,32 @@ class Settling:
         self._step = step
         self._manager = ProjectManager(paths)
 
-    def plan(
+    def settle(
+        self,
+        overlay: Overlay,
+        mode: Mode,
+        command: str,
+        started: float,
+        *,
+        agreed: bool = False,
+    ) -> Report:
+        """Settle a run of which nothing was begun. If the user has `agreed`, nothing is held."""
+        sets = _find_changes(overlay)
+        changes = [change for found in sets.values() for change in found.changes]
+        skipped = tuple(skip for found in sets.values() for skip in found.skipped)
+        if not changes:
+            return Report(overlay.run_id, skipped=skipped)
+        items = _number_found(overlay, changes)
+        if mode is Mode.NEVER:
+            dropped = [item._replace(state=State.DISCARDED) for item in items]
+            return Report(overlay.run_id, tuple(dropped), skipped)
+        raise_generation(self._paths, overlay.project)
+        _tidy(overlay, sets)
+        items = _merge_concurrent(self._paths, overlay, items)
+        job = self._plan(overlay, items, mode, command, started, agreed=agreed)
+        return Report(overlay.run_id, tuple(self.run(overlay, job, fresh=True)), skipped)
+
+    def _plan(
         self,
         overlay: Overlay,
         items: Sequence[Recorded],
@@ -193,12 +230,9 @@ class Settling:
         command: str,
         started: float,
         *,
-        agreed: bool = False,
+        agreed: bool,
     ) -> Job:
-        """Write the journal. Nothing is changed yet, but from here on the job will be finished.
-
-        If the user has `agreed`, nothing is held.
-        """
+        """Write the journal. Nothing is changed yet, but from here on the job will be finished."""
         if mode is Mode.AUTO:
             items = self._with_lost_bases(overlay, items)
         waits = {item.number for item in items if item.state is not State.PENDING}
@@ -236,7 +270,7 @@ class Settling:
         chain = Chain(self._paths, overlay.project)
         if not chain.runs:
             return items, set()
-        rows = runs.pending_rows(self._manager, chain.runs)
+        rows = runs.changes_of_runs(self._manager, chain.runs)
         seen = _seen_runs(overlay)
         places = {(row.change.root, row.change.path) for run_id, row in rows if run_id in seen}
         items = [
@@ -265,7 +299,7 @@ class Settling:
             for run_id in _seen_runs(overlay)
             if _changed_at(self._paths.versions / run_id) > began
         ]
-        lost = runs.discarded_rows(self._manager, seen) if seen else []
+        lost = runs.changes_of_runs(self._manager, seen, [State.DISCARDED]) if seen else []
         if not lost:
             return list(items)
         related, note = RelatedChanges(lost), Note(Reason.CHANGED)
@@ -397,6 +431,8 @@ class Settling:
             self._step()
             pending.move_in(upper, layer)
             self._step()
+        with contextlib.suppress(OSError):  # the next run tries again, and reports it
+            squash_oldest(self._paths, job.project)
 
 
 def _seen_runs(overlay: Overlay) -> frozenset[str]:

@@ -46,9 +46,9 @@ def hold_mass_deletion(root: str, changes: list[Change]) -> None:
         return
     repositories: dict[str, list[Change]] = {}
     others: list[Change] = []
-    find = _itself if is_git_folder(root) else _repository
+    is_repository = is_git_folder(root)
     for change in deletions:
-        repository = find(change.path)
+        repository = "" if is_repository else _repository(change.path)
         if repository is None:
             others.append(change)
         else:
@@ -65,11 +65,6 @@ def hold_mass_deletion(root: str, changes: list[Change]) -> None:
 def _replaces_folder(change: Change) -> bool:
     """Return whether a change cannot be applied before the deletions in the folder there."""
     return change.old_type is Type.FOLDER and change.type is not Type.FOLDER
-
-
-def _itself(_path: str) -> str | None:
-    """Return the git folder of a path in a root that is one."""
-    return ""
 
 
 def _repository(path: str) -> str | None:
@@ -94,7 +89,7 @@ def _is_lost(
         return False  # git has packed the objects
     # By size: a single pack has more in it than hundreds of loose objects that git cleans up.
     size = sum(_size(f"{root}/{path}") for path in gone)
-    for file in _files(root, objects.rstrip("/"), _is_never_ignored):
+    for file in _files(root, objects.rstrip("/"), lambda *_path, **_kind: False):
         if file not in paths:
             size -= _size(f"{root}/{file}")
             if size <= 0:
@@ -152,10 +147,6 @@ def _files(root: str, folder: str, is_left_out: Callable[..., bool]) -> Iterator
                 else:
                     yield path
         waiting = inner
-
-
-def _is_never_ignored(_path: str, *, is_folder: bool) -> bool:
-    return False
 
 
 def _size(path: str) -> int:

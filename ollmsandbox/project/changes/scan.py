@@ -34,6 +34,7 @@ from .git_config import (
 )
 from .git_state import LARGEST_STATE, is_harmless_conflict_list, is_harmless_index
 from .hooks import same_hook_settings
+from .layers import find_in_layers, read_seen
 from .mass_deletion import hold_mass_deletion
 from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
 from .risky import (
@@ -116,7 +117,6 @@ def _close(path: str, mode: int) -> None:
 
 
 _LENT = stat.S_ISUID | stat.S_ISGID
-__all__ = ["Change", "ChangeSet", "Flag", "Kind", "Skipped", "Type", "is_too_deep", "scan"]
 
 # A touched file that is larger counts as changed: comparing it would take minutes.
 _MOST_COMPARED = 1 << 30
@@ -508,29 +508,12 @@ class _Walk:
 def read_merged(layers: Sequence[str], path: str, *, most: int = LARGEST) -> bytes | None:
     """Return the content of a small file as it is visible through the layers, the top one first;
     None if there is none, a link is on the way to it, or it cannot be read."""
-    parts = path.split("/")
     try:
-        for number in range(1, len(parts) + 1):
-            inside = "/".join(parts[:number])
-            place = next(
-                (f"{layer}/{inside}" for layer in layers if _is_there(f"{layer}/{inside}")), ""
-            )
-            mode = os.lstat(place).st_mode
-            if not (stat.S_ISDIR(mode) if number < len(parts) else stat.S_ISREG(mode)):
-                return None
-        with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            data = file.read(most + 1)
+        seen = find_in_layers(layers, path)
+        data = read_seen(seen, most + 1) if seen is not None and seen.is_file else None
     except OSError:
         return None
-    return data if len(data) <= most else None
-
-
-def _is_there(path: str) -> bool:
-    try:
-        os.lstat(path)
-    except FileNotFoundError:
-        return False
-    return True
+    return data if data is not None and len(data) <= most else None
 
 
 def is_too_deep(path: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...errors import OllmSandboxError
 from ...files import trees
-from ...files.dirfd import FOLDER, DirEntryAt
+from ...files.dirfd import FOLDER, DirEntryAt, opened_folder
 from ...paths import Paths, make_folder
 from ..apply.journal import UNREADABLE, Journal, project_lock
 from ..apply.swap import HALF, NO_LINKS, ConflictError, copy_whole
@@ -28,11 +28,8 @@ def back_up(
     manager: ProjectManager, project: Project, versions: Path, items: Sequence[Recorded]
 ) -> None:
     """Record the files that a run replaced or deleted, and back up the first version of the day."""
-    kept = os.open(make_folder(versions), FOLDER)
-    try:
-        back_up_found(manager, project, items, lambda item: DirEntryAt(kept, str(item.number)))
-    finally:
-        os.close(kept)
+    with opened_folder(make_folder(versions)) as kept:
+        _back_up(manager, project, items, kept)
 
 
 def forget_unrecorded(manager: ProjectManager, project: Project, versions: Path) -> None:
@@ -48,13 +45,9 @@ def forget_unrecorded(manager: ProjectManager, project: Project, versions: Path)
                 os.unlink(backup.path)
 
 
-def back_up_found(
-    manager: ProjectManager,
-    project: Project,
-    items: Sequence[Recorded],
-    find: Callable[[Recorded], DirEntryAt],
+def _back_up(
+    manager: ProjectManager, project: Project, items: Sequence[Recorded], versions: int
 ) -> None:
-    """Back up and record applied changes. `find` returns the version from before a change."""
     done = [
         (f"{item.change.root}/{item.change.path}", item)
         for item in items
@@ -66,7 +59,7 @@ def back_up_found(
     with manager.store.transaction():
         ids, _ = manager.numbers_for(project, [path for path, _ in done])
         numbered = [(ids[path], item) for path, item in done]
-        names = _link_all(manager, numbered, find)
+        names = _link_all(manager, numbered, versions)
         manager.record_backups(
             project,
             [
@@ -82,9 +75,7 @@ def back_up_found(
 
 
 def _link_all(
-    manager: ProjectManager,
-    items: Iterable[tuple[int, Recorded]],
-    find: Callable[[Recorded], DirEntryAt],
+    manager: ProjectManager, items: Iterable[tuple[int, Recorded]], versions: int
 ) -> list[str | None]:
     """Make today's backups of files with these record ids; return their names, None for failures.
 
@@ -101,7 +92,8 @@ def _link_all(
             name = None
             if item.change.old_type is Type.FILE:
                 name = backup_name(number, item.change.path, day)
-                if not _is_linked(find(item), DirEntryAt(folder, name), manager, number):
+                version = DirEntryAt(versions, str(item.number))
+                if not _is_linked(version, DirEntryAt(folder, name), manager, number):
                     name = None
             names.append(name)
     finally:

@@ -25,7 +25,6 @@ _COLUMNS = (
     " arguments, began, before, after"
 )
 _READ = f"SELECT {_COLUMNS} FROM change WHERE run_id = ? ORDER BY number"
-_PENDING = ", ".join(f"'{state.value}'" for state in PENDING_STATES)
 # SQLite takes only so many values in one statement.
 _CHUNK = 500
 
@@ -177,36 +176,25 @@ def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
         return [_recorded(*row) for row in rows]
 
 
-def pending_rows(manager: ProjectManager, run_ids: Sequence[str]) -> list[tuple[str, Recorded]]:
-    """Return the pending changes of these runs, each with its run, in the order of the runs."""
-    return [
-        (run_id, _recorded(*row))
-        for run_id, *row in _rows_of(manager, run_ids, f"run_id, {_COLUMNS}", _PENDING)
-    ]
-
-
-def discarded_rows(manager: ProjectManager, run_ids: Sequence[str]) -> list[tuple[str, Recorded]]:
-    """Return the same for their discarded changes."""
-    return [
-        (run_id, _recorded(*row))
-        for run_id, *row in _rows_of(manager, run_ids, f"run_id, {_COLUMNS}", "'discarded'")
-    ]
-
-
-def _rows_of(
-    manager: ProjectManager, run_ids: Sequence[str], columns: str, states: str
-) -> list[tuple[Any, ...]]:
+def changes_of_runs(
+    manager: ProjectManager, run_ids: Sequence[str], states: Sequence[State] = PENDING_STATES
+) -> list[tuple[str, Recorded]]:
+    """Return the changes of these runs in these states, each with its run, in the order of the
+    runs."""
     found: list[tuple[Any, ...]] = []
+    wanted = ",".join(f"'{state.value}'" for state in states)
     with manager.store.translated_errors():
         for start in range(0, len(run_ids), _CHUNK):
             chunk = run_ids[start : start + _CHUNK]
             found += manager.store.connection.execute(
-                f"SELECT {columns} FROM change WHERE run_id IN ({','.join('?' * len(chunk))})"
-                f" AND state IN ({states}) ORDER BY number",
+                f"SELECT run_id, {_COLUMNS} FROM change"
+                f" WHERE run_id IN ({','.join('?' * len(chunk))})"
+                f" AND state IN ({wanted}) ORDER BY number",
                 tuple(chunk),
             )
     order = {run_id: position for position, run_id in enumerate(run_ids)}
-    return sorted(found, key=lambda row: order[row[0]])
+    found.sort(key=lambda row: order[row[0]])
+    return [(run_id, _recorded(*row)) for run_id, *row in found]
 
 
 def _row(run_id: str, item: Recorded) -> tuple[object, ...]:

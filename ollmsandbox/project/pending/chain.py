@@ -2,7 +2,8 @@
 """The chain of a project's pending changes: a layer for each run and root, in overlayfs's format.
 
 A command sees the layers of all runs that ended before it, one above the other, and the project
-below them. A layer is never written to again: what is applied or discarded goes out of it.
+below them. A layer is never written to again: what is applied or discarded goes out of it. Instead
+of too many layers, one that shows the same as those of the oldest runs is mounted (squash.py).
 """
 
 from __future__ import annotations
@@ -12,16 +13,28 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import N_
 from ...errors import OllmSandboxError
 from ...files.atomic import write_locked
+from ...files.dirfd import allow_many_descriptors
 from ...paths import Paths
 
 _FILE = "chain.json"
-# The names of more layers do not fit into what the kernel reads to mount them.
-_MOST = 200
+# Bytes for the names of mounted layers: the kernel reads one page, and bwrap makes them longer.
+_ROOM = 3000
+# More layers may need more open files than a process usually may have.
+_MANY = 200
+
+
+class Squashed(NamedTuple):
+    """Layers that show the same as those of the oldest runs."""
+
+    folder: str
+    runs: list[str]
+    # As of a run: the roots, by the names of their layers.
+    names: dict[str, str]
 
 
 class Chain:
@@ -33,8 +46,14 @@ class Chain:
         self.folder = paths.pending(project)
         # By run, the oldest first: the roots, by the names of their layers.
         self._runs: dict[str, dict[str, str]] = {}
+        self.squashed: Squashed | None = None
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            self._runs = _read(self.folder / _FILE)["runs"]
+            found = _read(self.folder / _FILE)
+            self._runs = found["runs"]
+            if squashed := found.get("squashed"):
+                self.squashed = Squashed(*squashed)
+        if len(self._runs) > _MANY:
+            allow_many_descriptors()
 
     @property
     def runs(self) -> list[str]:
@@ -65,14 +84,34 @@ class Chain:
                 found.append(layer)
         return tuple(reversed(found))
 
-    def check_room(self) -> None:
-        """Raise OllmSandboxError if no further run fits on top."""
-        if len(self._runs) >= _MOST:
-            raise OllmSandboxError(
-                N_("{count} commands have pending changes, and there is no room for more."),
-                N_("Apply or discard some of them: `ollmsandbox changes --all` lists them."),
-                count=len(self._runs),
-            )
+    def mounted(self, root: str) -> tuple[str, ...]:
+        """Return the layers of a root that show the same as all of them, the last run's first."""
+        if self.squashed is None:
+            return self.layers(root)
+        older = frozenset(self.squashed.runs)
+        layers = [layer for layer in self.layers(root) if run_of(layer) not in older]
+        squashed = (
+            str(self.folder / self.squashed.folder / name)
+            for name, path in self.squashed.names.items()
+            if path == root
+        )
+        return (*layers, *squashed)
+
+    def runs_that_fit(self, part: float = 1) -> int:
+        """Return how many of the last runs have layers that can be mounted together, in a `part` of
+        the room that there is for names."""
+        size = 0
+        for count, run_id in enumerate(reversed(self._runs)):
+            if self.squashed and run_id in self.squashed.runs:
+                return len(self._runs)
+            size += sum(len(os.fsencode(layer)) + 1 for layer in self.roots_of(run_id).values())
+            if size > _ROOM * part:
+                return count
+        return len(self._runs)
+
+    def set_squashed(self, squashed: Squashed | None) -> None:
+        self.squashed = squashed
+        self._write()
 
     def lowers(self, run_id: str, root: str) -> list[str]:
         """Return what is below a run's layer of a root, from the top."""
@@ -90,7 +129,7 @@ class Chain:
         """Put a run below all others, unless it is in the chain."""
         if run_id not in self._runs:
             self._runs = {run_id: dict(names), **self._runs}
-            self._write()
+            self.set_squashed(None)
 
     def drop_empty(self, runs: Collection[str]) -> None:
         """Forget those of the runs that have no layer any more."""
@@ -110,11 +149,13 @@ class Chain:
         }
         if moved != self._runs:
             self._runs = moved
-            self._write()
+            self.set_squashed(None)
 
     def _write(self) -> None:
         if self._runs:
-            text = json.dumps({"project": self._project, "runs": self._runs})
+            text = json.dumps(
+                {"project": self._project, "runs": self._runs, "squashed": self.squashed}
+            )
             write_locked(self.folder / _FILE, text, durably=True)
             return
         with contextlib.suppress(FileNotFoundError):

@@ -15,7 +15,15 @@ from pathlib import Path
 from ...files import trees
 from ...files.atomic import write_atomically
 from ...files.copying import copy_tree
-from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file, restore_modes
+from ...files.dirfd import (
+    FOLDER,
+    DirEntryAt,
+    OpenTree,
+    folders_above,
+    modes_file,
+    opened_folder,
+    restore_modes,
+)
 from ...files.locks import FileLock
 from ...paths import make_folder
 from ..apply.patch import Patch, half_name
@@ -250,13 +258,10 @@ def _make_stand_in(layer: str, lowers: Sequence[str], parts: list[str], number: 
     layer, until it is whole; else a kill would show the others, too."""
     whole = _stand_in(layer, "/".join(parts[: number + 1]))
     half = whole.with_name(f"{whole.name}~")
-    around = os.open(whole.parent, FOLDER)
-    try:
+    with opened_folder(whole.parent) as around:
         for stale in (whole, half):
             if os.path.lexists(stale):
                 trees.remove(stale.name, around)
-    finally:
-        os.close(around)
     modes: list[tuple[str, int]] = []
     made = str(half)
     for at in range(number, len(parts) - 1):
@@ -268,12 +273,9 @@ def _make_stand_in(layer: str, lowers: Sequence[str], parts: list[str], number: 
             made = f"{made}/{parts[at]}"
         os.mkdir(made, 0o700)
         modes.append((made, stat.S_IMODE(below.found.st_mode) & 0o1777))
-        inner = os.open(made, FOLDER)
-        try:
+        with opened_folder(made) as inner:
             names = names_in_layers(lowers, path)
             _hide(inner, (name for name in names if name != parts[at + 1]))
-        finally:
-            os.close(inner)
     # The outermost has to be writable to be moved.
     for position, (folder, mode) in reversed(list(enumerate(modes))):
         os.chmod(folder, mode if position else mode | 0o700)

@@ -49,7 +49,7 @@ def adopt(manager: ProjectManager, errors: list[str]) -> list[str]:
 
 
 def _adopt(manager: ProjectManager, project: str, chain: Chain) -> bool:
-    known = {run_id for run_id, _ in runs.pending_rows(manager, chain.runs)}
+    known = {run_id for run_id, _ in runs.changes_of_runs(manager, chain.runs)}
     lost = [run_id for run_id in chain.runs if run_id not in known]
     for run_id in lost:
         changes: list[tuple[Change, int]] = []

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from ...errors import OllmSandboxError, in_words
-from ...files.dirfd import FOLDER, DirEntryAt, restore_modes
+from ...files.dirfd import DirEntryAt, opened_folder, restore_modes
 from ...paths import Paths, make_folder
 from ..apply.journal import project_lock
 from ..apply.swap import copy_whole
@@ -50,7 +50,7 @@ def _migrate(manager: ProjectManager, project: str, file: Path, layers: dict[str
     order = manager.runs(known, limit=-1, only_pending=True) if known else []
     chain = Chain(manager.paths, project)
     ids = [run.id for run in sorted(order, key=lambda run: run.ended_at or run.started_at)]
-    rows = runs.pending_rows(manager, ids)
+    rows = runs.changes_of_runs(manager, ids)
     waiting = [run_id for run_id, row in rows if row.after != _ASIDE]
     # Without records, the same name each time.
     at = time.strftime("%Y%m%d-%H%M%S", time.localtime(file.stat().st_mtime))
@@ -108,11 +108,8 @@ def _record(
 
 def _copy_base(paths: Paths, source: tuple[str, int], target: tuple[str, int]) -> None:
     """Copy what was on disk before a change, if it is kept."""
-    with contextlib.ExitStack() as opened:
-        spots = []
-        for run_id, number in (source, target):
-            folder = os.open(make_folder(paths.versions / run_id), FOLDER)
-            opened.callback(os.close, folder)
-            spots.append(DirEntryAt(folder, str(number)))
-        if spots[0].lstat() is not None and spots[1].lstat() is None:
-            copy_whole(*spots)
+    folders = (make_folder(paths.versions / run_id) for run_id, _ in (source, target))
+    with opened_folder(next(folders)) as one, opened_folder(next(folders)) as other:
+        given, kept = DirEntryAt(one, str(source[1])), DirEntryAt(other, str(target[1]))
+        if given.lstat() is not None and kept.lstat() is None:
+            copy_whole(given, kept)

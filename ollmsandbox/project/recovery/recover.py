@@ -12,13 +12,7 @@ from ...errors import OllmSandboxError, Sentence, in_words
 from ...paths import Paths
 from ...sandbox.overlay import Overlay, leftovers
 from ..apply.journal import Journal, project_lock
-from ..apply.settle import (
-    Settling,
-    find_changes,
-    merge_concurrent,
-    number_found,
-    tidy,
-)
+from ..apply.settle import Settling
 from ..apply.swap import Step
 from ..changes.change import Mode, Report, nothing
 from ..changes.scan import restore_opened
@@ -128,17 +122,10 @@ def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
 
 def _settle(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -> None:
     """Make what an interrupted command had written pending."""
-    sets = find_changes(overlay)
-    changes = [change for found in sets.values() for change in found.changes]
-    items = number_found(overlay, changes)
-    tidy(overlay, sets)
-    items = merge_concurrent(paths, overlay, items)
-    if items:
-        settling = Settling(paths, step)
-        started = os.stat(overlay.folder).st_mtime
-        command = f"{overlay.about.get('command', '')} (interrupted)"
-        job = settling.plan(overlay, items, Mode.REVIEW, command, started)
-        reports.append(Report(overlay.run_id, tuple(settling.run(overlay, job))))
+    started = os.stat(overlay.folder).st_mtime
+    command = f"{overlay.about.get('command', '')} (interrupted)"
+    report = Settling(paths, step).settle(overlay, Mode.REVIEW, command, started)
+    reports += [report] if report.changes else []
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,12 @@ other. It belongs to its run, and which hunks are in the project is read from th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...text.diff import (
-    Hunk,
-    HunkState,
-    with_hunks,
-)
+from ...text.diff import Hunk, HunkState, with_hunks
 from ...text.merge import merge_change
 from ..apply.journal import project_lock
 from ..apply.patch import add_to_rest, trim
@@ -26,6 +23,7 @@ from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager
 from ..pending.chain import Chain
+from ..pending.squash import unsquash
 from .review import Review
 from .state import TextVersions, current_hunk_states, encode_lines, pending_layer, text_versions
 
@@ -69,37 +67,33 @@ def _settle(manager: ProjectManager, run: Run, item: Recorded) -> Report | None:
         states.discard(HunkState.DISCARDED)
     if states != {HunkState.PRESENT}:
         return None
-    review = Review(manager.paths)
-    try:
+    with closing(Review(manager.paths)) as review:
         return review.apply(review.manager.run(run.id), [_full(item)], alone=True)
-    finally:
-        review.close()
 
 
 def _merge(
     manager: ProjectManager, run: Run, item: Recorded, old: Sequence[str], new: Sequence[str]
 ) -> Report:
     """Merge the change from one version to another into the file as it is now."""
-    review = Review(manager.paths)
-    try:
-        with project_lock(manager.paths, run.project.path):
-            [now] = [row for row in runs.read_changes(manager, run) if row.number == item.number]
-            if now.state is not item.state:
-                raise _changed(_full(item))
-            done = review.merge_hunks(run, now, encode_lines(old), encode_lines(new))
-            if done.note is not None:
-                raise _changed(_full(item))
-            # What is in the project decides whether the change is undone.
-            if done.state not in PENDING_STATES:
-                states = set(current_hunk_states(manager, run, done).values())
-                if states != {HunkState.UNDONE}:
-                    done = done._replace(state=State.APPLIED)
-                elif done.state is State.APPLIED:
-                    done = done._replace(state=State.UNDONE)
-                runs.write_changes(manager, run.id, [done])
-            return Report(run.id, (done,))
-    finally:
-        review.close()
+    with (
+        closing(Review(manager.paths)) as review,
+        project_lock(manager.paths, run.project.path),
+    ):
+        [now] = [row for row in runs.read_changes(manager, run) if row.number == item.number]
+        if now.state is not item.state:
+            raise _changed(_full(item))
+        done = review.merge_hunks(run, now, encode_lines(old), encode_lines(new))
+        if done.note is not None:
+            raise _changed(_full(item))
+        # What is in the project decides whether the change is undone.
+        if done.state not in PENDING_STATES:
+            states = set(current_hunk_states(manager, run, done).values())
+            if states != {HunkState.UNDONE}:
+                done = done._replace(state=State.APPLIED)
+            elif done.state is State.APPLIED:
+                done = done._replace(state=State.UNDONE)
+            runs.write_changes(manager, run.id, [done])
+        return Report(run.id, (done,))
 
 
 def discard_hunks(
@@ -122,11 +116,8 @@ def discard_hunks(
             )
     if rests[0].then != encode_lines(found.old) or change.mode != change.old_mode:
         return _settle(manager, run, item) or Report(run.id, (item,))
-    review = Review(manager.paths)
-    try:
+    with closing(Review(manager.paths)) as review:
         return review.discard(review.manager.run(run.id), [_full(item)], alone=True)
-    finally:
-        review.close()
 
 
 class _Rest(NamedTuple):
@@ -157,6 +148,7 @@ def _merge_rests(
         # The change itself last: until then, the user sees the hunks as they were.
         for rest in reversed(rests):
             if rest.then is not None and rest.then != rest.now:
+                unsquash(manager.paths, run.project.path, rest.run_id)
                 trim(rest.layer, rest.item, rest.then, manager.paths.versions / rest.run_id)
     return rests
 
@@ -166,7 +158,7 @@ def _with_later(manager: ProjectManager, run: Run, item: Recorded) -> list[tuple
     chain = Chain(manager.paths, run.project.path).runs
     later = chain[chain.index(run.id) + 1 :] if run.id in chain else []
     found = [(run.id, item)]
-    for run_id, row in runs.pending_rows(manager, later):
+    for run_id, row in runs.changes_of_runs(manager, later):
         if (row.change.root, row.change.path) == (item.change.root, item.change.path):
             if not row.change.is_edit or run.id in row.apart_from:
                 break

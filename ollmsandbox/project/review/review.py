@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
+from ...files.dirfd import DirEntryAt, OpenTree, opened_folder
 from ...paths import Paths, make_folder
 from ...text.merge import keep_both
 from ..apply.applier import Applier, only_ours
@@ -28,6 +28,7 @@ from ..manager import ProjectManager, is_missing
 from ..pending import layer as pending
 from ..pending.chain import Chain
 from ..pending.related import RelatedChanges
+from ..pending.squash import unsquash
 from ..recovery.missing import check_job_roots
 from .selection import choose, conflict_was_reported, split_gone, with_folders
 from .state import current_changes, is_made
@@ -76,7 +77,7 @@ class Review:
             along: list[tuple[Run, list[Recorded]]] = []
             others: list[tuple[Run, list[Recorded]]] = []
             if not alone:
-                along, waiting = self._with_needed(run, waiting)
+                along, waiting = self._with_related(run, waiting, needed=True)
                 others = self._alternatives(run, waiting) if chosen else []
             jobs: list[Job] = []
             lost: list[Recorded] = []
@@ -107,11 +108,11 @@ class Review:
         with project_lock(self._paths, run.project.path):
             items = choose(records.read_changes(self.manager, run), chosen)
             items = [item for item in items if item.state in PENDING_STATES]
-            along, own = self._with_dependent(run, items)
-            if alone:
-                along = []
-            items = own
-            jobs = [self._job(Task.DISCARD, other, theirs) for other, theirs in reversed(along)]
+            along, items = self._with_related(run, items, needed=False)
+            jobs = [
+                self._job(Task.DISCARD, other, theirs)
+                for other, theirs in reversed([] if alone else along)
+            ]
             jobs += [self._job(Task.DISCARD, run, items)] if items else []
             return self._start(jobs, run.id)
 
@@ -121,14 +122,14 @@ class Review:
         """Return the changes of other runs that `apply` would apply, too."""
         rows = choose(self._rows(run), chosen)
         waiting, _ = _to_apply(rows, (), only_pending=only_pending)
-        along, _ = self._with_needed(run, waiting)
+        along, _ = self._with_related(run, waiting, needed=True)
         return [Report(other.id, tuple(items)) for other, items in along]
 
     def also_discarded(self, run: Run, chosen: Sequence[str] = ()) -> list[Report]:
         """Return the changes of other runs that `discard` would discard, too."""
         items = choose(records.read_changes(self.manager, run), chosen)
         items = [item for item in items if item.state in PENDING_STATES]
-        along, _ = self._with_dependent(run, items)
+        along, _ = self._with_related(run, items, needed=False)
         return [Report(other.id, tuple(items)) for other, items in along]
 
     def apply_all(self, project: Project) -> list[Report]:
@@ -149,21 +150,6 @@ class Review:
         base = self._paths.versions / run.id / str(item.number)
         return item.state is not State.CONFLICT or (item.change.is_edit and base.is_file())
 
-    def _with_needed(
-        self, run: Run, items: Sequence[Recorded]
-    ) -> tuple[list[tuple[Run, list[Recorded]]], list[Recorded]]:
-        """Return what else has to be applied, by run in order, and the changes of the run itself
-        with those that they need."""
-        rows = records.pending_rows(self.manager, self._chain(run).runs)
-        return self._grouped(run, items, rows, RelatedChanges(rows).with_needed)
-
-    def _with_dependent(
-        self, run: Run, items: Sequence[Recorded]
-    ) -> tuple[list[tuple[Run, list[Recorded]]], list[Recorded]]:
-        """Return the same for what has to be discarded."""
-        rows = records.pending_rows(self.manager, self._chain(run).runs)
-        return self._grouped(run, items, rows, RelatedChanges(rows).with_dependent)
-
     def dropped_for(self, run: Run, chosen: Sequence[str]) -> list[Report]:
         """Return the changes of other runs that `apply` would discard in favour of the chosen."""
         items = choose(records.read_changes(self.manager, run), chosen) if chosen else []
@@ -178,7 +164,7 @@ class Review:
         apart = {place_of(item): item.apart_from for item in items if item.apart_from}
         if not apart:
             return []
-        rows = records.pending_rows(self.manager, self._chain(run).runs)
+        rows = records.changes_of_runs(self.manager, self._chain(run).runs)
         chosen = [
             at for at, (run_id, row) in enumerate(rows) if run_id in apart.get(place_of(row), ())
         ]
@@ -188,22 +174,19 @@ class Review:
                 found.setdefault(rows[at][0], []).append(rows[at][1])
         return [(self.manager.run(run_id), theirs) for run_id, theirs in found.items()]
 
-    def _grouped(
-        self,
-        run: Run,
-        items: Sequence[Recorded],
-        rows: Sequence[tuple[str, Recorded]],
-        closure: Callable[[Iterable[int]], list[int]],
+    def _with_related(
+        self, run: Run, items: Sequence[Recorded], *, needed: bool
     ) -> tuple[list[tuple[Run, list[Recorded]]], list[Recorded]]:
-        numbers = {item.number for item in items}
-        chosen = [
-            at
-            for at, (run_id, row) in enumerate(rows)
-            if run_id == run.id and row.number in numbers
-        ]
+        """Return what has to be applied along with these changes, because they need it, or
+        discarded, because it needs them: by run in order, and the changes of the run itself."""
+        rows = records.changes_of_runs(self.manager, self._chain(run).runs)
+        related = RelatedChanges(rows)
         own = {item.number: item for item in items}
+        chosen = [
+            at for at, (run_id, row) in enumerate(rows) if run_id == run.id and row.number in own
+        ]
         others: dict[str, list[Recorded]] = {}
-        for at in closure(chosen):
+        for at in related.with_needed(chosen) if needed else related.with_dependent(chosen):
             run_id, row = rows[at]
             if run_id == run.id:
                 own.setdefault(row.number, row)
@@ -264,14 +247,11 @@ class Review:
         """Merge hunks of a change into the file on disk, given as the two versions that they lie
         between. The caller holds the project's lock."""
         versions = make_folder(self._paths.versions / run.id)
-        folder = os.open(versions, FOLDER)
-        try:
-            patch = Patch(folder, item.number)
-            for spot, data in ((patch.without_hunks, without), (patch.with_hunks, with_)):
-                (versions / spot.name).unlink(missing_ok=True)
-                (versions / spot.name).write_bytes(data)
-        finally:
-            os.close(folder)
+        # Only the names of both are needed.
+        patch = Patch(-1, item.number)
+        for spot, data in ((patch.without_hunks, without), (patch.with_hunks, with_)):
+            (versions / spot.name).unlink(missing_ok=True)
+            (versions / spot.name).write_bytes(data)
         [done] = self._start([self._job(Task.HUNKS, run, [item])], run.id).changes
         return done
 
@@ -403,6 +383,7 @@ class Review:
         done: dict[str, list[Recorded]] = {run_id: []}
         decided = journal.written_at() if resumed else 0
         for number, job in enumerate(jobs, 1):
+            unsquash(self._paths, job.project, job.run_id)
             if resumed and (written := self._written(job)):
                 found = written
             elif job.task is Task.DISCARD:
@@ -437,8 +418,7 @@ class Review:
     def _discard(self, job: Job) -> list[Recorded]:
         """Take changes out of their layers: what is below is visible again."""
         chain = Chain(self._paths, job.project)
-        versions = os.open(make_folder(self._paths.versions / job.run_id), FOLDER)
-        try:
+        with opened_folder(make_folder(self._paths.versions / job.run_id)) as versions:
             for root, layer in job.sources.items():
                 here = [item for item in job.items if item.change.root == root]
                 # What is in a folder goes before it.
@@ -448,14 +428,12 @@ class Review:
                     changes = [(item.number, item.change) for item in here]
                     pending.take_out(layer, lowers, changes, versions)
                     self._step()
-        finally:
-            os.close(versions)
         return [item._replace(state=State.DISCARDED, note=None, after="") for item in job.items]
 
     def _clear(self, job: Job, done: Sequence[Recorded]) -> None:
         """Remove from the run's layers what is no longer pending."""
         chain = Chain(self._paths, job.project)
-        rows = records.pending_rows(self.manager, [job.run_id])
+        rows = records.changes_of_runs(self.manager, [job.run_id])
         for root, layer in job.sources.items():
             needed = {row.change.path for _, row in rows if row.change.root == root}
             if not needed:

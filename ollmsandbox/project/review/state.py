@@ -128,7 +128,8 @@ def current_changes(manager: ProjectManager, run: Run, items: Iterable[Recorded]
 def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     change = item.change
     if item.state in PENDING_STATES and change.type is Type.FILE:
-        return _current_pending(manager, run, item)
+        is_applied = is_made(manager, run, item)
+        return item._replace(state=State.APPLIED, note=None) if is_applied else item
     if item.state not in (State.APPLIED, State.UNDONE) or change.type is not Type.FILE:
         return item
     try:
@@ -160,14 +161,9 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     return item._replace(note=_PARTLY if is_partly else _EDITED)
 
 
-def _current_pending(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
-    """Return a pending change, as applied if somebody has made the same change in the project. What
-    is based on another pending change is not in the project without that."""
-    return item._replace(state=State.APPLIED, note=None) if is_made(manager, run, item) else item
-
-
 def is_made(manager: ProjectManager, run: Run, item: Recorded) -> bool:
-    """Return whether somebody has made a pending change in the project."""
+    """Return whether somebody has made a pending change in the project. What is based on another
+    pending change is not in the project without that."""
     change = item.change
     if item.began == 0 or change.type is not Type.FILE:
         return False

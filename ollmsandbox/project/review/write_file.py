@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes changes that the program makes itself: an edit, a hunk, an earlier version.
+"""Writes changes that the program makes itself: an edit, an earlier version.
 
 They are handled like a command's changes, from an upper folder that is made by hand.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ... import N_
 from ...errors import OllmSandboxError, ProjectError
-from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
+from ...files.dirfd import DirEntryAt, OpenTree, opened_folder
 from ...paths import Paths, real_path
 from ...sandbox.overlay import Overlay
 from ..apply.journal import project_lock
@@ -63,30 +63,6 @@ def write_file(
         call_id=call_id,
     )
     return work.run(recorder, make, mode, based_on, agreed=agreed)
-
-
-def delete_file(
-    paths: Paths,
-    project: str,
-    path: str,
-    *,
-    command: str = "",
-    how: Mode = Mode.AUTO,
-    session_id: str = "",
-    call_id: str = "",
-) -> Report:
-    def make(spot: DirEntryAt) -> None:
-        os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.dir_fd)
-
-    recorder = Recorder(
-        project,
-        paths,
-        mode=how,
-        command=command or f"Deletion of {os.path.basename(path)}",
-        session_id=session_id,
-        call_id=call_id,
-    )
-    return _Work(paths, project, path).run(recorder, make, None, None, agreed=False)
 
 
 def restore(
@@ -143,7 +119,7 @@ class _Work:
         agreed: bool,
     ) -> Report:
         with project_lock(self._paths, self._project):
-            roots = recorder.roots()
+            roots = recorder.roots(is_mounted=False)
             overlay = Overlay(self._paths.cache, roots, about=recorder.about)
             overlay.create(is_mounted=False)
             try:
@@ -173,13 +149,10 @@ class _Work:
         os.mkdir(aside)
         modes = self._make_parents(aside, layers)
         folder, name = os.path.split(f"{aside}/{self._path}")
-        around = os.open(folder, FOLDER)
-        try:
+        with opened_folder(folder) as around:
             new = DirEntryAt(around, name)
             make(new)
             found = new.lstat()
-        finally:
-            os.close(around)
         if found is not None and stat.S_ISREG(found.st_mode):
             self._dress(f"{folder}/{name}", present, mode)
         names = {root: name for name, root in overlay.overlay_map.items()}

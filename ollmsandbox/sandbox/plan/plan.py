@@ -186,7 +186,7 @@ class PlanBuilder:
             mounts.append(
                 OverlaidFolder(
                     root.path,
-                    (*root.pending, root.path),
+                    (*root.mounted, root.path),
                     overlay.upper(name),
                     overlay.work(name),
                     what,

@@ -14,6 +14,7 @@ from support.terminal import call_part, model_server, reply, run_command
 from ollmsandbox.chat.events import CommandOutput
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.cli.agent.events import JsonPrinter
+from ollmsandbox.project.folder import Folder
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.tools.base import Stream
 
@@ -45,6 +46,15 @@ def test_one_turn_prints_only_the_reply_and_stores_the_session(person: Person) -
     [question] = History(manager).questions(listed[0]["id"])
     manager.close()
     assert (question.answer, question.source) == ("deny", "nobody")
+
+
+def test_the_project_is_scanned_meanwhile(person: Person) -> None:
+    (person.project / "old.txt").touch()
+    with model_server(person, [run_command("sleep 1"), reply("Done.")]):
+        assert person.cli("agent", "Do it").returncode == 0
+    manager = ProjectManager(person.paths)
+    assert Folder(str(person.project), manager).find_files("old") == ["old.txt"]
+    manager.close()
 
 
 def test_the_user_reads_what_a_command_left_and_was_refused(person: Person) -> None:

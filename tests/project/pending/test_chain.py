@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.escape.processes import SOON, within
 from support.person import Person
 
-from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox import loop
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, Report, State
 from ollmsandbox.project.changes.layers import find_in_layers, read_seen
@@ -22,6 +24,9 @@ from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Versions
 from ollmsandbox.sandbox.overlay import time_at
 from ollmsandbox.text.diff import LARGEST
+
+# More runs than can be mounted one by one.
+MANY = 40
 
 
 @pytest.fixture
@@ -38,9 +43,7 @@ def write(person: Person, review: Review, mode: Mode, text: str, name: str = "fi
 
 
 def delete(person: Person, review: Review, mode: Mode, name: str = "file") -> Run:
-    path = f"{person.project}/{name}"
-    report = write_file.delete_file(person.paths, str(person.project), path, how=mode)
-    return review.manager.run(report.run_id)
+    return review.manager.run(person.record(f"rm {name}", mode).run_id)
 
 
 def edit(file: Path, text: str) -> None:
@@ -260,19 +263,63 @@ def test_an_edit_is_reported_before_it_is_replaced_even_if_the_file_is_named(
     assert file.read_text() == ("old" if verb == "undo" else "new")
 
 
-def test_as_many_runs_as_fit_are_mounted(person: Person) -> None:
-    chain = Chain(person.paths, str(person.project))
-    for number in range(199):
-        run_id = f"{number:03}"
-        chain.add(run_id, {"overlay1": str(person.project)})
-        layer = Path(chain.layer_of(run_id, str(person.project)))
-        layer.mkdir(parents=True)
-        (layer / "file").write_text(run_id)
-    keeper = Recorder(str(person.project), person.paths, mode=Mode.NEVER)
-    assert person.run("cat file", keeper=keeper).stdout.text == "198"
-    chain.add("one more", {"overlay1": str(person.project)})
-    with pytest.raises(OllmSandboxError, match="no room"):
-        keeper.roots()
+def test_the_changes_of_many_runs_are_visible_and_decided_one_by_one(
+    person: Person, review: Review
+) -> None:
+    project = str(person.project)
+
+    def run(command: str) -> str:
+        keeper = Recorder(project, person.paths, mode=Mode.REVIEW)
+        return str(person.run(command, keeper=keeper).stdout.text)
+
+    (person.project / "gone").mkdir()
+    (person.project / "gone" / "old").write_text("old")
+    (person.project / "deleted").write_text("old")
+    (person.project / "file").write_text("old")
+    run("rm -r gone; mkdir closed; echo secret > closed/file; chmod 000 closed; ln -s file link")
+    run("mkdir gone; echo new > gone/new; rm deleted; chmod 640 file")
+    made = [write(person, review, Mode.REVIEW, f"{n}", "file") for n in range(MANY)]
+    more = [write(person, review, Mode.REVIEW, f"{n}", f"more/{n}") for n in range(10)]
+    chain = Chain(person.paths, project)
+    assert chain.squashed is not None
+    assert len(chain.mounted(project)) < len(chain.runs) / 2
+    last = MANY - 1
+    look = "ls; ls gone more | wc -l; cat file link more/1; chmod 700 closed; cat closed/file"
+    listed = "closed\nfile\ngone\nlink\nmore\n"
+    assert run(look) == f"{listed}14\n{last}{last}1secret\n"
+    review.discard(made[-1])
+    review.discard(more[3])
+    assert run(look) == f"{listed}13\n{last - 1}{last - 1}1secret\n"
+    assert states(review.apply(made[10])) == {"file": State.APPLIED}
+    assert (person.project / "file").read_text() == "10"
+    assert run(look) == f"{listed}13\n{last - 1}{last - 1}1secret\n"
+    review.discard_all(made[0].project)
+    assert run(look) == "deleted\nfile\ngone\n2\n10"
+    assert not list(Chain(person.paths, project).folder.glob("squashed-*"))
+
+
+def test_a_running_command_keeps_the_squashed_layers_that_it_has_mounted(
+    person: Person, review: Review
+) -> None:
+    made = [write(person, review, Mode.REVIEW, f"{n}", f"{n}") for n in range(30)]
+    bubble = person.bubble(keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
+    ready, go = person.playground / "ready", person.playground / "go"
+
+    def discard_meanwhile() -> None:
+        own = Review(person.paths)
+        try:
+            within(SOON, ready.exists)
+            own.discard(own.manager.run(made[0].id))
+        finally:
+            go.touch()
+            own.close()
+
+    other = threading.Thread(target=discard_meanwhile)
+    other.start()
+    wait = "cd ~/playground; touch ready; until [ -e go ]; do sleep 0.1; done; cd -"
+    assert loop.run(bubble.exec(f"{wait} >&2; cat 0 && rm 1 2")).stdout.text == "0"
+    other.join()
+    assert [seen(person, name) for name in ("0", "1", "2", "3")] == [None, None, None, "3"]
 
 
 def test_a_later_mode_of_a_folder_is_visible_through_pending_changes(

@@ -226,7 +226,7 @@ def test_records_of_deleted_files_go_with_their_backups(person: Person, review: 
     for name in ("gone", "kept"):
         (person.project / name).write_text(name)
         write(person, review, name, "new")
-    write_file.delete_file(person.paths, str(person.project), f"{person.project}/gone")
+    person.record("rm gone")
     review.manager.cleanup_old_backups(now=time.time() + 6 * 86400)
     assert FileRecord.select().count() == 2
     review.manager.cleanup_old_backups(now=time.time() + 9 * 86400)

@@ -102,8 +102,7 @@ def test_a_pending_change_is_the_current_version(person: Person, review: Review)
 def test_a_deletion_can_be_pending(person: Person) -> None:
     (person.project / "folder").mkdir()
     (person.project / "folder/file").write_text("text")
-    path = f"{person.project}/folder/file"
-    report = write_file.delete_file(person.paths, str(person.project), path, how=Mode.REVIEW)
+    report = person.record("rm folder/file", Mode.REVIEW)
     assert states(report) == [("folder/file", "deleted", "pending")]
     assert seen(person, "folder/file") is None
     layers = layers_of(person.paths, str(person.project), str(person.project))
@@ -178,7 +177,7 @@ def test_every_kept_version_can_be_restored(person: Person, review: Review) -> N
 def test_a_deleted_file_comes_back_from_its_backup(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text("precious")
-    report = write_file.delete_file(person.paths, str(person.project), str(file))
+    report = person.record("rm file")
     project = review.manager.add_project(person.project)
     versions = person.paths.versions / report.run_id
     for kept in versions.iterdir():
@@ -193,7 +192,7 @@ def test_a_deleted_unreadable_file_comes_back(person: Person, review: Review) ->
     file = person.project / "closed"
     file.write_text("text")
     file.chmod(0o111)
-    report = write_file.delete_file(person.paths, str(person.project), str(file))
+    report = person.record("rm -f closed")
     review.undo(review.manager.run(report.run_id))
     assert stat.S_IMODE(file.stat().st_mode) == 0o111
     file.chmod(0o600)
