@@ -106,6 +106,7 @@ def test_a_project_is_named_from_the_current_folder(person: Person) -> None:
     assert done.stdout == f"{person.project}\n"
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("name", ["we,ird:na\\me \"q\" 'ü'", "end\n", os.fsdecode(b"\xff"), "-x"])
 def test_the_current_folder_may_have_any_name(person: Person, name: str) -> None:
     project = person.home / name

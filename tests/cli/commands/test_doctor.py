@@ -28,6 +28,7 @@ def test_doctor_prints_a_checklist(person: Person) -> None:
     assert all(len(line) <= 100 for line in done.stdout.splitlines())
 
 
+@pytest.mark.anybody
 def test_doctor_prints_one_json_document(person: Person) -> None:
     done = person.cli("doctor", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -66,6 +67,7 @@ def test_doctor_leaves_nothing_behind(person: Person) -> None:
     assert os.listdir(person.playground) == []
 
 
+@pytest.mark.anybody
 def test_doctor_works_from_a_folder_that_is_gone(person: Person) -> None:
     gone = person.home / "gone"
     gone.mkdir()

@@ -66,6 +66,7 @@ def test_clearing_a_deep_playground_works(person: Person) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("YES", 0), ("n", 1), ("", 1)])
 def test_at_a_terminal_clearing_asks_first(person: Person, answer: str, code: int) -> None:
     person.cli("run", "-c", "touch ~/playground/file")

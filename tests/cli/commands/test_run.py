@@ -132,6 +132,7 @@ def test_an_invalid_time_is_refused(person: Person, given: str) -> None:
     assert os.listdir(person.project) == []
 
 
+@pytest.mark.anybody
 def test_an_unknown_profile_lists_the_choice(person: Person) -> None:
     done = person.cli("run", "--profile", "other", "--", "touch", "ran")
     assert_failed(done, "There is no profile 'other'.", "standard, strict")
@@ -155,6 +156,7 @@ def test_a_profile_of_the_user_is_used(person: Person) -> None:
     assert person.cli("run", "--profile", "mine", "-c", "echo $FROM").stdout == "changed\n"
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("base", ["mine", "strict"])
 def test_a_change_of_an_extended_profile_counts_at_once(person: Person, base: str) -> None:
     (person.home / "letters").write_text("secret")

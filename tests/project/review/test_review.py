@@ -123,6 +123,7 @@ def test_undo_and_redo_of_a_run_and_of_single_files(person: Person) -> None:
     assert files(person.project) == after
 
 
+@pytest.mark.anybody
 def test_runs_can_be_undone_one_after_the_other(person: Person) -> None:
     (person.project / "file").write_text("0")
     ids = [run(person, f"echo {number} > file")["run_id"] for number in (1, 2, 3)]
@@ -161,6 +162,7 @@ def test_pending_changes_are_seen_by_the_next_command_and_not_on_disk(person: Pe
     assert not person.paths.pending(str(person.project)).exists()
 
 
+@pytest.mark.anybody
 def test_all_pending_changes_are_shown_discarded_and_applied_at_once(person: Person) -> None:
     run(person, "echo 0 > undone")
     assert cli_here(person, "undo").returncode == 0
@@ -469,6 +471,7 @@ def test_changes_are_seen_while_they_happen(person: Person) -> None:
     assert {(EventKind.ADDED, "new"), (EventKind.UPDATED, "old")} <= seen
 
 
+@pytest.mark.anybody
 def test_changes_of_other_runs_are_shown_before_they_go_along(person: Person) -> None:
     first, second = (
         json.loads(person.cli("run", "--json", "--apply", "review", "-c", f"echo {n} >f").stdout)
