@@ -126,6 +126,7 @@ def test_the_processes_of_the_sandbox_are_shown(tmux: Tmux, program: str) -> Non
     assert_usable(tmux)
 
 
+@pytest.mark.anybody
 def test_ctrl_z_suspends_a_command(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'echo begun; cat; echo ended'")
     tmux.wait_for("\nbegun")
@@ -155,6 +156,7 @@ def test_the_program_is_suspended_by_another(tmux: Tmux, number: signal.Signals)
     assert tmux.end() == 0
 
 
+@pytest.mark.anybody
 def test_a_job_in_the_background_leaves_the_terminal_alone(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'until test -e go; do sleep 0.1; done; cat' &")
     assert tmux.run("ollmsandbox run --quiet -- touch other") == 0

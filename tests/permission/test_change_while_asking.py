@@ -16,6 +16,8 @@ from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 
+pytestmark = pytest.mark.anybody
+
 GOOD, BAD = "#!/bin/sh\necho good\n", "#!/bin/sh\necho bad\n"
 
 

@@ -19,6 +19,7 @@ def test_the_path_of_the_playground_is_printed_before_it_exists(person: Person) 
     assert not person.playground.exists()
 
 
+@pytest.mark.anybody
 def test_the_size_of_the_playground_is_printed(person: Person) -> None:
     person.cli("run", "-c", "head -c 3M /dev/urandom >~/playground/big")
     assert re.fullmatch(r"3\.\d MiB in 1 file\n", person.cli("playground", "size").stdout)

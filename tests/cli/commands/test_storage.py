@@ -12,6 +12,8 @@ from support.person import Person
 
 from ollmsandbox.project.review.review import Review
 
+pytestmark = pytest.mark.anybody
+
 KEYS = ["run_id", "project", "command", "apply", "started", "exit_code"]
 KEYS += ["changes", "conflicts", "skipped"]
 

@@ -290,6 +290,7 @@ def test_a_bwrap_of_the_current_folder_is_not_used(
     assert not marker.exists()
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("entry", [".", "", "programs", ":"])
 def test_a_bwrap_in_the_current_folder_alone_counts_as_missing(
     person: Person, entry: str, monkeypatch: pytest.MonkeyPatch
@@ -303,6 +304,7 @@ def test_a_bwrap_in_the_current_folder_alone_counts_as_missing(
     assert not marker.exists()
 
 
+@pytest.mark.anybody
 def test_a_bwrap_of_the_project_is_not_used(person: Person) -> None:
     marker = planted(person, person.project / "bin")
     others = person.environ["PATH"]
