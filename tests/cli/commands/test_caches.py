@@ -44,7 +44,7 @@ def test_a_project_without_caches_is_an_error(person: Person) -> None:
     for action in ("size", "clear"):
         done = person.cli("caches", action, "--project", str(person.home / "nowhere"))
         assert done.returncode == 125
-        assert f"No command has written to caches in {person.home}/nowhere." in done.stderr
+        assert f"{person.home}/nowhere" in done.stderr
 
 
 def test_clearing_removes_what_commands_wrote_and_nothing_else(person: Person) -> None:

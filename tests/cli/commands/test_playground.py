@@ -74,7 +74,7 @@ def test_at_a_terminal_clearing_asks_first(person: Person, answer: str, code: in
     with Terminal(person, "playground", "clear") as terminal:
         # What is typed before the question does not answer it.
         terminal.send("y\r")
-        terminal.expect(f"Delete everything in {person.playground} (0 bytes in 1 file)?")
+        terminal.expect(f"{person.playground} (0 bytes in 1 file)?")
         terminal.send(f"{answer}\r")
         assert terminal.end() == code
     assert (person.playground / "file").exists() == (code == 1)

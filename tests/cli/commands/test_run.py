@@ -139,7 +139,7 @@ def test_an_invalid_time_is_refused(person: Person, given: str) -> None:
 @pytest.mark.anybody
 def test_an_unknown_profile_lists_the_choice(person: Person) -> None:
     done = person.cli("run", "--profile", "other", "--", "touch", "ran")
-    assert_failed(done, "There is no profile 'other'.", "standard, strict")
+    assert_failed(done, "'other'", "standard, strict")
     assert os.listdir(person.project) == []
 
 
