@@ -248,14 +248,15 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "nobody listens": "curl -sS http://127.0.0.1:9/; echo $?",
     },
     "packages": {
-        "npm install with and without the registry": _with_registry(
-        f"npm install {_NPM} --no-package-lock --registry $R thing && node -p 'require(\"thing\")()'"
-        f" && rm -r node_modules && kill %1;"
+        "npm install": _with_registry(f"npm install {_NPM} --no-package-lock --registry $R thing"
+        " && node -p 'require(\"thing\")()' && ls node_modules"),
+        "npm install without the registry": _with_registry(
+        f"npm install {_NPM} --no-package-lock --registry $R thing && rm -r node_modules && kill %1;"
         f" npm install {_NPM} --no-package-lock --offline --registry $R thing && ls node_modules"),
         "npm ci": _with_registry(f"npm install {_NPM} --registry $R thing && rm -r node_modules && npm ci"
         f" {_NPM} --registry $R && node_modules/.bin/thing x && rm package-lock.json"),
         "npx": _with_registry(f"npx {_NPM} --yes --registry $R thing one two"),
-        "npm run": "npm test --silent; npm run --silent x",
+        "npm run": "npm test --silent; npm run --silent x; npm pkg get version",
         "pip install": _with_registry(f"{PYTHON} -m venv --without-pip env && {PYTHON} -m pip --python env/bin/python"
         f" install {_PIP} --index-url $R/simple thing && env/bin/thing && rm -r env"),
         "pip download": _with_registry(f"{PYTHON} -m pip download {_PIP} -d got --index-url $R/simple thing"
