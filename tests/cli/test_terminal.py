@@ -52,6 +52,7 @@ def test_a_shell_has_job_control(tmux: Tmux) -> None:
     assert "added     new" in tmux.screen
 
 
+@pytest.mark.anybody
 def test_the_size_follows_the_window(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'stty size; read nothing; stty size; read nothing'")
     tmux.wait_for("24 80")
@@ -60,6 +61,7 @@ def test_the_size_follows_the_window(tmux: Tmux) -> None:
     tmux.wait_for("31 101")
 
 
+@pytest.mark.anybody
 def test_ctrl_c_ends_a_pipeline(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'echo begun; sleep 1000 | cat | cat'; echo =$?=")
     tmux.wait_for("\nbegun")
@@ -67,6 +69,7 @@ def test_ctrl_c_ends_a_pipeline(tmux: Tmux) -> None:
     assert tmux.end() == 128 + signal.SIGINT
 
 
+@pytest.mark.anybody
 def test_ctrl_c_at_the_prompt_of_python_does_not_end_it(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -- python3 -q; echo =$?=")
     tmux.wait_for(">>>")
@@ -91,6 +94,7 @@ def test_a_file_is_edited_in_vim(tmux: Tmux, person: Person) -> None:
     assert_usable(tmux)
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("quit", ["q", "C-z"])
 def test_a_pager_fills_the_screen(tmux: Tmux, person: Person, quit: str) -> None:
     (person.project / "lines").write_text("".join(f"line {n}\n" for n in range(1000)))
@@ -122,6 +126,7 @@ def test_the_processes_of_the_sandbox_are_shown(tmux: Tmux, program: str) -> Non
     assert_usable(tmux)
 
 
+@pytest.mark.anybody
 def test_ctrl_z_suspends_a_command(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'echo begun; cat; echo ended'")
     tmux.wait_for("\nbegun")
@@ -136,6 +141,7 @@ def test_ctrl_z_suspends_a_command(tmux: Tmux) -> None:
     assert "\nended\n" in tmux.screen
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
 def test_the_program_is_suspended_by_another(tmux: Tmux, number: signal.Signals) -> None:
     tmux.type("ollmsandbox run -c 'echo begun; cat; echo ended'")
@@ -150,6 +156,7 @@ def test_the_program_is_suspended_by_another(tmux: Tmux, number: signal.Signals)
     assert tmux.end() == 0
 
 
+@pytest.mark.anybody
 def test_a_job_in_the_background_leaves_the_terminal_alone(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'until test -e go; do sleep 0.1; done; cat' &")
     assert tmux.run("ollmsandbox run --quiet -- touch other") == 0
@@ -160,11 +167,13 @@ def test_a_job_in_the_background_leaves_the_terminal_alone(tmux: Tmux) -> None:
     assert tmux.end() == 128 + signal.SIGINT
 
 
+@pytest.mark.anybody
 def test_a_command_that_is_killed_in_raw_mode(tmux: Tmux) -> None:
     assert tmux.run("ollmsandbox run -c 'stty raw -echo; kill -9 $$'") == 128 + signal.SIGKILL
     assert_usable(tmux)
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_the_terminal_is_restored_after_a_signal(tmux: Tmux, number: signal.Signals) -> None:
     tmux.type("ollmsandbox run -- less /etc/passwd; echo =$?=")
@@ -175,12 +184,14 @@ def test_the_terminal_is_restored_after_a_signal(tmux: Tmux, number: signal.Sign
     assert_usable(tmux)
 
 
+@pytest.mark.anybody
 def test_the_time_limit_holds(tmux: Tmux) -> None:
     assert tmux.run("ollmsandbox run --timeout 0.5 -- sleep 1000") == 124
     assert "Exceeded the time limit" in tmux.screen
     assert_usable(tmux)
 
 
+@pytest.mark.anybody
 def test_there_is_no_time_limit_at_a_terminal(tmux: Tmux, person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     (person.paths.profiles / "standard.yaml").write_text("limits: {time: 0.2 s}\n")
@@ -188,6 +199,7 @@ def test_there_is_no_time_limit_at_a_terminal(tmux: Tmux, person: Person) -> Non
     assert tmux.run("ollmsandbox run --no-tty -- sleep 1000") == 124
 
 
+@pytest.mark.anybody
 def test_the_time_stands_still_while_a_command_is_suspended(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run --timeout 4 -c 'echo begun; cat; echo ended'")
     tmux.wait_for("\nbegun")
@@ -201,11 +213,13 @@ def test_the_time_stands_still_while_a_command_is_suspended(tmux: Tmux) -> None:
     assert "ended" in tmux.screen
 
 
+@pytest.mark.anybody
 def test_a_sandbox_that_fails(tmux: Tmux) -> None:
     assert tmux.run("ollmsandbox run --working-dir nowhere -- true") == 125
     assert_usable(tmux)
 
 
+@pytest.mark.anybody
 def test_a_pipe_leads_to_the_command_and_from_it(tmux: Tmux) -> None:
     tmux.run("echo piped | ollmsandbox run -c 'cat; tty'")
     assert "piped\nnot a tty" in tmux.screen
@@ -215,12 +229,14 @@ def test_a_pipe_leads_to_the_command_and_from_it(tmux: Tmux) -> None:
     assert "\nnot a tty" in tmux.screen
 
 
+@pytest.mark.anybody
 def test_errors_can_go_elsewhere(tmux: Tmux, person: Person) -> None:
     tmux.run("ollmsandbox run --quiet -c 'tty; echo wrong >&2' 2> errors")
     assert "/dev/console\n" in tmux.screen
     assert (person.project / "errors").read_text() == "wrong\n"
 
 
+@pytest.mark.anybody
 def test_a_pager_at_the_end_of_a_pipe_gets_the_keys(tmux: Tmux) -> None:
     tmux.type("seq 1000 | ollmsandbox run --tty -- less; echo =$?=")
     tmux.wait_for("22\n23")
@@ -231,6 +247,7 @@ def test_a_pager_at_the_end_of_a_pipe_gets_the_keys(tmux: Tmux) -> None:
     assert_usable(tmux)
 
 
+@pytest.mark.anybody
 def test_a_terminal_without_ours(person: Person) -> None:
     done = person.cli("run", "--tty", "-c", "tty; stty size < /dev/tty; cat", input="piped\n")
     assert done.stdout == "not a tty\n24 80\npiped\n"
@@ -238,6 +255,7 @@ def test_a_terminal_without_ours(person: Person) -> None:
     assert person.cli("run", "--tty", "--json", "true").returncode == 125
 
 
+@pytest.mark.anybody
 def test_piped_output_is_unchanged(person: Person) -> None:
     sent = "\x1b[31m\x1b]0;title\x07\x1b[c\x05é\r\n"
     (person.project / "sent").write_text(sent, newline="")
@@ -251,6 +269,7 @@ def test_piped_output_is_unchanged(person: Person) -> None:
     assert done.stdout == sent.encode()
 
 
+@pytest.mark.anybody
 def test_a_shell_says_that_it_is_in_the_sandbox(tmux: Tmux, person: Person) -> None:
     (person.home / ".bashrc").write_text("PS1='my own> '\n")
     tmux.type("ollmsandbox shell; echo =$?=")
@@ -273,6 +292,7 @@ def test_other_shells(tmux: Tmux, name: str) -> None:
     assert tmux.end() == 3
 
 
+@pytest.mark.anybody
 def test_a_shell_reads_commands_from_a_pipe(person: Person) -> None:
     done = person.cli("shell", input="echo out; touch new; exit 4\n")
     assert (done.returncode, done.stdout) == (4, "out\n")

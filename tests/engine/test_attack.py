@@ -27,6 +27,7 @@ def test_all_attacks_are_refused_and_nothing_is_left(person: Person) -> None:
     assert json.loads(person.cli("history", "--json").stdout) == []
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("code", "held"),
     [

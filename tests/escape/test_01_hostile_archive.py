@@ -238,6 +238,7 @@ def test_what_is_read_of_the_new_system_is_read_in_it(
 # --- too much of everything ---------------------------------------------------------------------
 
 
+@pytest.mark.anybody
 def test_a_small_archive_that_unpacks_to_a_huge_file(sandbox: RootfsSandbox) -> None:
     piece, number = gzip.compress(bytes(64 << 20)), 128
     header = tarfile.TarInfo("zeros")
@@ -263,6 +264,7 @@ def test_a_file_that_says_it_is_huge_but_has_only_holes(
     assert trees.measure(sandbox.folder)[1] < 1 << 20
 
 
+@pytest.mark.anybody
 def test_far_too_many_files(sandbox: RootfsSandbox) -> None:
     bomb = tarball([Entry(f"f{number}") for number in range(50_000)])
     with pytest.raises(RootfsError, match="more than 1,000 files"):
@@ -271,6 +273,7 @@ def test_far_too_many_files(sandbox: RootfsSandbox) -> None:
     assert len(os.listdir(sandbox.folder)) < 40_000
 
 
+@pytest.mark.anybody
 def test_few_files_in_far_too_many_folders(sandbox: RootfsSandbox) -> None:
     bomb = tarball([Entry(f"{number}/" + "d/" * 500 + "f") for number in range(100)])
     with pytest.raises(RootfsError, match="more than 10,000 files"):
@@ -284,6 +287,7 @@ def test_names_that_are_longer_than_a_name_can_be(sandbox: RootfsSandbox, name: 
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.anybody
 def test_a_name_that_is_as_large_as_memory(sandbox: RootfsSandbox) -> None:
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 8 << 30

@@ -20,8 +20,8 @@ from support.escape.attack import (
     run_while,
     said_by_each,
 )
-from support.escape.reading import SECRET, Read, put_secret, read_all, read_each
-from support.person import Person, cli_argv, make_person
+from support.escape.reading import SECRET, put_secret, read_all, read_each
+from support.person import Person, cli_argv
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.manager import ProjectManager
@@ -50,31 +50,25 @@ def found(person: Person, request: pytest.FixtureRequest) -> Capabilities:
     return here if request.param is None else here._replace(overlay=request.param)
 
 
-# Names that hold secrets.
+# Names that hold secrets: all in one test, because hundreds of processes take long to start.
 
 
-@pytest.fixture(scope="module")
-def read(shared_person: Person) -> Read:
+def test_reading(person: Person) -> None:
     attacks = {}
     for name in HOME_MASKS:
-        folder = shared_person.home / name
-        put_secret(folder / "file")
-        file, around = shlex.quote(str(folder / "file")), shlex.quote(str(folder.parent))
-        attacks[name] = f"cat {file}; ls -a {around}"
-    return read_each(shared_person, attacks)
+        put_secret(person.home / name / "file")
+        file, around = shlex.quote(f"{name}/file"), shlex.quote(os.path.dirname(name))
+        # The shell itself reads and lists.
+        attacks[name] = f"read -r line <~/{file}; echo $line; cd ~/{around} && printf '%s\\n' .* *"
+    read = read_each(person, attacks)
+    for name in HOME_MASKS:
+        assert SECRET not in read.inside[name], name
+        assert os.path.basename(name) not in read.inside[name].splitlines(), name
+        said = read.outside[name].splitlines()
+        assert {SECRET, os.path.basename(name)} <= set(said), name
 
 
-@pytest.mark.parametrize("name", HOME_MASKS)
-def test_reading(read: Read, name: str) -> None:
-    assert SECRET not in read.inside[name]
-    assert os.path.basename(name) not in read.inside[name].splitlines()
-    assert SECRET in read.outside[name]
-
-
-@pytest.fixture(scope="module")
-def moved(tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """What can be read of secrets that variables moved."""
-    person = make_person(tmp_path_factory.mktemp("moved"))
+def test_reading_what_a_variable_moved(person: Person) -> None:
     attacks = {}
     for number, variable in enumerate(PROFILE.mask_variables):
         first, second, third = (person.home / f"{number}" / name for name in ("a", "b c", "d"))
@@ -91,15 +85,9 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Read:
             put_secret(folder / name / "file")
         files = shlex.join(f"{folder}/{name}/file" for name in inner)
         attacks[variable] = f"cat {files}"
-    return read_each(person, attacks)
-
-
-@pytest.mark.parametrize(
-    "variable", [*PROFILE.mask_variables, *(name for name, _usual in PROFILE.moved_folders)]
-)
-def test_reading_what_a_variable_moved(moved: Read, variable: str) -> None:
-    assert moved.inside[variable] == ""
-    assert SECRET in moved.outside[variable]
+    read = read_each(person, attacks)
+    assert {variable: text for variable, text in read.inside.items() if text} == {}
+    assert [variable for variable, text in read.outside.items() if SECRET not in text] == []
 
 
 @pytest.mark.parametrize("profile", ["standard", "strict"])

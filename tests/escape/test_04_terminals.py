@@ -215,6 +215,7 @@ def victim(shared_person: Person, tmp_path_factory: pytest.TempPathFactory) -> I
         yield Victim(shared_person, tmux)
 
 
+@pytest.mark.anybody
 @RAW
 @pytest.mark.parametrize(
     ("title", "name"), [("\x1b]2;evil\x1b\\", "pane_title"), ("\x1bkevil\x1b\\", "window_name")]
@@ -224,6 +225,7 @@ def test_changing_the_title(victim: Victim, title: str, name: str, raw: str) -> 
     assert (victim.tmux.show(name) == "evil") == bool(raw)
 
 
+@pytest.mark.anybody
 @RAW
 def test_setting_the_clipboard(victim: Victim, raw: str) -> None:
     text = base64.b64encode(b"evil").decode()
@@ -231,6 +233,7 @@ def test_setting_the_clipboard(victim: Victim, raw: str) -> None:
     assert victim.tmux.clipboard() == ("evil" if raw else "")
 
 
+@pytest.mark.anybody
 @RAW
 @pytest.mark.parametrize("question", ["\x1b[6n", "\x1b[>c", "\x1b[5n"])
 def test_making_the_terminal_answer(victim: Victim, question: str, raw: str) -> None:
@@ -256,30 +259,35 @@ HIDING = {
 }
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("way", HIDING)
 def test_hiding_the_summary(victim: Victim, way: str) -> None:
     victim.attack(HIDING[way])
     victim.assert_summary_is_visible()
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("last", ["another screen", "an open string", "half a sequence"])
 def test_hiding_the_summary_in_raw_output(victim: Victim, last: str) -> None:
     victim.attack("\x1b[8m\x1b(0\x1b[1;1r" + HIDING[last], options="--raw")
     victim.assert_summary_is_visible()
 
 
+@pytest.mark.anybody
 def test_hiding_the_summary_without_a_terminal_of_its_own(victim: Victim) -> None:
     victim.attack("\x1b]2;wrong\x1b\\\x1b[8m", redirect="< /dev/null")
     assert victim.tmux.show("pane_title") != "wrong"
     victim.assert_summary_is_visible()
 
 
+@pytest.mark.anybody
 def test_hiding_the_summary_with_errors(victim: Victim) -> None:
     victim.attack("\x1b]2;wrong\x1b\\\x1b[8m", "cat sent >&2", redirect="| cat")
     assert victim.tmux.show("pane_title") != "wrong"
     victim.assert_summary_is_visible()
 
 
+@pytest.mark.anybody
 def test_keys_and_mouse_are_as_before(victim: Victim) -> None:
     victim.attack("\x1b[?1;1000;1003;1006;2004h\x1b=\x1b[?25l")
     names = ("keypad_cursor_flag", "keypad_flag", "mouse_any_flag", "mouse_sgr_flag")

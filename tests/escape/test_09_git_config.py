@@ -71,6 +71,7 @@ def test_a_hook_in_a_folder_that_the_config_names(person: Person, checkout: Path
     assert mark.exists()
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     "setting",
     [
@@ -249,6 +250,7 @@ def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
     assert held(person, "mv tools moved; ln -s moved tools") >= {"tools", HOOK}
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("limit", ["_MOST_FOLDERS", "_MOST_NAMES", "_MOST_FOUND"])
 def test_with_too_many_folders_every_file_named_like_a_hook_is_held(
     person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
@@ -364,6 +366,7 @@ MANAGERS = {
 }
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("manager", MANAGERS)
 def test_what_a_hook_manager_runs(person: Person, checkout: Path, manager: str) -> None:
     hook, text, runs = MANAGERS[manager]
@@ -391,6 +394,11 @@ SETTINGS = {
     "pre-commit": (
         "python3 -m pre_commit hook-impl",
         ".pre-commit-config.yaml",
+        "repos: [{repo: local, hooks: [{id: check, entry: tools/check, language: script}]}]",
+    ),
+    "pre-commit with other settings": (
+        "python3 -m pre_commit hook-impl --config=.checks.yaml",
+        ".checks.yaml",
         "repos: [{repo: local, hooks: [{id: check, entry: tools/check, language: script}]}]",
     ),
     "lefthook": (
@@ -438,6 +446,7 @@ def test_settings_of_hook_managers_in_a_manifest(person: Person, checkout: Path)
     assert held(person, attack) == {"package.json"}
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     "setting",
     [
@@ -495,6 +504,7 @@ def test_a_harmless_line_that_hides_the_next_one(
     assert held(person, f"echo x >>{HOOK}") == {HOOK}
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("settled", ["together", "one after the other"])
 def test_hooks_of_a_new_repository_where_the_user_has_all_hooks(
     person: Person, settled: str
@@ -540,6 +550,7 @@ def write_index(person: Person, version: int, *paths: str) -> None:
     assert found == {".git/index"}
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("version", [2, 4])
 @pytest.mark.parametrize(
     "path", [".git/hooks/post-checkout", "../outside", "a/../../outside", "sub/.GIT/config"]
@@ -553,6 +564,7 @@ def test_paths_in_the_index(person: Person, checkout: Path, path: str, version: 
     assert not (person.project / path).exists()
 
 
+@pytest.mark.anybody
 def test_an_ordinary_index_needs_no_approval(person: Person, checkout: Path) -> None:
     (checkout / ".gitignore").write_text("*.o\n")
     name = "n" * 200

@@ -127,6 +127,7 @@ def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str
     assert not use_git(person)
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("plant", PLANTS)
 def test_git_would_run_it_after_approval(person: Person, checkout: Path, plant: str) -> None:
     # Else the test above would prove nothing.
@@ -174,6 +175,7 @@ def test_a_worktree_made_by_git_itself(person: Person, checkout: Path) -> None:
     assert waiting == {"wt/.git", ".git/hooks/post-commit"}
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("name", ["evil", "docs/evil", "x.git", "logs"])
 def test_a_bare_repository_with_any_name(person: Person, name: str) -> None:
     # git takes every folder with a HEAD, objects and refs for a repository.
@@ -212,6 +214,7 @@ BECOMES_REPOSITORY = {
 }  # fmt: skip
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("folder", "mode"),
     [("docs", Mode.AUTO), ("docs", Mode.REVIEW), (".git/any", Mode.AUTO), (".git/refs", Mode.AUTO)],
@@ -307,6 +310,7 @@ def test_every_risky_file_is_found_by_the_quick_check() -> None:
         assert all(each.source.startswith("https://") for each in group)
 
 
+@pytest.mark.anybody
 def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
     attack = "for n in $(seq 600); do mkdir -p s/$n; echo x >s/$n/f; echo x >f$n;"
     attack += "printf x >x$n; chmod +x x$n; echo x >s/$n/package.json; done; echo x >.envrc;"
@@ -333,6 +337,7 @@ def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
     assert {item.change.path for item in items[:3]} == marked
 
 
+@pytest.mark.anybody
 def test_no_mark_is_lost_in_a_flood_of_worse_ones(person: Person) -> None:
     attack = "for n in $(seq 600); do mkdir $n; echo x >$n/.envrc; done; mkdir w; echo x >w/.npmrc;"
     attack += "echo x >x; chmod 666 x; ln -s /etc link; mkdir zz; echo x >zz/.envrc; echo x >.envrc"

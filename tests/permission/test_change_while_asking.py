@@ -16,6 +16,8 @@ from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 
+pytestmark = pytest.mark.anybody
+
 GOOD, BAD = "#!/bin/sh\necho good\n", "#!/bin/sh\necho bad\n"
 
 
@@ -52,7 +54,7 @@ def assert_asked_again(agent: Agent, command: str, **arguments: object) -> None:
     assert agent.looking.starts == []
     first, again = agent.asked
     assert first.notice == ""
-    assert again.notice == "The project changed while this question was open."
+    assert again.notice
     assert (again.subject, again.question) == (first.subject, first.question)
     assert again.id != first.id
 

@@ -158,6 +158,7 @@ def test_a_variable_moves_a_cache(
     assert not (place / "new").exists()
 
 
+@pytest.mark.anybody
 @each_way
 @pytest.mark.parametrize(
     "value",

@@ -46,6 +46,7 @@ ODD_NAMES = {
 }
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
 @each_overlay
 def test_a_project_may_have_any_name(person: Person, name: str, way: OverlayMethod) -> None:
@@ -62,6 +63,7 @@ def test_a_project_may_have_any_name(person: Person, name: str, way: OverlayMeth
     assert not (person.project / "ran").exists()
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
 def test_a_project_of_any_name_can_be_read_without_an_overlay(person: Person, name: str) -> None:
     project = person.home / name
@@ -74,6 +76,7 @@ def test_a_project_of_any_name_can_be_read_without_an_overlay(person: Person, na
     assert os.listdir(project) == ["old"]
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
 def test_a_folder_in_the_project_may_have_any_name(person: Person, name: str) -> None:
     (person.project / name).mkdir()

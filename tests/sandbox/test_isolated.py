@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
@@ -44,11 +45,11 @@ def test_it_can_reach_nothing(person: Person) -> None:
             f"open({str(person.home / 'made')!r}, 'w')",
             f"socket.create_connection({server.getsockname()!r})",
             "socket.socket(socket.AF_UNIX).connect('\\0ollmsandbox-isolated')",
-            "os.kill(1, 9); os.kill(int(os.environ['PID']), 0)",
+            f"os.kill({os.getpid()}, 0)",
             "open('/proc/sys/kernel/core_pattern', 'w')",
         )
         for attack in attacks:
-            code = f"try:\n    {attack}\nexcept (OSError, KeyError):\n    print('refused')"
+            code = f"try:\n    {attack}\nexcept OSError:\n    print('refused')"
             assert isolated(person, code) == b"refused\n", attack
 
 

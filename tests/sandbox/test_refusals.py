@@ -95,7 +95,7 @@ def test_a_hidden_file_is_named(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     (person.home / ".ssh/config").touch()
     said = remarks(person, "cat ~/.ssh/config")
-    assert said.startswith(f"{person.home}/.ssh is hidden from commands.")
+    assert said.startswith(f"{person.home}/.ssh is hidden")
 
 
 def test_only_hidden_names_are_called_hidden_whether_they_exist_or_not(person: Person) -> None:
@@ -121,7 +121,7 @@ def test_a_hidden_file_of_the_project_is_named(person: Person) -> None:
     (person.paths.profiles / "standard.yaml").write_text(f"masks: [{person.project}/secret]")
     (person.project / "secret").mkdir()
     said = remarks(person, "cat $PWD/secret/x")
-    assert said.startswith(f"{person.project}/secret is hidden from commands.")
+    assert said.startswith(f"{person.project}/secret is hidden")
 
 
 def test_the_model_and_the_command_line_say_the_same(agent: Agent) -> None:

@@ -139,6 +139,8 @@ def base() -> tuple[Entry, ...]:
         Entry("./bin/busybox", Path(busybox).read_bytes(), 0o755),
         # As Alpine has it: to the busybox of the system, wherever that is.
         *(link(f"./bin/{n}", "/bin/busybox") for n in names.stdout.split() if n != "busybox"),
+        # For what needs root, such as su.
+        Entry("./bin/bbsuid", b"#!/bin/sh\n", 0o4755),
         Entry("./sbin/apk", _APK.encode(), 0o755),
         Entry("./etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n"),
         Entry("./etc/group", b"root:x:0:\n"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -77,24 +78,24 @@ def test_a_number_may_stand_for_text() -> None:
     ("arguments", "words"),
     [
         ({}, "`command` is missing: What to run."),
-        ({"command": "x", "network": "maybe"}, '`network` must be true or false, not "maybe".'),
-        ({"command": "x", "network": []}, "`network` must be true or false, not a list."),
-        ({"command": "x", "count": "many"}, '`count` must be a whole number, not "many".'),
-        ({"command": "x", "count": "--5"}, '`count` must be a whole number, not "--5".'),
-        ({"command": "x", "count": 1.5}, "`count` must be a whole number, not a number."),
-        ({"command": "x", "count": True}, "`count` must be a whole number, not true."),
-        ({"command": "x", "count": 0}, "`count` must be 1 or more, not 0."),
-        ({"command": ["ls", "-l"]}, "`command` must be text, not a list."),
-        ({"command": {"a": 1}}, "`command` must be text, not an object."),
-        ({"command": "x" * 101}, "`command` is too long: 101 bytes, and 100 are allowed."),
+        ({"command": "x", "network": "maybe"}, '`network` .*"maybe"'),
+        ({"command": "x", "network": []}, "`network` .*a list"),
+        ({"command": "x", "count": "many"}, '`count` .*"many"'),
+        ({"command": "x", "count": "--5"}, '`count` .*"--5"'),
+        ({"command": "x", "count": 1.5}, "`count` .*a number"),
+        ({"command": "x", "count": True}, "`count` .*true"),
+        ({"command": "x", "count": 0}, "`count` .*1 .*0"),
+        ({"command": ["ls", "-l"]}, "`command` .*a list"),
+        ({"command": {"a": 1}}, "`command` .*an object"),
+        ({"command": "x" * 101}, "`command` .*101 .*100"),
         ({"command": "a\0b"}, "`command` contains a NUL character"),
         ({"command": "a\ud800"}, "`command` contains invalid Unicode"),
-        ({"command": "x", "commnad": "y"}, "no parameter `commnad`. Did you mean `command`?"),
-        ({"command": "x", "zzz": 1}, "tool takes: command, network (optional), count"),
+        ({"command": "x", "commnad": "y"}, "`commnad`.*`command`"),
+        ({"command": "x", "zzz": 1}, "command, network .*, count"),
     ],
 )
 def test_the_wrong_argument_is_named(arguments: object, words: str) -> None:
-    assert words in error(arguments)
+    assert re.search(words, error(arguments))
 
 
 def test_text_of_json_is_read() -> None:

@@ -191,7 +191,7 @@ def test_in_review_mode_changes_are_pending(person: Person) -> None:
 def test_a_dry_run_keeps_nothing(person: Person) -> None:
     agent = Agent(person, mode=Mode.NEVER)
     assert "nothing was kept" in agent.run("touch a").text
-    assert agent.run("ls").text == "The command printed nothing."
+    assert agent.run("ls -A | wc -l").text == "0"
 
 
 def test_the_time_limit_is_reported(person: Person) -> None:
@@ -349,10 +349,8 @@ def test_a_call_gets_no_more_time_than_the_profile_allows(person: Person) -> Non
     write_profile(person, "limits: {time: 1 s, max_time: 2 s}")
     agent = Agent(person, own_limits=Limits())
     outcome = agent.run("sleep 60", timeout=50)
-    assert outcome.text.endswith("`timeout` was lowered to 2 seconds, the most that is allowed.")
-    assert "stopped after 1 seconds, unless you set `timeout` to at most 2." in (
-        RunCommand(agent.tool_context).description
-    )
+    assert "`timeout` was lowered to 2 seconds" in outcome.text
+    assert "`timeout` to at most 2." in RunCommand(agent.tool_context).description
 
 
 def test_a_limit_of_the_user_is_the_most_that_a_call_gets(person: Person) -> None:

@@ -29,7 +29,6 @@ def test_network_is_asked_for_every_time(agent: Agent) -> None:
     assert one.target_path != two.target_path
     assert one.answers == (Answer.DENY, Answer.ALLOW)
     assert one.question == "Run command with network access: echo ok?"
-    assert one.heading == "Run command with network access?"
     assert one.subject == "echo ok"
 
 
@@ -88,7 +87,7 @@ def test_the_approved_command_runs_or_none(person: Person) -> None:
     assert not outcome.ok
     assert [request.notice != "" for request in agent.asked] == [False, True]
     assert len(agent.looking.starts) == 1
-    assert agent.run("ls").text == "The command printed nothing."
+    assert agent.run("ls -A | wc -l").text == "0"
 
 
 @pytest.mark.anybody
@@ -203,7 +202,6 @@ def test_without_a_sandbox_every_command_asks(person: Person) -> None:
     [request] = agent.asked
     assert not request.sandboxed
     assert request.one_time_only
-    assert request.question == "Run command without a sandbox?"
     assert "not sandboxed" in request.sees[0]
     assert not (person.project / "a").exists()
     agent.asker.answer = Answer.ALLOW

@@ -20,7 +20,15 @@ from pathlib import PurePath
 from ...files.dirfd import folders_above
 from ...paths import is_inside
 from .change import Type
-from .hooks import HOOK_MANAGERS, HOOKS, SHELL_WORDS, manifest_commands, places, scripts_in
+from .hooks import (
+    HOOK_MANAGERS,
+    HOOKS,
+    SHELL_WORDS,
+    manifest_commands,
+    places,
+    scripts_in,
+    settings_in,
+)
 from .risky import normalised
 
 _LARGEST = 1 << 20
@@ -223,6 +231,7 @@ class GitTargets:
             if not re.search(rf"\b{manager}\b", text):
                 continue
             self.reads_manifests = True
+            files = (*files, *settings_in(text))
             texts += [_read(f"{worktree}/{file}") or "" for file in files]
             texts.append(manifest_commands(_read(f"{worktree}/package.json") or "", text))
             for file in files:
@@ -308,10 +317,10 @@ def _settings(text: str) -> Iterator[tuple[str, str, str]]:
     # missed if the lines are read both ways.
     joined = re.sub(r"\\\r?\n", "", text)
     for line in (text if joined == text else f"{joined}\n{text}").splitlines():
-        rest = line
-        while found := _SECTION.match(rest):
-            section, rest = found[1].lower(), rest[found.end() :]
-        if found := _SETTING.match(rest):
+        at = 0
+        while found := _SECTION.match(line, at):
+            section, at = found[1].lower(), found.end()
+        if found := _SETTING.match(line, at):
             yield section, found[1].lower(), _value(found[2])
 
 

@@ -24,13 +24,15 @@ REFERENCES = "/refs/remotes/"
 LARGEST = 1 << 20
 _LARGEST_CONFIG = 1 << 16
 
-_SPACE = "[ \t]*"
+# Possessive, as everything that a blank may be part of: otherwise a command could write a line for
+# which the search takes hours.
+_SPACE = "[ \t]*+"
 _EMPTY = re.compile(rf"{_SPACE}(?:[#;].*)?")
 _SECTION = re.compile(rf'{_SPACE}\[([a-zA-Z0-9-]+)(?:[ \t]+"([^"\\]*)")?\]{_SPACE}')
 # A tab between the words of a value is read differently by different versions of git.
 _SETTING = re.compile(
-    rf"{_SPACE}([a-zA-Z][a-zA-Z0-9-]*){_SPACE}="
-    rf'{_SPACE}(?:"((?:[^"\\]|\\["\\nt])*)"|((?:[^"\\#;\t]|\\["\\nt])*)){_SPACE}(?:[#;].*)?'
+    rf"{_SPACE}([a-zA-Z][a-zA-Z0-9-]*+){_SPACE}="
+    rf'{_SPACE}(?:"((?:[^"\\]|\\["\\nt])*+)"|((?:[^"\\#;\t]|\\["\\nt])*+)){_SPACE}(?:[#;].*)?'
 )
 _ESCAPES = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f\ufeff]")

@@ -26,6 +26,7 @@ _AFTER_PROGRAM = re.compile(
 )
 _AFTER_CD = re.compile(r"\b(?:cd|pushd)\s+[\"']?([^\s;|&()\"'`]+)")
 _MODULE = re.compile(r"-m\s*([\w.]+)")
+_SETTINGS = re.compile(r"(?!.*lock)(?!package\.json).*\.(?:ya?ml|toml|jsonc?|pkl)")
 _MOST_MATCHES = 200
 # Paths of the system's own programs and files, not of the project's.
 _SYSTEM = re.compile(r"/(?:bin|dev|etc|lib\w*|proc|sbin|sys|tmp|usr|var)/")
@@ -40,7 +41,8 @@ _JS = ("js", "cjs", "mjs", "ts", "cts", "mts")
 # scripts. Sources: typicode.github.io/husky, pre-commit.com, github.com/j178/prek,
 # lefthook.dev/configuration, github.com/sds/overcommit, github.com/toplenboren/simple-git-hooks,
 # github.com/lint-staged/lint-staged, github.com/usmanyunusov/nano-staged, commitlint.js.org,
-# docs.captainhook.info, github.com/phpro/grumphp, github.com/rhysd/cargo-husky.
+# docs.captainhook.info, github.com/phpro/grumphp, github.com/rhysd/cargo-husky,
+# github.com/swellaby/rusty-hook, hk.jdx.dev, docs.cocogitto.io.
 HOOK_MANAGERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "husky": ((*_with(".huskyrc", "json", "yaml", "yml", *_JS), ".huskyrc", "husky.config.js"),
               (".husky",)),
@@ -68,6 +70,9 @@ HOOK_MANAGERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "captainhook": (("captainhook.json", "captainhook.config.json"), ()),
     "grumphp": ((*_with("grumphp", "yml", "yaml"), "grumphp.yml.dist", "grumphp.yaml.dist"), ()),
     "cargo-husky": ((), (".cargo-husky",)),
+    "rusty-hook": ((".rusty-hook.toml", "rusty-hook.toml"), ()),
+    "hk": (("hk.pkl", ".hk.pkl", "hk.local.pkl", ".config/hk.pkl"), ()),
+    "cog": (("cog.toml",), ()),
 }  # fmt: skip
 _MANIFEST_KEYS = (
     "husky",
@@ -107,6 +112,11 @@ def scripts_in(text: str, worktree: str, folder: str) -> Iterator[str]:
     for found in _MODULE.finditer(text):
         module = f"{worktree}/{found[1].replace('.', '/')}"
         yield from (f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py")
+
+
+def settings_in(text: str) -> list[str]:
+    """Return the settings that a hook names, as in `--config=other.yaml`."""
+    return [word for word in set(SHELL_WORDS.split(text)) if _SETTINGS.fullmatch(word)]
 
 
 def _ends(word: str) -> list[str]:

@@ -155,7 +155,7 @@ def test_a_server_that_asks_for_an_hour_is_given_up() -> None:
     with Replay({CHAT: document({}, 429, Retry_After="3600")}) as server:
         error = fails(openai(server.address))
         assert len(server.seen) == 1
-    assert error.remedy == "Try again in 3600 seconds."
+    assert "3600" in error.remedy
     assert error.can_retry
 
 
@@ -166,7 +166,8 @@ def test_a_line_that_breaks_before_anything_was_shown_is_tried_again() -> None:
     with Replay({CHAT: lost}) as server:
         error = fails(openai(server.address))
         assert len(server.seen) == 1 + len(client.RETRY_DELAYS)
-    assert error.message == f"The connection to {server.address} was lost."
+    assert error.can_retry
+    assert server.address in error.message
 
 
 def test_nothing_is_asked_again_once_something_was_shown() -> None:

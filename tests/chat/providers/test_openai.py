@@ -424,5 +424,5 @@ def test_a_page_in_place_of_an_answer_is_not_a_model_server() -> None:
     page = Reply([b"<!DOCTYPE html><html>Router</html>"], headers={"Content-Type": "text/html"})
     with Replay({"*": page}) as server:
         assert "not a model server" in fails(openai(server.address)).message
-        with pytest.raises(Exception, match="not a model server"):
+        with pytest.raises(ProviderError, match="not a model server"):
             loop.run(OpenAIServer(server.address).models())

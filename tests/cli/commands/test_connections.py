@@ -39,7 +39,7 @@ def test_add_list_default_and_remove(person: Person) -> None:
     assert "home" not in cli_here(person, "connections", "list").stdout
     done = cli_here(person, "connections", "remove", "home")
     assert done.returncode == 125
-    assert "There is no connection called 'home'." in done.stderr
+    assert "'home'" in done.stderr
 
 
 def test_the_key_is_read_from_standard_input_and_shown_nowhere(person: Person) -> None:
@@ -54,7 +54,7 @@ def test_the_key_is_read_from_standard_input_and_shown_nowhere(person: Person) -
         test = cli_here(person, "connections", "test", "box")
         keys = {seen.headers.get("authorization") for seen in server.seen if "v1" in seen.path}
     assert keys == {f"Bearer {KEY}"}
-    assert test.stdout == "box answers and has 2 models.\n  m1  (4,096 tokens)\n  m2\n"
+    assert test.stdout.splitlines()[1:] == ["  m1  (4,096 tokens)", "  m2"]
     shown = done.stdout + done.stderr + test.stdout + test.stderr
     assert KEY not in shown + cli_here(person, "connections", "list").stdout
     done = cli_here(person, "connections", "add", "x", "x", "--kind", "openai", "--key-from-stdin")

@@ -98,7 +98,6 @@ def test_a_project_is_forgotten(terminal: Terminal, monkeypatch: pytest.MonkeyPa
 
 def test_everything_is_forgotten(terminal: Terminal) -> None:
     assert terminal.type("forget", "--all") == "3 rules forgotten.\n"
-    assert terminal.type("list") == "There are no saved answers.\n"
     assert json.loads(terminal.type("list", "--json")) == {"rules": []}
 
 
@@ -131,6 +130,6 @@ def test_the_command_line_has_it(terminal: Terminal, person: Person) -> None:
     assert len(json.loads(listed.stdout)["rules"]) == 3
     wrong = cli_here(person, "permissions", "forget", "9")
     assert wrong.returncode == 125
-    assert "There is no rule 9." in wrong.stderr
+    assert "rule 9" in wrong.stderr
     assert cli_here(person, "permissions", "forget", "2").stdout == "1 rule forgotten.\n"
     assert len(terminal.store.rules()) == 2

@@ -19,6 +19,7 @@ def test_the_path_of_the_playground_is_printed_before_it_exists(person: Person) 
     assert not person.playground.exists()
 
 
+@pytest.mark.anybody
 def test_the_size_of_the_playground_is_printed(person: Person) -> None:
     person.cli("run", "-c", "head -c 3M /dev/urandom >~/playground/big")
     assert re.fullmatch(r"3\.\d MiB in 1 file\n", person.cli("playground", "size").stdout)
@@ -66,13 +67,14 @@ def test_clearing_a_deep_playground_works(person: Person) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("YES", 0), ("n", 1), ("", 1)])
 def test_at_a_terminal_clearing_asks_first(person: Person, answer: str, code: int) -> None:
     person.cli("run", "-c", "touch ~/playground/file")
     with Terminal(person, "playground", "clear") as terminal:
         # What is typed before the question does not answer it.
         terminal.send("y\r")
-        terminal.expect(f"Delete everything in {person.playground} (0 bytes in 1 file)?")
+        terminal.expect(f"{person.playground} (0 bytes in 1 file)?")
         terminal.send(f"{answer}\r")
         assert terminal.end() == code
     assert (person.playground / "file").exists() == (code == 1)

@@ -208,8 +208,8 @@ def test_input_comes_from_a_file(person: Person) -> None:
     file = person.home / "input"
     file.write_text("line\n" * 100_000)
     with file.open() as opened:
-        done = person.cli("run", "-c", "head -1; wc -l", stdin=opened)
-    assert done.stdout.split() == ["line", "99999"] or done.stdout.startswith("line\n")
+        done = person.cli("run", "-c", "read -r first; echo $first; wc -l", stdin=opened)
+    assert done.stdout.split() == ["line", "99999"]
     with file.open() as opened:
         assert person.cli("run", "--", "cat", stdin=opened).stdout == file.read_text()
 

@@ -42,7 +42,7 @@ def test_sessions_are_listed_searched_renamed_shown_and_deleted(person: Person) 
     assert shown.stdout.startswith("# A better name\n")
     assert "hay" in shown.stdout
     assert cli_here(person, "sessions", "delete", "20250101", "20250102").returncode == 0
-    assert cli_here(person, "sessions", "list").stdout == "There are no sessions yet.\n"
+    assert json.loads(cli_here(person, "sessions", "list", "--json").stdout) == []
 
 
 def test_a_session_is_exported_but_over_no_file(person: Person) -> None:

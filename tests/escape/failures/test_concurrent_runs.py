@@ -124,7 +124,7 @@ def test_the_first_of_two_runs_that_change_a_file_can_be_chosen(
     assert (text(person, "file"), text(person, "new")) == ("first\n", "new\n")
     assert cli_here(person, "discard", second, "file").returncode == 0
     assert text(person, "file") == "first\n"
-    assert cli_here(person, "changes", "--all").stdout == "There are no pending changes.\n"
+    assert cli_here(person, "changes", "--all", "--json").stdout == "[]\n"
     # Even now.
     told = cli_here(person, "apply", second, "file")
     assert (told.returncode, f"ollmsandbox apply {second} PATH" in told.stdout) == (1, True)

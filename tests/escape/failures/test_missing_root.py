@@ -344,7 +344,7 @@ def test_pending_changes_of_a_missing_folder_can_be_discarded(snapshot: Snapshot
     away = person.home / "away"
     other.rename(away)
     assert person.cli("discard", "--all").returncode == 0
-    assert person.cli("changes", "--all").stdout == "There are no pending changes.\n"
+    assert person.cli("changes", "--all", "--json").stdout == "[]\n"
     away.rename(other)
     assert person.cli("run", "-c", f"cat {other}/*").stdout == "old\nold\n"
 

@@ -267,3 +267,9 @@ def git_reads(file: Path) -> list[bytes]:
         ["git", "config", "--list", "-z", "-f", file], capture_output=True, check=True
     )
     return done.stdout.split(b"\0")[:-1]
+
+
+@pytest.mark.parametrize("rest", ['"', "\x7f", "\t" * 9 + "\\"])
+def test_blanks_do_not_take_long(rest: str) -> None:
+    # A search that tries every way to divide them would not end.
+    assert read_config(f"[user]\n\tname ={' ' * 60_000}{rest}".encode()) is None

@@ -58,7 +58,7 @@ def test_pending_changes_are_listed_again_and_can_be_applied(person: Person) -> 
     assert (person.project / "made/new").read_text() == "new\n"
     assert not (person.project / "gone").exists()
     assert not (person.project / "folder").exists()
-    assert cli_here(person, "changes", "--all").stdout == "There are no pending changes.\n"
+    assert cli_here(person, "changes", "--all", "--json").stdout == "[]\n"
     assert not list(person.paths.data.glob("pending/*/overlay*"))
     assert cli_here(person, "undo").returncode == 0
     assert (person.project / "folder/leaf").read_text() == "old\n"

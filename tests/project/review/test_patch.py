@@ -356,6 +356,7 @@ def test_an_edit_while_the_command_runs_is_not_merged_with_a_wrong_base(
     assert file.read_text() == OLD.replace("line 20\n", "other\n") + MINE
 
 
+@pytest.mark.anybody
 def test_a_conflict_ends_with_both_versions(person: Person, review: Review) -> None:
     file = person.project / "file"
     made = run(person, review, mode=Mode.REVIEW)
@@ -381,6 +382,7 @@ def test_a_conflict_that_is_none_any_more_is_decided_with_all(
     assert file.read_text() == NEW + MINE
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -22,6 +22,7 @@ def assert_refused(person: Person, working_dir: str) -> None:
     assert not (person.project / "ran").exists()
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("given", [None, "", ".", "./", "src/..", "../project"])
 def test_a_command_starts_in_the_project(person: Person, given: str | None) -> None:
     (person.project / "src").mkdir()
@@ -43,6 +44,7 @@ def test_a_relative_folder_does_not_depend_on_the_current_one(
     assert starts_in(person, "src") == f"{person.project}/src"
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("given", ["/", "/usr/bin", "/etc", "/tmp", "/var/tmp", "/dev/shm"])
 def test_a_full_path_is_a_folder_of_the_machine(person: Person, given: str) -> None:
     assert starts_in(person, given) == given
@@ -91,6 +93,7 @@ def test_a_link_leads_to_its_folder(person: Person) -> None:
     assert starts_in(person, "system") == os.path.realpath("/usr/lib")
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     "given",
     [
@@ -230,9 +233,7 @@ def test_a_folder_shared_by_all_users_cannot_be_a_project(
     tmp_path_factory: pytest.TempPathFactory, folder: str
 ) -> None:
     person = make_person(tmp_path_factory.mktemp("person"))
-    told = project_error(person, folder)
-    # The test's own home folder lies in one of them.
-    assert "temporary files" in told or "your whole home folder" in told
+    assert folder in project_error(person, folder)
 
 
 @pytest.mark.parametrize("name", ["missing", "missing/deeper", "", "dangling", "loop"])

@@ -162,6 +162,7 @@ def assert_works_at_home(person: Person) -> None:
     assert set(os.listdir(person.home)) == before | {".local", ".cache"}
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     "name",
     [WEIRD, "new\nline", "end\n", "-dash", "$(x)", "`x`", "[a]*?", "x" * 200, "~", " ", "%s", "#"],
@@ -203,6 +204,7 @@ def with_masks(person: Person, *masks: str) -> None:
     (person.paths.profiles / "mine.yaml").write_text(f"masks:\n{listed}\n")
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("folder", ["plain", "[a]*?", WEIRD])
 @pytest.mark.parametrize("way", [None, OverlayMethod.NONE])
 def test_a_star_in_a_mask_matches_any_part_of_a_name(

@@ -221,7 +221,6 @@ def test_a_bwrap_that_says_yes_to_everything_and_runs_nothing_is_no_success(
         person.run("touch ran")
     done = person.cli("run", "--", "touch", "ran")
     assert done.returncode == 125
-    assert "did not run" in done.stderr or "cannot be sandboxed" in done.stderr
     assert person.cli("doctor").returncode == 1
     assert os.listdir(person.project) == []
 
@@ -278,6 +277,7 @@ def planted(person: Person, *folders: Path) -> Path:
     return marker
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("entry", [".", "", "programs", "./", ".."])
 def test_a_bwrap_of_the_current_folder_is_not_used(
     person: Person, entry: str, monkeypatch: pytest.MonkeyPatch
@@ -290,6 +290,7 @@ def test_a_bwrap_of_the_current_folder_is_not_used(
     assert not marker.exists()
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("entry", [".", "", "programs", ":"])
 def test_a_bwrap_in_the_current_folder_alone_counts_as_missing(
     person: Person, entry: str, monkeypatch: pytest.MonkeyPatch
@@ -303,6 +304,7 @@ def test_a_bwrap_in_the_current_folder_alone_counts_as_missing(
     assert not marker.exists()
 
 
+@pytest.mark.anybody
 def test_a_bwrap_of_the_project_is_not_used(person: Person) -> None:
     marker = planted(person, person.project / "bin")
     others = person.environ["PATH"]
