@@ -42,6 +42,11 @@ class RunData:
     def pending(self) -> int:
         return sum(self.states[state] for state in PENDING_STATES)
 
+    @cached_property
+    def has_held(self) -> bool:
+        """Return whether a pending change needs the user's approval."""
+        return any(item.is_held and item.state in PENDING_STATES for item in self.items)
+
 
 @dataclass(frozen=True)
 class RunSearch:
@@ -50,6 +55,8 @@ class RunSearch:
     pending: int = 0
     # How many of them can be applied together, without a decision for each.
     ready: int = 0
+    # Whether the user should look at one of them first.
+    has_held: bool = False
     has_older: bool = False
 
 
@@ -69,11 +76,14 @@ def load(
         listed |= pending | {run.id: run for run in manager.known_runs(asked)}
     data = {run.id: _read(manager, run) for run in (pending | listed).values()}
     runs = sorted((data[id_] for id_ in listed), key=lambda run: -run.started_at)
+    # Of each one, because its row asks, too.
+    held = [data[id_].has_held for id_ in pending]
     return RunSearch(
         # Sorted here, off the main thread.
         tuple(sorted(runs, key=lambda run: not run.pending)),
         _count((data[id_] for id_ in pending), *PENDING_STATES),
         _count((data[id_] for id_ in pending), State.PENDING, State.FAILED),
+        any(held),
         len(newest) > limit,
     )
 

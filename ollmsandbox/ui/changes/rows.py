@@ -16,13 +16,13 @@ from ...project.review.versions import Version, Versions
 from ...text.diff import decode_text, matching_blocks, split_lines
 from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
+from ..widgets.actions import ActionButton
 from ..widgets.labels import set_accessible_name, without_hyphens
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weak_reference
-from ..widgets.work_bar import disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from .model import FileItem, RunItem
-from .text import action_labels, change_text, flag_labels, kind_icon, run_text
+from .text import change_text, flag_labels, kind_icon, run_actions, run_text
 
 Act = Callable[[str, RunItem], None]
 Fold = Callable[[RunItem], None]
@@ -64,35 +64,37 @@ class RunRow(Gtk.Box):
         text.append(command)
         text.append(about)
         top.append(text)
-        states = set(run.states) - {State.CONFLICT}
-        buttons: list[Gtk.Button] = []
-        verbs = action_labels(states)
-        for name, label in verbs:
-            button = Gtk.Button(label=label)
+        buttons: list[ActionButton] = []
+        for action in run_actions(run.states):
+            button = ActionButton(action)
             button.add_css_class("small-button")
-            if name == "apply":
+            # Whoever applies a held file has to look at it first.
+            if action.name == "apply" and not run.has_held:
                 button.add_css_class("suggested-action")
-            button.connect("clicked", lambda _button, name=name: act(name, item))
-            set_accessible_name(button, f"{label}: {visible_line(run.command)[:_MOST_READ]}")
+            button.connect("clicked", lambda _button, name=action.name: act(name, item))
+            set_accessible_name(button, f"{action.label}: {visible_line(run.command)[:_MOST_READ]}")
             buttons.append(button)
         self.append(top)
-        # Several buttons beside the command would leave no room for it.
-        if len(buttons) > 1:
+        # Several buttons beside the command would leave no room for it. But the one to undo stays
+        # where it was.
+        if buttons and {button.action.name for button in buttons} <= {"undo", "redo"}:
+            verbs = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
+            # Space between a long, cut-off command and the button.
+            verbs.set_margin_start(6)
+            for button in buttons:
+                verbs.append(button)
+            top.append(verbs)
+        elif buttons:
             lines = WrapBox()
             lines.add_group(buttons[:2])
             lines.add_group(buttons[2:])
             self.append(lines)
-        elif buttons:
-            buttons[0].set_valign(Gtk.Align.CENTER)
-            # Space between a long, cut-off command and the button.
-            buttons[0].set_margin_start(6)
-            top.append(buttons[0])
         self._buttons = buttons
         self.set_tooltip_text(visible_line(run.command)[:500])
 
     def hold(self, is_held: bool) -> None:
         for button in self._buttons:
-            disable_unless_focused(button, is_held)
+            button.hold(is_held)
 
     def focus(self, *, verbs: bool) -> None:
         (self._buttons[0] if verbs and self._buttons else self.arrow).grab_focus()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ... import N_
 from ...i18n import _, localized, ngettext
@@ -12,6 +12,8 @@ from ...project.changes.change import Flag, Kind, Recorded, Report, State, Type
 from ...project.changes.labels import mode_text
 from ...project.changes.reasons import Note, Reason
 from ...text.visible import visible_path, visible_words
+from ..widgets.actions import Action
+from ..widgets.readable import day_and_time, number
 from .model import RunData
 
 # In a question.
@@ -165,22 +167,58 @@ def busy_text() -> str:
     return _("Changes are being applied. Try again in a moment.")
 
 
-def action_labels(states: set[State]) -> list[tuple[str, str]]:
-    """Return the names and labels of the possible actions."""
+def run_actions(states: Mapping[State, int]) -> list[Action]:
+    """Return the actions on a whole run. Conflicts are decided file by file. If the buttons would
+    not all be for the same files, each one says for how many it is."""
+    pending, applied, undone = (
+        sum(states.get(state, 0) for state in group)
+        for group in ((State.PENDING, State.FAILED), (State.APPLIED,), (State.UNDONE,))
+    )
+    is_mixed = sum(map(bool, (pending, applied, undone))) > 1
+
+    def named(count: int, label: str, counted: str) -> str:
+        return counted.format(number(count)) if is_mixed else label
+
     found = []
-    if states & {State.PENDING, State.FAILED}:
-        found += [("apply", _("Apply")), ("discard", _("Discard"))]
-    if states & {State.CONFLICT}:
-        found += [("take", _("Use the Command's")), ("both", _("Keep Both"))]
-        found.append(("keep", _("Keep Mine")))
-    if State.APPLIED in states:
-        found.append(("undo", _("Undo")))
-    if State.UNDONE in states:
-        found.append(("redo", _("Redo")))
+    if pending:
+        text = ngettext("Apply {} File", "Apply {} Files", pending)
+        found.append(Action("apply", named(pending, _("Apply"), text)))
+        text = ngettext("Discard {} File", "Discard {} Files", pending)
+        found.append(Action("discard", named(pending, _("Discard"), text)))
+    if undone:
+        text = ngettext("Redo {} File", "Redo {} Files", undone)
+        found.append(Action("redo", named(undone, _("Redo"), text)))
+    if applied:
+        text = ngettext("Undo {} File", "Undo {} Files", applied)
+        found.append(Action("undo", named(applied, _("Undo"), text)))
+    elif undone and not is_mixed:
+        found.append(Action("undo", _("Undo"), is_done=True))
     return found
 
 
-def file_action_labels(state: State) -> list[tuple[str, str]]:
-    """Return the actions for one file. Discarded changes can only be applied file by file, so that
-    nobody applies all of them by mistake."""
-    return [("redo", _("Apply"))] if state is State.DISCARDED else action_labels({state})
+def file_actions(item: Recorded, edited_at: float | None = None) -> list[Action]:
+    """Return the actions on one file; of a conflict, with the time of the user's edit, if that is
+    known."""
+    state = item.state
+    undo, discard = Action("undo", _("Undo")), Action("discard", _("Discard"))
+    if state is State.CONFLICT:
+        # As high while the time is being looked up.
+        when = "\N{NO-BREAK SPACE}"
+        if edited_at is not None:
+            # Translators: {} is a day and a time.
+            when = _("Edited: {}").format(day_and_time(edited_at))
+        choices = [
+            Action("take", _("Use the Command's"), caption=_("Replaces your edit")),
+            Action("both", _("Keep Both"), caption=_("Your lines, then the command's")),
+            Action("keep", _("Keep Mine"), caption=when),
+        ]
+        # Between two commands, the user edited nothing.
+        is_own = not item.is_because(Reason.CONCURRENT)
+        return choices if is_own else [choice._replace(caption="") for choice in choices]
+    if state is State.APPLIED:
+        return [undo]
+    if state is State.UNDONE:
+        return [Action("redo", _("Redo")), undo._replace(is_done=True)]
+    if state is State.DISCARDED:
+        return [Action("redo", _("Apply")), discard._replace(is_done=True)]
+    return [Action("apply", _("Apply")), discard]

@@ -16,6 +16,7 @@ from ...project.review.review import Review
 from ..resources import template
 from ..settings import Settings
 from ..widgets.dialogs import confirm
+from ..widgets.readable import number
 from ..widgets.signals import signals
 from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
@@ -341,8 +342,15 @@ class ChangesView(Gtk.Box):
         count = self._found.pending
         self.pending_box.set_visible(count > 0)
         self._hold_all()
+        # Whoever applies a held file has to look at it first.
+        suggest = (
+            self.apply_all.remove_css_class
+            if self._found.has_held
+            else self.apply_all.add_css_class
+        )
+        suggest("suggested-action")
         text = ngettext("{} pending change", "{} pending changes", count)
-        self.pending.set_label(text.format(count))
+        self.pending.set_label(text.format(number(count)))
         self.emit("count-changed", count)
 
     def _on_bind(self, _factory: Gtk.SignalListItemFactory, item: Gtk.ListItem) -> None:

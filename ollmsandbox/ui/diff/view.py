@@ -13,16 +13,13 @@ from gi.repository import Adw, Gdk, GLib, Gtk
 from ...i18n import _, ngettext
 from ...loop import start_daemon
 from ..resources import template
+from ..widgets.actions import Action, ActionButton
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-from ..widgets.work_bar import disable_unless_focused
 from .model import Diff, DiffSection, Fold, Line, compare, pairs
 from .pane import DiffPane, LinkedPanes, side, unified
 from .syntax import Syntax
-
-# The name and label of an action. Without a name, it is only shown and cannot be pressed.
-Action = tuple[str, str]
 
 
 class FoldButtons:
@@ -70,8 +67,8 @@ class SectionButtons:
             had_focus = box.get_focus_child() is not None
             while (child := box.get_first_child()) is not None:
                 box.remove(child)
-            for name, label in actions:
-                box.append(self._button(name, label) if name else _quiet(label))
+            for action in actions:
+                box.append(self._button(action) if action.name else _quiet(action.label))
             box.set_visible(bool(actions))
             if had_focus:
                 box.child_focus(Gtk.DirectionType.TAB_FORWARD)
@@ -82,20 +79,20 @@ class SectionButtons:
         for box in self._boxes:
             child = box.get_first_child()
             while child is not None:
-                if isinstance(child, Gtk.Button):
-                    disable_unless_focused(child, is_held)
+                if isinstance(child, ActionButton):
+                    child.hold(is_held)
                 child = child.get_next_sibling()
 
     def focus(self) -> bool:
         """Focus the first button of the last column. Return whether there is one."""
         return bool(self._boxes) and self._boxes[-1].child_focus(Gtk.DirectionType.TAB_FORWARD)
 
-    def _button(self, name: str, label: str) -> Gtk.Button:
-        button = Gtk.Button(label=label, css_classes=["caption"])
-        button.connect("clicked", self._act, self.section.index, name)
-        disable_unless_focused(button, self._is_held)
+    def _button(self, action: Action) -> Gtk.Button:
+        button = ActionButton(action, is_held=self._is_held)
+        button.add_css_class("caption")
+        button.connect("clicked", self._act, self.section.index, action.name)
         number = self.section.index + 1
-        description = _("{action}, change {number}").format(action=label, number=number)
+        description = _("{action}, change {number}").format(action=action.label, number=number)
         set_accessible_name(button, description)
         return button
 
