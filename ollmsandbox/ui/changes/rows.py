@@ -51,16 +51,23 @@ class RunRow(Gtk.Box):
         self.arrow.connect("clicked", lambda _button: fold(item))
         top.append(self.arrow)
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
+        # Commands are written from left to right everywhere.
         command = _line(visible_line(run.command))
         command.add_css_class("monospace")
+        command.set_direction(Gtk.TextDirection.LTR)
         status = run_text(run)
+        title = visible_line(run.said or run.command)[:_MOST_READ]
         # For screen readers.
-        self.name = f"{visible_line(run.command)[:_MOST_READ]}. {status}"
+        self.name = f"{title}. {status}"
         self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [self.name])
         self.arrow.update_state([Gtk.AccessibleState.EXPANDED], [int(item.is_open)])
         about = _line(status)
         about.add_css_class("caption")
         about.add_css_class("warning" if run.pending else "dim-label")
+        if run.said:
+            text.append(_line(visible_line(run.said)))
+            command.add_css_class("caption")
+            command.add_css_class("dim-label")
         text.append(command)
         text.append(about)
         top.append(text)
@@ -72,7 +79,7 @@ class RunRow(Gtk.Box):
             if action.name == "apply" and not run.has_held:
                 button.add_css_class("suggested-action")
             button.connect("clicked", lambda _button, name=action.name: act(name, item))
-            set_accessible_name(button, f"{action.label}: {visible_line(run.command)[:_MOST_READ]}")
+            set_accessible_name(button, f"{action.label}: {title}")
             buttons.append(button)
         self.append(top)
         # Several buttons beside the command would leave no room for it. But the one to undo stays
@@ -90,7 +97,8 @@ class RunRow(Gtk.Box):
             lines.add_group(buttons[2:])
             self.append(lines)
         self._buttons = buttons
-        self.set_tooltip_text(visible_line(run.command)[:500])
+        lines = [visible_line(line)[:500] for line in (run.said, run.command) if line]
+        self.set_tooltip_text("\n".join(lines))
 
     def hold(self, is_held: bool) -> None:
         for button in self._buttons:

@@ -153,11 +153,14 @@ def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
     return heading, "\n".join([body, "", *lines]), action
 
 
-def empty_text(*, is_filtered: bool) -> tuple[str, str, str]:
+def empty_text(*, is_filtered: bool, of_session: bool = False) -> tuple[str, str, str]:
     """Return the icon, title and description of the empty list."""
     if is_filtered:
         sentence = _("No command or changed path matches.")
         return "edit-find-symbolic", _("No Results Found"), sentence
+    if of_session:
+        sentence = _("Changes that commands of this session make appear here.")
+        return "document-edit-symbolic", _("No Changes Yet"), sentence
     sentence = _("Changes that commands make appear here.")
     return "document-edit-symbolic", _("No Changes Yet"), sentence
 

@@ -146,6 +146,9 @@ class ChangesView(Gtk.Box):
 
     pages: Gtk.Stack = Gtk.Template.Child()
     filter: Gtk.SearchEntry = Gtk.Template.Child()
+    scopes: Gtk.Box = Gtk.Template.Child()
+    session_button: Gtk.ToggleButton = Gtk.Template.Child()
+    project_button: Gtk.ToggleButton = Gtk.Template.Child()
     pending_box: WrapBox = Gtk.Template.Child()
     pending: Gtk.Label = Gtk.Template.Child()
     discard_all: Gtk.Button = Gtk.Template.Child()
@@ -167,6 +170,7 @@ class ChangesView(Gtk.Box):
         self._tasks = Tasks(tell)
         self._counts: LineCounts | None = None
         self._project: str | None = None
+        self._session = ""
         self._most = _PIECE
         self._wanted_run = ""
         # Runs that were selected from elsewhere. They may be older than what is listed.
@@ -198,6 +202,7 @@ class ChangesView(Gtk.Box):
         for signal in ("value-changed", "changed"):
             scrolled.connect(signal, weakly(self._on_in_sight))
         self.filter.connect("search-changed", weakly(self._on_filter))
+        self.session_button.connect("toggled", weakly(self._on_filter))
         self.pending_box.set_groups((self.pending,), (self.discard_all, self.apply_all))
         self.apply_all.connect("clicked", weakly(self._on_apply_all))
         self.discard_all.connect("clicked", weakly(self._on_discard_all))
@@ -205,9 +210,13 @@ class ChangesView(Gtk.Box):
         self.progress.connect("working", weakly(self._on_working))
         self.page: ChangePage | None = None
 
-    def show_project(self, project: str | None) -> None:
-        if project != self._project:
-            self._project = project
+    def show_project(self, project: str | None, session_id: str = "") -> None:
+        """Show the changes of a session, and those of the whole project on request."""
+        is_same = (project, session_id) == (self._project, self._session)
+        self._project, self._session = project, session_id
+        self.scopes.set_visible(bool(session_id))
+        if not is_same:
+            self.session_button.set_active(True)
             self._most = _PIECE
             self._asked, self._open_runs, self._seen = set(), set(), set()
             self.filter.set_text("")
@@ -260,9 +269,12 @@ class ChangesView(Gtk.Box):
     async def _load(self) -> None:
         before, project, text = self._found.runs, self._project, self.filter.get_text().strip()
         most, asked = self._most, tuple(self._asked)
+        session = self._session if self.session_button.get_active() else ""
 
         def read() -> tuple[RunSearch, bool]:
-            found = load(self._manager, project, most, text, asked) if project else RunSearch()
+            found = RunSearch()
+            if project:
+                found = load(self._manager, project, most, text, asked, session)
             if found.runs:
                 self._prepare_counts()
             return found, found.runs == before
@@ -287,7 +299,7 @@ class ChangesView(Gtk.Box):
         await self._grow()
         if file is not None:
             focus_file(self.list_view, self._list, *file)
-        icon, title, sentence = empty_text(is_filtered=bool(text))
+        icon, title, sentence = empty_text(is_filtered=bool(text), of_session=bool(session))
         self.empty.set_icon_name(icon)
         self.empty.set_title(title)
         self.empty.set_description(sentence)
@@ -402,7 +414,7 @@ class ChangesView(Gtk.Box):
         if self._loading is None or self._loading.done():
             self._loading = self._tasks.start(self._grow())
 
-    def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
+    def _on_filter(self, _widget: Gtk.Widget) -> None:
         self._most = _PIECE
         self.refresh()
 

@@ -318,7 +318,7 @@ class Window(Adw.ApplicationWindow):
         self.chat.show(session)
         self._talk.look_for_folder()
         self._badge.show_session(session)
-        self.changes.show_project(session.project if session else None)
+        self.changes.show_project(*((session.project, session.id) if session else (None,)))
         self._scan.show_project(session.project if session else None)
         self._settings.set("last-session", session.id if session else "")
         self.pages.set_visible_child_name("welcome" if session is None else "chat")

@@ -19,6 +19,9 @@ from support.person import Person
 from support.screen import Screen, all_of, draw_frames, texts
 from support.window import button, buttons, finish, press, running_loop, says, wait_until
 
+from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.storage.history import History
+from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
@@ -83,8 +86,11 @@ def pane(screen: Screen, person: Person) -> Iterator[Pane]:
         manager.close()
 
 
-def run(person: Person, command: str, mode: Mode = Mode.AUTO) -> None:
-    keeper = Recorder(str(person.project), person.paths, mode=mode, command=command)
+def run(person: Person, command: str, mode: Mode = Mode.AUTO, session: str = "") -> None:
+    project = str(person.project)
+    keeper = Recorder(
+        project, person.paths, mode=mode, command=command, session_id=session, call_id="1"
+    )
     assert finish(person.bubble(keeper=keeper).exec(command)).exit_code == 0
 
 
@@ -119,6 +125,43 @@ def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
     (shown,) = all_of(pane.view, FileRow)
     assert says(shown, "New executable")
     assert pane.counts[-1] == 0
+
+
+def test_a_session_shows_its_own_changes_and_the_whole_project_on_request(pane: Pane) -> None:
+    run(pane.person, "echo 1 > other", session="first")
+    run(pane.person, "echo 2 > held", Mode.REVIEW, session="first")
+    run(pane.person, "echo 3 > own", session="second")
+    pane.view.show_project(str(pane.person.project), "second")
+    # What is pending needs a decision in whichever session it was made.
+    wait_until(lambda: _commands(pane) == ["echo 2 > held", "echo 3 > own"])
+    pane.view.project_button.set_active(True)
+    wait_until(lambda: "echo 1 > other" in _commands(pane))
+    pane.view.show_project(str(pane.person.project), "third")
+    wait_until(lambda: _commands(pane) == ["echo 2 > held"])
+    press(pane.view, "Discard")
+    wait_until(lambda: says(pane.view, "Changes that commands of this session make appear here."))
+
+
+def test_a_run_is_titled_by_what_the_model_said(pane: Pane) -> None:
+    history = History(pane.manager)
+    history.create(SessionInfo("one", "A talk", str(pane.person.project), "", "", 1.0, 1.0))
+    call = ToolCall("1", "run_command", {"command": "echo 1 > file"})
+    for number, message in enumerate(
+        (
+            Message(Role.USER, "Please fix it."),
+            Message(Role.ASSISTANT, "\n## I will **write** the `file`:\n\nThen go on."),
+            Message(Role.ASSISTANT, "", calls=(call,)),
+        )
+    ):
+        history.write("one", StoredMessage(number, message))
+    run(pane.person, "echo 1 > file", session="one")
+    run(pane.person, "echo 2 > file", session="another")
+    pane.show()
+    wait_until(lambda: len(all_of(pane.view, RunRow)) == 2)
+    silent, spoken = all_of(pane.view, RunRow)
+    assert texts(spoken)[:2] == ["I will write the file", "echo 1 > file"]
+    assert texts(silent)[0] == "echo 2 > file"
+    assert spoken.name.startswith("I will write the file. ")
 
 
 def test_deletions_come_first(pane: Pane) -> None:
