@@ -46,6 +46,10 @@ class RunData:
     def pending(self) -> int:
         return sum(self.states[state] for state in PENDING_STATES)
 
+    @property
+    def is_all_applied(self) -> bool:
+        return self.states[State.APPLIED] == len(self.items)
+
     @cached_property
     def has_held(self) -> bool:
         """Return whether a pending change needs the user's approval."""

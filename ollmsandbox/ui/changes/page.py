@@ -21,6 +21,7 @@ from ..diff.view import DiffView
 from ..resources import template
 from ..settings import Settings
 from ..widgets.actions import Action, ActionButton
+from ..widgets.labels import show_ellipsized_as_tooltip
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -28,7 +29,8 @@ from ..widgets.work_bar import WorkBar
 from ..widgets.wrap_box import WrapBox
 from .actions import ShownChange, Side, act_on_hunks, look
 from .model import RunData
-from .text import change_text, file_actions, note_text, result_text
+from .rows import dim_folder
+from .text import file_actions, note_text, page_text, pill_label, result_text
 from .versions import EarlierVersions
 
 # Milliseconds.
@@ -42,7 +44,9 @@ class ChangePage(Gtk.Box):
     __gsignals__ = signals({"back": (), "act": (str,), "changed": ()})
 
     back_button: Gtk.Button = Gtk.Template.Child()
+    title_box: Gtk.Box = Gtk.Template.Child()
     path: Gtk.Label = Gtk.Template.Child()
+    pill: Gtk.Label = Gtk.Template.Child()
     about: Gtk.Label = Gtk.Template.Child()
     conflict: Gtk.Label = Gtk.Template.Child()
     versions_button: Gtk.MenuButton = Gtk.Template.Child()
@@ -78,6 +82,7 @@ class ChangePage(Gtk.Box):
         self._part: int | None = None
         # The number of started look-ups.
         self._looks = 0
+        show_ellipsized_as_tooltip(self.path)
         # Not through the template, which would keep the page alive for ever.
         self.back_button.connect("clicked", weakly(self._on_back))
         for side, button in (
@@ -137,8 +142,15 @@ class ChangePage(Gtk.Box):
 
     def _show_about(self) -> None:
         item = self.recorded
-        self.path.set_label(visible_path(item.change.path))
-        self.about.set_label(change_text(item))
+        path = visible_path(item.change.path)
+        folder, _slash, name = path.rpartition("/")
+        self.path.set_label(f"{name}  {folder}/" if folder else path)
+        dim_folder(self.path, name)
+        pill, about = pill_label(item), page_text(item)
+        self.pill.set_label(pill)
+        self.pill.set_visible(bool(pill))
+        self.about.set_label(about)
+        self.about.set_visible(bool(about))
         found = self._shown.conflict if self._shown else None
         self.conflict.set_visible(item.state is State.CONFLICT)
         if item.is_because(Reason.CONCURRENT):
@@ -158,8 +170,10 @@ class ChangePage(Gtk.Box):
         actions = file_actions(item, found.edited_at if found else None)
         if actions == [button.action for button in self._verb_buttons]:
             return
-        had_focus = self.verbs.get_focus_child() is not None
-        self.verbs.clear()
+        focused = self.verbs.get_focus_child()
+        had_focus = focused is not None and focused is not self.title_box
+        for button in self._verb_buttons:
+            button.unparent()
         self._verb_buttons = []
         for action in actions:
             button = ActionButton(action, is_held=self._progress.is_working)
@@ -167,7 +181,8 @@ class ChangePage(Gtk.Box):
                 button.add_css_class("suggested-action")
             button.connect("clicked", weakly(self._on_verb), action.name)
             self._verb_buttons.append(button)
-            self.verbs.add_group([button])
+        self.verbs.set_groups((self.title_box,))
+        self.verbs.add_group(self._verb_buttons)
         if (had_focus and item.state is State.CONFLICT) or (
             had_focus and not self.verbs.child_focus(Gtk.DirectionType.TAB_FORWARD)
         ):
@@ -210,7 +225,7 @@ class ChangePage(Gtk.Box):
         diff.hold(self._progress.is_working)
         diff.set_section_actions(weakly(self._section_verbs))
         diff.connect("section-action", weakly(self._on_part))
-        diff.side_toggle.set_active(self._settings.boolean("side-by-side"))
+        diff.prefers_two = self._settings.boolean("side-by-side")
         if self._part is not None:
             diff.connect("loaded", _go_to, self._part)
         self.place.set_child(diff)

@@ -11,6 +11,7 @@ from gi.repository import Gtk, Pango
 
 from ...errors import OllmSandboxError
 from ...project.changes.change import Kind, Recorded, State, Type
+from ...project.database.models import Run
 from ...project.manager import ProjectManager
 from ...project.review.versions import Version, Versions
 from ...text.diff import decode_text, matching_blocks, split_lines
@@ -22,13 +23,15 @@ from ..widgets.tasks import Tasks
 from ..widgets.weak import weak_reference
 from ..widgets.wrap_box import WrapBox
 from .model import FileItem, RunItem
-from .text import change_text, flag_labels, kind_icon, run_actions, run_text
+from .text import change_text, kind_icon, pill_label, row_text, run_actions, run_text
 
 Act = Callable[[str, RunItem], None]
 Fold = Callable[[RunItem], None]
 _MOST_READ = 200
 # Lines of a warning.
 _MOST_LINES = 4
+# Of 65535.
+_DIM = 36000
 _COLOURS = {Kind.ADDED: "success", Kind.DELETED: "error", Kind.REPLACED: "warning"}
 
 
@@ -124,24 +127,22 @@ class FileRow(Gtk.Box):
         if colour:
             icon.add_css_class(colour)
         self.append(icon)
-        folder, _slash, name = path.rpartition("/")
-        text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
-        text.append(_line(name or "."))
-        status = change_text(recorded)
-        self.name = f"{path}. {status}"
-        # The path comes last because it may be very long.
-        below = _line(f"{status} · {folder}/" if folder else status)
-        below.add_css_class("caption")
-        needs_attention = recorded.state in (State.CONFLICT, State.FAILED) or flag_labels(recorded)
-        below.add_css_class("warning" if needs_attention else "dim-label")
-        if needs_attention:
-            below.set_wrap(True)
-            below.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-            below.set_lines(_MOST_LINES)
-            without_hyphens(below)
-        text.append(below)
+        self.name = f"{path}. {change_text(recorded)}"
+        text: Gtk.Widget = path_label(path)
+        below = row_text(recorded, is_all_applied=item.run.is_all_applied)
+        if below:
+            lines = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+            lines.append(text)
+            lines.append(_status_line(recorded, below))
+            text = lines
+        text.set_hexpand(True)
         self.append(text)
         self._text = text
+        if label := pill_label(recorded):
+            # Complete: what is cut off is the path.
+            pill = Gtk.Label(label=label, valign=Gtk.Align.CENTER, css_classes=["caption", "pill"])
+            self.append(pill)
+            self._text = pill
         self.append(Gtk.Image.new_from_icon_name("go-next-symbolic"))
         # Setting a tooltip text right away would take as long as everything else here.
         self.connect("query-tooltip", _tell_path)
@@ -164,6 +165,39 @@ def _count(text: str, colour: str) -> Gtk.Label:
     # The sign is before the number in right-to-left languages, too.
     label.set_direction(Gtk.TextDirection.LTR)
     return label
+
+
+def path_label(path: str) -> Gtk.Label:
+    """Return a label with the name, and beside it the folder, dimmed, which is cut off first."""
+    folder, _slash, name = path.rpartition("/")
+    label = _line(f"{name or '.'}  {folder}/" if folder else name or ".")
+    if folder:
+        dim_folder(label, name)
+    # Paths are written from left to right everywhere.
+    label.set_direction(Gtk.TextDirection.LTR)
+    return label
+
+
+def dim_folder(label: Gtk.Label, name: str) -> None:
+    """Dim what follows the name in a label."""
+    dim = Pango.attr_foreground_alpha_new(_DIM)
+    dim.start_index = len(name.encode())
+    attributes = Pango.AttrList()
+    attributes.insert(dim)
+    label.set_attributes(attributes)
+
+
+def _status_line(recorded: Recorded, text: str) -> Gtk.Label:
+    line = _line(text)
+    line.add_css_class("caption")
+    needs_attention = recorded.state in (State.CONFLICT, State.FAILED)
+    line.add_css_class("warning" if needs_attention else "dim-label")
+    if needs_attention:
+        line.set_wrap(True)
+        line.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        line.set_lines(_MOST_LINES)
+        without_hyphens(line)
+    return line
 
 
 def _line(text: str) -> Gtk.Label:
@@ -274,8 +308,19 @@ def count_lines(manager: ProjectManager, run_id: str, item: Recorded) -> LineCou
     if item.change.type is not Type.FILE:
         return None
     try:
-        row, versions = manager.run(run_id), Versions(manager)
-        old, new = (_lines(one(row, item)) for one in (versions.before, versions.after))
+        run = manager.run(run_id)
+    except OllmSandboxError:
+        return None  # it is being removed, and so is its row
+    return compare_lines(manager, (run, item), (run, item))
+
+
+def compare_lines(
+    manager: ProjectManager, first: tuple[Run, Recorded], last: tuple[Run, Recorded]
+) -> LineCount | None:
+    """Return the line counts from before the first change of a file to after the last."""
+    versions = Versions(manager)
+    try:
+        old, new = _lines(versions.before(*first)), _lines(versions.after(*last))
     except (OSError, OllmSandboxError):
         return None  # it is being removed, and so is its row
     if old is None or new is None:

@@ -40,6 +40,16 @@ _MARKS = {
     Flag.OUTSIDE: N_("Link that points outside the project"),
     Flag.STRIPPED: N_("Setuid bit removed"),
 }
+# The same, short.
+_PILLS = {
+    Flag.LATER: N_("Can run code"),
+    Flag.OPENING: N_("Can run code"),
+    Flag.TOOL: N_("Can run code"),
+    Flag.SHARED: N_("More rights"),
+    Flag.EXECUTABLE: N_("New executable"),
+    Flag.OUTSIDE: N_("Points outside"),
+    Flag.STRIPPED: N_("Setuid removed"),
+}
 _STATES = {
     State.APPLIED: N_("Applied"),
     State.PENDING: N_("Pending"),
@@ -77,9 +87,39 @@ def _state(item: Recorded) -> str:
     return _(_STATES[item.state])
 
 
+def pill_label(item: Recorded) -> str:
+    """Return one short label for what the user should look at, or ""; `flag_labels` says more."""
+    if item.is_held and item.state is State.PENDING:
+        return _("Needs approval")
+    return next((_(_PILLS[flag]) for flag in item.change.flags if flag in _PILLS), "")
+
+
 def change_text(item: Recorded) -> str:
-    """Return the line below the name."""
-    parts = [_kind(item), _state(item), *flag_labels(item), *weak_labels(item)]
+    """Return everything about a change, in one line."""
+    return " · ".join((_kind(item), _state(item), *flag_labels(item), *_details(item)))
+
+
+def row_text(item: Recorded, *, is_all_applied: bool) -> str:
+    """Return what is worth a line below the name: neither the kind, which the icon shows, nor the
+    flags, which have a pill, nor that it is applied, where everything is."""
+    parts = _details(item)
+    if item.state is not State.APPLIED or not is_all_applied:
+        parts.insert(0, _state(item))
+    return " · ".join(parts)
+
+
+def page_text(item: Recorded) -> str:
+    """Return what is worth a line above the content of the file. A conflict has sentences of its
+    own."""
+    is_plain = item.change.kind is Kind.MODIFIED
+    parts = [*([] if is_plain else [_kind(item)]), *flag_labels(item)]
+    if item.state is not State.CONFLICT:
+        parts += [*([] if item.state is State.APPLIED else [_state(item)]), *_details(item)]
+    return " · ".join(parts)
+
+
+def _details(item: Recorded) -> list[str]:
+    parts = weak_labels(item)
     if mode := mode_text(item.change):
         # Translators: {} is the mode of a file, or the old and the new one: 0644 → 0666.
         parts.append(_("Mode {}").format(mode))
@@ -88,7 +128,7 @@ def change_text(item: Recorded) -> str:
     # Of this one, the state says all.
     if item.note and not item.is_because(Reason.CONCURRENT):
         parts.append(note_text(item.note))
-    return " · ".join(parts)
+    return parts
 
 
 def note_text(note: Note) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
@@ -490,6 +490,18 @@ class ChangesView(Gtk.Box):
 
     def undo_run(self, run_id: str) -> None:
         self._act_on(run_id, "undo")
+
+    def undo_runs(self, run_ids: Sequence[str]) -> None:
+        """Undo several runs, the last one first."""
+
+        def work(review: Review) -> ActionResult:
+            from .actions import ActionResult, act_on_run  # not needed for the first frame
+
+            done = [act_on_run(review, "undo", run_id) for run_id in reversed(run_ids)]
+            problems = tuple(problem for result in done for problem in result.problems)
+            return ActionResult(sum(result.count for result in done), problems)
+
+        self._start("undo", work, *run_ids)
 
     def _act_on(self, run_id: str, verb: str, *paths: str) -> bool:
         """Act on files of a run; without paths, on all of them."""

@@ -23,6 +23,7 @@ from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .messages import MessageList
 from .row import NoticeRow
+from .turn_bar import TurnBar
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
@@ -90,7 +91,8 @@ class ChatView(Gtk.Box):
         self.waiting = QuestionBar()
         self.waiting.connect("show-question", weakly(self._on_show_question))
         self.missing = MissingFolderBar()
-        for bar in (self.waiting, self.missing):
+        self.turn = TurnBar()
+        for bar in (self.waiting, self.missing, self.turn):
             clamp = Adw.Clamp(maximum_size=_WIDTH, child=bar, margin_start=12, margin_end=12)
             self.append(clamp)
         self.composer = Composer(settings)

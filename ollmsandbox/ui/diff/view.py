@@ -107,8 +107,9 @@ def _quiet(words: str) -> Gtk.Label:
     return Gtk.Label(label=words, css_classes=["caption", "dim-label"])
 
 
-# Pixels. Below this width, two columns are too narrow to read.
-_NARROW = 600
+# Pixels. Below this width, two columns are too narrow to read; and from this one on, as in a window
+# of 1100 pixels that it fills, there are two unless the user prefers one.
+_NARROW, _WIDE = 600, 1080
 # Lines that are inserted in one step; and the seconds and milliseconds of work and rest.
 _PIECE, _BUDGET, _PAUSE = 30, 0.004, 12
 # Each section has widgets, so more are only shown on request.
@@ -148,6 +149,9 @@ class DiffView(Gtk.Box):
         self._actions_of: Callable[[DiffSection], Sequence[Action] | None] = lambda _section: ()
         self._buttons: list[SectionButtons] = []
         self._is_held = False
+        # Whether the owner wants two columns, and what the user has chosen with the button.
+        self.prefers_two = False
+        self._has_chosen_two: bool | None = None
         self._ticket = 0
         # Held here, so that a thread never frees it. See weak_reference.
         self._when_compared = weakly(self._compared)
@@ -166,7 +170,7 @@ class DiffView(Gtk.Box):
         self._style_handlers: list[int] = []
         self.previous.connect("clicked", weakly(self._go), -1)
         self.next.connect("clicked", weakly(self._go), 1)
-        self.side_toggle.connect("toggled", weakly(self._relayout))
+        self._toggled = self.side_toggle.connect("toggled", weakly(self._on_side_toggled))
         keys = Gtk.ShortcutController(propagation_phase=Gtk.PropagationPhase.CAPTURE)
         press = weakly(self._key)
 
@@ -312,7 +316,12 @@ class DiffView(Gtk.Box):
             width.connect("notify::page-size", weakly(self._width_changed))
 
     def _wants_two(self) -> bool:
-        return self.side_toggle.get_active() and self.get_width() >= _NARROW
+        return self._prefers_two() and self.get_width() >= _NARROW
+
+    def _prefers_two(self) -> bool:
+        if self._has_chosen_two is not None:
+            return self._has_chosen_two
+        return self.prefers_two or self.get_width() >= _WIDE
 
     def _load(self) -> bool:
         until = time.monotonic() + _BUDGET
@@ -462,8 +471,14 @@ class DiffView(Gtk.Box):
         self._relayout()
         return GLib.SOURCE_REMOVE
 
-    def _relayout(self, *_args: object) -> None:
+    def _on_side_toggled(self, toggle: Gtk.ToggleButton) -> None:
+        self._has_chosen_two = toggle.get_active()
+        self._relayout()
+
+    def _relayout(self) -> None:
         is_wide = self.get_width() >= _NARROW
+        with self.side_toggle.handler_block(self._toggled):
+            self.side_toggle.set_active(self._prefers_two())
         if self._columns and self._wants_two() != self.is_side_by_side:
             self._rebuild()
         self.side_toggle.set_sensitive(is_wide)

@@ -35,6 +35,7 @@ from ..sidebar.controller import SidebarController
 from ..sidebar.sidebar import Sidebar
 from ..widgets.focus import FocusKeeper
 from ..widgets.labels import show_ellipsized_as_tooltip
+from ..widgets.resizable import ResizablePane
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.toasts import Toasts
@@ -42,7 +43,7 @@ from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
 from .maintenance import Maintenance
-from .panes import HeaderLayout, Panes
+from .panes import ChangesLayout, HeaderLayout, Panes
 from .project_scan import ProjectScan
 from .questions import QuestionFinder
 from .startup import after_first_frame, load_rest
@@ -81,7 +82,11 @@ class Window(Adw.ApplicationWindow):
     sidebar_place: Adw.Bin = Gtk.Template.Child()
     model_place: Adw.Bin = Gtk.Template.Child()
     badge_place: Adw.Bin = Gtk.Template.Child()
+    side_pane: Gtk.Box = Gtk.Template.Child()
     changes_place: Adw.Bin = Gtk.Template.Child()
+    changes_pane: ResizablePane = Gtk.Template.Child()
+    changes_edge: Gtk.Separator = Gtk.Template.Child()
+    fill_button: Gtk.ToggleButton = Gtk.Template.Child()
     changes_button: Gtk.ToggleButton = Gtk.Template.Child()
     changes_word: Gtk.Label = Gtk.Template.Child()
     changes_count: Gtk.Label = Gtk.Template.Child()
@@ -202,11 +207,19 @@ class Window(Adw.ApplicationWindow):
             self._talk.keep_draft,
             weakly(self._leave_screen),
         )
+        self.changes_pane.resize(self._settings.number("changes-width"))
+        self.changes_pane.add_edge(self.changes_edge)
+        self.changes_pane.connect("resized", weakly(self._on_resized))
         self._panes = Panes(self.leaflet, self.flap, self.sidebar, self.chat, self.changes)
+        self._changes_layout = ChangesLayout(
+            self.leaflet, self.flap, self.side_pane, self.changes_pane, self.fill_button
+        )
+        self.connect("realize", weakly(self._changes_layout.watch))
         self._questions = QuestionFinder(
             self, self._asker, self.chat, self._panes, self._side.open_session
         )
         self.chat.connect("show-changes", weakly(self._panes.show_changes))
+        self.chat.turn.connect("review", weakly(self._panes.review_turn))
         both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
         self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
         # A narrow window begins with the content, not with the sidebar.
@@ -317,6 +330,7 @@ class Window(Adw.ApplicationWindow):
         self._session = session
         self.chat.show(session)
         self._talk.look_for_folder()
+        self._talk.turn.show_session(session)
         self._badge.show_session(session)
         self.changes.show_project(*((session.project, session.id) if session else (None,)))
         self._scan.show_project(session.project if session else None)
@@ -345,6 +359,9 @@ class Window(Adw.ApplicationWindow):
             self.title.set_subtitle(visible_line(os.path.basename(project)) if project else "")
 
     # --- the user's actions ----------------------------------------------------------------------
+
+    def _on_resized(self, _pane: ResizablePane, width: int) -> None:
+        self._settings.set("changes-width", width)
 
     def _on_connect_model(self, *_args: object) -> None:
         self._preferences().show_connections()

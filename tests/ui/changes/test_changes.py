@@ -403,6 +403,22 @@ def test_buttons_for_different_files_say_for_how_many_they_are(pane: Pane) -> No
     assert {"Apply 2 Files", "Discard 2 Files"} < set(buttons(pane.view))
 
 
+def test_applied_is_shown_only_where_something_is_not(pane: Pane) -> None:
+    run(pane.person, "mkdir src; echo 1 > src/one; echo 2 > src/two")
+    pane.show()
+    wait_until(lambda: len(all_of(pane.view, FileRow)) == 2)
+    row = all_of(pane.view, FileRow)[0]
+    # One line: the folder is beside the name.
+    assert texts(row)[0] == "one  src/"
+    assert not says(pane.view, "Applied")
+    page = pane.open("src/one")
+    assert not says(page, "Applied")
+    press(page, "Undo")
+    wait_until(lambda: "Redo" in buttons(page))
+    page.back_button.emit("clicked")
+    wait_until(lambda: says(pane.view, "Applied") and says(pane.view, "Undone"))
+
+
 def test_no_button_takes_the_place_of_its_opposite(pane: Pane) -> None:
     file = pane.person.project / "file"
     file.write_text("old\n")
@@ -419,7 +435,7 @@ def test_no_button_takes_the_place_of_its_opposite(pane: Pane) -> None:
     assert _place(button(pane.view, "Undo"), pane.window) == at
     assert _place(button(pane.view, "Redo"), pane.window) != at
     page = pane.open("file")
-    assert buttons(page.verbs) == ["Redo", "Undo"]
+    wait_until(lambda: buttons(page.verbs)[-2:] == ["Redo", "Undo"])
     assert not button(page.verbs, "Undo").get_sensitive()
     assert buttons(loaded(page))[3:5] == ["Undo", "Redo"]
 
@@ -583,7 +599,7 @@ def test_a_discarded_change_is_applied_after_all(pane: Pane) -> None:
     page = pane.open("new")
     press(page, "Apply")
     wait_until((pane.person.project / "new").exists)
-    wait_until(lambda: says(page, "Applied"))
+    wait_until(lambda: "Undo" in buttons(page))
 
 
 def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:

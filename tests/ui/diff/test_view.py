@@ -114,6 +114,21 @@ def test_the_next_and_the_previous_change(screen: Screen) -> None:
         assert view.current == place
 
 
+def test_a_wide_view_has_two_columns_until_the_user_prefers_one(screen: Screen) -> None:
+    view = with_texts(screen, OLD, NEW)
+    window = view.get_root()
+    assert isinstance(window, Gtk.Window)
+    assert not view.is_side_by_side
+    screen.resize(window, 1100, 400)
+    spin_until(lambda: view.is_side_by_side and view.is_loaded)
+    assert view.side_toggle.get_active()
+    view.side_toggle.set_active(False)
+    spin_until(lambda: not view.is_side_by_side and view.is_loaded)
+    screen.resize(window, 1200, 400)
+    draw_frames(view)
+    assert not view.is_side_by_side
+
+
 def test_two_columns_where_there_is_room(screen: Screen) -> None:
     view = with_texts(screen, OLD, NEW)
     view.side_toggle.set_active(True)
