@@ -207,7 +207,7 @@ class ChatView(Gtk.Box):
             # Imported here: the first frame needs no Markdown. See window/startup.py.
             from .row import MessageRow
 
-            row = MessageRow(entry)
+            row = MessageRow(entry, self.session.project if self.session else None)
             row.connect("open-link", weakly(self._pass_on), "open-link")
         elif isinstance(entry, CallEntry):
             from .tool_card import ToolCard
