@@ -19,6 +19,7 @@ from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
 from ..widgets.actions import ActionButton
 from ..widgets.labels import set_accessible_name, without_hyphens
+from ..widgets.readable import number
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weak_reference
 from ..widgets.wrap_box import WrapBox
@@ -150,9 +151,9 @@ class FileRow(Gtk.Box):
     def show_lines(self, added: int, removed: int) -> None:
         """Show the line counts. Call it once; most rows are never seen, so no widgets are created
         earlier."""
-        for sign, number, colour in (("\N{MINUS SIGN}", removed, "error"), ("+", added, "success")):
-            if number > 0:
-                self.insert_child_after(_count(f"{sign}{number}", colour), self._text)
+        for sign, count, colour in (("\N{MINUS SIGN}", removed, "error"), ("+", added, "success")):
+            if count > 0:
+                self.insert_child_after(_count(f"{sign}{number(count)}", colour), self._text)
 
 
 def _tell_path(row: FileRow, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Tooltip) -> bool:

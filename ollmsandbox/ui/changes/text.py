@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from ... import N_
@@ -138,15 +137,15 @@ def note_text(note: Note) -> str:
 
 def run_text(run: RunData) -> str:
     """Return when the run began, and what became of its changes."""
-    today = time.strftime("%Y-%m-%d") == time.strftime("%Y-%m-%d", time.localtime(run.started_at))
-    at = time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", time.localtime(run.started_at))
     total = len(run.items)
-    parts = [at, ngettext("{} file", "{} files", total).format(total)]
+    files = ngettext("{} file", "{} files", total).format(number(total))
+    parts = [day_and_time(run.started_at), files]
     conflicts = run.states[State.CONFLICT]
     if conflicts:
-        parts.append(ngettext("{} conflict", "{} conflicts", conflicts).format(conflicts))
+        parts.append(ngettext("{} conflict", "{} conflicts", conflicts).format(number(conflicts)))
     elif run.pending:
-        parts.append(ngettext("{} pending", "{} pending", run.pending).format(run.pending))
+        text = ngettext("{} pending", "{} pending", run.pending)
+        parts.append(text.format(number(run.pending)))
     for what, word in (
         (State.UNDONE, _("undone")),
         (State.DISCARDED, _("discarded")),
@@ -167,7 +166,7 @@ def result_text(verb: str, count: int, problems: list[str]) -> str:
         "discard": ngettext("{} change discarded.", "{} changes discarded.", count),
         "undo": ngettext("{} change undone.", "{} changes undone.", count),
     }
-    return words[same.get(verb, verb)].format(count)
+    return words[same.get(verb, verb)].format(number(count))
 
 
 def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
@@ -177,7 +176,7 @@ def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
     left = len(names) - _MOST_NAMES
     lines = names[:_MOST_NAMES]
     if left > 0:
-        lines.append(ngettext("{} more", "{} more", left).format(left))
+        lines.append(ngettext("{} more", "{} more", left).format(number(left)))
     if verb == "undo":
         heading, action = _("Undo Later Changes Too?"), _("_Undo")
         body = _("Later commands changed the same lines of these files:")

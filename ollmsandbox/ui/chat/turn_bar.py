@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gi.repository import Gtk
+from gi.repository import Gtk, Pango
 
 from ...chat.messages import Role
 from ...i18n import _, ngettext
@@ -17,6 +17,7 @@ from ..widgets.readable import number
 from ..widgets.signals import signals
 from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
+from ..widgets.wrap_box import WrapBox
 
 if TYPE_CHECKING:
     from ..changes.turn import TurnChanges
@@ -32,25 +33,29 @@ class TurnBar(Gtk.Revealer):
     def __init__(self) -> None:
         super().__init__()
         self._runs: tuple[str, ...] = ()
-        self._text = Gtk.Label(xalign=0, wrap=True, hexpand=True)
+        self._text = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
         self._added = Gtk.Label(css_classes=["numeric", "success"])
         self._removed = Gtk.Label(css_classes=["numeric", "error"])
         self.review_button = Gtk.Button(label=_("_Review"), use_underline=True)
         self.undo_button = Gtk.Button(label=_("_Undo"), use_underline=True)
-        box = Gtk.Box(spacing=6, css_classes=["turn-bar"])
+        text = Gtk.Box(spacing=6)
         for label in (self._added, self._removed):
             # The sign is before the number in right-to-left languages, too.
             label.set_direction(Gtk.TextDirection.LTR)
         for widget in (self._text, self._added, self._removed):
-            box.append(widget)
+            text.append(widget)
         for button, signal in ((self.review_button, "review"), (self.undo_button, "undo")):
             button.add_css_class("small-button")
             button.set_valign(Gtk.Align.CENTER)
             button.connect("clicked", weakly(self._on_clicked), signal)
-            box.append(button)
-        self.review_button.set_margin_start(6)
-        name_buttons(box)
-        self.set_child(box)
+        # In a narrow window, the buttons are below.
+        content = WrapBox()
+        content.set_property("spread", True)
+        content.add_css_class("turn-bar")
+        content.add_group([text])
+        content.add_group([self.review_button, self.undo_button])
+        name_buttons(content)
+        self.set_child(content)
 
     def show_changes(self, found: TurnChanges) -> None:
         self._runs = found.runs

@@ -15,6 +15,7 @@ from ...loop import start_daemon
 from ..resources import template
 from ..widgets.actions import Action, ActionButton
 from ..widgets.labels import set_accessible_name
+from ..widgets.readable import number
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .model import Diff, DiffSection, Fold, Line, compare, pairs
@@ -35,7 +36,7 @@ class FoldButtons:
     def show(self) -> None:
         words = ngettext("{count} unchanged line", "{count} unchanged lines", self.fold.size)
         for button in self.buttons:
-            button.set_label(words.format(count=f"{self.fold.size:,}"))
+            button.set_label(words.format(count=number(self.fold.size)))
 
     def remove(self) -> None:
         for button in self.buttons:
@@ -91,8 +92,8 @@ class SectionButtons:
         button = ActionButton(action, is_held=self._is_held)
         button.add_css_class("caption")
         button.connect("clicked", self._act, self.section.index, action.name)
-        number = self.section.index + 1
-        description = _("{action}, change {number}").format(action=action.label, number=number)
+        place = number(self.section.index + 1)
+        description = _("{action}, change {number}").format(action=action.label, number=place)
         set_accessible_name(button, description)
         return button
 
@@ -446,14 +447,14 @@ class DiffView(Gtk.Box):
         diff = self.diff
         if diff is None:
             return
-        counts = f"+{diff.added:,} \N{MINUS SIGN}{diff.removed:,}"
+        counts = f"+{number(diff.added)} \N{MINUS SIGN}{number(diff.removed)}"
         if self._current >= 0:
             place = _("Change {number} of {count}").format(
-                number=self._current + 1, count=len(diff.sections)
+                number=number(self._current + 1), count=number(len(diff.sections))
             )
         else:
             count = len(diff.sections)
-            place = ngettext("{count} change", "{count} changes", count).format(count=count)
+            place = ngettext("{count} change", "{count} changes", count).format(count=number(count))
         parts = [place, counts]
         if diff.has_crlf and any("\r" in line for line in diff.new[:1] or diff.old[:1]):
             parts.append(_("Windows line endings"))

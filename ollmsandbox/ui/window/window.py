@@ -38,7 +38,7 @@ from ..widgets.labels import show_ellipsized_as_tooltip
 from ..widgets.resizable import ResizablePane
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
-from ..widgets.toasts import Toasts
+from ..widgets.toasts import ToastRoom, Toasts
 from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
@@ -105,7 +105,8 @@ class Window(Adw.ApplicationWindow):
         self._sessions = sessions
         self._asker = asker
         self._settings = settings
-        self._toasts = Toasts(self.toasts.add_toast)
+        self.chat = ChatView(settings)
+        self._toasts = Toasts(self.toasts.add_toast, ToastRoom(self.toasts, self.chat.column))
         self._tasks = Tasks(self.tell)
         self._scan = ProjectScan(factory.manager, self.tell)
         self._session: OpenSession | None = None
@@ -176,7 +177,6 @@ class Window(Adw.ApplicationWindow):
         self.welcome.connect("choose-system", weakly(self._on_choose_system))
         self.pages.add_named(self.welcome, "welcome")
         self.pages.add_named(Gtk.Box(), "nothing")
-        self.chat = ChatView(self._settings)
         self.chat.connect("connect-model", weakly(self._on_connect_model))
         self.chat.missing.connect("open-other", weakly(self._on_open_project))
         self.chat.missing.connect("remove", weakly(self._side.remove_shown))
