@@ -101,8 +101,8 @@ class RunRow(Gtk.Box):
             lines.add_group(buttons[2:])
             self.append(lines)
         self._buttons = buttons
-        lines = [visible_line(line)[:500] for line in (run.said, run.command) if line]
-        self.set_tooltip_text("\n".join(lines))
+        shown = [visible_line(line)[:500] for line in (run.said, run.command) if line]
+        self.set_tooltip_text("\n".join(shown))
 
     def hold(self, is_held: bool) -> None:
         for button in self._buttons:

@@ -42,7 +42,7 @@ def choice(
     return row
 
 
-def number(
+def number_row(
     title: str,
     in_words: Callable[[int], str],
     value: int,

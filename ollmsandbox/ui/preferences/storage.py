@@ -92,16 +92,18 @@ class StoragePage(Adw.PreferencesPage):
         cache_mib = await asyncio.to_thread(KEEP_CACHES_MIB.read, self._manager)
         set_days, set_mib = weakly(self._set_cache_days), weakly(self._set_cache_mib)
         self._caches.add(
-            rows.number(_("Remove After (Days Unused)"), _days, cache_days, 3650, set_days)
+            rows.number_row(_("Remove After (Days Unused)"), _days, cache_days, 3650, set_days)
         )
         self._caches.add(
-            rows.number(_("Maximum Size (MiB)"), _mib, cache_mib, 1 << 24, set_mib, step=1024)
+            rows.number_row(_("Maximum Size (MiB)"), _mib, cache_mib, 1 << 24, set_mib, step=1024)
         )
         days = await asyncio.to_thread(KEEP_DAYS.read, self._manager)
         mib = await asyncio.to_thread(KEEP_MIB.read, self._manager)
-        self._kept.add(rows.number(_("Keep For (Days)"), _days, days, 3650, weakly(self._set_days)))
         self._kept.add(
-            rows.number(
+            rows.number_row(_("Keep For (Days)"), _days, days, 3650, weakly(self._set_days))
+        )
+        self._kept.add(
+            rows.number_row(
                 _("Maximum Size (MiB)"), _mib, mib, 1 << 20, weakly(self._set_mib), step=256
             )
         )

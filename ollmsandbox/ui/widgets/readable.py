@@ -41,4 +41,5 @@ def _day(at: float) -> str:
     is_this_year = time.localtime(at).tm_year == time.localtime().tm_year
     # Translators: a date. %-d is the day of the month, %B the name of the month.
     form = _("%-d %B") if is_this_year else _("%-d %B %Y")
-    return GLib.DateTime.new_from_unix_local(int(at)).format(form) or ""
+    date = GLib.DateTime.new_from_unix_local(int(at))
+    return (date.format(form) if date else None) or ""

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from support.person import Person
 from support.screen import Screen, texts
-from support.scripted import ScriptedModel, call
+from support.scripted import Reply, ScriptedModel, call
 from support.window import finish, in_project, press, says, wait_until
 
 from ollmsandbox.ui.changes.model import RunItem
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
-_TURN = (
+_TURN: tuple[Reply, ...] = (
     ["I will write.", call(id="1", command="printf '1\\n2\\n3\\n' > new; sed -i 1d old")],
     [call(id="2", command="printf '1\\n2\\n' > new")],
     ["Done."],
