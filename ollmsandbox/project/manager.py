@@ -346,8 +346,9 @@ class ProjectManager:
         *,
         text: str = "",
         only_pending: bool = False,
+        session_id: str = "",
     ) -> list[Run]:
-        """Return runs, the newest first: of all projects if none is given.
+        """Return runs, the newest first: of all projects if none is given, and of all sessions.
 
         With a `text`, return those that have it in their command or in a path they changed.
         """
@@ -366,6 +367,8 @@ class ProjectManager:
                 query = query.where(command | paths)
             if only_pending:
                 query = query.where(SQL(_HAS_PENDING))
+            if session_id:
+                query = query.where(Run.session_id == session_id)
             return list(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit))
 
     def known_runs(self, ids: Iterable[str]) -> list[Run]:

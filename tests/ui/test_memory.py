@@ -29,6 +29,7 @@ from ollmsandbox.ui.sessions.items import ProjectItem, SessionItem
 from ollmsandbox.ui.settings import Settings
 from ollmsandbox.ui.sidebar.sidebar import Sidebar
 from ollmsandbox.ui.terminal.view import TerminalView
+from ollmsandbox.ui.widgets.actions import Action
 from ollmsandbox.ui.window.welcome import Welcome
 
 
@@ -67,7 +68,7 @@ def code_block(_person: Person) -> Gtk.Widget:
 
 def diff(_person: Person) -> Gtk.Widget:
     made = DiffView()
-    made.set_section_actions(lambda _section: [("undo", "Undo")])
+    made.set_section_actions(lambda _section: [Action("undo", "Undo")])
     made.show_texts("old\n", "new\n", "example.py")
     return made
 

@@ -275,6 +275,27 @@ class History:
             for row in rows
         ]
 
+    def said_before(self, runs: Iterable[Run]) -> dict[str, str]:
+        """Return what the model said before each run, by the run's id: with the call, or earlier in
+        the same turn. The user's own commands, and calls without a word, have nothing."""
+        wanted = {(run.session_id, run.call_id): run.id for run in runs if run.call_id}
+        found: dict[str, str] = {}
+        with self.manager.store.translated_errors():
+            query = ChatMessage.select(
+                ChatMessage.session, ChatMessage.role, ChatMessage.text, ChatMessage.calls
+            ).where(
+                ChatMessage.session.in_({session for session, _call in wanted}),
+                ChatMessage.role.in_((Role.USER.value, Role.ASSISTANT.value)),
+            )
+            rows = list(query.order_by(ChatMessage.session, ChatMessage.number))
+        said = ""
+        for row in rows:
+            said = "" if row.role == Role.USER.value else row.text.strip() or said
+            for call in calls_from_json(row.calls) if said and row.calls != "[]" else ():
+                if (row.session_id, call.id) in wanted:
+                    found[wanted[row.session_id, call.id]] = said
+        return found
+
     def is_left_by_a_run(self, root: str, path: str, signature: str) -> bool:
         """Return whether a run, of any session, left a file like this; without a signature, whether
         one removed it or a folder around it."""

@@ -37,11 +37,16 @@ def finish_leftovers(paths: Paths, step: Step = nothing) -> list[Report]:
     """Finish what killed programs left behind, and report each run.
 
     What an interrupted command had written becomes pending. What cannot be finished, because a
-    folder is missing, is reported once.
+    folder is missing or the run's map is unreadable, is reported once.
     """
     reports: list[Report] = []
     marks = MissingRootMarks(paths)
-    for overlay in leftovers(paths.cache, lambda folder: reports.append(_unreadable(folder))):
+
+    def report_unreadable(folder: str) -> None:
+        if marks.first_time(os.path.basename(folder), ""):
+            reports.append(_unreadable(folder))
+
+    for overlay in leftovers(paths.cache, report_unreadable):
         try:
             overlay.merge_playground()
             with project_lock(paths, overlay.project):

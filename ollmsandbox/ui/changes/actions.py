@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from ...i18n import _
 from ...project.changes.change import Recorded, Report, State
 from ...project.database import runs
+from ...project.database.models import Run
 from ...project.manager import ProjectManager
 from ...project.review.hunks import (
     apply_hunks,
@@ -20,6 +22,7 @@ from ...project.review.review import Review
 from ...project.review.state import current_changes, current_hunk_states, text_versions
 from ...project.review.versions import Version, Versions
 from ...text.diff import Hunk, HunkGroup, HunkState, decode_text
+from ...text.merge import keep_both
 from .model import RunData
 from .text import note_text
 
@@ -44,6 +47,31 @@ class ActionResult:
     later: tuple[Report, ...] = ()
 
 
+class Side(Enum):
+    """Which two versions of a file in conflict are compared."""
+
+    # What the command changed, what the user changed, and what "Keep Both" adds to the latter. If
+    # the version before both was not kept, the command's is compared with the user's.
+    THEIRS = "theirs"
+    MINE = "mine"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A file that the user and a command changed."""
+
+    # When the file in the project was last changed; None if it does not exist.
+    edited_at: float | None
+    # The version before and after, by side; nothing if one of them is no text.
+    texts: dict[Side, tuple[str, str]]
+
+    @property
+    def has_base(self) -> bool:
+        """Return whether the version before both changes was kept."""
+        return Side.MINE in self.texts
+
+
 @dataclass(frozen=True)
 class ShownChange:
     """Both versions of a file, as far as they can be shown."""
@@ -56,6 +84,7 @@ class ShownChange:
     new_data: bytes | None
     # Of an applied change to a file that has changed since.
     states: dict[Hunk, HunkState] = field(default_factory=dict)
+    conflict: Conflict | None = None
 
     def hunk_states(self, group: HunkGroup) -> set[HunkState]:
         """Return what became of the hunks; nothing if the file is as the run left it."""
@@ -65,7 +94,7 @@ class ShownChange:
     def content(self) -> tuple[object, ...]:
         """Return everything that the page shows, to compare it."""
         notes = self.before.note, self.after.note
-        return self.recorded, notes, self.old_data, self.new_data, self.states
+        return self.recorded, notes, self.old_data, self.new_data, self.states, self.conflict
 
     @property
     def texts(self) -> tuple[str, str] | None:
@@ -152,11 +181,31 @@ def look(manager: ProjectManager, run: RunData, number: int) -> ShownChange | No
     [recorded] = current_changes(manager, row, found)
     versions = Versions(manager)
     before, after = versions.before(row, recorded), versions.after(row, recorded)
+    conflict = None
     if recorded.state is State.CONFLICT:
+        conflict = _conflict(versions, row, recorded)
         # The user chooses between these two.
         before = versions.on_disk(recorded)
     old = before.read(_LARGEST) if before.seen else None
     new = after.read(_LARGEST) if after.seen else None
-    return ShownChange(
-        recorded, before, after, old, new, current_hunk_states(manager, row, recorded)
+    states = current_hunk_states(manager, row, recorded)
+    return ShownChange(recorded, before, after, old, new, states, conflict)
+
+
+def _conflict(versions: Versions, run: Run, item: Recorded) -> Conflict:
+    there = versions.on_disk(item)
+    edited_at = there.seen.found.st_mtime if there.seen else None
+    base, theirs, mine = versions.three_way(run, item)
+    if mine is None or mine == base or max(map(len, (base or b"", theirs, mine))) > _LARGEST:
+        return Conflict(edited_at, {})
+    merged = keep_both(base, theirs, mine)
+    new, own = decode_text(theirs), decode_text(mine)
+    both = None if merged is None else decode_text(merged)
+    old = None if base is None else decode_text(base)
+    if new is None or own is None or both is None:
+        return Conflict(edited_at, {})
+    if old is None:
+        return Conflict(edited_at, {Side.THEIRS: (own, new), Side.MERGED: (own, both)})
+    return Conflict(
+        edited_at, {Side.THEIRS: (old, new), Side.MINE: (old, own), Side.MERGED: (own, both)}
     )

@@ -8,6 +8,7 @@ seen.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
@@ -17,6 +18,7 @@ from itertools import accumulate
 
 from gi.repository import Gio, GObject
 
+from ...chat.storage.history import History
 from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
 from ...project.changes.labels import severity
 from ...project.database import runs as records
@@ -32,6 +34,8 @@ class RunData:
     command: str
     started_at: float
     items: tuple[Recorded, ...]
+    # What the model said before it; "" if nothing is known.
+    said: str = ""
 
     @cached_property
     def states(self) -> Counter[State]:
@@ -42,6 +46,15 @@ class RunData:
     def pending(self) -> int:
         return sum(self.states[state] for state in PENDING_STATES)
 
+    @property
+    def is_all_applied(self) -> bool:
+        return self.states[State.APPLIED] == len(self.items)
+
+    @cached_property
+    def has_held(self) -> bool:
+        """Return whether a pending change needs the user's approval."""
+        return any(item.is_held and item.state in PENDING_STATES for item in self.items)
+
 
 @dataclass(frozen=True)
 class RunSearch:
@@ -50,45 +63,64 @@ class RunSearch:
     pending: int = 0
     # How many of them can be applied together, without a decision for each.
     ready: int = 0
+    # Whether the user should look at one of them first.
+    has_held: bool = False
     has_older: bool = False
 
 
 def load(
-    manager: ProjectManager, project: str, limit: int, text: str = "", asked: Iterable[str] = ()
+    manager: ProjectManager,
+    project: str,
+    limit: int,
+    text: str = "",
+    asked: Iterable[str] = (),
+    session_id: str = "",
 ) -> RunSearch:
     """Return the runs, newest first, but pending ones before all others. Pending runs and those in
-    `asked` are included however old they are, unless a text is searched for. Slow: call it from a
-    thread."""
+    `asked` are included however old they are, and of whichever session, unless a text is searched
+    for. Slow: call it from a thread."""
     found = manager.find_project(project)
     if found is None:
         return RunSearch()
-    newest = manager.runs(found, limit + 1, text=text)
+    newest = manager.runs(found, limit + 1, text=text, session_id=session_id)
     pending = {run.id: run for run in manager.runs(found, -1, only_pending=True)}
     listed = {run.id: run for run in newest[:limit]}
     if not text:
         listed |= pending | {run.id: run for run in manager.known_runs(asked)}
-    data = {run.id: _read(manager, run) for run in (pending | listed).values()}
+    every = (pending | listed).values()
+    said = History(manager).said_before(every)
+    data = {run.id: _read(manager, run, said.get(run.id, "")) for run in every}
     runs = sorted((data[id_] for id_ in listed), key=lambda run: -run.started_at)
+    # Of each one, because its row asks, too.
+    held = [data[id_].has_held for id_ in pending]
     return RunSearch(
         # Sorted here, off the main thread.
         tuple(sorted(runs, key=lambda run: not run.pending)),
         _count((data[id_] for id_ in pending), *PENDING_STATES),
         _count((data[id_] for id_ in pending), State.PENDING, State.FAILED),
+        any(held),
         len(newest) > limit,
     )
 
 
 def count_pending(manager: ProjectManager, project: Project) -> int:
     runs = manager.runs(project, -1, only_pending=True)
-    return _count((_read(manager, run) for run in runs), *PENDING_STATES)
+    return _count((_read(manager, run, "") for run in runs), *PENDING_STATES)
 
 
 def _count(runs: Iterable[RunData], *states: State) -> int:
     return sum(run.states[state] for run in runs for state in states)
 
 
-def _read(manager: ProjectManager, run: Run) -> RunData:
-    return RunData(run.id, run.command, run.started_at, tuple(_files_last(manager, run)))
+def _read(manager: ProjectManager, run: Run, said: str) -> RunData:
+    items = tuple(_files_last(manager, run))
+    return RunData(run.id, run.command, run.started_at, items, said_line(said))
+
+
+def said_line(text: str) -> str:
+    """Return the first line of what a model said, without the marks of Markdown."""
+    line = next((line for line in text.splitlines() if line.strip(" #*>`-_")), "")
+    return re.sub(r"[*`]+|^[\s#>-]+", "", line).strip().rstrip(":")
 
 
 def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:

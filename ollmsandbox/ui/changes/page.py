@@ -20,14 +20,17 @@ from ..diff.model import DiffSection
 from ..diff.view import DiffView
 from ..resources import template
 from ..settings import Settings
+from ..widgets.actions import Action, ActionButton
+from ..widgets.labels import show_ellipsized_as_tooltip
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from ..widgets.work_bar import WorkBar, disable_unless_focused
+from ..widgets.work_bar import WorkBar
 from ..widgets.wrap_box import WrapBox
-from .actions import ShownChange, act_on_hunks, look
+from .actions import ShownChange, Side, act_on_hunks, look
 from .model import RunData
-from .text import action_labels, change_text, file_action_labels, note_text, result_text
+from .rows import dim_folder
+from .text import file_actions, note_text, page_text, pill_label, result_text
 from .versions import EarlierVersions
 
 # Milliseconds.
@@ -41,11 +44,17 @@ class ChangePage(Gtk.Box):
     __gsignals__ = signals({"back": (), "act": (str,), "changed": ()})
 
     back_button: Gtk.Button = Gtk.Template.Child()
+    title_box: Gtk.Box = Gtk.Template.Child()
     path: Gtk.Label = Gtk.Template.Child()
+    pill: Gtk.Label = Gtk.Template.Child()
     about: Gtk.Label = Gtk.Template.Child()
     conflict: Gtk.Label = Gtk.Template.Child()
     versions_button: Gtk.MenuButton = Gtk.Template.Child()
     verbs: WrapBox = Gtk.Template.Child()
+    sides: Gtk.Box = Gtk.Template.Child()
+    theirs_button: Gtk.ToggleButton = Gtk.Template.Child()
+    mine_button: Gtk.ToggleButton = Gtk.Template.Child()
+    merged_button: Gtk.ToggleButton = Gtk.Template.Child()
     place: Adw.Bin = Gtk.Template.Child()
 
     def __init__(
@@ -64,15 +73,24 @@ class ChangePage(Gtk.Box):
         self.recorded = recorded
         self._tasks = tasks
         self._progress = progress
-        self._verb_buttons: list[Gtk.Button] = []
+        self._verb_buttons: list[ActionButton] = []
         self._shown: ShownChange | None = None
         self._texts: tuple[str, str] | None = None
+        # What is compared if the file is in conflict.
+        self._side = Side.THEIRS
         # The section that the user just acted on. It gets the focus again.
         self._part: int | None = None
         # The number of started look-ups.
         self._looks = 0
+        show_ellipsized_as_tooltip(self.path)
         # Not through the template, which would keep the page alive for ever.
         self.back_button.connect("clicked", weakly(self._on_back))
+        for side, button in (
+            (Side.THEIRS, self.theirs_button),
+            (Side.MINE, self.mine_button),
+            (Side.MERGED, self.merged_button),
+        ):
+            button.connect("toggled", weakly(self._on_side), side)
         self.diff: DiffView | None = None
         self._earlier = EarlierVersions(manager, run, recorded, tasks, progress)
         self._earlier.connect("restored", weakly(self._on_restored))
@@ -85,13 +103,16 @@ class ChangePage(Gtk.Box):
     def hold(self, is_held: bool) -> None:
         """Disable the buttons while something is being changed."""
         for button in self._verb_buttons:
-            disable_unless_focused(button, is_held)
+            button.hold(is_held)
         if self.diff is not None:
             self.diff.hold(is_held)
         self._earlier.hold(is_held)
 
     def focus(self) -> None:
-        self.back_button.grab_focus()
+        """Focus what does no harm: of a conflict, the button that keeps the user's edit."""
+        safe = [button for button in self._verb_buttons if button.action.name == "keep"]
+        if not (safe and safe[0].grab_focus()):
+            self.back_button.grab_focus()
 
     async def look(self) -> None:
         """Read and show the current state. Only the result of the latest call counts."""
@@ -121,8 +142,16 @@ class ChangePage(Gtk.Box):
 
     def _show_about(self) -> None:
         item = self.recorded
-        self.path.set_label(visible_path(item.change.path))
-        self.about.set_label(change_text(item))
+        path = visible_path(item.change.path)
+        folder, _slash, name = path.rpartition("/")
+        self.path.set_label(f"{name}  {folder}/" if folder else path)
+        dim_folder(self.path, name)
+        pill, about = pill_label(item), page_text(item)
+        self.pill.set_label(pill)
+        self.pill.set_visible(bool(pill))
+        self.about.set_label(about)
+        self.about.set_visible(bool(about))
+        found = self._shown.conflict if self._shown else None
         self.conflict.set_visible(item.state is State.CONFLICT)
         if item.is_because(Reason.CONCURRENT):
             self.conflict.set_label(
@@ -131,27 +160,47 @@ class ChangePage(Gtk.Box):
                     "Below, lines with - are on disk, and lines with + are from this command."
                 )
             )
-        had_focus = self.verbs.get_focus_child() is not None
-        self.verbs.clear()
+        elif found is not None and not found.has_base:
+            self.conflict.set_label(
+                _(
+                    "You also edited this file. Your version is unchanged. Below, lines with - "
+                    "are yours, and lines with + are from the command."
+                )
+            )
+        actions = file_actions(item, found.edited_at if found else None)
+        if actions == [button.action for button in self._verb_buttons]:
+            return
+        focused = self.verbs.get_focus_child()
+        had_focus = focused is not None and focused is not self.title_box
+        for button in self._verb_buttons:
+            button.unparent()
         self._verb_buttons = []
-        for verb, label in file_action_labels(item.state):
-            button = Gtk.Button(label=label)
-            if verb == "apply":
+        for action in actions:
+            button = ActionButton(action, is_held=self._progress.is_working)
+            if action.name == "apply" and not item.is_held:
                 button.add_css_class("suggested-action")
-            button.connect("clicked", weakly(self._on_verb), verb)
-            disable_unless_focused(button, self._progress.is_working)
+            button.connect("clicked", weakly(self._on_verb), action.name)
             self._verb_buttons.append(button)
-            self.verbs.add_group([button])
-        if had_focus and not self.verbs.child_focus(Gtk.DirectionType.TAB_FORWARD):
+        self.verbs.set_groups((self.title_box,))
+        self.verbs.add_group(self._verb_buttons)
+        if (had_focus and item.state is State.CONFLICT) or (
+            had_focus and not self.verbs.child_focus(Gtk.DirectionType.TAB_FORWARD)
+        ):
             self.focus()
 
     def _show_versions(self, shown: ShownChange) -> None:
         item = shown.recorded
+        sides = shown.conflict.texts if shown.conflict else {}
+        self.sides.set_visible(bool(sides))
+        self.mine_button.set_visible(Side.MINE in sides)
         notes = [note_text(v.note) for v in (shown.before, shown.after) if v.note]
         texts = None
         had_focus = self.place.get_focus_child() is not None
         if item.change.type is not Type.FILE and item.change.kind is not Kind.REPLACED:
             self.place.set_child(_sentence(_what_it_is(item)))
+        elif sides:
+            texts = sides[self._side]
+            self._show_diff(texts)
         elif notes:
             self.place.set_child(_sentence(notes[0]))
         elif (texts := shown.texts) is not None:
@@ -176,27 +225,47 @@ class ChangePage(Gtk.Box):
         diff.hold(self._progress.is_working)
         diff.set_section_actions(weakly(self._section_verbs))
         diff.connect("section-action", weakly(self._on_part))
-        diff.side_toggle.set_active(self._settings.boolean("side-by-side"))
+        diff.prefers_two = self._settings.boolean("side-by-side")
         if self._part is not None:
             diff.connect("loaded", _go_to, self._part)
         self.place.set_child(diff)
         diff.show_texts(*texts, self.recorded.change.path)
 
-    def _section_verbs(self, section: DiffSection) -> list[tuple[str, str]]:
+    def _section_verbs(self, section: DiffSection) -> list[Action]:
         item = self.recorded
-        if item.change.kind is not Kind.MODIFIED or item.state is State.CONFLICT:
+        is_conflict = item.state is State.CONFLICT
+        if item.change.kind is not Kind.MODIFIED or (is_conflict and not self._shows_hunks):
             return []
         states = self._shown.hunk_states(section.group) if self._shown else set()
+        undo, apply = Action("undo", _("Undo")), Action("apply", _("Apply"))
+        discard = Action("discard", _("Discard"))
         is_pending = item.state in PENDING_STATES
         if HunkState.CHANGED in states:
-            return [("", _("Edited since"))]
+            return [
+                Action("", _("You also edited these lines") if is_conflict else _("Edited since"))
+            ]
         if states == {HunkState.DISCARDED}:
-            return [("", _("Discarded")), ("apply", _("Apply"))]
+            return [apply, discard._replace(is_done=True), Action("", _("Discarded"))]
         if (is_pending or item.state is State.DISCARDED) and states == {HunkState.PRESENT}:
-            return [("", _("Applied")), ("undo", _("Undo"))]
-        if HunkState.UNDONE in states and not is_pending:
-            return [("redo", _("Redo"))]
-        return [(v, label) for v, label in action_labels({item.state}) if v != "redo"]
+            return [apply._replace(is_done=True), undo, Action("", _("Applied"))]
+        if is_conflict:
+            return [apply]
+        if is_pending:
+            return [apply, discard]
+        if HunkState.UNDONE in states:
+            return [undo._replace(is_done=True), Action("redo", _("Redo"))]
+        return [undo] if item.state is State.APPLIED else []
+
+    @property
+    def _shows_hunks(self) -> bool:
+        """Whether the sections are hunks of the command's change."""
+        conflict = self._shown.conflict if self._shown else None
+        return conflict is None or (conflict.has_base and self._side is Side.THEIRS)
+
+    def _on_side(self, button: Gtk.ToggleButton, side: Side) -> None:
+        if button.get_active() and self._shown is not None:
+            self._side = side
+            self._show_versions(self._shown)
 
     def _on_part(self, diff: DiffView, index: int, verb: str) -> None:
         shown = self._shown

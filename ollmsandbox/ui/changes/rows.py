@@ -11,24 +11,28 @@ from gi.repository import Gtk, Pango
 
 from ...errors import OllmSandboxError
 from ...project.changes.change import Kind, Recorded, State, Type
+from ...project.database.models import Run
 from ...project.manager import ProjectManager
 from ...project.review.versions import Version, Versions
 from ...text.diff import decode_text, matching_blocks, split_lines
 from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
+from ..widgets.actions import ActionButton
 from ..widgets.labels import set_accessible_name, without_hyphens
+from ..widgets.readable import number
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weak_reference
-from ..widgets.work_bar import disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from .model import FileItem, RunItem
-from .text import action_labels, change_text, flag_labels, kind_icon, run_text
+from .text import change_text, kind_icon, pill_label, row_text, run_actions, run_text
 
 Act = Callable[[str, RunItem], None]
 Fold = Callable[[RunItem], None]
 _MOST_READ = 200
 # Lines of a warning.
 _MOST_LINES = 4
+# Of 65535.
+_DIM = 36000
 _COLOURS = {Kind.ADDED: "success", Kind.DELETED: "error", Kind.REPLACED: "warning"}
 
 
@@ -51,48 +55,58 @@ class RunRow(Gtk.Box):
         self.arrow.connect("clicked", lambda _button: fold(item))
         top.append(self.arrow)
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
+        # Commands are written from left to right everywhere.
         command = _line(visible_line(run.command))
         command.add_css_class("monospace")
+        command.set_direction(Gtk.TextDirection.LTR)
         status = run_text(run)
+        title = visible_line(run.said or run.command)[:_MOST_READ]
         # For screen readers.
-        self.name = f"{visible_line(run.command)[:_MOST_READ]}. {status}"
+        self.name = f"{title}. {status}"
         self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [self.name])
         self.arrow.update_state([Gtk.AccessibleState.EXPANDED], [int(item.is_open)])
         about = _line(status)
         about.add_css_class("caption")
         about.add_css_class("warning" if run.pending else "dim-label")
+        if run.said:
+            text.append(_line(visible_line(run.said)))
+            command.add_css_class("caption")
+            command.add_css_class("dim-label")
         text.append(command)
         text.append(about)
         top.append(text)
-        states = set(run.states) - {State.CONFLICT}
-        buttons: list[Gtk.Button] = []
-        verbs = action_labels(states)
-        for name, label in verbs:
-            button = Gtk.Button(label=label)
+        buttons: list[ActionButton] = []
+        for action in run_actions(run.states):
+            button = ActionButton(action)
             button.add_css_class("small-button")
-            if name == "apply":
+            # Whoever applies a held file has to look at it first.
+            if action.name == "apply" and not run.has_held:
                 button.add_css_class("suggested-action")
-            button.connect("clicked", lambda _button, name=name: act(name, item))
-            set_accessible_name(button, f"{label}: {visible_line(run.command)[:_MOST_READ]}")
+            button.connect("clicked", lambda _button, name=action.name: act(name, item))
+            set_accessible_name(button, f"{action.label}: {title}")
             buttons.append(button)
         self.append(top)
-        # Several buttons beside the command would leave no room for it.
-        if len(buttons) > 1:
+        # Several buttons beside the command would leave no room for it. But the one to undo stays
+        # where it was.
+        if buttons and {button.action.name for button in buttons} <= {"undo", "redo"}:
+            verbs = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
+            # Space between a long, cut-off command and the button.
+            verbs.set_margin_start(6)
+            for button in buttons:
+                verbs.append(button)
+            top.append(verbs)
+        elif buttons:
             lines = WrapBox()
             lines.add_group(buttons[:2])
             lines.add_group(buttons[2:])
             self.append(lines)
-        elif buttons:
-            buttons[0].set_valign(Gtk.Align.CENTER)
-            # Space between a long, cut-off command and the button.
-            buttons[0].set_margin_start(6)
-            top.append(buttons[0])
         self._buttons = buttons
-        self.set_tooltip_text(visible_line(run.command)[:500])
+        shown = [visible_line(line)[:500] for line in (run.said, run.command) if line]
+        self.set_tooltip_text("\n".join(shown))
 
     def hold(self, is_held: bool) -> None:
         for button in self._buttons:
-            disable_unless_focused(button, is_held)
+            button.hold(is_held)
 
     def focus(self, *, verbs: bool) -> None:
         (self._buttons[0] if verbs and self._buttons else self.arrow).grab_focus()
@@ -114,24 +128,22 @@ class FileRow(Gtk.Box):
         if colour:
             icon.add_css_class(colour)
         self.append(icon)
-        folder, _slash, name = path.rpartition("/")
-        text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
-        text.append(_line(name or "."))
-        status = change_text(recorded)
-        self.name = f"{path}. {status}"
-        # The path comes last because it may be very long.
-        below = _line(f"{status} · {folder}/" if folder else status)
-        below.add_css_class("caption")
-        needs_attention = recorded.state in (State.CONFLICT, State.FAILED) or flag_labels(recorded)
-        below.add_css_class("warning" if needs_attention else "dim-label")
-        if needs_attention:
-            below.set_wrap(True)
-            below.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-            below.set_lines(_MOST_LINES)
-            without_hyphens(below)
-        text.append(below)
+        self.name = f"{path}. {change_text(recorded)}"
+        text: Gtk.Widget = path_label(path)
+        below = row_text(recorded, is_all_applied=item.run.is_all_applied)
+        if below:
+            lines = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+            lines.append(text)
+            lines.append(_status_line(recorded, below))
+            text = lines
+        text.set_hexpand(True)
         self.append(text)
         self._text = text
+        if label := pill_label(recorded):
+            # Complete: what is cut off is the path.
+            pill = Gtk.Label(label=label, valign=Gtk.Align.CENTER, css_classes=["caption", "pill"])
+            self.append(pill)
+            self._text = pill
         self.append(Gtk.Image.new_from_icon_name("go-next-symbolic"))
         # Setting a tooltip text right away would take as long as everything else here.
         self.connect("query-tooltip", _tell_path)
@@ -139,9 +151,9 @@ class FileRow(Gtk.Box):
     def show_lines(self, added: int, removed: int) -> None:
         """Show the line counts. Call it once; most rows are never seen, so no widgets are created
         earlier."""
-        for sign, number, colour in (("\N{MINUS SIGN}", removed, "error"), ("+", added, "success")):
-            if number > 0:
-                self.insert_child_after(_count(f"{sign}{number}", colour), self._text)
+        for sign, count, colour in (("\N{MINUS SIGN}", removed, "error"), ("+", added, "success")):
+            if count > 0:
+                self.insert_child_after(_count(f"{sign}{number(count)}", colour), self._text)
 
 
 def _tell_path(row: FileRow, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Tooltip) -> bool:
@@ -154,6 +166,39 @@ def _count(text: str, colour: str) -> Gtk.Label:
     # The sign is before the number in right-to-left languages, too.
     label.set_direction(Gtk.TextDirection.LTR)
     return label
+
+
+def path_label(path: str) -> Gtk.Label:
+    """Return a label with the name, and beside it the folder, dimmed, which is cut off first."""
+    folder, _slash, name = path.rpartition("/")
+    label = _line(f"{name or '.'}  {folder}/" if folder else name or ".")
+    if folder:
+        dim_folder(label, name)
+    # Paths are written from left to right everywhere.
+    label.set_direction(Gtk.TextDirection.LTR)
+    return label
+
+
+def dim_folder(label: Gtk.Label, name: str) -> None:
+    """Dim what follows the name in a label."""
+    dim = Pango.attr_foreground_alpha_new(_DIM)
+    dim.start_index = len(name.encode())
+    attributes = Pango.AttrList()
+    attributes.insert(dim)
+    label.set_attributes(attributes)
+
+
+def _status_line(recorded: Recorded, text: str) -> Gtk.Label:
+    line = _line(text)
+    line.add_css_class("caption")
+    needs_attention = recorded.state in (State.CONFLICT, State.FAILED)
+    line.add_css_class("warning" if needs_attention else "dim-label")
+    if needs_attention:
+        line.set_wrap(True)
+        line.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        line.set_lines(_MOST_LINES)
+        without_hyphens(line)
+    return line
 
 
 def _line(text: str) -> Gtk.Label:
@@ -264,8 +309,19 @@ def count_lines(manager: ProjectManager, run_id: str, item: Recorded) -> LineCou
     if item.change.type is not Type.FILE:
         return None
     try:
-        row, versions = manager.run(run_id), Versions(manager)
-        old, new = (_lines(one(row, item)) for one in (versions.before, versions.after))
+        run = manager.run(run_id)
+    except OllmSandboxError:
+        return None  # it is being removed, and so is its row
+    return compare_lines(manager, (run, item), (run, item))
+
+
+def compare_lines(
+    manager: ProjectManager, first: tuple[Run, Recorded], last: tuple[Run, Recorded]
+) -> LineCount | None:
+    """Return the line counts from before the first change of a file to after the last."""
+    versions = Versions(manager)
+    try:
+        old, new = _lines(versions.before(*first)), _lines(versions.after(*last))
     except (OSError, OllmSandboxError):
         return None  # it is being removed, and so is its row
     if old is None or new is None:

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ... import N_
 from ...i18n import _, localized, ngettext
@@ -12,6 +11,8 @@ from ...project.changes.change import Flag, Kind, Recorded, Report, State, Type
 from ...project.changes.labels import mode_text
 from ...project.changes.reasons import Note, Reason
 from ...text.visible import visible_path, visible_words
+from ..widgets.actions import Action
+from ..widgets.readable import day_and_time, number
 from .model import RunData
 
 # In a question.
@@ -37,6 +38,16 @@ _MARKS = {
     Flag.EXECUTABLE: N_("New executable"),
     Flag.OUTSIDE: N_("Link that points outside the project"),
     Flag.STRIPPED: N_("Setuid bit removed"),
+}
+# The same, short.
+_PILLS = {
+    Flag.LATER: N_("Can run code"),
+    Flag.OPENING: N_("Can run code"),
+    Flag.TOOL: N_("Can run code"),
+    Flag.SHARED: N_("More rights"),
+    Flag.EXECUTABLE: N_("New executable"),
+    Flag.OUTSIDE: N_("Points outside"),
+    Flag.STRIPPED: N_("Setuid removed"),
 }
 _STATES = {
     State.APPLIED: N_("Applied"),
@@ -75,9 +86,39 @@ def _state(item: Recorded) -> str:
     return _(_STATES[item.state])
 
 
+def pill_label(item: Recorded) -> str:
+    """Return one short label for what the user should look at, or ""; `flag_labels` says more."""
+    if item.is_held and item.state is State.PENDING:
+        return _("Needs approval")
+    return next((_(_PILLS[flag]) for flag in item.change.flags if flag in _PILLS), "")
+
+
 def change_text(item: Recorded) -> str:
-    """Return the line below the name."""
-    parts = [_kind(item), _state(item), *flag_labels(item), *weak_labels(item)]
+    """Return everything about a change, in one line."""
+    return " · ".join((_kind(item), _state(item), *flag_labels(item), *_details(item)))
+
+
+def row_text(item: Recorded, *, is_all_applied: bool) -> str:
+    """Return what is worth a line below the name: neither the kind, which the icon shows, nor the
+    flags, which have a pill, nor that it is applied, where everything is."""
+    parts = _details(item)
+    if item.state is not State.APPLIED or not is_all_applied:
+        parts.insert(0, _state(item))
+    return " · ".join(parts)
+
+
+def page_text(item: Recorded) -> str:
+    """Return what is worth a line above the content of the file. A conflict has sentences of its
+    own."""
+    is_plain = item.change.kind is Kind.MODIFIED
+    parts = [*([] if is_plain else [_kind(item)]), *flag_labels(item)]
+    if item.state is not State.CONFLICT:
+        parts += [*([] if item.state is State.APPLIED else [_state(item)]), *_details(item)]
+    return " · ".join(parts)
+
+
+def _details(item: Recorded) -> list[str]:
+    parts = weak_labels(item)
     if mode := mode_text(item.change):
         # Translators: {} is the mode of a file, or the old and the new one: 0644 → 0666.
         parts.append(_("Mode {}").format(mode))
@@ -86,7 +127,7 @@ def change_text(item: Recorded) -> str:
     # Of this one, the state says all.
     if item.note and not item.is_because(Reason.CONCURRENT):
         parts.append(note_text(item.note))
-    return " · ".join(parts)
+    return parts
 
 
 def note_text(note: Note) -> str:
@@ -96,15 +137,15 @@ def note_text(note: Note) -> str:
 
 def run_text(run: RunData) -> str:
     """Return when the run began, and what became of its changes."""
-    today = time.strftime("%Y-%m-%d") == time.strftime("%Y-%m-%d", time.localtime(run.started_at))
-    at = time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", time.localtime(run.started_at))
     total = len(run.items)
-    parts = [at, ngettext("{} file", "{} files", total).format(total)]
+    files = ngettext("{} file", "{} files", total).format(number(total))
+    parts = [day_and_time(run.started_at), files]
     conflicts = run.states[State.CONFLICT]
     if conflicts:
-        parts.append(ngettext("{} conflict", "{} conflicts", conflicts).format(conflicts))
+        parts.append(ngettext("{} conflict", "{} conflicts", conflicts).format(number(conflicts)))
     elif run.pending:
-        parts.append(ngettext("{} pending", "{} pending", run.pending).format(run.pending))
+        text = ngettext("{} pending", "{} pending", run.pending)
+        parts.append(text.format(number(run.pending)))
     for what, word in (
         (State.UNDONE, _("undone")),
         (State.DISCARDED, _("discarded")),
@@ -125,7 +166,7 @@ def result_text(verb: str, count: int, problems: list[str]) -> str:
         "discard": ngettext("{} change discarded.", "{} changes discarded.", count),
         "undo": ngettext("{} change undone.", "{} changes undone.", count),
     }
-    return words[same.get(verb, verb)].format(count)
+    return words[same.get(verb, verb)].format(number(count))
 
 
 def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
@@ -135,7 +176,7 @@ def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
     left = len(names) - _MOST_NAMES
     lines = names[:_MOST_NAMES]
     if left > 0:
-        lines.append(ngettext("{} more", "{} more", left).format(left))
+        lines.append(ngettext("{} more", "{} more", left).format(number(left)))
     if verb == "undo":
         heading, action = _("Undo Later Changes Too?"), _("_Undo")
         body = _("Later commands changed the same lines of these files:")
@@ -151,11 +192,14 @@ def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
     return heading, "\n".join([body, "", *lines]), action
 
 
-def empty_text(*, is_filtered: bool) -> tuple[str, str, str]:
+def empty_text(*, is_filtered: bool, of_session: bool = False) -> tuple[str, str, str]:
     """Return the icon, title and description of the empty list."""
     if is_filtered:
         sentence = _("No command or changed path matches.")
         return "edit-find-symbolic", _("No Results Found"), sentence
+    if of_session:
+        sentence = _("Changes that commands of this session make appear here.")
+        return "document-edit-symbolic", _("No Changes Yet"), sentence
     sentence = _("Changes that commands make appear here.")
     return "document-edit-symbolic", _("No Changes Yet"), sentence
 
@@ -165,22 +209,58 @@ def busy_text() -> str:
     return _("Changes are being applied. Try again in a moment.")
 
 
-def action_labels(states: set[State]) -> list[tuple[str, str]]:
-    """Return the names and labels of the possible actions."""
+def run_actions(states: Mapping[State, int]) -> list[Action]:
+    """Return the actions on a whole run. Conflicts are decided file by file. If the buttons would
+    not all be for the same files, each one says for how many it is."""
+    pending, applied, undone = (
+        sum(states.get(state, 0) for state in group)
+        for group in ((State.PENDING, State.FAILED), (State.APPLIED,), (State.UNDONE,))
+    )
+    is_mixed = sum(map(bool, (pending, applied, undone))) > 1
+
+    def named(count: int, label: str, counted: str) -> str:
+        return counted.format(number(count)) if is_mixed else label
+
     found = []
-    if states & {State.PENDING, State.FAILED}:
-        found += [("apply", _("Apply")), ("discard", _("Discard"))]
-    if states & {State.CONFLICT}:
-        found += [("take", _("Use the Command's")), ("both", _("Keep Both"))]
-        found.append(("keep", _("Keep Mine")))
-    if State.APPLIED in states:
-        found.append(("undo", _("Undo")))
-    if State.UNDONE in states:
-        found.append(("redo", _("Redo")))
+    if pending:
+        text = ngettext("Apply {} File", "Apply {} Files", pending)
+        found.append(Action("apply", named(pending, _("Apply"), text)))
+        text = ngettext("Discard {} File", "Discard {} Files", pending)
+        found.append(Action("discard", named(pending, _("Discard"), text)))
+    if undone:
+        text = ngettext("Redo {} File", "Redo {} Files", undone)
+        found.append(Action("redo", named(undone, _("Redo"), text)))
+    if applied:
+        text = ngettext("Undo {} File", "Undo {} Files", applied)
+        found.append(Action("undo", named(applied, _("Undo"), text)))
+    elif undone and not is_mixed:
+        found.append(Action("undo", _("Undo"), is_done=True))
     return found
 
 
-def file_action_labels(state: State) -> list[tuple[str, str]]:
-    """Return the actions for one file. Discarded changes can only be applied file by file, so that
-    nobody applies all of them by mistake."""
-    return [("redo", _("Apply"))] if state is State.DISCARDED else action_labels({state})
+def file_actions(item: Recorded, edited_at: float | None = None) -> list[Action]:
+    """Return the actions on one file; of a conflict, with the time of the user's edit, if that is
+    known."""
+    state = item.state
+    undo, discard = Action("undo", _("Undo")), Action("discard", _("Discard"))
+    if state is State.CONFLICT:
+        # As high while the time is being looked up.
+        when = "\N{NO-BREAK SPACE}"
+        if edited_at is not None:
+            # Translators: {} is a day and a time.
+            when = _("Edited: {}").format(day_and_time(edited_at))
+        choices = [
+            Action("take", _("Use the Command's"), caption=_("Replaces your edit")),
+            Action("both", _("Keep Both"), caption=_("Your lines, then the command's")),
+            Action("keep", _("Keep Mine"), caption=when),
+        ]
+        # Between two commands, the user edited nothing.
+        is_own = not item.is_because(Reason.CONCURRENT)
+        return choices if is_own else [choice._replace(caption="") for choice in choices]
+    if state is State.APPLIED:
+        return [undo]
+    if state is State.UNDONE:
+        return [Action("redo", _("Redo")), undo._replace(is_done=True)]
+    if state is State.DISCARDED:
+        return [Action("redo", _("Apply")), discard._replace(is_done=True)]
+    return [Action("apply", _("Apply")), discard]

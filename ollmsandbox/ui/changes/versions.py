@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from gi.repository import GLib, Gtk
 
@@ -14,6 +13,7 @@ from ...project.manager import ProjectManager
 from ...project.review.versions import Earlier, backups_of
 from ...project.review.write_file import restore
 from ..widgets.labels import set_accessible_name
+from ..widgets.readable import day_and_time
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -76,8 +76,8 @@ class EarlierVersions(Gtk.Popover):
         return backups_of(self._manager, run.project, self._path)
 
     def _row(self, earlier: Earlier) -> Gtk.Widget:
-        form = "%Y-%m-%d %H:%M" if earlier.run_id else "%Y-%m-%d"
-        until = time.strftime(form, time.localtime(earlier.until))
+        # Of a backup, only the day is known.
+        until = day_and_time(earlier.until, with_time=bool(earlier.run_id))
         text = _("Until {time}, {size}").format(
             time=until, size=GLib.format_size(earlier.version.size)
         )

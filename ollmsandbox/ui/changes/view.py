@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +16,7 @@ from ...project.review.review import Review
 from ..resources import template
 from ..settings import Settings
 from ..widgets.dialogs import confirm
+from ..widgets.readable import number
 from ..widgets.signals import signals
 from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
@@ -145,6 +146,9 @@ class ChangesView(Gtk.Box):
 
     pages: Gtk.Stack = Gtk.Template.Child()
     filter: Gtk.SearchEntry = Gtk.Template.Child()
+    scopes: Gtk.Box = Gtk.Template.Child()
+    session_button: Gtk.ToggleButton = Gtk.Template.Child()
+    project_button: Gtk.ToggleButton = Gtk.Template.Child()
     pending_box: WrapBox = Gtk.Template.Child()
     pending: Gtk.Label = Gtk.Template.Child()
     discard_all: Gtk.Button = Gtk.Template.Child()
@@ -166,6 +170,7 @@ class ChangesView(Gtk.Box):
         self._tasks = Tasks(tell)
         self._counts: LineCounts | None = None
         self._project: str | None = None
+        self._session = ""
         self._most = _PIECE
         self._wanted_run = ""
         # Runs that were selected from elsewhere. They may be older than what is listed.
@@ -197,6 +202,7 @@ class ChangesView(Gtk.Box):
         for signal in ("value-changed", "changed"):
             scrolled.connect(signal, weakly(self._on_in_sight))
         self.filter.connect("search-changed", weakly(self._on_filter))
+        self.session_button.connect("toggled", weakly(self._on_filter))
         self.pending_box.set_groups((self.pending,), (self.discard_all, self.apply_all))
         self.apply_all.connect("clicked", weakly(self._on_apply_all))
         self.discard_all.connect("clicked", weakly(self._on_discard_all))
@@ -204,9 +210,13 @@ class ChangesView(Gtk.Box):
         self.progress.connect("working", weakly(self._on_working))
         self.page: ChangePage | None = None
 
-    def show_project(self, project: str | None) -> None:
-        if project != self._project:
-            self._project = project
+    def show_project(self, project: str | None, session_id: str = "") -> None:
+        """Show the changes of a session, and those of the whole project on request."""
+        is_same = (project, session_id) == (self._project, self._session)
+        self._project, self._session = project, session_id
+        self.scopes.set_visible(bool(session_id))
+        if not is_same:
+            self.session_button.set_active(True)
             self._most = _PIECE
             self._asked, self._open_runs, self._seen = set(), set(), set()
             self.filter.set_text("")
@@ -259,9 +269,12 @@ class ChangesView(Gtk.Box):
     async def _load(self) -> None:
         before, project, text = self._found.runs, self._project, self.filter.get_text().strip()
         most, asked = self._most, tuple(self._asked)
+        session = self._session if self.session_button.get_active() else ""
 
         def read() -> tuple[RunSearch, bool]:
-            found = load(self._manager, project, most, text, asked) if project else RunSearch()
+            found = RunSearch()
+            if project:
+                found = load(self._manager, project, most, text, asked, session)
             if found.runs:
                 self._prepare_counts()
             return found, found.runs == before
@@ -286,7 +299,7 @@ class ChangesView(Gtk.Box):
         await self._grow()
         if file is not None:
             focus_file(self.list_view, self._list, *file)
-        icon, title, sentence = empty_text(is_filtered=bool(text))
+        icon, title, sentence = empty_text(is_filtered=bool(text), of_session=bool(session))
         self.empty.set_icon_name(icon)
         self.empty.set_title(title)
         self.empty.set_description(sentence)
@@ -341,8 +354,15 @@ class ChangesView(Gtk.Box):
         count = self._found.pending
         self.pending_box.set_visible(count > 0)
         self._hold_all()
+        # Whoever applies a held file has to look at it first.
+        suggest = (
+            self.apply_all.remove_css_class
+            if self._found.has_held
+            else self.apply_all.add_css_class
+        )
+        suggest("suggested-action")
         text = ngettext("{} pending change", "{} pending changes", count)
-        self.pending.set_label(text.format(count))
+        self.pending.set_label(text.format(number(count)))
         self.emit("count-changed", count)
 
     def _on_bind(self, _factory: Gtk.SignalListItemFactory, item: Gtk.ListItem) -> None:
@@ -394,7 +414,7 @@ class ChangesView(Gtk.Box):
         if self._loading is None or self._loading.done():
             self._loading = self._tasks.start(self._grow())
 
-    def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
+    def _on_filter(self, _widget: Gtk.Widget) -> None:
         self._most = _PIECE
         self.refresh()
 
@@ -470,6 +490,18 @@ class ChangesView(Gtk.Box):
 
     def undo_run(self, run_id: str) -> None:
         self._act_on(run_id, "undo")
+
+    def undo_runs(self, run_ids: Sequence[str]) -> None:
+        """Undo several runs, the last one first."""
+
+        def work(review: Review) -> ActionResult:
+            from .actions import ActionResult, act_on_run  # not needed for the first frame
+
+            done = [act_on_run(review, "undo", run_id) for run_id in reversed(run_ids)]
+            problems = tuple(problem for result in done for problem in result.problems)
+            return ActionResult(sum(result.count for result in done), problems)
+
+        self._start("undo", work, *run_ids)
 
     def _act_on(self, run_id: str, verb: str, *paths: str) -> bool:
         """Act on files of a run; without paths, on all of them."""

@@ -19,6 +19,7 @@ from ..sessions.sessions import Sessions
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from .links import open_link, open_output
+from .turn_bar import TurnBar, TurnSummary
 from .view import ChatView
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class ChatController:
         for name, method in heard:
             view.connect(name, weakly(method))
         changes.connect("acted", weakly(self._on_acted))
+        view.turn.connect("undo", weakly(self._on_undo_turn))
+        self.turn = TurnSummary(view.turn, history.manager, tasks)
         self._rest = 0
         view.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
 
@@ -151,8 +154,12 @@ class ChatController:
     def _on_undo(self, _view: ChatView, run_id: str) -> None:
         self._changes.undo_run(run_id)
 
+    def _on_undo_turn(self, _bar: TurnBar, run_ids: tuple[str, ...]) -> None:
+        self._changes.undo_runs(run_ids)
+
     def _on_acted(self, _changes: ChangesView) -> None:
         self._tasks.start(self._look_up_states())
+        self.turn.refresh()
 
     async def _look_up_states(self) -> None:
         """Update the cards after changes were undone or applied elsewhere."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GObject
 
+from ...chat.messages import Role
 from ..models.choice import ModelChoice
-from ..models.chooser import ModelChooser
+from ..models.chooser import ConnectionState, ModelChooser
+from ..sessions.entries import MessageEntry, NoticeEntry
 from ..sessions.sessions import Sessions
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -34,6 +36,7 @@ class ModelController:
         self._sessions = sessions
         self._tasks = tasks
         self._session: OpenSession | None = None
+        self._handler = 0
         # Saves run one after the other, so that the last choice wins.
         self._remembering = asyncio.Lock()
         chooser.connect("chosen", weakly(self._on_chosen))
@@ -43,8 +46,26 @@ class ModelController:
         ]
 
     def show_session(self, session: OpenSession | None) -> None:
+        if self._session is not None:
+            self._session.disconnect(self._handler)
         self._session = session
+        if session is not None:
+            self._handler = session.connect("state-changed", weakly(self._on_state))
         self._show()
+
+    def _on_state(self, session: OpenSession) -> None:
+        """Ask the servers again if a turn ended other than the known state promised."""
+        count = session.entries.get_n_items()
+        last = session.entries.get_item(count - 1) if count else None
+        if session.is_busy or not isinstance(last, MessageEntry | NoticeEntry):
+            return
+        has_failed = isinstance(last, NoticeEntry) and last.is_error
+        has_answered = isinstance(last, MessageEntry) and last.role is Role.ASSISTANT
+        state = self._choice.state_of(session.connection)
+        if (has_failed and state is ConnectionState.READY) or (
+            has_answered and state is ConnectionState.FAILED
+        ):
+            self._tasks.start(self._choice.refresh())
 
     def reload(self, *_args: object) -> None:
         """Read the connections again and ask their servers, with the keys that are stored now."""

@@ -26,7 +26,7 @@ class MessageRow(Gtk.Box):
 
     __gsignals__ = signals({"open-link": (str,)})
 
-    def __init__(self, entry: MessageEntry) -> None:
+    def __init__(self, entry: MessageEntry, project: str | None = None) -> None:
         super().__init__(
             orientation=Gtk.Orientation.VERTICAL,
             spacing=6,
@@ -43,7 +43,7 @@ class MessageRow(Gtk.Box):
             self._think(entry.thinking)
         self._body: MarkdownView | None = None
         if entry.role is Role.ASSISTANT:
-            self._body = MarkdownView()
+            self._body = MarkdownView(project=project or "")
             self._body.connect("open-link", weakly(self._on_link))
             self.append(self._body)
             self._show_body()

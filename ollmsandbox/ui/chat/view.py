@@ -30,6 +30,7 @@ from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .messages import MessageList
 from .row import NoticeRow, SummaryRow
+from .turn_bar import TurnBar
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
@@ -99,7 +100,8 @@ class ChatView(Gtk.Box):
         self.waiting = QuestionBar()
         self.waiting.connect("show-question", weakly(self._on_show_question))
         self.missing = MissingFolderBar()
-        for bar in (self.waiting, self.missing):
+        self.turn = TurnBar()
+        for bar in (self.waiting, self.missing, self.turn):
             clamp = Adw.Clamp(maximum_size=_WIDTH, child=bar, margin_start=12, margin_end=12)
             self.append(clamp)
         self.composer = Composer(settings)
@@ -220,7 +222,7 @@ class ChatView(Gtk.Box):
             # Imported here: the first frame needs no Markdown. See window/startup.py.
             from .row import MessageRow
 
-            row = MessageRow(entry)
+            row = MessageRow(entry, self.session.project if self.session else None)
             row.connect("open-link", weakly(self._pass_on), "open-link")
         elif isinstance(entry, CallEntry):
             from .tool_card import ToolCard

@@ -17,7 +17,7 @@ from ..terminal.usage import amount
 from ..widgets.weak import weakly
 from . import decoder
 
-_MOST_BYTES = 32 << 20
+MOST_BYTES = 32 << 20
 _LONGEST = 30.0  # seconds
 _LONGEST_SIDE = 16384  # what every graphics card can show
 _FORMATS = {3: Gdk.MemoryFormat.R8G8B8, 4: Gdk.MemoryFormat.R8G8B8A8}
@@ -40,10 +40,10 @@ def read_picture(data: bytes, environ: Mapping[str, str]) -> Gdk.Texture | None:
     A project's files are not to be trusted, and decoders have had many holes: a process that can do
     nothing else decodes them, and only pixels come back.
     """
-    if len(data) > _MOST_BYTES:
+    if len(data) > MOST_BYTES:
         return None
     argv = (sys.executable, "-I", decoder.__file__)
-    found = run_isolated(argv, data, environ, most=_MOST_BYTES, timeout=_LONGEST) or b""
+    found = run_isolated(argv, data, environ, most=MOST_BYTES, timeout=_LONGEST) or b""
     head, _newline, pixels = found.partition(b"\n")
     try:
         width, height, row, channels = map(int, head.split())
@@ -51,7 +51,7 @@ def read_picture(data: bytes, environ: Mapping[str, str]) -> Gdk.Texture | None:
         return None
     if channels not in _FORMATS or not 0 < width * channels <= row or height <= 0:
         return None
-    if max(width, height) > _LONGEST_SIDE or row * height > _MOST_BYTES:
+    if max(width, height) > _LONGEST_SIDE or row * height > MOST_BYTES:
         return None
     # The last row may end with its last pixel.
     if len(pixels) < row * (height - 1) + width * channels:

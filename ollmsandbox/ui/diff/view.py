@@ -13,16 +13,14 @@ from gi.repository import Adw, Gdk, GLib, Gtk
 from ...i18n import _, ngettext
 from ...loop import start_daemon
 from ..resources import template
+from ..widgets.actions import Action, ActionButton
 from ..widgets.labels import set_accessible_name
+from ..widgets.readable import number
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-from ..widgets.work_bar import disable_unless_focused
 from .model import Diff, DiffSection, Fold, Line, compare, pairs
 from .pane import DiffPane, LinkedPanes, side, unified
 from .syntax import Syntax
-
-# The name and label of an action. Without a name, it is only shown and cannot be pressed.
-Action = tuple[str, str]
 
 
 class FoldButtons:
@@ -38,7 +36,7 @@ class FoldButtons:
     def show(self) -> None:
         words = ngettext("{count} unchanged line", "{count} unchanged lines", self.fold.size)
         for button in self.buttons:
-            button.set_label(words.format(count=f"{self.fold.size:,}"))
+            button.set_label(words.format(count=number(self.fold.size)))
 
     def remove(self) -> None:
         for button in self.buttons:
@@ -70,8 +68,8 @@ class SectionButtons:
             had_focus = box.get_focus_child() is not None
             while (child := box.get_first_child()) is not None:
                 box.remove(child)
-            for name, label in actions:
-                box.append(self._button(name, label) if name else _quiet(label))
+            for action in actions:
+                box.append(self._button(action) if action.name else _quiet(action.label))
             box.set_visible(bool(actions))
             if had_focus:
                 box.child_focus(Gtk.DirectionType.TAB_FORWARD)
@@ -82,20 +80,20 @@ class SectionButtons:
         for box in self._boxes:
             child = box.get_first_child()
             while child is not None:
-                if isinstance(child, Gtk.Button):
-                    disable_unless_focused(child, is_held)
+                if isinstance(child, ActionButton):
+                    child.hold(is_held)
                 child = child.get_next_sibling()
 
     def focus(self) -> bool:
         """Focus the first button of the last column. Return whether there is one."""
         return bool(self._boxes) and self._boxes[-1].child_focus(Gtk.DirectionType.TAB_FORWARD)
 
-    def _button(self, name: str, label: str) -> Gtk.Button:
-        button = Gtk.Button(label=label, css_classes=["caption"])
-        button.connect("clicked", self._act, self.section.index, name)
-        disable_unless_focused(button, self._is_held)
-        number = self.section.index + 1
-        description = _("{action}, change {number}").format(action=label, number=number)
+    def _button(self, action: Action) -> Gtk.Button:
+        button = ActionButton(action, is_held=self._is_held)
+        button.add_css_class("caption")
+        button.connect("clicked", self._act, self.section.index, action.name)
+        place = number(self.section.index + 1)
+        description = _("{action}, change {number}").format(action=action.label, number=place)
         set_accessible_name(button, description)
         return button
 
@@ -110,8 +108,9 @@ def _quiet(words: str) -> Gtk.Label:
     return Gtk.Label(label=words, css_classes=["caption", "dim-label"])
 
 
-# Pixels. Below this width, two columns are too narrow to read.
-_NARROW = 600
+# Pixels. Below this width, two columns are too narrow to read; and from this one on, as in a window
+# of 1100 pixels that it fills, there are two unless the user prefers one.
+_NARROW, _WIDE = 600, 1080
 # Lines that are inserted in one step; and the seconds and milliseconds of work and rest.
 _PIECE, _BUDGET, _PAUSE = 30, 0.004, 12
 # Each section has widgets, so more are only shown on request.
@@ -151,6 +150,9 @@ class DiffView(Gtk.Box):
         self._actions_of: Callable[[DiffSection], Sequence[Action] | None] = lambda _section: ()
         self._buttons: list[SectionButtons] = []
         self._is_held = False
+        # Whether the owner wants two columns, and what the user has chosen with the button.
+        self.prefers_two = False
+        self._has_chosen_two: bool | None = None
         self._ticket = 0
         # Held here, so that a thread never frees it. See weak_reference.
         self._when_compared = weakly(self._compared)
@@ -169,7 +171,7 @@ class DiffView(Gtk.Box):
         self._style_handlers: list[int] = []
         self.previous.connect("clicked", weakly(self._go), -1)
         self.next.connect("clicked", weakly(self._go), 1)
-        self.side_toggle.connect("toggled", weakly(self._relayout))
+        self._toggled = self.side_toggle.connect("toggled", weakly(self._on_side_toggled))
         keys = Gtk.ShortcutController(propagation_phase=Gtk.PropagationPhase.CAPTURE)
         press = weakly(self._key)
 
@@ -315,7 +317,12 @@ class DiffView(Gtk.Box):
             width.connect("notify::page-size", weakly(self._width_changed))
 
     def _wants_two(self) -> bool:
-        return self.side_toggle.get_active() and self.get_width() >= _NARROW
+        return self._prefers_two() and self.get_width() >= _NARROW
+
+    def _prefers_two(self) -> bool:
+        if self._has_chosen_two is not None:
+            return self._has_chosen_two
+        return self.prefers_two or self.get_width() >= _WIDE
 
     def _load(self) -> bool:
         until = time.monotonic() + _BUDGET
@@ -440,14 +447,14 @@ class DiffView(Gtk.Box):
         diff = self.diff
         if diff is None:
             return
-        counts = f"+{diff.added:,} \N{MINUS SIGN}{diff.removed:,}"
+        counts = f"+{number(diff.added)} \N{MINUS SIGN}{number(diff.removed)}"
         if self._current >= 0:
             place = _("Change {number} of {count}").format(
-                number=self._current + 1, count=len(diff.sections)
+                number=number(self._current + 1), count=number(len(diff.sections))
             )
         else:
             count = len(diff.sections)
-            place = ngettext("{count} change", "{count} changes", count).format(count=count)
+            place = ngettext("{count} change", "{count} changes", count).format(count=number(count))
         parts = [place, counts]
         if diff.has_crlf and any("\r" in line for line in diff.new[:1] or diff.old[:1]):
             parts.append(_("Windows line endings"))
@@ -465,8 +472,14 @@ class DiffView(Gtk.Box):
         self._relayout()
         return GLib.SOURCE_REMOVE
 
-    def _relayout(self, *_args: object) -> None:
+    def _on_side_toggled(self, toggle: Gtk.ToggleButton) -> None:
+        self._has_chosen_two = toggle.get_active()
+        self._relayout()
+
+    def _relayout(self) -> None:
         is_wide = self.get_width() >= _NARROW
+        with self.side_toggle.handler_block(self._toggled):
+            self.side_toggle.set_active(self._prefers_two())
         if self._columns and self._wants_two() != self.is_side_by_side:
             self._rebuild()
         self.side_toggle.set_sensitive(is_wide)

@@ -23,6 +23,7 @@ from .parse import (
     Quote,
     TableBlock,
 )
+from .picture import ProjectPicture
 
 Add = Callable[[Gtk.Widget], None]
 # Called with the label and the address; returns True if it handled the click.
@@ -46,10 +47,16 @@ _ALIGN = {
 _WIDEST_CELL = 40
 
 
-def build(block: Block, add: Add, open_link: OpenLink, depth: int = 0) -> Iterator[None]:
+def build(
+    block: Block, add: Add, open_link: OpenLink, depth: int = 0, project: str = ""
+) -> Iterator[None]:
+    """Build a block. With a `project`, show the pictures in it that a paragraph names."""
     match block:
         case Paragraph():
             yield from _paragraph(block.spans, add, open_link)
+            for span in block.spans if project else ():
+                if span.picture:
+                    add(ProjectPicture(project, span.picture, span.text))
         case Heading():
             add(_heading(block, open_link))
         case Code():
@@ -61,9 +68,9 @@ def build(block: Block, add: Add, open_link: OpenLink, depth: int = 0) -> Iterat
             box.add_css_class("quote")
             add(box)
             for inner in block.blocks:
-                yield from build(inner, box.append, open_link, depth)
+                yield from build(inner, box.append, open_link, depth, project)
         case ListBlock():
-            yield from _list(block, add, open_link, depth)
+            yield from _list(block, add, open_link, depth, project)
         case TableBlock():
             yield from _table(block, add, open_link)
     yield
@@ -130,7 +137,9 @@ def _pieces(spans: Spans) -> Iterator[Spans]:
     yield tuple(piece)
 
 
-def _list(block: ListBlock, add: Add, open_link: OpenLink, depth: int) -> Iterator[None]:
+def _list(
+    block: ListBlock, add: Add, open_link: OpenLink, depth: int, project: str
+) -> Iterator[None]:
     spacing = _SPACING if block.loose else _TIGHT
     grid = Gtk.Grid(row_spacing=spacing, column_spacing=8, accessible_role=Gtk.AccessibleRole.LIST)
     grid.add_css_class("list")
@@ -146,7 +155,7 @@ def _list(block: ListBlock, add: Add, open_link: OpenLink, depth: int) -> Iterat
         )
         grid.attach(box, 1, row, 1, 1)
         for inner in item.blocks:
-            yield from build(inner, box.append, open_link, depth + 1)
+            yield from build(inner, box.append, open_link, depth + 1, project)
 
 
 def _mark(item: ListItem, mark: str) -> Gtk.Widget:

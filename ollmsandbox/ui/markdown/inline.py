@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from html import escape
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from markdown_it.common.normalize_url import normalizeLink
 from markdown_it.token import Token
@@ -32,6 +32,8 @@ class Inline:
     text: str
     style: InlineStyle = InlineStyle.PLAIN
     link: str = ""
+    # Of a picture that is no address: the path of a file.
+    picture: str = ""
 
 
 Spans = tuple[Inline, ...]
@@ -99,7 +101,9 @@ def _leaf(token: Token, style: InlineStyle, *, addresses: bool) -> Iterator[Inli
         name = plain(spans_of(token.children or ())) or _("image")
         # Nothing is fetched: the request for a picture would tell its server that the text was
         # read.
-        yield from _linked([Inline(name, style)], address)
+        is_file = bool(address) and not _scheme(address) and not address.startswith("//")
+        path = unquote(address) if is_file else ""
+        yield from _linked([Inline(name, style, picture=path)], address)
     elif token.content:
         text = _LINE_BREAK.sub("\n", token.content)
         yield from _with_addresses(text, style) if addresses else (Inline(text, style),)
@@ -182,7 +186,7 @@ def _joined(spans: Iterable[Inline]) -> Iterator[Inline]:
     for span in spans:
         if not span.text:
             continue
-        if last and (last.style, last.link) == (span.style, span.link):
+        if last and _look(last) == _look(span):
             last = replace(last, text=last.text + span.text)
         else:
             if last:
@@ -190,6 +194,10 @@ def _joined(spans: Iterable[Inline]) -> Iterator[Inline]:
             last = span
     if last:
         yield last
+
+
+def _look(span: Inline) -> tuple[object, ...]:
+    return span.style, span.link, span.picture
 
 
 def _markup(span: Inline) -> str:

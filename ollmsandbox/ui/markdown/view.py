@@ -44,8 +44,9 @@ class MarkdownView(Adw.Bin):
         }
     )
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, text: str = "", *, project: str = "") -> None:
         super().__init__()
+        self._project = project
         self._column = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
         self._column.add_css_class("markdown")
         self.set_child(self._column)
@@ -161,7 +162,7 @@ class MarkdownView(Adw.Bin):
             if isinstance(block, Code) and code.text == block.text:
                 return iter(())  # shown already while it was written
             self._column.remove(code)
-        return build(block, self._add, weakly(self._link_clicked))
+        return build(block, self._add, weakly(self._link_clicked), project=self._project)
 
     def _add(self, widget: Gtk.Widget) -> None:
         widget.insert_before(self._column, self._tail)

@@ -61,6 +61,11 @@ class ModelChoice(GObject.Object):
         """Drop the server objects: a key may have changed, which a connection does not show."""
         self._servers.clear()
 
+    def state_of(self, connection: str) -> ConnectionState:
+        """Return the last known state of a connection."""
+        item = self._items.get(connection)
+        return item.state if item else ConnectionState.UNKNOWN
+
     def missing_model_text(self) -> str:
         """Describe why there is no model, and what works without one."""
         failed = [item for item in self.items if item.state is ConnectionState.FAILED]
@@ -85,8 +90,10 @@ class ModelChoice(GObject.Object):
 
     async def _look(self) -> None:
         connections = await asyncio.to_thread(self.store.all)
+        # Until they answer, what is known stays.
         self._items = {
-            connection.name: ConnectionItem(connection.name, ConnectionState.CONNECTING)
+            connection.name: self._items.get(connection.name)
+            or ConnectionItem(connection.name, ConnectionState.CONNECTING)
             for connection in connections
         }
         self.emit("changed")

@@ -162,7 +162,8 @@ class ModelChooser(Gtk.MenuButton):
             for model in connection.models:
                 if wanted in model.casefold():
                     is_current = (connection.name, model) == self._current
-                    self._list.append(_ModelRow(connection.name, model, is_current=is_current))
+                    state = connection.state if is_current else None
+                    self._list.append(_ModelRow(connection.name, model, state))
         self._filter.set_visible(count > _MANY)
         # An empty list has nothing to focus.
         self._scrolled.set_can_focus(bool(self._connections))
@@ -184,15 +185,19 @@ class ModelChooser(Gtk.MenuButton):
 class _ModelRow(Gtk.ListBoxRow):
     __gtype_name__ = "OllmModelRow"
 
-    def __init__(self, connection: str, model: str, *, is_current: bool) -> None:
+    def __init__(self, connection: str, model: str, state: ConnectionState | None) -> None:
+        """`state` is that of the connection, for the model in use."""
         super().__init__()
         self.connection, self.model = connection, model
         box = Gtk.Box(spacing=6, margin_start=12)
         label = Gtk.Label(label=shown_model(model), xalign=0, hexpand=True)
         label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
         box.append(label)
-        if is_current:
-            box.append(Gtk.Image.new_from_icon_name("object-select-symbolic"))
+        if state is not None:
+            mark = Gtk.Image.new_from_icon_name(_ICONS[state])
+            if state is ConnectionState.FAILED:
+                mark.add_css_class("warning")
+            box.append(mark)
         self.set_child(box)
         self.set_tooltip_text(model)
         self.update_property([Gtk.AccessibleProperty.LABEL], [model])

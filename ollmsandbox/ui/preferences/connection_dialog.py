@@ -11,6 +11,7 @@ from gi.repository import Adw, GLib, Gtk
 from ...chat.providers.base import Effort, Price, Timeouts
 from ...chat.providers.connections import ConnectionStore
 from ...chat.providers.connections_file import Connection, ServerKind
+from ...chat.providers.keys import KeyStorage
 from ...errors import OllmSandboxError
 from ...i18n import _, ngettext
 from ..resources import template
@@ -87,6 +88,10 @@ class ConnectionDialog(Adw.Window):
         self._tasks = Tasks(self._show_problem)
         self._test_task: asyncio.Task[object] | None = None
         self._is_saving = False
+        if connection.key is KeyStorage.KEYRING:
+            self.key.set_title(_("API Key (Stored in Your Keyring)"))
+        elif connection.key is KeyStorage.FILE:
+            self.key.set_title(_("API Key (Stored in a File)"))
         self.kind.set_selected(_KINDS.index(connection.kind))
         self._proposed = self._free_name(connection.name or _NAMES[connection.kind])
         self.name.set_text(self.before or self._proposed)

@@ -7,9 +7,11 @@ import asyncio
 
 from gi.repository import Adw, GObject, Gtk
 
+from ... import N_
 from ...chat.providers.connections import ConnectionStore
 from ...chat.providers.connections_file import Connection, ServerKind
 from ...chat.providers.discover import FoundServer, find_servers
+from ...chat.providers.keys import KeyStorage
 from ...i18n import _
 from ..models.row import DefaultModelRow
 from ..widgets.dialogs import confirm
@@ -19,6 +21,10 @@ from ..widgets.weak import weakly, weakly_with
 from . import rows
 from .connection_dialog import ConnectionDialog
 
+_KEYS = {
+    KeyStorage.KEYRING: N_("API key in your keyring"),
+    KeyStorage.FILE: N_("API key in a file that only you can read"),
+}
 _KINDS = {ServerKind.OLLAMA: "Ollama", ServerKind.OPENAI: "OpenAI"}
 
 
@@ -36,7 +42,7 @@ class ConnectionsPage(Adw.PreferencesPage):
         self._found_rows: list[Gtk.Widget] = []
         self._group = Adw.PreferencesGroup(
             title=_("Connections"),
-            description=_("Servers with models. API keys are stored in your keyring."),
+            description=_("Servers with models"),
         )
         self._group.set_header_suffix(
             rows.icon_button("list-add-symbolic", _("Add a Connection"), weakly(self._add))
@@ -83,6 +89,8 @@ class ConnectionsPage(Adw.PreferencesPage):
         subtitle = f"{_KINDS[connection.kind]} · {connection.address}"
         if connection.model:
             subtitle += f" · {connection.model}"
+        if connection.key in _KEYS:
+            subtitle += f" · {_(_KEYS[connection.key])}"
         row = rows.action(connection.name, subtitle)
         if is_default:
             mark = Gtk.Image.new_from_icon_name("object-select-symbolic")

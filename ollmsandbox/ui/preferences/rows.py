@@ -10,7 +10,7 @@ from gi.repository import Adw, GLib, Gtk
 from ..settings import Settings
 from ..widgets.labels import set_accessible_name
 
-_DIGITS = 6
+_DIGITS = 8
 
 
 def switch(settings: Settings, key: str, title: str, subtitle: str = "") -> Adw.ActionRow:
@@ -42,9 +42,9 @@ def choice(
     return row
 
 
-def number(
+def number_row(
     title: str,
-    subtitle: str,
+    in_words: Callable[[int], str],
     value: int,
     most: int,
     changed: Callable[[int], object],
@@ -52,10 +52,16 @@ def number(
     least: int = 0,
     step: int = 1,
 ) -> Adw.ActionRow:
+    """Return a row for a number; `in_words` says it with its unit, below the title."""
     row, spin = spin_button(title, least, most, step)
-    row.set_subtitle(GLib.markup_escape_text(subtitle))
+    row.set_subtitle(GLib.markup_escape_text(in_words(value)))
     spin.set_value(value)
-    spin.connect("value-changed", lambda s: changed(s.get_value_as_int()))
+
+    def on_value(spin: Gtk.SpinButton) -> None:
+        row.set_subtitle(GLib.markup_escape_text(in_words(spin.get_value_as_int())))
+        changed(spin.get_value_as_int())
+
+    spin.connect("value-changed", on_value)
     return row
 
 

@@ -30,7 +30,7 @@ class LimitsGroup(Adw.PreferencesGroup):
     __gtype_name__ = "OllmLimitsGroup"
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(title=_("Limits"), description=_("Set to 0 to use the profile's limit."))
+        super().__init__(title=_("Limits"))
         self._settings = settings
         self._of_profile: Limits | None = Limits()
         self._rows: list[tuple[LimitSetting, Adw.ActionRow]] = []
@@ -44,7 +44,10 @@ class LimitsGroup(Adw.PreferencesGroup):
         }
         for setting in LIMITS:
             row, spin = rows.spin_button(titles[setting.name], 0, setting.most, setting.step)
-            spin.set_numeric(True)
+            # It shows a word, too. What else is no number is not taken.
+            spin.set_numeric(False)
+            spin.set_update_policy(Gtk.SpinButtonUpdatePolicy.IF_VALID)
+            spin.connect("output", _show_default)
             spin.set_value(setting.chosen(settings))
             spin.connect("value-changed", weakly(self._on_value), setting)
             self._rows.append((setting, row))
@@ -73,12 +76,20 @@ class LimitsGroup(Adw.PreferencesGroup):
                 assert self._of_profile is not None
                 of_profile = in_words(setting.name, self._of_profile)
                 # Translators: {} is a limit, such as "10 minutes" or "2 GiB of memory".
-                default = _("{}, from the profile").format(of_profile)
+                default = _("Default ({})").format(of_profile)
                 text = default if of_profile else _("No limit")
             elif setting.chosen(self._settings) == setting.least:
                 # Translators: {} is a limit, such as "64 MiB of memory".
                 text = _("{}, the minimum").format(text)
             row.set_subtitle(GLib.markup_escape_text(text))
+
+
+def _show_default(spin: Gtk.SpinButton) -> bool:
+    """Show a word instead of 0, which stands for the limit of the profile."""
+    if spin.get_value_as_int() == 0:
+        spin.set_text(_("Default"))
+        return True
+    return False
 
 
 class SafetyPage(Adw.PreferencesPage):

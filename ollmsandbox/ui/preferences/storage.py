@@ -25,6 +25,7 @@ from ...project.settings import (
 from ...sandbox.caches import clear_caches, measure_caches
 from ..chat.links import show_address
 from ..widgets.dialogs import confirm
+from ..widgets.readable import number
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from . import rows
@@ -91,16 +92,20 @@ class StoragePage(Adw.PreferencesPage):
         cache_mib = await asyncio.to_thread(KEEP_CACHES_MIB.read, self._manager)
         set_days, set_mib = weakly(self._set_cache_days), weakly(self._set_cache_mib)
         self._caches.add(
-            rows.number(_("Remove After (Days Unused)"), "", cache_days, 3650, set_days)
+            rows.number_row(_("Remove After (Days Unused)"), _days, cache_days, 3650, set_days)
         )
         self._caches.add(
-            rows.number(_("Maximum Size (MiB)"), "", cache_mib, 1 << 24, set_mib, step=1024)
+            rows.number_row(_("Maximum Size (MiB)"), _mib, cache_mib, 1 << 24, set_mib, step=1024)
         )
         days = await asyncio.to_thread(KEEP_DAYS.read, self._manager)
         mib = await asyncio.to_thread(KEEP_MIB.read, self._manager)
-        self._kept.add(rows.number(_("Keep For (Days)"), "", days, 3650, weakly(self._set_days)))
         self._kept.add(
-            rows.number(_("Maximum Size (MiB)"), "", mib, 1 << 20, weakly(self._set_mib), step=256)
+            rows.number_row(_("Keep For (Days)"), _days, days, 3650, weakly(self._set_days))
+        )
+        self._kept.add(
+            rows.number_row(
+                _("Maximum Size (MiB)"), _mib, mib, 1 << 20, weakly(self._set_mib), step=256
+            )
         )
 
     def _set_days(self, value: int) -> None:
@@ -152,7 +157,15 @@ class StoragePage(Adw.PreferencesPage):
 
 def _amount(files: int, size: int) -> str:
     text = ngettext("{size} in {count} file", "{size} in {count} files", files)
-    return text.format(size=GLib.format_size(size), count=files)
+    return text.format(size=GLib.format_size(size), count=number(files))
+
+
+def _days(count: int) -> str:
+    return ngettext("{} day", "{} days", count).format(number(count))
+
+
+def _mib(count: int) -> str:
+    return GLib.format_size_full(count << 20, GLib.FormatSizeFlags.IEC_UNITS)
 
 
 def _clear_all_caches(paths: Paths) -> bool:

@@ -45,7 +45,8 @@ async def ask_for_title(window: Gtk.Window, title: str) -> str:
 
 async def export_session(window: Gtk.Window, history: History, session_id: str) -> None:
     """Write a session as JSON to a file named *.json, and else as Markdown."""
-    file = await choose_new_file(window, _("Export Session"), f"{session_id}.md")
+    info = await asyncio.to_thread(history.find, session_id)
+    file = await choose_new_file(window, _("Export Session"), f"{_file_name(info.title)}.md")
     if file is None:
         return
 
@@ -58,3 +59,9 @@ async def export_session(window: Gtk.Window, history: History, session_id: str) 
             raise OllmSandboxError(text, file=file, why=error.strerror) from error
 
     await asyncio.to_thread(write)
+
+
+def _file_name(title: str) -> str:
+    """Return the title as a name that every file system takes, and that is not hidden."""
+    kept = "".join(" " if sign in '/\\:*?"<>|' or ord(sign) < 32 else sign for sign in title)
+    return " ".join(kept.split()).strip(". ") or _("Session")

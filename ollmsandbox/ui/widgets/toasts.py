@@ -9,6 +9,7 @@ from gi.repository import Adw, GLib, Gtk, Pango
 
 from ...text.visible import visible_words
 from .labels import show_ellipsized_as_tooltip, without_hyphens
+from .weak import weakly
 
 # Characters that fit into one line of a narrow window. GTK would cut the end off, which says what
 # to do.
@@ -19,35 +20,101 @@ _WIDTH = 64
 _MOST_LINES = 10
 # Pixels that a toast needs beside its text: padding, button, margins.
 _AROUND = 130
-# Longer texts stay until the user closes them; shorter ones are hidden after some seconds.
-_QUICK, _SECONDS = 80, 4
+# Pixels around a toast; and milliseconds until it has a size.
+_GAP, _FRAME = 6, 50
+# Seconds: the least, and what each letter adds, for a slow reader.
+_LEAST, _PER_LETTER = 4, 0.06
+# Milliseconds that a toast is shown at least when others wait for it.
+_IN_TURN = 1500
 
 
 class Toasts:
-    def __init__(self, add: Callable[[Adw.Toast], object]) -> None:
+    """Shows texts for a while, and each of them soon: a toast that is waited for goes early."""
+
+    def __init__(self, add: Callable[[Adw.Toast], object], room: ToastRoom | None = None) -> None:
         self._add = add
-        # Texts that are shown or queued.
-        self._shown: set[str] = set()
+        self._room = room
+        # What is shown or queued, in this order.
+        self._queue: dict[str, Adw.Toast] = {}
+        self._timer = 0
 
     def tell(self, text: str) -> None:
         """Show a text, unless it is shown already."""
         # It may contain a file name, which may contain anything.
         shown = visible_words(text.replace("\n", " "))
-        if shown in self._shown:
+        if shown in self._queue:
             return
-        self._shown.add(shown)
-        toast = Adw.Toast(timeout=0 if len(text) > _QUICK else _SECONDS)
+        toast = Adw.Toast(timeout=round(_LEAST + len(shown) * _PER_LETTER))
         if len(shown) > _ONE_LINE:
             toast.set_custom_title(_lines(shown))
         else:
             toast.set_title(GLib.markup_escape_text(shown))
-        texts = self._shown
-        toast.connect("dismissed", lambda _toast: texts.discard(shown))
+        self._queue[shown] = toast
+        toast.connect("dismissed", weakly(self._on_dismissed), shown)
         self._add(toast)
+        if self._room is not None:
+            self._room.make()
+        self._hurry()
+
+    def _hurry(self) -> None:
+        if len(self._queue) > 1 and not self._timer:
+            self._timer = GLib.timeout_add(_IN_TURN, weakly(self._on_turn))
+
+    def _on_turn(self) -> bool:
+        self._timer = 0
+        if len(self._queue) > 1:
+            next(iter(self._queue.values())).dismiss()
+        return GLib.SOURCE_REMOVE
+
+    def _on_dismissed(self, _toast: Adw.Toast, text: str) -> None:
+        self._queue.pop(text, None)
+        self._hurry()
+        if not self._queue and self._room is not None:
+            self._room.end()
 
     def on_text(self, _source: object, text: str) -> None:
         """Show the text that comes with a signal."""
         self.tell(text)
+
+
+class ToastRoom:
+    """Keeps toasts off what is at the bottom of a widget: it ends above them while they are shown.
+    They are above everything that is below the widget."""
+
+    def __init__(self, overlay: Adw.ToastOverlay, above: Gtk.Widget) -> None:
+        self._overlay = overlay
+        self._above = above
+        self._style = Gtk.CssProvider()
+        self._is_needed = False
+
+    def make(self) -> None:
+        self._is_needed = True
+        # Later: the widget of a toast gets its size with the next frame.
+        GLib.timeout_add(_FRAME, weakly(self._make))
+
+    def end(self) -> None:
+        self._is_needed = False
+        self._above.set_margin_bottom(0)
+
+    def _make(self) -> bool:
+        toast = _toast_of(self._overlay)
+        place = self._above.translate_coordinates(self._overlay, 0, 0)
+        if not self._is_needed or toast is None or place is None or not self._above.get_mapped():
+            return GLib.SOURCE_REMOVE
+        bottom = place[1] + self._above.get_height() + self._above.get_margin_bottom()
+        below = max(_GAP, round(self._overlay.get_height() - bottom) + _GAP)
+        css = f".main-toasts toast {{ margin-bottom: {below}px; }}"
+        self._style.load_from_data(css.encode())
+        context = toast.get_style_context()
+        context.add_provider(self._style, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION + 1)
+        self._above.set_margin_bottom(toast.get_height() + 2 * _GAP)
+        return GLib.SOURCE_REMOVE
+
+
+def _toast_of(overlay: Adw.ToastOverlay) -> Gtk.Widget | None:
+    """Return the widget of the newest toast: the child that is not the overlay's own."""
+    last = overlay.get_last_child()
+    return None if last is None or last is overlay.get_child() else last
 
 
 def _lines(text: str) -> Gtk.Widget:

@@ -3,20 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gi.repository import Adw, GLib, Gtk
 
 from ..badge.badge import SandboxBadge
 from ..changes.view import ChangesView
+from ..chat.turn_bar import TurnBar
 from ..chat.view import ChatView
 from ..sidebar.sidebar import Sidebar
+from ..widgets.resizable import ResizablePane
 from ..widgets.weak import weakly
 
 # Below this width in pixels, the badge has no room for its text.
 _NARROW = 560
 # From this width on, the button for the changes has room for its text.
 _WIDE = 1000
+# What the changes leave of the window for the chat, its border included.
+_CHAT = 400
 
 
 class Panes:
@@ -98,6 +102,10 @@ class Panes:
         self._changes.focus()
         self._changes.select_run(run_id)
 
+    def review_turn(self, _bar: TurnBar, run_ids: Sequence[str]) -> None:
+        for run_id in run_ids:
+            self.show_changes(self._chat, run_id)
+
     def _leave_changes(self, *_args: object) -> bool:
         """Close the file, else clear the filter, else go to the chat."""
         if self._changes.page is not None:
@@ -140,6 +148,65 @@ def _add_key(widget: Gtk.Widget, keys: str, callback: Callable[[], bool | None])
     action = Gtk.CallbackAction.new(lambda *_args: bool(callback()))
     controller.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(keys), action))
     widget.add_controller(controller)
+
+
+class ChangesLayout:
+    """Gives the changes as much of the window as they may have beside the chat, or all of it until
+    the user says otherwise or hides them."""
+
+    def __init__(
+        self,
+        leaflet: Adw.Leaflet,
+        flap: Adw.Flap,
+        side_pane: Gtk.Widget,
+        pane: ResizablePane,
+        fill_button: Gtk.ToggleButton,
+    ) -> None:
+        self._leaflet = leaflet
+        self._flap = flap
+        self._side_pane = side_pane
+        self._pane = pane
+        self._button = fill_button
+        fill_button.connect("toggled", weakly(self._on_toggled))
+        flap.connect("notify::reveal-flap", weakly(self._on_hidden))
+        flap.connect("notify::folded", weakly(self._on_folded))
+        leaflet.connect("notify::folded", weakly(self._limit))
+        self._on_folded()
+
+    def watch(self, window: Gtk.Window) -> None:
+        """Follow the width of the window. Its surface has the new one before the layout, in which
+        a pane that is too wide would be folded."""
+        surface = window.get_surface()
+        assert surface is not None
+        surface.connect("notify::width", weakly(self._limit))
+        self._limit()
+
+    def _limit(self, *_args: object) -> None:
+        window = self._flap.get_root()
+        surface = window.get_surface() if isinstance(window, Gtk.Window) else None
+        if surface is not None:
+            beside = 0
+            if not self._leaflet.get_folded():
+                beside = self._side_pane.measure(Gtk.Orientation.HORIZONTAL, -1)[0]
+            self._pane.limit(surface.get_width() - beside - _CHAT)
+
+    def _on_toggled(self, button: Gtk.ToggleButton) -> None:
+        fills = button.get_active()
+        policy = Adw.FlapFoldPolicy
+        self._side_pane.set_visible(not fills)
+        self._flap.set_fold_policy(policy.ALWAYS if fills else policy.AUTO)
+        self._on_folded()
+
+    def _on_hidden(self, flap: Adw.Flap, _property: object) -> None:
+        if not flap.get_reveal_flap():
+            self._button.set_active(False)
+
+    def _on_folded(self, *_args: object) -> None:
+        is_folded, fills = self._flap.get_folded(), self._button.get_active()
+        # In a narrow window, they cover the chat anyway.
+        self._button.set_visible(fills or not is_folded)
+        self._pane.set_can_resize(not is_folded)
+        self._pane.set_hexpand(is_folded)
 
 
 class HeaderLayout:

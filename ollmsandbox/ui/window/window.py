@@ -36,14 +36,15 @@ from ..sidebar.controller import SidebarController
 from ..sidebar.sidebar import Sidebar
 from ..widgets.focus import FocusKeeper
 from ..widgets.labels import show_ellipsized_as_tooltip
+from ..widgets.resizable import ResizablePane
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
-from ..widgets.toasts import Toasts
+from ..widgets.toasts import ToastRoom, Toasts
 from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
 from .maintenance import Maintenance
-from .panes import HeaderLayout, Panes
+from .panes import ChangesLayout, HeaderLayout, Panes
 from .project_scan import ProjectScan
 from .questions import QuestionFinder
 from .startup import after_first_frame, load_rest
@@ -82,7 +83,11 @@ class Window(Adw.ApplicationWindow):
     sidebar_place: Adw.Bin = Gtk.Template.Child()
     model_place: Adw.Bin = Gtk.Template.Child()
     badge_place: Adw.Bin = Gtk.Template.Child()
+    side_pane: Gtk.Box = Gtk.Template.Child()
     changes_place: Adw.Bin = Gtk.Template.Child()
+    changes_pane: ResizablePane = Gtk.Template.Child()
+    changes_edge: Gtk.Separator = Gtk.Template.Child()
+    fill_button: Gtk.ToggleButton = Gtk.Template.Child()
     changes_button: Gtk.ToggleButton = Gtk.Template.Child()
     changes_word: Gtk.Label = Gtk.Template.Child()
     changes_count: Gtk.Label = Gtk.Template.Child()
@@ -101,7 +106,8 @@ class Window(Adw.ApplicationWindow):
         self._sessions = sessions
         self._asker = asker
         self._settings = settings
-        self._toasts = Toasts(self.toasts.add_toast)
+        self.chat = ChatView(settings)
+        self._toasts = Toasts(self.toasts.add_toast, ToastRoom(self.toasts, self.chat.column))
         self._tasks = Tasks(self.tell)
         self._scan = ProjectScan(factory.manager, self.tell)
         self._session: OpenSession | None = None
@@ -173,7 +179,6 @@ class Window(Adw.ApplicationWindow):
         self.welcome.connect("choose-system", weakly(self._on_choose_system))
         self.pages.add_named(self.welcome, "welcome")
         self.pages.add_named(Gtk.Box(), "nothing")
-        self.chat = ChatView(self._settings)
         self.chat.connect("connect-model", weakly(self._on_connect_model))
         self.chat.missing.connect("open-other", weakly(self._on_open_project))
         self.chat.missing.connect("remove", weakly(self._side.remove_shown))
@@ -204,11 +209,19 @@ class Window(Adw.ApplicationWindow):
             self._talk.keep_draft,
             weakly(self._leave_screen),
         )
+        self.changes_pane.resize(self._settings.number("changes-width"))
+        self.changes_pane.add_edge(self.changes_edge)
+        self.changes_pane.connect("resized", weakly(self._on_resized))
         self._panes = Panes(self.leaflet, self.flap, self.sidebar, self.chat, self.changes)
+        self._changes_layout = ChangesLayout(
+            self.leaflet, self.flap, self.side_pane, self.changes_pane, self.fill_button
+        )
+        self.connect("realize", weakly(self._changes_layout.watch))
         self._questions = QuestionFinder(
             self, self._asker, self.chat, self._panes, self._side.open_session
         )
         self.chat.connect("show-changes", weakly(self._panes.show_changes))
+        self.chat.turn.connect("review", weakly(self._panes.review_turn))
         both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
         self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
         # A narrow window begins with the content, not with the sidebar.
@@ -319,8 +332,9 @@ class Window(Adw.ApplicationWindow):
         self._session = session
         self.chat.show(session)
         self._talk.look_for_folder()
+        self._talk.turn.show_session(session)
         self._badge.show_session(session)
-        self.changes.show_project(session.project if session else None)
+        self.changes.show_project(*((session.project, session.id) if session else (None,)))
         self._scan.show_project(session.project if session else None)
         self._settings.set("last-session", session.id if session else "")
         self.pages.set_visible_child_name("welcome" if session is None else "chat")
@@ -347,6 +361,9 @@ class Window(Adw.ApplicationWindow):
             self.title.set_subtitle(visible_line(os.path.basename(project)) if project else "")
 
     # --- the user's actions ----------------------------------------------------------------------
+
+    def _on_resized(self, _pane: ResizablePane, width: int) -> None:
+        self._settings.set("changes-width", width)
 
     def _on_connect_model(self, *_args: object) -> None:
         self._preferences().show_connections()

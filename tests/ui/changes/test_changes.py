@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,9 +16,12 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.escape.kill import Leaver, LeftBehind
 from support.person import Person
-from support.screen import Screen, all_of, texts
+from support.screen import Screen, all_of, draw_frames, texts
 from support.window import button, buttons, finish, press, running_loop, says, wait_until
 
+from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.storage.history import History
+from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
@@ -81,8 +86,11 @@ def pane(screen: Screen, person: Person) -> Iterator[Pane]:
         manager.close()
 
 
-def run(person: Person, command: str, mode: Mode = Mode.AUTO) -> None:
-    keeper = Recorder(str(person.project), person.paths, mode=mode, command=command)
+def run(person: Person, command: str, mode: Mode = Mode.AUTO, session: str = "") -> None:
+    project = str(person.project)
+    keeper = Recorder(
+        project, person.paths, mode=mode, command=command, session_id=session, call_id="1"
+    )
     assert finish(person.bubble(keeper=keeper).exec(command)).exit_code == 0
 
 
@@ -117,6 +125,43 @@ def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
     (shown,) = all_of(pane.view, FileRow)
     assert says(shown, "New executable")
     assert pane.counts[-1] == 0
+
+
+def test_a_session_shows_its_own_changes_and_the_whole_project_on_request(pane: Pane) -> None:
+    run(pane.person, "echo 1 > other", session="first")
+    run(pane.person, "echo 2 > held", Mode.REVIEW, session="first")
+    run(pane.person, "echo 3 > own", session="second")
+    pane.view.show_project(str(pane.person.project), "second")
+    # What is pending needs a decision in whichever session it was made.
+    wait_until(lambda: _commands(pane) == ["echo 2 > held", "echo 3 > own"])
+    pane.view.project_button.set_active(True)
+    wait_until(lambda: "echo 1 > other" in _commands(pane))
+    pane.view.show_project(str(pane.person.project), "third")
+    wait_until(lambda: _commands(pane) == ["echo 2 > held"])
+    press(pane.view, "Discard")
+    wait_until(lambda: says(pane.view, "Changes that commands of this session make appear here."))
+
+
+def test_a_run_is_titled_by_what_the_model_said(pane: Pane) -> None:
+    history = History(pane.manager)
+    history.create(SessionInfo("one", "A talk", str(pane.person.project), "", "", 1.0, 1.0))
+    call = ToolCall("1", "run_command", {"command": "echo 1 > file"})
+    for number, message in enumerate(
+        (
+            Message(Role.USER, "Please fix it."),
+            Message(Role.ASSISTANT, "\n## I will **write** the `file`:\n\nThen go on."),
+            Message(Role.ASSISTANT, "", calls=(call,)),
+        )
+    ):
+        history.write("one", StoredMessage(number, message))
+    run(pane.person, "echo 1 > file", session="one")
+    run(pane.person, "echo 2 > file", session="another")
+    pane.show()
+    wait_until(lambda: len(all_of(pane.view, RunRow)) == 2)
+    silent, spoken = all_of(pane.view, RunRow)
+    assert texts(spoken)[:2] == ["I will write the file", "echo 1 > file"]
+    assert texts(silent)[0] == "echo 2 > file"
+    assert spoken.name.startswith("I will write the file. ")
 
 
 def test_deletions_come_first(pane: Pane) -> None:
@@ -239,7 +284,7 @@ def test_one_pending_hunk_is_applied_and_can_be_undone(pane: Pane) -> None:
     window = page.get_root()
     assert isinstance(window, Gtk.Window)
     # The page shows all that the command did, and what became of it.
-    wait_until(lambda: buttons(shown)[3:6] == ["Apply", "Discard", "Undo"])
+    wait_until(lambda: buttons(shown)[3:7] == ["Apply", "Discard", "Apply", "Undo"])
     wait_until(lambda: texts(window.get_focus() or page) == ["Undo"])
     focus = window.get_focus()
     assert focus is not None and focus.is_ancestor(shown)
@@ -250,8 +295,9 @@ def test_one_pending_hunk_is_applied_and_can_be_undone(pane: Pane) -> None:
 def test_one_pending_hunk_is_discarded_and_the_rest_is_applied(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.REVIEW)
     shown.emit("section-action", 0, "discard")
-    wait_until(lambda: buttons(shown)[3:6] == ["Apply", "Apply", "Discard"])
-    assert says(page, "Discarded") and says(page, "changed 3\n")
+    wait_until(lambda: says(page, "Discarded"))
+    assert says(page, "changed 3\n")
+    assert buttons(shown)[3:7] == ["Apply", "Discard", "Apply", "Discard"]
     # It is one file as before, and one row.
     wait_until(lambda: pane.view._tasks.is_idle)
     assert set(pane.counts) == {1}
@@ -265,17 +311,133 @@ def test_one_pending_hunk_is_discarded_and_the_rest_is_applied(pane: Pane) -> No
 def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
     file = pane.person.project / "file"
     file.write_text("before\n")
-    finish(_run_while(pane.person, "echo theirs > file", lambda: file.write_text("mine\n")))
+    run(pane.person, "echo theirs > file", Mode.REVIEW)
+    file.write_text("mine\n")
     pane.show()
+    press(pane.view, "Apply")
+    wait_until(lambda: says(pane.view, "1 conflict"))
     page = pane.open("file")
-    loaded(page)
+    wait_until(lambda: page.sides.get_visible())
     assert says(page, "You also edited this file.")
-    shown = "\n".join(texts(page))
-    assert "mine" in shown
-    assert "theirs" in shown
     assert file.read_text() == "mine\n"
+    for side, lines in (
+        (page.theirs_button, ("-before", "+theirs")),
+        (page.mine_button, ("-before", "+mine")),
+        (page.merged_button, (" mine", "+theirs")),
+    ):
+        side.set_active(True)
+        assert _compared(loaded(page)) == lines
     press(page, "Use the Command's")
     wait_until(lambda: file.read_text() == "theirs\n")
+
+
+def test_the_users_own_edit_is_the_choice_at_hand(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("before\n")
+
+    def edit() -> None:
+        file.write_text("mine\n")
+        os.utime(file, (0, time.mktime((2001, 2, 3, 14, 2, 0, 0, 0, -1))))
+
+    finish(_run_while(pane.person, "echo theirs > file", edit))
+    pane.show()
+    page = pane.open("file")
+    wait_until(lambda: says(page.verbs, "Edited: 3 February 2001"))
+    assert "Keep Mine" in texts(pane.window.get_focus() or page)
+    # What it was before is not kept.
+    assert _compared(loaded(page)) == ("-mine", "+theirs")
+    assert not page.mine_button.get_visible()
+    assert not [one for one in all_of(page, Gtk.Button) if one.has_css_class("suggested-action")]
+    press(page, "Keep Mine")
+    wait_until(lambda: says(pane.view, "Discarded"))
+    assert file.read_text() == "mine\n"
+
+
+def test_hunks_beside_the_users_edit_are_applied(pane: Pane) -> None:
+    file = pane.person.project / "text"
+    file.write_text(_LONG)
+    command = "sed -i -e 's/line 3$/theirs 3/' -e 's/line 33/theirs 33/' text"
+    run(pane.person, command, Mode.REVIEW)
+    file.write_text(_LONG.replace("line 3\n", "mine 3\n"))
+    pane.show()
+    press(pane.view, "Apply")
+    wait_until(lambda: says(pane.view, "1 conflict"))
+    page = pane.open("text")
+    shown = loaded(page)
+    assert says(shown, "You also edited these lines")
+    press(shown, "Apply")
+    wait_until(lambda: "theirs 33\n" in file.read_text())
+    assert "mine 3\n" in file.read_text()
+    wait_until(lambda: "Undo" in buttons(shown))
+    # The rest is still to be decided.
+    assert says(page, "You also edited this file")
+
+
+def test_a_held_file_is_not_suggested(pane: Pane) -> None:
+    run(pane.person, "echo 1 > plain", Mode.REVIEW)
+    pane.show()
+    wait_until(lambda: pane.view.apply_all.has_css_class("suggested-action"))
+    run(pane.person, "git init -q . 2>/dev/null; echo 1 > .git/hooks/pre-commit", Mode.REVIEW)
+    pane.view.refresh()
+    wait_until(lambda: not pane.view.apply_all.has_css_class("suggested-action"))
+    wait_until(lambda: len(all_of(pane.view, RunRow)) == 2)
+    held, plain = (
+        next(one for one in all_of(row, Gtk.Button) if "Apply" in texts(one))
+        for row in all_of(pane.view, RunRow)
+    )
+    assert plain.has_css_class("suggested-action")
+    assert not held.has_css_class("suggested-action")
+    page = pane.open(".git/hooks/pre-commit")
+    assert not button(page, "Apply").has_css_class("suggested-action")
+
+
+def test_buttons_for_different_files_say_for_how_many_they_are(pane: Pane) -> None:
+    run(pane.person, "echo 1 > one; echo 2 > two; echo 3 > three", Mode.REVIEW)
+    pane.show()
+    wait_until(lambda: {"Apply", "Discard"} < set(buttons(pane.view)))
+    page = pane.open("one")
+    press(page, "Apply")
+    wait_until((pane.person.project / "one").exists)
+    page.back_button.emit("clicked")
+    wait_until(lambda: "Undo 1 File" in buttons(pane.view))
+    assert {"Apply 2 Files", "Discard 2 Files"} < set(buttons(pane.view))
+
+
+def test_applied_is_shown_only_where_something_is_not(pane: Pane) -> None:
+    run(pane.person, "mkdir src; echo 1 > src/one; echo 2 > src/two")
+    pane.show()
+    wait_until(lambda: len(all_of(pane.view, FileRow)) == 2)
+    row = all_of(pane.view, FileRow)[0]
+    # One line: the folder is beside the name.
+    assert texts(row)[0] == "one  src/"
+    assert not says(pane.view, "Applied")
+    page = pane.open("src/one")
+    assert not says(page, "Applied")
+    press(page, "Undo")
+    wait_until(lambda: "Redo" in buttons(page))
+    page.back_button.emit("clicked")
+    wait_until(lambda: says(pane.view, "Applied") and says(pane.view, "Undone"))
+
+
+def test_no_button_takes_the_place_of_its_opposite(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("old\n")
+    run(pane.person, "echo new > file")
+    pane.show()
+    wait_until(lambda: pane.view._tasks.is_idle)
+    draw_frames(pane.window)
+    undo = button(pane.view, "Undo")
+    at = _place(undo, pane.window)
+    undo.emit("clicked")
+    wait_until(lambda: "Redo" in buttons(pane.view) and pane.view._tasks.is_idle)
+    draw_frames(pane.window)
+    assert not button(pane.view, "Undo").get_sensitive()
+    assert _place(button(pane.view, "Undo"), pane.window) == at
+    assert _place(button(pane.view, "Redo"), pane.window) != at
+    page = pane.open("file")
+    wait_until(lambda: buttons(page.verbs)[-2:] == ["Redo", "Undo"])
+    assert not button(page.verbs, "Undo").get_sensitive()
+    assert buttons(loaded(page))[3:5] == ["Undo", "Redo"]
 
 
 def test_a_conflict_between_two_commands_is_not_blamed_on_the_user(pane: Pane) -> None:
@@ -437,7 +599,7 @@ def test_a_discarded_change_is_applied_after_all(pane: Pane) -> None:
     page = pane.open("new")
     press(page, "Apply")
     wait_until((pane.person.project / "new").exists)
-    wait_until(lambda: says(page, "Applied"))
+    wait_until(lambda: "Undo" in buttons(page))
 
 
 def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:
@@ -536,6 +698,17 @@ def test_nothing_is_begun_while_something_is_changed(pane: Pane) -> None:
         undo[1].emit("clicked")
     assert pane.told == ["Changes are being applied. Try again in a moment."]
     assert file.read_text() == "new\n"
+
+
+def _compared(diff: DiffView) -> tuple[str, ...]:
+    """Return the lines with their signs, where the text is shown in one column."""
+    column = diff._columns[0]
+    rows = [column.row(number) for number in range(len(column))]
+    return tuple(f"{row.margin[-1]}{row.text}" for row in rows if row.line is not None)
+
+
+def _place(widget: Gtk.Widget, window: Gtk.Widget) -> tuple[float, float] | None:
+    return widget.translate_coordinates(window, 0, 0)
 
 
 def _commands(pane: Pane) -> list[str]:

@@ -15,6 +15,7 @@ from support.screen import Screen, all_of, draw_frames, spin_until
 from ollmsandbox.ui.diff import images
 from ollmsandbox.ui.diff.images import ImagePair, binary_text, read_picture
 from ollmsandbox.ui.diff.view import DiffView
+from ollmsandbox.ui.widgets.actions import Action
 
 pytestmark = pytest.mark.anybody
 
@@ -30,7 +31,7 @@ def shown(view: DiffView, column: int = 0) -> list[str]:
 
 def with_texts(screen: Screen, old: list[str], new: list[str], width: int = 900) -> DiffView:
     view = DiffView()
-    view.set_section_actions(lambda _hunk: [("undo", "Undo")])
+    view.set_section_actions(lambda _hunk: [Action("undo", "Undo")])
     screen.show(view, width, 500)
     load(view, old, new)
     return view
@@ -113,6 +114,21 @@ def test_the_next_and_the_previous_change(screen: Screen) -> None:
         assert view.current == place
 
 
+def test_a_wide_view_has_two_columns_until_the_user_prefers_one(screen: Screen) -> None:
+    view = with_texts(screen, OLD, NEW)
+    window = view.get_root()
+    assert isinstance(window, Gtk.Window)
+    assert not view.is_side_by_side
+    screen.resize(window, 1100, 400)
+    spin_until(lambda: view.is_side_by_side and view.is_loaded)
+    assert view.side_toggle.get_active()
+    view.side_toggle.set_active(False)
+    spin_until(lambda: not view.is_side_by_side and view.is_loaded)
+    screen.resize(window, 1200, 400)
+    draw_frames(view)
+    assert not view.is_side_by_side
+
+
 def test_two_columns_where_there_is_room(screen: Screen) -> None:
     view = with_texts(screen, OLD, NEW)
     view.side_toggle.set_active(True)
@@ -156,7 +172,7 @@ def test_many_changes_show_the_first_and_the_rest_on_demand(screen: Screen) -> N
     old = [f"line {number}\n" for number in range(250)]
     new = ["changed\n" if number % 10 == 5 else line for number, line in enumerate(old)]
     view = DiffView(most_sections=20)
-    view.set_section_actions(lambda _hunk: [("undo", "Undo")])
+    view.set_section_actions(lambda _hunk: [Action("undo", "Undo")])
     screen.show(view)
     load(view, old, new)
     assert len(buttons(view, "Undo")) == 20

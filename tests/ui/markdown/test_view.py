@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Callable
 
+import cairo
 import pytest
 from gi.repository import GLib, Gtk, Pango
 from support.freed import watch_freeing
+from support.person import Person
 from support.screen import Screen, all_of, descendants, draw_frames, one_of, spin_until, texts
 
 from ollmsandbox.ui.markdown.code_block import CodeBlock
+from ollmsandbox.ui.markdown.picture import read_from_project
 from ollmsandbox.ui.markdown.view import MarkdownView
 
 pytestmark = pytest.mark.anybody
@@ -238,3 +243,42 @@ def test_a_text_is_taken_down_piece_by_piece_and_freed(screen: Screen) -> None:
     column, is_freed = use()
     spin_until(is_freed)
     assert column.get_first_child() is None
+
+
+def _png(width: int, height: int) -> bytes:
+    data = io.BytesIO()
+    cairo.ImageSurface(cairo.FORMAT_RGB24, width, height).write_to_png(data)
+    return data.getvalue()
+
+
+def test_a_picture_of_the_project_is_shown(screen: Screen, person: Person) -> None:
+    (person.project / "my plots").mkdir()
+    (person.project / "my plots/plot.png").write_bytes(_png(900, 840))
+    view = MarkdownView("See ![the plot](my%20plots/plot.png) here.", project=str(person.project))
+    screen.show(Gtk.ScrolledWindow(child=view), 600, 700)
+    spin_until(lambda: all_of(view, Gtk.Picture))
+    picture = one_of(view, Gtk.Picture)
+    spin_until(lambda: picture.get_height() > 0)
+    assert picture.get_alternative_text() == "the plot"
+    assert (picture.get_width(), picture.get_height()) == (450, 420)
+
+
+def test_pictures_outside_the_project_are_not_read(person: Person) -> None:
+    outside = person.home / "secret.png"
+    outside.write_bytes(_png(2, 2))
+    (person.project / "link.png").symlink_to(outside)
+    (person.project / "folder").symlink_to(person.home)
+    os.mkfifo(person.project / "pipe.png")
+    project = str(person.project)
+    paths = (
+        "../secret.png",
+        str(outside),
+        "link.png",
+        "folder/secret.png",
+        "pipe.png",
+        ".",
+        "a\0b",
+    )
+    assert [read_from_project(project, path) for path in paths] == [None] * len(paths)
+    (person.project / "own.png").write_bytes(_png(2, 2))
+    assert read_from_project(project, f"{project}/own.png") == _png(2, 2)

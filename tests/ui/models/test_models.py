@@ -18,6 +18,7 @@ from support.window import finish, press, running_loop, says, wait_until
 
 from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
+from ollmsandbox.chat.providers.keys import KeyStorage
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.ui.chat.model_controller import ModelController
@@ -254,3 +255,31 @@ def test_a_key_that_was_refused_in_a_turn_is_looked_for_in_the_next_one(room: Ro
             finish(session.conversation.say("Hello"))
         sent = [seen.headers["authorization"] for seen in server.seen if seen.path == path]
     assert sent == ["Bearer sk-old", "Bearer sk-old", "Bearer sk-new", "Bearer sk-new"]
+
+
+def test_the_mark_of_a_model_follows_what_its_server_did_last(room: Room) -> None:
+    with Replay(TALK) as server:
+        room.put(Connection("mine", ServerKind.OPENAI, server.address, "small"))
+        session = room.session("mine")
+        room.look_again()
+        assert "connected" in (room.chooser.get_tooltip_text() or "")
+    # It is gone now, and a turn is the first to notice.
+    finish(session.conversation.say("Hello"))
+    wait_until(lambda: "not reachable" in (room.chooser.get_tooltip_text() or ""))
+    assert not says(room.chooser, "No model chosen")
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (KeyStorage.KEYRING, "API key in your keyring"),
+        (KeyStorage.FILE, "API key in a file that only you can read"),
+    ],
+)
+def test_a_connection_says_where_its_key_is(room: Room, place: KeyStorage, words: str) -> None:
+    mine = Connection("mine", ServerKind.OPENAI, "http://127.0.0.1:9/v1", key=place)
+    row = room.page()._row(mine, None)
+    assert says(row, words)
+    shown = room.dialog(mine).key.get_title()
+    assert shown.startswith("API Key (Stored in ")
+    assert ("Keyring" in shown) is (place is KeyStorage.KEYRING)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from gi.repository import Gio
+from gi.repository import Gio, GLib
 from support.person import Person
 from support.screen import Screen
 from support.scripted import ScriptedModel, call
@@ -41,6 +41,11 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Application, "send_notification", note)
     return names
+
+
+def test_notifications_carry_the_name_of_the_program(screen: Screen, person: Person) -> None:
+    with in_project(person):
+        assert GLib.get_application_name() == "OLLM Sandbox"
 
 
 @contextmanager

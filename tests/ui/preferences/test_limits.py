@@ -60,7 +60,9 @@ def test_each_limit_is_the_profile_s_until_it_is_set(
 ) -> None:
     assert own_limits(settings) == Limits()
     for text in ("10 minutes", "8.0 GiB of memory", "20.0 GiB written to disk"):
-        assert f"{text}, from the profile" in said(group)
+        assert f"Default ({text})" in said(group)
+    # The number is not 0, which would look like a limit.
+    assert spin(group, "Memory (MiB)").get_text() == "Default"
     assert "No limit" in said(group)
     spin(group, "Memory (MiB)").set_value(512)
     spin(group, "Processes").set_value(40)
@@ -72,13 +74,19 @@ def test_each_limit_is_the_profile_s_until_it_is_set(
     )
     assert "512.0 MiB of memory" in said(group)
     spin(group, "Memory (MiB)").set_value(0)
-    assert "8.0 GiB of memory, from the profile" in said(group)
+    assert "Default (8.0 GiB of memory)" in said(group)
 
 
 def test_limits_that_prevent_every_command_cannot_be_set(
     group: LimitsGroup, settings: Settings
 ) -> None:
     memory = spin(group, "Memory (MiB)")
+    memory.set_text("a lot")
+    memory.update()
+    assert (memory.get_text(), settings.number("memory-limit")) == ("Default", 0)
+    memory.set_text("128")
+    memory.update()
+    assert settings.number("memory-limit") == 128
     memory.set_value(1)
     assert memory.get_value_as_int() == settings.number("memory-limit") == 64
     assert "64.0 MiB of memory, the minimum" in said(group)

@@ -357,13 +357,13 @@ def test_limits_of_an_unreadable_profile_are_not_shown(room: Room) -> None:
     room.settings.set("profile", "standard")
     try:
         safety = room.preferences().safety
-        assert says(safety, "from the profile") and not says(safety, "cannot be read")
+        assert says(safety, "Default (") and not says(safety, "cannot be read")
         row = next(row for row in all_of(safety, Adw.ComboRow) if "Profile" in texts(row))
         names = row.get_model()
         assert isinstance(names, Gtk.StringList)
         row.set_selected([names.get_string(n) for n in range(names.get_n_items())].index("mine"))
         assert texts(safety).count("The profile cannot be read") == len(LIMITS)
-        assert not says(safety, "from the profile")
+        assert not says(safety, "Default (")
         (masks,) = all_of(safety, Adw.ExpanderRow)
         masks.set_expanded(True)
         assert not says(masks, ".ssh")

@@ -28,6 +28,7 @@ from ollmsandbox.ui.diff.view import DiffView
 from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.sidebar import controller
 from ollmsandbox.ui.sidebar.rows import SessionRow
+from ollmsandbox.ui.widgets.actions import Action
 from ollmsandbox.ui.widgets.focus import FocusKeeper
 from ollmsandbox.ui.window.about import show_shortcuts
 from ollmsandbox.ui.window.window import Window
@@ -250,7 +251,7 @@ def test_code_is_read_from_left_to_right_everywhere(screen: Screen) -> None:
     Gtk.Widget.set_default_direction(Gtk.TextDirection.RTL)
     try:
         view = DiffView()
-        view.set_section_actions(lambda _hunk: [("undo", "Undo")])
+        view.set_section_actions(lambda _hunk: [Action("undo", "Undo")])
         screen.show(view)
         view.show_texts("a\nb\n", "a\nc\n", "x.py")
         spin_until(lambda: view.is_loaded)

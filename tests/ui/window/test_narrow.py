@@ -38,21 +38,20 @@ def test_a_cut_off_status_has_a_tooltip(
     assert short.get_has_tooltip() and not is_cut_off(short)
 
 
-def test_a_warning_stands_before_a_long_path_and_is_complete(
-    screen: Screen,
-) -> None:
+def test_a_risky_file_has_one_pill_that_is_complete_beside_a_long_path(screen: Screen) -> None:
     item = _item(f"{_FOLDER}/tool", Flag.LATER, Flag.EXECUTABLE)
     run = RunData("run", "make", 0.0, (item,))
     row = FileRow(FileItem(run, item))
     screen.show(row, 320)
-    below = all_of(row, Gtk.Label)[1]
-    spin_until(lambda: below.get_height() > 0 and below.get_layout().get_line_count() > 1)
-    text = below.get_label()
-    assert text.startswith("Added · Pending · Can run code outside the sandbox · New executable")
-    assert text.endswith(f" · {_FOLDER}/")
-    # The path is what is left out.
-    last = below.get_layout().get_lines_readonly()[-1]
-    assert last.start_index > len(text.encode().split(b" \xc2\xb7 folder-0")[0])
+    pills = [label for label in all_of(row, Gtk.Label) if label.has_css_class("pill")]
+    assert [pill.get_label() for pill in pills] == ["Can run code"]
+    path = all_of(row, Gtk.Label)[0]
+    spin_until(lambda: path.get_width() > 0 and is_cut_off(path))
+    # The folder is what is left out.
+    assert path.get_label().startswith("tool  folder-0/")
+    assert not is_cut_off(pills[0])
+    # A screen reader, and the tooltip, say everything.
+    assert "Can run code outside the sandbox · New executable" in row.name
 
 
 def test_settled_changes_are_no_longer_shown_as_pending() -> None:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from gi.repository import Adw, Gtk
 from support.screen import Screen, all_of, draw_frames, spin_until, texts
 
-from ollmsandbox.ui.widgets.toasts import Toasts
+from ollmsandbox.ui.widgets.toasts import ToastRoom, Toasts
 
 pytestmark = pytest.mark.anybody
 
@@ -60,3 +62,49 @@ def test_the_same_toast_is_not_shown_twice_at_once(screen: Screen) -> None:
     added[0].dismiss()
     toasts.tell(_LONG)
     assert len(added) == 3
+
+
+def test_toasts_time_out_and_do_not_wait_long_for_each_other(screen: Screen) -> None:
+    _toasts, overlay = shown(screen, 600)
+    added: list[Adw.Toast] = []
+
+    def add(toast: Adw.Toast) -> None:
+        added.append(toast)
+        overlay.add_toast(toast)
+
+    toasts = Toasts(add)
+    toasts.tell(_LONG)
+    assert 0 < added[0].get_timeout() <= 20
+    dismissed: list[Adw.Toast] = []
+    added[0].connect("dismissed", dismissed.append)
+    toasts.tell("another")
+    began = time.monotonic()
+    spin_until(lambda: dismissed)
+    assert time.monotonic() - began < added[0].get_timeout() / 2
+
+
+def test_a_toast_covers_nothing_of_the_chat_and_nothing_below(screen: Screen) -> None:
+    chat = Gtk.Label(label="chat", vexpand=True)
+    below = Gtk.Label(label="composer", height_request=120)
+    box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+    box.append(chat)
+    box.append(below)
+    overlay = Adw.ToastOverlay(child=box)
+    overlay.add_css_class("main-toasts")
+    screen.show(overlay, 500, 600)
+    toasts = Toasts(overlay.add_toast, ToastRoom(overlay, chat))
+    toasts.tell(_LONG)
+    spin_until(lambda: chat.get_margin_bottom() > 0)
+    draw_frames(overlay, 3)
+    (label,) = (one for one in all_of(overlay, Gtk.Label) if one.get_text() == _LONG)
+
+    def is_covered(widget: Gtk.Widget) -> bool:
+        _known, toast = label.compute_bounds(overlay)
+        _known, bounds = widget.compute_bounds(overlay)
+        return bool(toast.intersection(bounds)[0])
+
+    # It slides up from the bottom.
+    spin_until(lambda: not is_covered(below) and not is_covered(chat))
+    for one in tuple(toasts._queue.values()):
+        one.dismiss()
+    assert chat.get_margin_bottom() == 0

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sums up what all runs of a turn changed, read from the project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...project.changes.change import PENDING_STATES, Recorded, State, Type
+from ...project.database import runs as records
+from ...project.database.models import Run
+from ...project.manager import ProjectManager
+from ...project.review.state import current_changes
+from .rows import LineCount, compare_lines
+
+# Of more files, no lines are counted: nobody waits for that.
+_MOST_FILES = 200
+
+
+@dataclass(frozen=True)
+class TurnChanges:
+    # The runs that changed files, the oldest first.
+    runs: tuple[str, ...] = ()
+    files: int = 0
+    # None if they are too many to count, or not text.
+    lines: LineCount | None = None
+    pending: int = 0
+    is_applied: bool = False
+
+    @property
+    def is_undone(self) -> bool:
+        return not self.pending and not self.is_applied
+
+
+def turn_changes(manager: ProjectManager, run_ids: Sequence[str]) -> TurnChanges:
+    """Return what these runs changed. Slow: call it from a thread."""
+    known = sorted(manager.known_runs(run_ids), key=lambda run: run.started_at)
+    # What each file was before the turn, and what it is after it.
+    first: dict[tuple[str, str], tuple[Run, Recorded]] = {}
+    last: dict[tuple[str, str], tuple[Run, Recorded]] = {}
+    found: list[str] = []
+    for run in known:
+        items = current_changes(manager, run, records.read_changes(manager, run))
+        files = [item for item in items if item.change.type is not Type.FOLDER] or items
+        found += [run.id] if files else []
+        for item in files:
+            place = (item.change.root, item.change.path)
+            first.setdefault(place, (run, item))
+            last[place] = (run, item)
+    states = [item.state for _run, item in last.values()]
+    return TurnChanges(
+        tuple(found),
+        len(last),
+        _count(manager, [(first[place], last[place]) for place in last]),
+        sum(map(states.count, PENDING_STATES)),
+        State.APPLIED in states,
+    )
+
+
+def _count(
+    manager: ProjectManager,
+    pairs: Sequence[tuple[tuple[Run, Recorded], tuple[Run, Recorded]]],
+) -> LineCount | None:
+    if len(pairs) > _MOST_FILES:
+        return None
+    counts = [compare_lines(manager, before, after) for before, after in pairs]
+    known = [count for count in counts if count is not None]
+    if not known:
+        return None
+    return LineCount(sum(one.added for one in known), sum(one.removed for one in known))

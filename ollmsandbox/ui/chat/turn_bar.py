@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bar above the composer that sums up what the last turn changed, with ways to review and to
+undo it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gi.repository import Gtk, Pango
+
+from ...chat.messages import Role
+from ...i18n import _, ngettext
+from ...project.manager import ProjectManager
+from ..sessions.entries import CallEntry, MessageEntry
+from ..widgets.labels import name_buttons
+from ..widgets.readable import number
+from ..widgets.signals import signals
+from ..widgets.tasks import LatestOnly, Tasks
+from ..widgets.weak import weakly
+from ..widgets.wrap_box import WrapBox
+
+if TYPE_CHECKING:
+    from ..changes.turn import TurnChanges
+    from ..sessions.open_session import OpenSession
+
+
+class TurnBar(Gtk.Revealer):
+    __gtype_name__ = "OllmTurnBar"
+
+    # The runs of the turn, the oldest first.
+    __gsignals__ = signals({"review": (object,), "undo": (object,)})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runs: tuple[str, ...] = ()
+        self._text = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
+        self._added = Gtk.Label(css_classes=["numeric", "success"])
+        self._removed = Gtk.Label(css_classes=["numeric", "error"])
+        self.review_button = Gtk.Button(label=_("_Review"), use_underline=True)
+        self.undo_button = Gtk.Button(label=_("_Undo"), use_underline=True)
+        text = Gtk.Box(spacing=6)
+        for label in (self._added, self._removed):
+            # The sign is before the number in right-to-left languages, too.
+            label.set_direction(Gtk.TextDirection.LTR)
+        for widget in (self._text, self._added, self._removed):
+            text.append(widget)
+        for button, signal in ((self.review_button, "review"), (self.undo_button, "undo")):
+            button.add_css_class("small-button")
+            button.set_valign(Gtk.Align.CENTER)
+            button.connect("clicked", weakly(self._on_clicked), signal)
+        # In a narrow window, the buttons are below.
+        content = WrapBox()
+        content.set_property("spread", True)
+        content.add_css_class("turn-bar")
+        content.add_group([text])
+        content.add_group([self.review_button, self.undo_button])
+        name_buttons(content)
+        self.set_child(content)
+
+    def show_changes(self, found: TurnChanges) -> None:
+        self._runs = found.runs
+        # While the bar slides away, it keeps its text.
+        if found.files:
+            self._text.set_label(_text_of(found))
+            for label, sign, count in (
+                (self._added, "+", found.lines.added if found.lines else 0),
+                (self._removed, "\N{MINUS SIGN}", found.lines.removed if found.lines else 0),
+            ):
+                label.set_label(f"{sign}{number(count)}")
+                label.set_visible(count > 0)
+            # A button that was pressed stays where it is.
+            self.undo_button.set_visible(found.is_applied or found.is_undone)
+            self.undo_button.set_sensitive(found.is_applied)
+        self.set_reveal_child(found.files > 0)
+
+    def _on_clicked(self, _button: Gtk.Button, signal: str) -> None:
+        self.emit(signal, self._runs)
+
+
+def _text_of(found: TurnChanges) -> str:
+    text = ngettext("{} file changed", "{} files changed", found.files).format(number(found.files))
+    if found.pending:
+        some = ngettext("{} pending", "{} pending", found.pending).format(number(found.pending))
+        return f"{text} · {some}"
+    return f"{text} · {_('undone')}" if found.is_undone else text
+
+
+class TurnSummary:
+    """Shows in the bar what the last turn of the shown session changed, once it has ended."""
+
+    def __init__(self, bar: TurnBar, manager: ProjectManager, tasks: Tasks) -> None:
+        self._bar = bar
+        self._manager = manager
+        self._tasks = tasks
+        self._newest = LatestOnly()
+        self._session: OpenSession | None = None
+        self._handler = 0
+
+    def show_session(self, session: OpenSession | None) -> None:
+        if self._session is not None:
+            self._session.disconnect(self._handler)
+        self._session = session
+        if session is not None:
+            self._handler = session.connect("state-changed", weakly(self.refresh))
+        self.refresh()
+
+    def refresh(self, *_args: object) -> None:
+        self._tasks.start(self._show())
+
+    async def _show(self) -> None:
+        session = self._session
+        runs = [] if session is None or session.is_busy else last_turn_runs(session)
+        if not runs:
+            self._bar.set_reveal_child(False)
+
+        def read() -> TurnChanges:
+            # Not needed for the first frame.
+            from ..changes.turn import TurnChanges, turn_changes
+
+            return turn_changes(self._manager, runs) if runs else TurnChanges()
+
+        found = await self._newest.run(read)
+        if session is self._session and not (session and session.is_busy):
+            self._bar.show_changes(found)
+
+
+def last_turn_runs(session: OpenSession) -> list[str]:
+    """Return the runs since the user's last message. A command that the user ran has its own card
+    right above."""
+    runs: list[str] = []
+    for entry in reversed(list(session)):
+        if isinstance(entry, MessageEntry) and entry.role is Role.USER:
+            return runs[::-1]
+        if isinstance(entry, CallEntry) and entry.run_id and not entry.own:
+            runs.append(entry.run_id)
+    return []

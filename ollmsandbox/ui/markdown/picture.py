@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A picture of the project that an answer names. Nothing is fetched from the network."""
+
+from __future__ import annotations
+
+import os
+
+from gi.repository import Adw, Gdk, GLib, Gtk
+
+from ...loop import start_daemon
+from ...project.changes.layers import find_in_layers, read_seen
+from ..diff.images import MOST_BYTES, read_picture
+from ..widgets.weak import weakly
+
+_HIGHEST = 420
+
+
+def read_from_project(project: str, path: str) -> bytes | None:
+    """Return the content of a file of the project; None if there is none at this path, or if it
+    leaves the project, also through a link that a command made."""
+    inner = os.path.relpath(os.path.join(project, path), project)
+    if inner.split("/")[0] in ("..", ".", "") or "\0" in inner:
+        return None
+    try:
+        seen = find_in_layers([project], inner)
+        return read_seen(seen, MOST_BYTES) if seen is not None and seen.is_file else None
+    except OSError:
+        return None
+
+
+class ProjectPicture(Adw.Bin):
+    """Takes no room until it is read and decoded, on a thread and outside the window's process."""
+
+    __gtype_name__ = "OllmProjectPicture"
+
+    def __init__(self, project: str, path: str, name: str) -> None:
+        super().__init__(visible=False, halign=Gtk.Align.START)
+        self._name = name
+        # Held here, so that a thread never frees it. See weak_reference.
+        self._when_read = done = weakly(self._show)
+
+        def work() -> None:
+            data = read_from_project(project, path)
+            picture = read_picture(data, os.environ) if data else None
+            GLib.timeout_add(0, done, picture)
+
+        start_daemon("picture", work)
+
+    def _show(self, texture: Gdk.Texture | None) -> bool:
+        if texture is not None:
+            picture = Gtk.Picture(paintable=texture, can_shrink=True, keep_aspect_ratio=True)
+            picture.set_alternative_text(self._name)
+            picture.add_css_class("card")
+            picture.set_overflow(Gtk.Overflow.HIDDEN)
+            # Its height follows from its width.
+            width = texture.get_width() * min(1.0, _HIGHEST / texture.get_height())
+            most = max(1, round(width))
+            clamp = Adw.Clamp(child=picture, maximum_size=most, tightening_threshold=most)
+            self.set_child(clamp)
+            self.set_visible(True)
+        return GLib.SOURCE_REMOVE

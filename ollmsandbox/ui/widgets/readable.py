@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Numbers and dates as the user's locale writes them."""
+
+from __future__ import annotations
+
+import locale
+import time
+
+from gi.repository import GLib
+
+from ...i18n import _
+
+_DAY = 86400
+
+
+def number(count: int) -> str:
+    """Return a number with its thousands separated."""
+    if abs(count) < 1000:
+        return str(count)
+    # The C locale separates nothing.
+    has_separator = bool(locale.localeconv()["thousands_sep"])
+    return locale.format_string("%d", count, grouping=True) if has_separator else f"{count:,}"
+
+
+def day_and_time(at: float, *, with_time: bool = True) -> str:
+    """Return when something happened: "Today, 14:02", "Yesterday, 14:02", "3 March", "3 March
+    2024"."""
+    then, now = time.localtime(at), time.localtime()
+    day = _day(at)
+    if then[:3] == now[:3]:
+        day = _("Today")
+    elif then[:3] == time.localtime(time.mktime((*now[:3], 12, 0, 0, 0, 0, -1)) - _DAY)[:3]:
+        day = _("Yesterday")
+    elif then.tm_year != now.tm_year:
+        with_time = False
+    clock = time.strftime("%H:%M", then)
+    return _("{day}, {time}").format(day=day, time=clock) if with_time else day
+
+
+def _day(at: float) -> str:
+    is_this_year = time.localtime(at).tm_year == time.localtime().tm_year
+    # Translators: a date. %-d is the day of the month, %B the name of the month.
+    form = _("%-d %B") if is_this_year else _("%-d %B %Y")
+    date = GLib.DateTime.new_from_unix_local(int(at))
+    return (date.format(form) if date else None) or ""

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A pane at the end of a window whose width the user changes at its edge."""
+
+from __future__ import annotations
+
+from gi.repository import Adw, Gdk, Gtk
+
+from ...i18n import _
+from .signals import signals
+from .weak import weakly
+
+_LEAST = 340
+# Pixels for each press of an arrow key.
+_STEP = 24
+
+
+class ResizablePane(Adw.Bin):
+    __gtype_name__ = "OllmResizablePane"
+
+    # The user has chosen a width.
+    __gsignals__ = signals({"resized": (int,)})
+
+    def __init__(self) -> None:
+        super().__init__()
+        # A layout manager would be asked instead of do_measure.
+        self.set_layout_manager(None)
+        self._wanted = self._most = _LEAST
+        self._edge: Gtk.Widget | None = None
+
+    @property
+    def wanted(self) -> int:
+        return self._wanted
+
+    def resize(self, width: int) -> None:
+        self._wanted = max(_LEAST, width)
+        self.queue_resize()
+
+    def limit(self, width: int) -> None:
+        """Set the largest width that the window has room for. The wanted one comes back with it."""
+        if width != self._most:
+            self._most = width
+            self.queue_resize()
+
+    def add_edge(self, edge: Gtk.Widget) -> None:
+        """Let the user drag this widget, or press the arrow keys on it, to change the width."""
+        edge.set_cursor(Gdk.Cursor.new_from_name("col-resize"))
+        edge.update_property([Gtk.AccessibleProperty.LABEL], [_("Width of the changes")])
+        drag = Gtk.GestureDrag()
+        drag.connect("drag-update", weakly(self._on_drag))
+        drag.connect("drag-end", weakly(self._on_end))
+        edge.add_controller(drag)
+        keys = Gtk.EventControllerKey()
+        keys.connect("key-pressed", weakly(self._on_key))
+        edge.add_controller(keys)
+        self._edge = edge
+
+    def set_can_resize(self, can_resize: bool) -> None:
+        if self._edge is not None:
+            self._edge.set_visible(can_resize)
+
+    @property
+    def _outwards(self) -> int:
+        """The direction in which the pane grows."""
+        return 1 if self.get_direction() is Gtk.TextDirection.RTL else -1
+
+    def _on_drag(self, _drag: Gtk.GestureDrag, x: float, _y: float) -> None:
+        # The edge moves with the pane, so this is how far the pointer is from it by now.
+        self.resize(self.get_width() + round(x) * self._outwards)
+
+    def _on_end(self, *_args: object) -> None:
+        self.resize(self.get_width())
+        self.emit("resized", self._wanted)
+
+    def _on_key(self, _keys: object, key: int, _code: int, _state: Gdk.ModifierType) -> bool:
+        by = {Gdk.KEY_Left: -_STEP, Gdk.KEY_Right: _STEP}.get(key)
+        if by is None:
+            return Gdk.EVENT_PROPAGATE
+        self.resize(self.get_width() + by * self._outwards)
+        self.emit("resized", self._wanted)
+        return Gdk.EVENT_STOP
+
+    # --- the layout ------------------------------------------------------------------------------
+
+    def do_get_request_mode(self) -> Gtk.SizeRequestMode:
+        return Gtk.SizeRequestMode.CONSTANT_SIZE
+
+    def do_measure(self, orientation: Gtk.Orientation, _for_size: int) -> tuple[int, int, int, int]:
+        child = self.get_child()
+        least, natural = child.measure(orientation, -1)[:2] if child else (0, 0)
+        if orientation is Gtk.Orientation.HORIZONTAL:
+            # An Adw.Flap gives its flap no more than the minimum.
+            least = natural = max(least, _LEAST, min(self._wanted, self._most))
+        return least, natural, -1, -1
+
+    def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
+        child = self.get_child()
+        if child is not None:
+            child.allocate(width, height, baseline, None)

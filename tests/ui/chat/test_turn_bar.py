@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bar that sums up what a turn changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.person import Person
+from support.screen import Screen, texts
+from support.scripted import Reply, ScriptedModel, call
+from support.window import finish, in_project, press, says, wait_until
+
+from ollmsandbox.ui.changes.model import RunItem
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.window.window import Window
+
+_TURN: tuple[Reply, ...] = (
+    ["I will write.", call(id="1", command="printf '1\\n2\\n3\\n' > new; sed -i 1d old")],
+    [call(id="2", command="printf '1\\n2\\n' > new")],
+    ["Done."],
+)
+
+
+def _say(session: OpenSession, text: str) -> None:
+    finish(session.conversation.say(text))
+
+
+def _shown(window: Window) -> list[str]:
+    return [text for text in texts(window.chat.turn) if text]
+
+
+def _begin(person: Person, session: OpenSession) -> Path:
+    old = person.project / "old"
+    old.write_text("a\nb\n")
+    session.conversation.use_model(ScriptedModel(*_TURN, ["Nothing to do."]))
+    _say(session, "Please do it.")
+    return old
+
+
+def test_one_bar_sums_up_the_turn_and_undoes_all_of_it(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        old = _begin(person, session)
+        # Two commands wrote one of the files: it counts once, with what is left of it.
+        wait_until(lambda: says(window.chat.turn, "2 files changed"))
+        assert _shown(window)[:3] == ["2 files changed", "+2", "\N{MINUS SIGN}1"]
+        press(window.chat.turn, "Undo")
+        wait_until(lambda: not (person.project / "new").exists())
+        wait_until(lambda: says(window.chat.turn, "2 files changed · undone"))
+        assert old.read_text() == "a\nb\n"
+        # A second click does nothing.
+        assert not window.chat.turn.undo_button.get_sensitive()
+        _say(session, "And now?")
+        wait_until(lambda: not window.chat.turn.get_reveal_child())
+
+
+def test_the_turn_is_reviewed(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        _begin(person, session)
+        wait_until(lambda: says(window.chat.turn, "2 files changed"))
+        press(window.chat.turn, "Review")
+        wait_until(
+            lambda: (
+                [item.is_open for item in window.changes.items if isinstance(item, RunItem)]
+                == [True, True]
+            )
+        )
+        assert window.flap.get_reveal_flap()

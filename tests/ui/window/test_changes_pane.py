@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The room that the changes take in the window: beside the chat, or all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from gi.repository import Gdk, Gtk
+from support.person import Person
+from support.screen import Screen, draw_frames
+from support.window import in_project, wait_until
+
+from ollmsandbox.ui.window.window import Window
+
+
+@pytest.fixture
+def window(screen: Screen, person: Person) -> Iterator[Window]:
+    with in_project(person) as (window, _session):
+        window.set_default_size(1100, 750)
+        window.changes_pane.resize(420)
+        window.flap.set_reveal_flap(True)
+        wait_until(lambda: window.flap.get_reveal_progress() == 1)
+        wait_until(lambda: window.changes_pane.get_width() == 420)
+        yield window
+
+
+def _press(widget: Gtk.Widget, key: int) -> None:
+    """Press a key, as far as a test can without a keyboard."""
+    controllers = widget.observe_controllers()
+    for number in range(controllers.get_n_items()):
+        controller = controllers.get_item(number)
+        if isinstance(controller, Gtk.EventControllerKey):
+            controller.emit("key-pressed", key, 0, Gdk.ModifierType(0))
+
+
+def test_the_width_is_changed_at_the_edge_and_kept(window: Window) -> None:
+    width = window.changes_pane.get_width()
+    _press(window.changes_edge, Gdk.KEY_Right)
+    wait_until(lambda: window.changes_pane.get_width() < width)
+    assert window._settings.number("changes-width") == window.changes_pane.get_width()
+    # Never wider than the chat allows.
+    for _time in range(40):
+        _press(window.changes_edge, Gdk.KEY_Left)
+        draw_frames(window, 1)
+    assert not window.flap.get_folded()
+    assert window.chat.get_width() >= 320
+
+
+def test_a_wide_pane_does_not_keep_the_window_wide(window: Window) -> None:
+    window.changes_pane.resize(500)
+    wait_until(lambda: window.changes_pane.get_width() > 400)
+    window.set_default_size(960, 700)
+    wait_until(lambda: window.get_width() < 970)
+    draw_frames(window)
+    assert not window.flap.get_folded()
+    window.set_default_size(360, 700)
+    wait_until(lambda: window.get_width() < 370)
+    draw_frames(window)
+    assert window.flap.get_folded()
+    assert not window.changes_edge.get_visible()
+
+
+def test_the_changes_fill_the_window_until_they_are_hidden(window: Window) -> None:
+    window.fill_button.set_active(True)
+    wait_until(lambda: window.changes_pane.get_width() >= window.get_width() - 10)
+    assert not window.side_pane.get_visible()
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: window.chat.get_mapped() and window.side_pane.get_mapped())
+    assert not window.fill_button.get_active()
