@@ -175,7 +175,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
 
     at_end = GObject.Property(type=bool, default=True)
 
-    def __init__(self, make_row: Callable[[T], Gtk.Widget]) -> None:
+    def __init__(self, make_row: Callable[[T], Gtk.Widget], last: Gtk.Widget | None = None) -> None:
+        """`last` is shown below all items."""
         super().__init__(hscrollbar_policy=Gtk.PolicyType.NEVER)
         # A method of the widget that contains this one must not keep that alive.
         self._make_row = weakly(make_row) if inspect.ismethod(make_row) else make_row
@@ -195,6 +196,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         whole = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
         whole.append(self.earlier_button)
         whole.append(self._box)
+        if last is not None:
+            whole.append(last)
         self._viewport = AnchoredViewport(self._box, whole)
         self._viewport.connect("moved", weakly(self.look_again))
         self._viewport.connect("map", weakly(self._on_map))

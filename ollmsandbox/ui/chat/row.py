@@ -95,16 +95,16 @@ class MessageRow(Gtk.Box):
             view = _text_view()
             view.set_wrap_mode(Gtk.WrapMode.WORD_CHAR)
             view.add_css_class("thinking")
-            view.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
+            view.update_property([Gtk.AccessibleProperty.LABEL], [_("Reasoning")])
             self._thoughts = view.get_buffer()
             is_open = self.entry.is_open
-            self._thinking = Gtk.Expander(label=_("Thinking"), child=view, expanded=is_open)
+            self._thinking = Gtk.Expander(label=_("Reasoning"), child=view, expanded=is_open)
             self._thinking.connect("notify::expanded", weakly(self._on_unfolded))
             # Else the Tab key leads into it while it is folded.
             self._thinking.bind_property(
                 "expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE
             )
-            self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
+            self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Reasoning")])
             self._thinking.add_css_class("dim-label")
             self.insert_child_after(self._thinking, self.get_first_child())
         self._thoughts.insert(self._thoughts.get_end_iter(), text)

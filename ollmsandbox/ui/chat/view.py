@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from gi.repository import Adw, Gio, Gtk
+from gi.repository import Adw, Gio, GObject, Gtk
 
 from ...chat.messages import Role
 from ...i18n import _
@@ -17,6 +17,7 @@ from ..settings import Settings
 from ..widgets.labels import name_buttons
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
+from .activity import ActivityLine
 from .bars import MissingFolderBar, QuestionBar
 from .composer import Composer
 from .focus import QuestionFocus
@@ -62,7 +63,10 @@ class ChatView(Gtk.Box):
             vexpand=True,
         )
         self._empty.add_css_class("compact")
-        self.column = MessageList(self._make_row)
+        self.activity = ActivityLine()
+        last = Adw.Clamp(maximum_size=_WIDTH, child=self.activity, css_classes=["chat-row"])
+        self.activity.bind_property("visible", last, "visible", GObject.BindingFlags.SYNC_CREATE)
+        self.column = MessageList(self._make_row, last)
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
         self.column.connect("scrolled", weakly(self._on_looked))
@@ -136,6 +140,7 @@ class ChatView(Gtk.Box):
             return
         self._forget()
         self.session = session
+        self.activity.show_session(session)
         if session is None:
             self.composer.text = ""
             self.composer.set_busy(False)

@@ -117,6 +117,16 @@ class Speaker:
             self._name = None
 
 
+class Activity(Enum):
+    """What the model does while none of its words appear."""
+
+    WAITING = "waiting"
+    LOADING = "loading"
+    THINKING = "thinking"
+    # It writes the arguments of a call, which are not shown.
+    WRITING = "writing"
+
+
 class Stage(Enum):
     WAITING = "waiting"
     ASKING = "asking"

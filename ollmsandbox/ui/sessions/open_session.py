@@ -7,6 +7,7 @@ It goes on while another one is shown.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from gi.repository import Gio, GObject
@@ -15,13 +16,14 @@ from ...chat import events
 from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState, TurnEnd
 from ...chat.messages import Message, Role, ToolCall
+from ...chat.providers.base import ReportsLoading
 from ...errors import UnsavedError
 from ...i18n import _, localized
 from ...project.changes.change import State as ChangeState
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
 from . import tool_text
-from .entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
+from .entries import Activity, CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
 
 
 class OpenSession(GObject.Object):
@@ -30,6 +32,7 @@ class OpenSession(GObject.Object):
     __gsignals__ = signals(
         {
             "state-changed": (),
+            "activity-changed": (),
             # A command has ended, and may have changed files of the project.
             "files-changed": (),
             "spent": (object,),
@@ -47,6 +50,10 @@ class OpenSession(GObject.Object):
         # The answer that is being received.
         self._growing: MessageEntry | None = None
         self._speaker = Speaker()
+        self.activity: Activity | None = None
+        # By time.monotonic(): when the model was asked, and when a word of it came last.
+        self.asked_at = self.heard_at = 0.0
+        self._loading: asyncio.Task[None] | None = None
         context = conversation.tool_context
         self._outputs = OutputFiles(context.paths) if context is not None else None
         # What is typed, and what of it is stored.
@@ -105,6 +112,8 @@ class OpenSession(GObject.Object):
     async def close(self) -> None:
         """Close the session. Raise UnsavedError if its last messages could not be stored."""
         self._silence()
+        if self._loading is not None:
+            self._loading.cancel()
         if self.keeping is not None:
             await asyncio.wait({self.keeping})
         is_written = await self.conversation.close()
@@ -117,13 +126,17 @@ class OpenSession(GObject.Object):
 
     def _hear(self, event: ChatEvent) -> None:
         match event:
-            case events.StateChanged():
+            case events.StateChanged(state):
+                self._note_activity(state)
                 self.emit("state-changed")
             case events.MessageAdded(message):
                 self._said(message)
             case events.TextGrew(text):
+                self._set_activity(None)
+                self.heard_at = time.monotonic()
                 self._grow().add_text(text)
             case events.ThinkingGrew(text):
+                self._set_activity(Activity.THINKING)
                 self._grow().add_thinking(text)
             case events.ReplyWithdrawn():
                 self._withdraw()
@@ -140,6 +153,35 @@ class OpenSession(GObject.Object):
                 self._turn_ended(end, why)
             case _:
                 self._hear_of_call(event)
+
+    def _note_activity(self, state: ConversationState) -> None:
+        if state is ConversationState.WAITING:
+            self.asked_at = time.monotonic()
+            self._set_activity(Activity.WAITING)
+            model = self.conversation.model
+            if isinstance(model, ReportsLoading):
+                # At once: a server lists a model as soon as it begins to load it.
+                self._loading = asyncio.ensure_future(self._look_at(model))
+        elif state is not ConversationState.STREAMING:
+            self._set_activity(None)
+
+    async def _look_at(self, model: ReportsLoading) -> None:
+        asked_at = self.asked_at
+        is_loaded = await model.is_loaded()
+        is_waiting = self.activity is Activity.WAITING and self.asked_at == asked_at
+        if is_loaded is False and is_waiting:
+            self._set_activity(Activity.LOADING)
+
+    def _set_activity(self, activity: Activity | None) -> None:
+        if activity is not self.activity:
+            self.activity = activity
+            self.emit("activity-changed")
+
+    def note_silence(self) -> None:
+        """Note that no word has come for a while, although the reply goes on."""
+        if self.activity is None and self.state is ConversationState.STREAMING:
+            self.asked_at = self.heard_at
+            self._set_activity(Activity.WRITING)
 
     def _hear_of_call(self, event: ChatEvent) -> None:
         match event:
