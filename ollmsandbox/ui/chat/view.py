@@ -13,6 +13,7 @@ from ...i18n import _
 from ...permission.request import Answer
 from ...sandbox.probe.probe import Capabilities
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage
+from ..sessions.folding import CallGroup, can_fold, fold, is_quiet
 from ..settings import Settings
 from ..widgets.labels import name_buttons
 from ..widgets.signals import signals
@@ -27,6 +28,7 @@ from .row import NoticeRow
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
+    from .call_group import CallGroupRow
     from .row import MessageRow
     from .tool_card import ToolCard
 
@@ -55,6 +57,8 @@ class ChatView(Gtk.Box):
         super().__init__(orientation=Gtk.Orientation.VERTICAL)
         self.session: OpenSession | None = None
         self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
+        # Everything in the session; the column shows some of it folded.
+        self._entries: list[ChatEntry] = []
         # Calls that have not ended.
         self._watched: dict[CallEntry, int] = {}
         self._empty = Adw.StatusPage(
@@ -150,8 +154,8 @@ class ChatView(Gtk.Box):
         self._listen(session.entries, "items-changed", self._on_entries)
         self._listen(session, "state-changed", self._on_state)
         # Once: iterating over a GListStore is slow.
-        entries = list(session)
-        self.column.set_items(entries)
+        entries = self._entries = list(session)
+        self.column.set_items(fold(entries))
         for entry in entries:
             self._watch(entry)
         self.composer.set_history(_history(entries))
@@ -181,7 +185,10 @@ class ChatView(Gtk.Box):
         entry = self.session.entry_of(call_id) if self.session else None
         if entry is None:
             return
-        self.column.scroll_to(entry)
+        block = self._block_of(entry)
+        self.column.scroll_to(block)
+        if (group := self._group_row(block)) is not None:
+            group.open()
         card = self._card(entry)
         if card is None:
             return
@@ -191,9 +198,15 @@ class ChatView(Gtk.Box):
             self.column.show_whole(entry)
         else:
             card.header.grab_focus()
-            self.column.scroll_to(entry)
+            self.column.scroll_to(block)
 
-    def _go_to(self, entry: CallEntry) -> None:
+    def _go_to(self, entry: CallEntry | CallGroup) -> None:
+        if isinstance(entry, CallGroup):
+            if not self.column.is_in_view(entry):
+                self.column.scroll_to(entry)
+            if (group := self._group_row(entry)) is not None:
+                group.header.grab_focus()
+            return
         card = self._card(entry)
         if card is None or not self.column.is_in_view(entry):
             self.show_call(entry.call.id)
@@ -205,8 +218,16 @@ class ChatView(Gtk.Box):
     # --- rows ----------------------------------------------------------------------------------
 
     def _make_row(self, entry: ChatEntry) -> Gtk.Widget:
+        row = self._make_content(entry)
+        return Adw.Clamp(maximum_size=_WIDTH, child=row, css_classes=["chat-row"])
+
+    def _make_content(self, entry: ChatEntry) -> Gtk.Widget:
         row: Gtk.Widget
-        if isinstance(entry, MessageEntry):
+        if isinstance(entry, CallGroup):
+            from .call_group import CallGroupRow
+
+            row = CallGroupRow(entry, self._make_content, self._drop_content)
+        elif isinstance(entry, MessageEntry):
             # Imported here: the first frame needs no Markdown. See window/startup.py.
             from .row import MessageRow
 
@@ -223,7 +244,11 @@ class ChatView(Gtk.Box):
         else:
             assert isinstance(entry, NoticeEntry)
             row = NoticeRow(entry)
-        return Adw.Clamp(maximum_size=_WIDTH, child=row, css_classes=["chat-row"])
+        return row
+
+    def _drop_content(self, row: Gtk.Widget) -> None:
+        if not isinstance(row, NoticeRow):
+            cast("MessageRow | ToolCard | CallGroupRow", row).forget()
 
     def _forget(self) -> None:
         for source, handler in self._handlers:
@@ -258,24 +283,78 @@ class ChatView(Gtk.Box):
     # --- events ----------------------------------------------------------------------------------
 
     def _on_entries(self, entries: Gio.ListStore, place: int, removed: int, added: int) -> None:
-        for _number in range(removed):
-            self.column.remove_at(place)
-        new = [entries.get_item(number) for number in range(place, place + added)]
-        for number, entry in enumerate(new, place):
-            assert isinstance(entry, ChatEntry)
-            self.column.insert(number, entry)
+        new = [cast(ChatEntry, entries.get_item(at)) for at in range(place, place + added)]
+        old = self._entries[place : place + removed]
+        is_at_end = place + removed == len(self._entries)
+        self._entries[place : place + removed] = new
+        items = self.column.items
+        if is_at_end and items[len(items) - len(old) :] == old:
+            for _entry in old:
+                self.column.remove_at(len(self.column.items) - 1)
+            for entry in new:
+                self.column.append(entry)
+        else:
+            self.column.set_items(fold(self._entries))
+        for entry in new:
             self._watch(entry)
         self._show_page()
         if any(isinstance(entry, MessageEntry) and entry.role is Role.USER for entry in new):
             self.column.scroll_to_end()
 
+    def _fold_around(self, entry: CallEntry) -> None:
+        """Fold a call that has ended together with its quiet neighbours."""
+        items = list(self.column.items)
+        first = end = items.index(entry)
+        while first > 0 and can_fold(items[first - 1]):
+            first -= 1
+        while end < len(items) and can_fold(items[end]):
+            end += 1
+        before = items[first:end]
+        flat: list[ChatEntry] = []
+        for item in before:
+            flat += item.entries if isinstance(item, CallGroup) else (item,)
+        after = fold(flat)
+        known = [item for item in before if isinstance(item, CallGroup)]
+        if len(after) >= len(before):
+            return
+        had_focus = self.column.focused_item is entry
+        for place, block in enumerate(after):
+            if isinstance(block, CallGroup) and known:
+                # Its row stays, open or not.
+                known[0].replace(block.entries)
+                after[place] = known[0]
+        for place in reversed(range(first, end)):
+            if items[place] not in after:
+                self.column.remove_at(place)
+        for place, block in enumerate(after, first):
+            if block not in before:
+                self.column.insert(place, block)
+        block = self._block_of(entry)
+        if had_focus and isinstance(block, CallGroup):
+            self._go_to(block)
+
+    def _block_of(self, entry: CallEntry) -> ChatEntry:
+        """Return the group that a call is folded into, or the call itself."""
+        for block in reversed(self.column.items):
+            if isinstance(block, CallGroup) and entry in block.entries:
+                return block
+        return entry
+
+    def _group_row(self, block: ChatEntry) -> CallGroupRow | None:
+        row = self.column.row_of(block) if isinstance(block, CallGroup) else None
+        return cast("CallGroupRow", row.get_child()) if isinstance(row, Adw.Clamp) else None
+
     def _on_call_changed(self, entry: CallEntry) -> None:
         if entry.stage is Stage.DONE:
             self._unwatch(entry)
         self._questions.note(entry)
+        if is_quiet(entry):
+            self._fold_around(entry)
         self._on_scrolled()
 
     def _card(self, entry: CallEntry) -> ToolCard | None:
+        if (group := self._group_row(self._block_of(entry))) is not None:
+            return cast("ToolCard | None", group.row_of(entry))
         row = self.column.row_of(entry)
         return cast("ToolCard", row.get_child()) if isinstance(row, Adw.Clamp) else None
 
@@ -296,9 +375,9 @@ class ChatView(Gtk.Box):
         is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
         self.waiting.show_count(len(hidden), is_below=is_below)
 
-    def _on_dropped(self, _column: MessageList, entry: ChatEntry, row: Gtk.Widget) -> None:
-        if isinstance(row, Adw.Clamp) and isinstance(entry, MessageEntry | CallEntry):
-            cast("MessageRow | ToolCard", row.get_child()).forget()
+    def _on_dropped(self, _column: MessageList, _entry: ChatEntry, row: Gtk.Widget) -> None:
+        if isinstance(row, Adw.Clamp):
+            self._drop_content(cast(Gtk.Widget, row.get_child()))
 
     def _on_show_question(self, _bar: QuestionBar) -> None:
         asking = self.session.asking() if self.session is not None else []
