@@ -18,7 +18,7 @@ from ..sessions.entries import CallEntry, Stage
 from ..sessions.folding import is_quiet
 from ..terminal.graph import UsageWatch
 from ..terminal.view import TerminalView
-from ..widgets.labels import show_ellipsized_as_tooltip, without_hyphens
+from ..widgets.labels import set_class, show_ellipsized_as_tooltip, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -339,10 +339,7 @@ class ToolCard(Gtk.Box):
         self._show_whether_quiet()
 
     def _show_whether_quiet(self) -> None:
-        if is_quiet(self.entry):
-            self.add_css_class("quiet")
-        else:
-            self.remove_css_class("quiet")
+        set_class(self, "quiet", is_quiet(self.entry))
 
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")

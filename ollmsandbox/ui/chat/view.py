@@ -15,7 +15,7 @@ from ...sandbox.probe.probe import Capabilities
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage
 from ..sessions.folding import CallGroup, can_fold, fold, is_quiet
 from ..settings import Settings
-from ..widgets.labels import name_buttons
+from ..widgets.labels import name_buttons, set_class
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
@@ -161,6 +161,7 @@ class ChatView(Gtk.Box):
         self.composer.set_history(_history(entries))
         self.composer.text = session.draft
         self._on_state(session)
+        self._show_whether_asking()
         self._show_page()
         self.column.scroll_to_end()
         self._on_scrolled()
@@ -218,8 +219,11 @@ class ChatView(Gtk.Box):
     # --- rows ----------------------------------------------------------------------------------
 
     def _make_row(self, entry: ChatEntry) -> Gtk.Widget:
-        row = self._make_content(entry)
-        return Adw.Clamp(maximum_size=_WIDTH, child=row, css_classes=["chat-row"])
+        content = self._make_content(entry)
+        row = Adw.Clamp(maximum_size=_WIDTH, child=content, css_classes=["chat-row"])
+        if isinstance(entry, CallEntry):
+            set_class(row, "asks", entry.stage is Stage.ASKING)
+        return row
 
     def _make_content(self, entry: ChatEntry) -> Gtk.Widget:
         row: Gtk.Widget
@@ -348,9 +352,17 @@ class ChatView(Gtk.Box):
         if entry.stage is Stage.DONE:
             self._unwatch(entry)
         self._questions.note(entry)
+        self._show_whether_asking()
+        if (row := self.column.row_of(entry)) is not None:
+            set_class(row, "asks", entry.stage is Stage.ASKING)
         if is_quiet(entry):
             self._fold_around(entry)
         self._on_scrolled()
+
+    def _show_whether_asking(self) -> None:
+        """Dim everything but the question while one is open."""
+        asks = self.session is not None and bool(self.session.asking())
+        set_class(self.column, "has-question", asks)
 
     def _card(self, entry: CallEntry) -> ToolCard | None:
         if (group := self._group_row(self._block_of(entry))) is not None:

@@ -25,7 +25,7 @@ def test_a_question_has_the_keyboard_escape_is_no_and_a_letter_is_its_button(
             window.press("Escape", then=lambda: window.reads("Denied, "))
             window.until(lambda: _is_asked(window, "touch b"), "the next one is asked")
             window.wait_focus("Deny")
-            window.wait_at_rest("button", "Allow")
+            window.wait_at_rest("button", "Allow Once")
             window.press("alt+a", then=lambda: window.reads("Allowed once, "))
             window.wait_for("Round 1 is over.")
             window.close()
@@ -41,12 +41,15 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
             window.say("go")
             for answer, verdict in (
                 ("Deny", "Denied, "),
-                ("Allow", "Allowed once, "),
-                ("Allow for This Session", "Allowed for this session, "),
-                ("Allow Always", "Allowed, now and always, "),
-                ("Deny Always", "Denied, now and always, "),
+                ("Allow Once", "Allowed once, "),
+                ("Allow This Command in This Session", "Allowed for this session, "),
+                ("Always Allow This Command in This Project", "Allowed, now and always, "),
+                ("Always Deny This Command in This Project", "Denied, now and always, "),
             ):
                 said = partial(window.reads, verdict)
+                if "This" in answer:
+                    is_open = partial(window.find, "button", answer)
+                    window.click("toggle button", "More Answers", then=is_open, still=AT_REST)
                 window.click("button", answer, then=said, still=AT_REST)
             window.wait_for("Round 1 is over.")
             assert sorted(path.name for path in person.project.iterdir()) == ["b", "c", "d"]
