@@ -336,6 +336,30 @@ class ProjectManager:
             )
 
 
+def find_files(manager: ProjectManager, project_path: str, text: str, most: int = 8) -> list[str]:
+    """Return files of the last scan whose path contains the text, relative to the project: those
+    whose name begins with it first, then the shortest."""
+    project = manager.find_project(project_path)
+    if project is None:
+        return []
+    top = os.fsencode(project.path).rstrip(b"/") + b"/"
+    query = (
+        "SELECT path FROM filerecord WHERE project_id = ? AND NOT is_deleted"
+        " AND substr(path, 1, ?) = ?"
+        " AND CAST(substr(path, ?) AS TEXT) LIKE ? ESCAPE '!'"
+        " ORDER BY length(path) LIMIT 500"
+    )
+    like = f"%{_plain_for_like(text)}%"
+    with manager.store.translated_errors():
+        rows = manager.store.connection.execute(
+            query, (project.id, len(top), top, len(top) + 1, like)
+        ).fetchall()
+    found = [os.fsdecode(path[len(top) :]) for (path,) in rows]
+    wanted = text.casefold()
+    found.sort(key=lambda path: not os.path.basename(path).casefold().startswith(wanted))
+    return found[:most]
+
+
 def is_missing(folder: str) -> bool:
     """Return whether a project's folder is missing, or a link is in its place."""
     return not os.path.isdir(folder) or os.path.realpath(folder) != folder

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import partial
 
 import pytest
 from support.folder import project_of, recorded, scan, write
@@ -17,6 +18,7 @@ from ollmsandbox.project import ignore
 from ollmsandbox.project import scan as scan_module
 from ollmsandbox.project.database.models import FileRecord, Project
 from ollmsandbox.project.folder import Folder
+from ollmsandbox.project.manager import find_files
 from ollmsandbox.project.scan import ScanProgress
 
 
@@ -212,3 +214,17 @@ def test_a_cancelled_scan_removes_nothing(folder: Folder, person: Person) -> Non
     assert told[-1].is_done
     assert recorded(folder) == {"a", "b", "folder/c", "link"}
     assert len(folder.linked_folders()) == 1
+
+
+def test_files_are_found_by_a_part_of_their_path(folder: Folder, person: Person) -> None:
+    odd = os.fsdecode(b"caf\xe9.txt")
+    names = ("src/parser.py", "src/100%.py", "parse.md", "deep/er/in/my_parser.py", "a.txt", odd)
+    write(person.project, *names)
+    scan(folder)
+    find = partial(find_files, folder.manager, folder.path)
+    assert find("PARS") == ["parse.md", "src/parser.py", "deep/er/in/my_parser.py"]
+    assert find("src/p") == ["src/parser.py"]
+    assert find("%") == ["src/100%.py"]
+    assert find("caf") == [odd]
+    assert len(find("", most=2)) == 2
+    assert find_files(folder.manager, "/nowhere", "a") == []

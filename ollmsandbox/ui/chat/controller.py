@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
+from ...chat.events import TurnEnd
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError
+from ...i18n import _
+from ...paths import is_inside
 from ...permission.request import Answer
+from ...project.manager import ProjectManager, find_files
+from ...sandbox.process import Stop
 from ..changes.view import ChangesView
 from ..permission.asker import WindowAsker
 from ..sessions.entries import CallEntry
 from ..sessions.sessions import Sessions
+from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from .links import open_link, open_output
@@ -38,6 +45,7 @@ class ChatController:
         changes: ChangesView,
         asker: WindowAsker,
         history: History,
+        manager: ProjectManager,
         sessions: Sessions,
         tasks: Tasks,
     ) -> None:
@@ -46,12 +54,15 @@ class ChatController:
         self._changes = changes
         self._asker = asker
         self._history = history
+        self._manager = manager
         self._sessions = sessions
         self._tasks = tasks
         self._is_looking = self._is_stale = False
         heard: tuple[tuple[str, Callable[..., object]], ...] = (
             ("send", self._on_send),
             ("run", self._on_run),
+            ("queue", self._on_queue),
+            ("attach", self._on_attach),
             ("stop", self.stop),
             ("stop-call", self._on_stop_call),
             ("answer", self._on_answer),
@@ -63,6 +74,7 @@ class ChatController:
             view.connect(name, weakly(method))
         changes.connect("acted", weakly(self._on_acted))
         self._rest = 0
+        view.composer.completion.find = weakly(self._find_files)
         view.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
 
     def stop(self, *_args: object) -> None:
@@ -117,22 +129,68 @@ class ChatController:
 
     def _on_send(self, _view: ChatView, text: str) -> None:
         if (session := self._view.session) is not None:
-            self._tasks.start(self._try(session.conversation.say(text), session, text))
+            self._tasks.start(self._send(session, text))
 
     def _on_run(self, _view: ChatView, command: str) -> None:
         if (session := self._view.session) is not None:
-            self._tasks.start(self._try(session.conversation.run(command), session, f"!{command}"))
+            self._tasks.start(self._send(session, f"!{command}"))
 
-    async def _try(
-        self, turn: Coroutine[object, object, object], session: OpenSession, text: str
-    ) -> None:
-        """Put the text back into the composer if the session refuses it."""
-        try:
-            await turn
-        except OllmSandboxError:
-            if self._view.session is session and not self._view.composer.text:
+    def _on_queue(self, view: ChatView, text: str) -> None:
+        session = view.session
+        if session is None:
+            return
+        if session.is_busy:
+            session.queue(text)
+        else:
+            # It has just ended.
+            self._tasks.start(self._send(session, text))
+
+    async def _send(self, session: OpenSession, text: str) -> None:
+        """Send a message or a !command, then what was queued meanwhile, whether or not the session
+        is still shown."""
+        while text:
+            try:
+                goes_on = await self._turn(session, text)
+            except OllmSandboxError:
+                # The session refuses it.
+                self._give_back(session, (text, *session.take_queued()))
+                raise
+            if not goes_on:
+                self._give_back(session, session.take_queued())
+            text = session.drop_queued(0) if session.queued else ""
+
+    async def _turn(self, session: OpenSession, text: str) -> bool:
+        """Return whether the turn ended by itself."""
+        if text.startswith("!"):
+            outcome = await session.conversation.run(text[1:].strip())
+            return outcome.stop is not Stop.PERSON
+        ended = await session.conversation.say(text)
+        return ended.end is TurnEnd.DONE
+
+    def _give_back(self, session: OpenSession, texts: Sequence[str]) -> None:
+        """Put unsent messages back into the composer."""
+        text = "\n\n".join(texts)
+        if not text:
+            return
+        if self._view.session is session:
+            if not self._view.composer.text:
                 self._view.composer.text = text
-            raise
+        elif not session.draft:
+            session.draft = text
+
+    def _on_attach(self, view: ChatView) -> None:
+        async def attach() -> None:
+            folder = (view.session.project if view.session else None) or ""
+            paths = await choose_files(self._window, _("Attach Files"), folder)
+            view.composer.add_paths([_near(path, folder) for path in paths])
+
+        self._tasks.start(attach())
+
+    async def _find_files(self, text: str) -> list[str]:
+        session = self._view.session
+        if session is None or session.project is None:
+            return []
+        return await asyncio.to_thread(find_files, self._manager, session.project, text)
 
     def _on_answer(self, view: ChatView, request_id: str, answer: Answer) -> None:
         self._asker.answer(request_id, answer)
@@ -155,3 +213,8 @@ class ChatController:
 
     def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
         self._tasks.start(open_output(self._window, entry))
+
+
+def _near(path: str, folder: str) -> str:
+    """Return a path in the project relative to it, as a command finds it."""
+    return os.path.relpath(path, folder) if folder and is_inside(path, folder) else path

@@ -13,12 +13,14 @@ from ...text.visible import visible_words
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry
-from ..widgets.labels import set_plain, without_hyphens
+from ..widgets.labels import set_accessible_name, set_plain, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
 _LONG = 20_000
 _LONG_WORD = 1_000
+# Characters in a line of the user's message, which stands at the side.
+_BUBBLE = 52
 
 
 class MessageRow(Gtk.Box):
@@ -36,12 +38,19 @@ class MessageRow(Gtk.Box):
         self.entry = entry
         self._thinking: Gtk.Expander | None = None
         self._thoughts: Gtk.TextBuffer | None = None
-        heading = self._heading()
-        heading.set_visible(not entry.continues)
-        self.append(heading)
+        self._body: MarkdownView | None = None
+        is_own = entry.role is Role.USER
+        who = _("You") if is_own else shown_model(entry.model) or _("Agent")
+        at = time.strftime("%H:%M", time.localtime(entry.at))
+        # Translators: who said something, and when.
+        set_accessible_name(self, _("{who}, {time}").format(who=who, time=at))
+        if not is_own and not entry.continues:
+            name = Gtk.Label(label=who, xalign=0, ellipsize=Pango.EllipsizeMode.END)
+            for style in ("caption", "dim-label"):
+                name.add_css_class(style)
+            self.append(name)
         if entry.thinking:
             self._think(entry.thinking)
-        self._body: MarkdownView | None = None
         if entry.role is Role.ASSISTANT:
             self._body = MarkdownView()
             self._body.connect("open-link", weakly(self._on_link))
@@ -49,6 +58,8 @@ class MessageRow(Gtk.Box):
             self._show_body()
         else:
             self.add_css_class("own-message")
+            self.set_halign(Gtk.Align.END)
+            self.set_tooltip_text(at)
             self.append(_plain(entry.text))
         self._broken_off = Gtk.Label(label=_("This answer was cut short."), xalign=0)
         self._broken_off.add_css_class("caption")
@@ -68,20 +79,6 @@ class MessageRow(Gtk.Box):
         self._handlers = []
         if self._body is not None:
             self._body.take_down()
-
-    def _heading(self) -> Gtk.Widget:
-        entry = self.entry
-        who = _("You") if entry.role is Role.USER else shown_model(entry.model) or _("Agent")
-        self.update_property([Gtk.AccessibleProperty.LABEL], [who])
-        box = Gtk.Box(spacing=6)
-        name = Gtk.Label(label=who, xalign=0, ellipsize=Pango.EllipsizeMode.END)
-        name.add_css_class("caption-heading")
-        at = Gtk.Label(label=time.strftime("%H:%M", time.localtime(entry.at)))
-        at.add_css_class("caption")
-        at.add_css_class("dim-label")
-        box.append(name)
-        box.append(at)
-        return box
 
     def _show_body(self) -> None:
         assert self._body is not None
@@ -106,7 +103,10 @@ class MessageRow(Gtk.Box):
             )
             self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Reasoning")])
             self._thinking.add_css_class("dim-label")
-            self.insert_child_after(self._thinking, self.get_first_child())
+            if self._body is None:
+                self.append(self._thinking)
+            else:
+                self._thinking.insert_before(self, self._body)
         self._thoughts.insert(self._thoughts.get_end_iter(), text)
 
     def _on_unfolded(self, thinking: Gtk.Expander, _property: GObject.ParamSpec) -> None:
@@ -132,7 +132,7 @@ def _plain(text: str) -> Gtk.Widget:
     """Show text as it was typed: the user does not write Markdown."""
     if len(text) > _LONG:
         return _text_view(text)
-    label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True)
+    label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, max_width_chars=_BUBBLE)
     # Pango takes seconds to find the breaks in a word of that length.
     is_odd = any(len(word) > _LONG_WORD for word in text.split())
     label.set_wrap_mode(Pango.WrapMode.CHAR if is_odd else Pango.WrapMode.WORD_CHAR)

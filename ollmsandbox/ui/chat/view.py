@@ -24,6 +24,7 @@ from .composer import Composer
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .messages import MessageList
+from .queue import QueueBar
 from .row import NoticeRow
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class ChatView(Gtk.Box):
         {
             "send": (str,),
             "run": (str,),
+            "queue": (str,),
             "stop": (),
+            "attach": (),
             "stop-call": (object,),
             "answer": (str, object),
             "show-changes": (str,),
@@ -104,6 +107,8 @@ class ChatView(Gtk.Box):
         self.composer = Composer(settings)
         self.composer.connect("send", weakly(self._pass_on), "send")
         self.composer.connect("run", weakly(self._pass_on), "run")
+        self.composer.connect("queue", weakly(self._pass_on), "queue")
+        self.composer.connect("attach", weakly(self._on_attach))
         self.composer.connect("stop", weakly(self._on_stop))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
@@ -121,6 +126,9 @@ class ChatView(Gtk.Box):
         self._without.append(self._why_not)
         self._without.append(self.connect_button)
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
+        self.queue = QueueBar()
+        self.queue.connect("drop", weakly(self._on_drop_queued))
+        below.append(self.queue)
         below.append(self._without)
         below.append(self.composer)
         self.append(
@@ -130,7 +138,7 @@ class ChatView(Gtk.Box):
                 margin_start=12,
                 margin_end=12,
                 margin_top=6,
-                margin_bottom=12,
+                margin_bottom=6,
             )
         )
 
@@ -148,11 +156,14 @@ class ChatView(Gtk.Box):
         if session is None:
             self.composer.text = ""
             self.composer.set_busy(False)
+            self.queue.show_texts(())
             self._show_page()
             self.waiting.show_count(0)
             return
         self._listen(session.entries, "items-changed", self._on_entries)
         self._listen(session, "state-changed", self._on_state)
+        self._listen(session, "queue-changed", self._on_queue)
+        self._on_queue(session)
         # Once: iterating over a GListStore is slow.
         entries = self._entries = list(session)
         self.column.set_items(fold(entries))
@@ -405,6 +416,19 @@ class ChatView(Gtk.Box):
 
     def _on_connect(self, _button: Gtk.Button) -> None:
         self.emit("connect-model")
+
+    def _on_attach(self, _composer: Composer) -> None:
+        self.emit("attach")
+
+    def _on_queue(self, session: OpenSession) -> None:
+        self.queue.show_texts(session.queued)
+
+    def _on_drop_queued(self, _bar: QueueBar, place: int) -> None:
+        if self.session is not None:
+            text = self.session.drop_queued(place)
+            if self.composer.is_untouched:
+                self.composer.text = text
+            self.composer.focus()
 
     def _on_stop(self, *_args: object) -> None:
         self.emit("stop")

@@ -180,6 +180,7 @@ class ChatPermission(Gtk.Box):
             box.append(button)
         popover = Gtk.Popover(child=box, css_classes=["menu-like"])
         menu = Gtk.MenuButton(popover=popover, icon_name="pan-down-symbolic")
+        menu.set_tooltip_text(_("More Answers"))
         set_accessible_name(menu, _("More Answers"))
         return menu
 

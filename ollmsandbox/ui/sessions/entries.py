@@ -65,7 +65,7 @@ class MessageEntry(ChatEntry):
         self.partial = False
         # Whether the user expanded the thinking.
         self.is_open = False
-        # The model is the same as before in this turn, and is not named again.
+        # The model is the same as before, and is not named again.
         self.continues = False
         self._text: list[str] = []
         self._thinking: list[str] = []
@@ -101,15 +101,16 @@ class MessageEntry(ChatEntry):
 
 
 class Speaker:
-    """Track who spoke last, so that a model is named once per turn."""
+    """Track which model answered last, so that only another one is named again."""
 
     def __init__(self) -> None:
         self._name: str | None = None
 
     def note(self, entry: MessageEntry) -> None:
-        name = None if entry.role is Role.USER else entry.model
-        entry.continues = name is not None and name == self._name
-        self._name = name
+        if entry.role is Role.USER:
+            return
+        entry.continues = entry.model == self._name
+        self._name = entry.model
 
     def forget(self, entry: MessageEntry) -> None:
         """Take back an entry that was withdrawn."""

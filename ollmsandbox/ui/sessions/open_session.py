@@ -33,6 +33,7 @@ class OpenSession(GObject.Object):
         {
             "state-changed": (),
             "activity-changed": (),
+            "queue-changed": (),
             # A command has ended, and may have changed files of the project.
             "files-changed": (),
             "spent": (object,),
@@ -58,6 +59,8 @@ class OpenSession(GObject.Object):
         self._outputs = OutputFiles(context.paths) if context is not None else None
         # What is typed, and what of it is stored.
         self.draft = self.kept_draft = ""
+        # What was typed while the agent works, to be sent when it is done.
+        self.queued: tuple[str, ...] = ()
         self.keeping: asyncio.Task[None] | None = None
         self.connection = ""
         self.model_name = ""
@@ -102,6 +105,26 @@ class OpenSession(GObject.Object):
                 self._speaker.note(entry)
         self._listed = list(entries)
         self.entries.splice(0, self.entries.get_n_items(), self._listed)
+
+    def queue(self, text: str) -> None:
+        self._set_queued((*self.queued, text))
+
+    def drop_queued(self, place: int) -> str:
+        """Take a message out of the queue."""
+        text = self.queued[place]
+        self._set_queued(self.queued[:place] + self.queued[place + 1 :])
+        return text
+
+    def take_queued(self) -> tuple[str, ...]:
+        """Return all messages of the queue, and empty it."""
+        taken = self.queued
+        self._set_queued(())
+        return taken
+
+    def _set_queued(self, texts: tuple[str, ...]) -> None:
+        if texts != self.queued:
+            self.queued = texts
+            self.emit("queue-changed")
 
     def note_states(self, states: Mapping[str, frozenset[ChangeState]]) -> None:
         """Update the states of the changes of each run."""

@@ -84,6 +84,24 @@ async def choose_file(parent: Gtk.Window, title: str) -> Path | None:
     return _path_of(await _chosen(chooser))
 
 
+async def choose_files(parent: Gtk.Window, title: str, folder: str) -> list[str]:
+    """Return the files that the user chose, none if they cancelled. Begin in the folder."""
+    chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.OPEN, None, None)
+    chooser.set_select_multiple(True)
+    chooser.set_current_folder(Gio.File.new_for_path(folder or GLib.get_home_dir()))
+    chosen: list[str] = []
+
+    def note(_chooser: Gtk.FileChooserNative, response: int) -> None:
+        if response == Gtk.ResponseType.ACCEPT:
+            files = chooser.get_files()
+            paths = [files.get_item(at).get_path() for at in range(files.get_n_items())]
+            chosen.extend(path for path in paths if path)
+
+    chooser.connect("response", note)
+    await _chosen(chooser)
+    return chosen
+
+
 async def choose_new_file(parent: Gtk.Window, title: str, name: str) -> Path | None:
     chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.SAVE, None, None)
     chooser.set_current_name(name)

@@ -79,7 +79,6 @@ class Window(Adw.ApplicationWindow):
     title: Adw.WindowTitle = Gtk.Template.Child()
     pages: Gtk.Stack = Gtk.Template.Child()
     sidebar_place: Adw.Bin = Gtk.Template.Child()
-    model_place: Adw.Bin = Gtk.Template.Child()
     badge_place: Adw.Bin = Gtk.Template.Child()
     changes_place: Adw.Bin = Gtk.Template.Child()
     changes_button: Gtk.ToggleButton = Gtk.Template.Child()
@@ -160,7 +159,6 @@ class Window(Adw.ApplicationWindow):
         self.sidebar_place.set_child(self.sidebar)
         self.model_chooser = ModelChooser()
         self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
-        self.model_place.set_child(self.model_chooser)
         self.badge = SandboxBadge()
         self.badge_place.set_child(self.badge)
         self._badge = BadgeController(self.badge, self._factory, self._settings, self._tasks)
@@ -172,6 +170,7 @@ class Window(Adw.ApplicationWindow):
         self.pages.add_named(self.welcome, "welcome")
         self.pages.add_named(Gtk.Box(), "nothing")
         self.chat = ChatView(self._settings)
+        self.chat.composer.model_place.set_child(self.model_chooser)
         self.chat.connect("connect-model", weakly(self._on_connect_model))
         self.chat.missing.connect("open-other", weakly(self._on_open_project))
         self.chat.missing.connect("remove", weakly(self._side.remove_shown))
@@ -190,6 +189,7 @@ class Window(Adw.ApplicationWindow):
             self.changes,
             self._asker,
             self._factory.history,
+            self._factory.manager,
             self._sessions,
             self._tasks,
         )
