@@ -63,6 +63,7 @@ class ChatController:
             ("run", self._on_run),
             ("queue", self._on_queue),
             ("attach", self._on_attach),
+            ("resend", self._on_resend),
             ("stop", self.stop),
             ("stop-call", self._on_stop_call),
             ("answer", self._on_answer),
@@ -134,6 +135,16 @@ class ChatController:
     def _on_run(self, _view: ChatView, command: str) -> None:
         if (session := self._view.session) is not None:
             self._tasks.start(self._send(session, f"!{command}"))
+
+    def _on_resend(self, view: ChatView, text: str) -> None:
+        """Send the last message again, with another text if there is one."""
+
+        async def resend(session: OpenSession) -> None:
+            before = session.take_back()
+            await self._send(session, text or before)
+
+        if view.session is not None:
+            self._tasks.start(resend(view.session))
 
     def _on_queue(self, view: ChatView, text: str) -> None:
         session = view.session

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The messages that were typed while the agent works, above the composer."""
+"""What is shown above the composer: messages that wait, and that an earlier one is edited."""
 
 from __future__ import annotations
 
@@ -56,3 +56,32 @@ class QueueBar(Gtk.Box):
 
     def _on_cross(self, _button: Gtk.Button, place: int) -> None:
         self.emit("drop", place)
+
+
+class EditBar(Gtk.Box):
+    """Shown while the composer has the last message, to be sent again."""
+
+    __gtype_name__ = "OllmEditBar"
+
+    __gsignals__ = signals({"cancel": ()})
+
+    def __init__(self) -> None:
+        super().__init__(spacing=6, visible=False)
+        self.add_css_class("queue-bar")
+        # What the composer had in it before.
+        self.before = ""
+        words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
+        label = Gtk.Label(label=words, xalign=0, hexpand=True, wrap=True)
+        for name in ("caption", "dim-label"):
+            label.add_css_class(name)
+        self.append(label)
+        cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
+        for name in ("flat", "circular", "small-button"):
+            cross.add_css_class(name)
+        cross.set_tooltip_text(_("Cancel"))
+        set_accessible_name(cross, _("Cancel"))
+        cross.connect("clicked", weakly(self._on_cross))
+        self.append(cross)
+
+    def _on_cross(self, _button: Gtk.Button) -> None:
+        self.emit("cancel")

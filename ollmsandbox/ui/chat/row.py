@@ -13,7 +13,7 @@ from ...text.visible import visible_words
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry
-from ..widgets.labels import set_accessible_name, set_plain, without_hyphens
+from ..widgets.labels import set_accessible_name, set_class, set_plain, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -26,7 +26,7 @@ _BUBBLE = 52
 class MessageRow(Gtk.Box):
     __gtype_name__ = "OllmMessageRow"
 
-    __gsignals__ = signals({"open-link": (str,)})
+    __gsignals__ = signals({"open-link": (str,), "edit": (), "retry": ()})
 
     def __init__(self, entry: MessageEntry) -> None:
         super().__init__(
@@ -58,14 +58,18 @@ class MessageRow(Gtk.Box):
             self._show_body()
         else:
             self.add_css_class("own-message")
+            self.set_orientation(Gtk.Orientation.HORIZONTAL)
             self.set_halign(Gtk.Align.END)
-            self.set_tooltip_text(at)
-            self.append(_plain(entry.text))
+            bubble = Gtk.Box(tooltip_text=at, css_classes=["bubble"])
+            bubble.append(_plain(entry.text))
+            self.append(bubble)
         self._broken_off = Gtk.Label(label=_("This answer was cut short."), xalign=0)
         self._broken_off.add_css_class("caption")
         self._broken_off.add_css_class("dim-label")
-        self._broken_off.set_visible(entry.partial)
-        self.append(self._broken_off)
+        self._actions: Gtk.Box | None = None
+        if not is_own:
+            self.append(self._broken_off)
+        self._show_state()
         self._handlers = [
             entry.connect("grew", weakly(self._on_grew)),
             entry.connect("thought", weakly(self._on_thought)),
@@ -120,9 +124,47 @@ class MessageRow(Gtk.Box):
         self._think(text)
 
     def _on_changed(self, entry: MessageEntry) -> None:
-        self._broken_off.set_visible(entry.partial)
+        self._show_state()
         if self._body is not None and not entry.is_growing:
             self._body.finish()
+
+    def _show_state(self) -> None:
+        """Show what can be done with the message, and whether it is incomplete."""
+        entry = self.entry
+        self._broken_off.set_visible(entry.partial)
+        is_own = entry.role is Role.USER
+        # Made when they are needed: most messages stand inside a turn.
+        if self._actions is None and (entry.is_last if is_own else entry.is_final):
+            self._actions = Gtk.Box(css_classes=["message-actions"])
+            if is_own:
+                self._actions.set_valign(Gtk.Align.CENTER)
+                self._add_action("document-edit-symbolic", _("Edit and Send Again"), "edit")
+                self.prepend(self._actions)
+            else:
+                self._add_action("edit-copy-symbolic", _("Copy Answer"), "copy")
+                self._retry = self._add_action("view-refresh-symbolic", _("Try Again"), "retry")
+                self.append(self._actions)
+        if self._actions is None:
+            return
+        set_class(self._actions, "last", entry.is_last and not is_own)
+        if is_own:
+            self._actions.set_visible(entry.is_last)
+        else:
+            self._retry.set_visible(entry.is_last)
+
+    def _add_action(self, icon: str, label: str, name: str) -> Gtk.Button:
+        assert self._actions is not None
+        button = Gtk.Button(icon_name=icon, tooltip_text=label, css_classes=["flat"])
+        set_accessible_name(button, label)
+        button.connect("clicked", weakly(self._on_action), name)
+        self._actions.append(button)
+        return button
+
+    def _on_action(self, _button: Gtk.Button, name: str) -> None:
+        if name == "copy":
+            self.get_clipboard().set(self.entry.text)
+        else:
+            self.emit(name)
 
     def _on_link(self, _view: MarkdownView, address: str) -> None:
         self.emit("open-link", address)

@@ -24,7 +24,7 @@ from .composer import Composer
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .messages import MessageList
-from .queue import QueueBar
+from .queue import EditBar, QueueBar
 from .row import NoticeRow
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class ChatView(Gtk.Box):
             "queue": (str,),
             "stop": (),
             "attach": (),
+            # Send the last message again, as it was or with this text.
+            "resend": (str,),
             "stop-call": (object,),
             "answer": (str, object),
             "show-changes": (str,),
@@ -105,7 +107,7 @@ class ChatView(Gtk.Box):
             clamp = Adw.Clamp(maximum_size=_WIDTH, child=bar, margin_start=12, margin_end=12)
             self.append(clamp)
         self.composer = Composer(settings)
-        self.composer.connect("send", weakly(self._pass_on), "send")
+        self.composer.connect("send", weakly(self._on_send))
         self.composer.connect("run", weakly(self._pass_on), "run")
         self.composer.connect("queue", weakly(self._pass_on), "queue")
         self.composer.connect("attach", weakly(self._on_attach))
@@ -128,6 +130,9 @@ class ChatView(Gtk.Box):
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.queue = QueueBar()
         self.queue.connect("drop", weakly(self._on_drop_queued))
+        self.editing = EditBar()
+        self.editing.connect("cancel", weakly(self._on_cancel_edit))
+        below.append(self.editing)
         below.append(self.queue)
         below.append(self._without)
         below.append(self.composer)
@@ -150,6 +155,7 @@ class ChatView(Gtk.Box):
     def show(self, session: OpenSession | None) -> None:  # type: ignore[override]
         if session is self.session:
             return
+        self._end_edit()
         self._forget()
         self.session = session
         self.activity.show_session(session)
@@ -248,6 +254,8 @@ class ChatView(Gtk.Box):
 
             row = MessageRow(entry)
             row.connect("open-link", weakly(self._pass_on), "open-link")
+            row.connect("edit", weakly(self._on_edit))
+            row.connect("retry", weakly(self._on_retry))
         elif isinstance(entry, CallEntry):
             from .tool_card import ToolCard
 
@@ -382,6 +390,8 @@ class ChatView(Gtk.Box):
         return cast("ToolCard", row.get_child()) if isinstance(row, Adw.Clamp) else None
 
     def _on_state(self, session: OpenSession) -> None:
+        if session.is_busy:
+            self._end_edit()
         self.composer.set_busy(session.is_busy)
 
     def _on_looked(self, _column: MessageList) -> None:
@@ -416,6 +426,30 @@ class ChatView(Gtk.Box):
 
     def _on_connect(self, _button: Gtk.Button) -> None:
         self.emit("connect-model")
+
+    def _on_send(self, _composer: Composer, text: str) -> None:
+        is_edited = self.editing.get_visible()
+        self.editing.set_visible(False)
+        self.emit("resend" if is_edited else "send", text)
+
+    def _on_edit(self, row: MessageRow) -> None:
+        if not self.editing.get_visible():
+            self.editing.before = self.composer.draft
+        self.editing.set_visible(True)
+        self.composer.text = row.entry.text
+        self.composer.focus()
+
+    def _on_cancel_edit(self, _bar: EditBar) -> None:
+        self._end_edit()
+        self.composer.focus()
+
+    def _end_edit(self) -> None:
+        if self.editing.get_visible():
+            self.editing.set_visible(False)
+            self.composer.text = self.editing.before
+
+    def _on_retry(self, _row: MessageRow) -> None:
+        self.emit("resend", "")
 
     def _on_attach(self, _composer: Composer) -> None:
         self.emit("attach")

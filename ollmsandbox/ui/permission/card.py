@@ -332,6 +332,9 @@ class ChatPermission(Gtk.Box):
         if self._is_answered:
             return
         self._is_answered = True
+        if self._more is not None:
+            # Before the next question comes: while it is open, the window seems inactive.
+            self._more.popdown()
         for button in self._by_answer.values():
             button.set_sensitive(False)
         self.emit("answered", answer)

@@ -67,6 +67,10 @@ class MessageEntry(ChatEntry):
         self.is_open = False
         # The model is the same as before, and is not named again.
         self.continues = False
+        # It ends a turn.
+        self.is_final = False
+        # It belongs to the last turn, which is over: it can be edited or tried again.
+        self.is_last = False
         self._text: list[str] = []
         self._thinking: list[str] = []
 
@@ -91,6 +95,11 @@ class MessageEntry(ChatEntry):
     def add_thinking(self, text: str) -> None:
         self._thinking.append(text)
         self.emit("thought", text)
+
+    def mark(self, *, is_final: bool, is_last: bool) -> None:
+        if (is_final, is_last) != (self.is_final, self.is_last):
+            self.is_final, self.is_last = is_final, is_last
+            self.emit("changed")
 
     def finish(self, message: Message) -> None:
         self._text, self._thinking = [message.text], [message.thinking]

@@ -51,6 +51,7 @@ class OpenSession(GObject.Object):
         # The answer that is being received.
         self._growing: MessageEntry | None = None
         self._speaker = Speaker()
+        self._last: list[MessageEntry] = []
         self.activity: Activity | None = None
         # By time.monotonic(): when the model was asked, and when a word of it came last.
         self.asked_at = self.heard_at = 0.0
@@ -104,7 +105,51 @@ class OpenSession(GObject.Object):
             elif isinstance(entry, MessageEntry):
                 self._speaker.note(entry)
         self._listed = list(entries)
+        answer: MessageEntry | None = None
+        for entry in entries:
+            if isinstance(entry, MessageEntry):
+                if entry.role is Role.USER and answer is not None:
+                    answer.is_final = True
+                answer = entry if entry.role is Role.ASSISTANT and entry.text else None
+        self._mark_last()
         self.entries.splice(0, self.entries.get_n_items(), self._listed)
+
+    def take_back(self) -> str:
+        """Remove the user's last message and everything after it; return its text. Raise an error
+        while the agent works."""
+        said = next(entry for entry in reversed(self._listed) if _is_said(entry))
+        assert isinstance(said, MessageEntry)
+        self.conversation.take_back(said.at)
+        place = self._listed.index(said)
+        for entry in self._listed[place:]:
+            if isinstance(entry, CallEntry):
+                del self._calls[entry.call.id]
+        count = len(self._listed) - place
+        del self._listed[place:]
+        self.entries.splice(place, count, [])
+        self._mark_last()
+        return said.text
+
+    def _mark_last(self) -> None:
+        """Mark the messages of the last turn that can be edited or tried again."""
+        for entry in self._last:
+            entry.mark(is_final=entry.is_final, is_last=False)
+        self._last = []
+        if self.is_busy:
+            return
+        for entry in reversed(self._listed):
+            if not isinstance(entry, MessageEntry):
+                continue
+            if _is_said(entry):
+                self._last.append(entry)
+                break
+            if entry.text and not self._last:
+                self._last.append(entry)
+        else:
+            # Without a message to send again.
+            self._last = []
+        for entry in self._last:
+            entry.mark(is_final=entry.role is Role.ASSISTANT, is_last=True)
 
     def queue(self, text: str) -> None:
         self._set_queued((*self.queued, text))
@@ -151,6 +196,7 @@ class OpenSession(GObject.Object):
         match event:
             case events.StateChanged(state):
                 self._note_activity(state)
+                self._mark_last()
                 self.emit("state-changed")
             case events.MessageAdded(message):
                 self._said(message)
@@ -289,3 +335,7 @@ class OpenSession(GObject.Object):
         if found:
             del self._listed[position]
             self.entries.remove(position)
+
+
+def _is_said(entry: ChatEntry) -> bool:
+    return isinstance(entry, MessageEntry) and entry.role is Role.USER
