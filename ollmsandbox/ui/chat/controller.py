@@ -13,7 +13,7 @@ from gi.repository import GLib, Gtk
 from ...chat.events import TurnEnd
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError
-from ...i18n import _
+from ...i18n import _, localized
 from ...paths import is_inside
 from ...permission.request import Answer
 from ...project.manager import ProjectManager, find_files
@@ -162,10 +162,11 @@ class ChatController:
         while text:
             try:
                 goes_on = await self._turn(session, text)
-            except OllmSandboxError:
-                # The session refuses it.
+            except OllmSandboxError as error:
+                # The session refuses it, and says why where it was sent.
                 self._give_back(session, (text, *session.take_queued()))
-                raise
+                session.add_notice(localized(str(error)), is_error=True)
+                return
             if not goes_on:
                 self._give_back(session, session.take_queued())
             text = session.drop_queued(0) if session.queued else ""

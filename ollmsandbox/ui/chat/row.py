@@ -13,7 +13,13 @@ from ...text.visible import visible_words
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry
-from ..widgets.labels import set_accessible_name, set_class, set_plain, without_hyphens
+from ..widgets.labels import (
+    name_buttons,
+    set_accessible_name,
+    set_class,
+    set_plain,
+    without_hyphens,
+)
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -63,7 +69,7 @@ class MessageRow(Gtk.Box):
             bubble = Gtk.Box(tooltip_text=at, css_classes=["bubble"])
             bubble.append(_plain(entry.text))
             self.append(bubble)
-        self._broken_off = Gtk.Label(label=_("This answer was cut short."), xalign=0)
+        self._broken_off = Gtk.Label(xalign=0)
         self._broken_off.add_css_class("caption")
         self._broken_off.add_css_class("dim-label")
         self._actions: Gtk.Box | None = None
@@ -131,6 +137,8 @@ class MessageRow(Gtk.Box):
     def _show_state(self) -> None:
         """Show what can be done with the message, and whether it is incomplete."""
         entry = self.entry
+        stopped, cut = _("You stopped this answer."), _("This answer was cut short.")
+        self._broken_off.set_label(stopped if entry.is_stopped else cut)
         self._broken_off.set_visible(entry.partial)
         is_own = entry.role is Role.USER
         # Made when they are needed: most messages stand inside a turn.
@@ -194,11 +202,16 @@ def _text_view(text: str = "") -> Gtk.TextView:
 
 
 class NoticeRow(Gtk.Box):
+    """A notice; an error that ended the last turn has buttons to go on."""
+
     __gtype_name__ = "OllmNoticeRow"
 
+    __gsignals__ = signals({"retry": (), "preferences": ()})
+
     def __init__(self, entry: NoticeEntry) -> None:
-        super().__init__(spacing=9)
+        super().__init__(spacing=9, accessible_role=Gtk.AccessibleRole.GROUP)
         self.add_css_class("notice")
+        self.entry = entry
         icon = "dialog-error-symbolic" if entry.is_error else "dialog-information-symbolic"
         image = Gtk.Image.new_from_icon_name(icon)
         image.set_valign(Gtk.Align.START)
@@ -207,9 +220,37 @@ class NoticeRow(Gtk.Box):
         label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, hexpand=True)
         label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
         without_hyphens(label)
-        if entry.is_error:
-            image.add_css_class("error")
-        else:
-            label.add_css_class("dim-label")
+        set_accessible_name(self, text)
+        label.add_css_class("dim-label")
+        image.add_css_class("dim-label")
+        content = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=9)
+        content.append(label)
         self.append(image)
-        self.append(label)
+        self.append(content)
+        self._handler = 0
+        if entry.is_error:
+            self.add_css_class("card")
+            for widget in (label, image):
+                widget.remove_css_class("dim-label")
+            image.add_css_class("warning")
+            self._buttons = Gtk.Box(spacing=6, halign=Gtk.Align.END)
+            for words, name in ((_("_Preferences"), "preferences"), (_("_Try Again"), "retry")):
+                button = Gtk.Button(label=words, use_underline=True)
+                button.connect("clicked", weakly(self._on_clicked), name)
+                self._buttons.append(button)
+            name_buttons(self._buttons)
+            content.append(self._buttons)
+            self._handler = entry.connect("changed", weakly(self._on_changed))
+            self._on_changed(entry)
+
+    def forget(self) -> None:
+        """Disconnect from the entry, which outlives the row."""
+        if self._handler:
+            self.entry.disconnect(self._handler)
+            self._handler = 0
+
+    def _on_changed(self, entry: NoticeEntry) -> None:
+        self._buttons.set_visible(entry.is_last)
+
+    def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
+        self.emit(name)

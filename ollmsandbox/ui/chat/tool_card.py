@@ -247,7 +247,7 @@ class ToolCard(Gtk.Box):
         if entry.report is not None:
             text = words.changed(entry.report, entry.states)
             self.undo_button.set_visible(words.can_undo(entry))
-        elif entry.record is not None:
+        elif entry.record is not None or entry.is_interrupted:
             text = words.stored_changes(entry)
             self.undo_button.set_visible(words.can_undo(entry))
         else:

@@ -267,11 +267,12 @@ class ChatView(Gtk.Box):
         else:
             assert isinstance(entry, NoticeEntry)
             row = NoticeRow(entry)
+            row.connect("retry", weakly(self._on_retry))
+            row.connect("preferences", weakly(self._on_connect))
         return row
 
     def _drop_content(self, row: Gtk.Widget) -> None:
-        if not isinstance(row, NoticeRow):
-            cast("MessageRow | ToolCard | CallGroupRow", row).forget()
+        cast("MessageRow | ToolCard | CallGroupRow | NoticeRow", row).forget()
 
     def _forget(self) -> None:
         for source, handler in self._handlers:
@@ -424,7 +425,7 @@ class ChatView(Gtk.Box):
     def _on_answered(self, _card: ToolCard, request_id: str, answer: Answer) -> None:
         self.emit("answer", request_id, answer)
 
-    def _on_connect(self, _button: Gtk.Button) -> None:
+    def _on_connect(self, _widget: Gtk.Widget) -> None:
         self.emit("connect-model")
 
     def _on_send(self, _composer: Composer, text: str) -> None:
@@ -448,7 +449,7 @@ class ChatView(Gtk.Box):
             self.editing.set_visible(False)
             self.composer.text = self.editing.before
 
-    def _on_retry(self, _row: MessageRow) -> None:
+    def _on_retry(self, _row: MessageRow | NoticeRow) -> None:
         self.emit("resend", "")
 
     def _on_attach(self, _composer: Composer) -> None:

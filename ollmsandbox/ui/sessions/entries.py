@@ -63,6 +63,8 @@ class MessageEntry(ChatEntry):
         self.at = at or time.time()
         self.is_growing = role is Role.ASSISTANT
         self.partial = False
+        # It is partial because the user stopped it.
+        self.is_stopped = False
         # Whether the user expanded the thinking.
         self.is_open = False
         # The model is the same as before, and is not named again.
@@ -220,6 +222,11 @@ class CallEntry(ChatEntry):
             return self.outcome.stop
         return self.record.stop if self.record else None
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the program ended before the call did."""
+        return self.stage is Stage.DONE and self.outcome is None and self.record is None
+
     def kept_output(self) -> bytes:
         before = b""
         if self.output_file is not None and (self._is_in_file or not self._kept):
@@ -376,6 +383,13 @@ class NoticeEntry(ChatEntry):
         super().__init__()
         self.text = text
         self.is_error = is_error
+        # It ended the last turn, which can be tried again.
+        self.is_last = False
+
+    def mark(self, *, is_last: bool) -> None:
+        if is_last is not self.is_last:
+            self.is_last = is_last
+            self.emit("changed")
 
 
 def entries_of(session: StoredSession) -> list[ChatEntry]:
@@ -394,7 +408,9 @@ def entries_of(session: StoredSession) -> list[ChatEntry]:
             text = message.text[stored.record.output_start :]
             found.append(CallEntry.stored(command, text, stored.record))
             continue
-        calls.update((call.id, call) for call in message.calls)
+        # The program ended before these did.
+        found += [CallEntry.stored(call, "", None) for call in calls.values()]
+        calls = {call.id: call for call in message.calls}
         if message.role in (Role.USER, Role.ASSISTANT) and (message.text or message.thinking):
             found.append(MessageEntry.of(message))
-    return found
+    return found + [CallEntry.stored(call, "", None) for call in calls.values()]

@@ -52,6 +52,7 @@ class OpenSession(GObject.Object):
         self._growing: MessageEntry | None = None
         self._speaker = Speaker()
         self._last: list[MessageEntry] = []
+        self._failure: NoticeEntry | None = None
         self.activity: Activity | None = None
         # By time.monotonic(): when the model was asked, and when a word of it came last.
         self.asked_at = self.heard_at = 0.0
@@ -134,9 +135,12 @@ class OpenSession(GObject.Object):
         """Mark the messages of the last turn that can be edited or tried again."""
         for entry in self._last:
             entry.mark(is_final=entry.is_final, is_last=False)
-        self._last = []
+        if self._failure is not None:
+            self._failure.mark(is_last=False)
+        self._last, self._failure = [], None
         if self.is_busy:
             return
+        last = self._listed[-1] if self._listed else None
         for entry in reversed(self._listed):
             if not isinstance(entry, MessageEntry):
                 continue
@@ -150,6 +154,9 @@ class OpenSession(GObject.Object):
             self._last = []
         for entry in self._last:
             entry.mark(is_final=entry.role is Role.ASSISTANT, is_last=True)
+        if self._last and isinstance(last, NoticeEntry) and last.is_error:
+            self._failure = last
+            last.mark(is_last=True)
 
     def queue(self, text: str) -> None:
         self._set_queued((*self.queued, text))
@@ -311,18 +318,25 @@ class OpenSession(GObject.Object):
     def _turn_ended(self, end: TurnEnd, why: str) -> None:
         self._growing = None
         text = localized(why) or (_(end.value) if end.value else "")
-        if end is TurnEnd.STOPPED and self._says_stopped():
-            text = ""
+        if end is TurnEnd.STOPPED:
+            text = "" if self._says_stopped() else _("You stopped this answer.")
         if text:
-            self._append(NoticeEntry(text, is_error=end is TurnEnd.FAILED))
+            self.add_notice(text, is_error=end is TurnEnd.FAILED)
         self.emit("state-changed")
 
+    def add_notice(self, text: str, *, is_error: bool = False) -> None:
+        self._append(NoticeEntry(text, is_error=is_error))
+
     def _says_stopped(self) -> bool:
-        """Return whether the last entry already says that the user stopped it."""
+        """Return whether the last entry says that the user stopped it; an answer does from now."""
         last = self._listed[-1] if self._listed else None
         if isinstance(last, CallEntry):
             return tool_text.is_stopped(last)
-        return isinstance(last, MessageEntry) and last.partial
+        if isinstance(last, MessageEntry) and last.partial:
+            last.is_stopped = True
+            last.emit("changed")
+            return True
+        return False
 
     def _append(self, entry: ChatEntry) -> None:
         self._listed.append(entry)

@@ -18,15 +18,15 @@ from ...chat.sessions import SessionFactory
 from ...chat.storage.stored import SessionInfo
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _
-from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project
-from ...project.opening import check_links
+from ...project.opening import check_links, check_readable
+from ...sandbox.plan.folders import find_project
 from ..changes.model import count_pending
 from ..models.choice import ModelChoice
 from ..settings import Settings, own_limits
 from ..widgets.signals import signals
-from .entries import entries_of
+from .entries import CallEntry, entries_of
 from .folder import FolderChecker
 from .items import ProjectItem, SessionItem
 
@@ -73,9 +73,11 @@ class Sessions(GObject.Object):
     async def new(self, project: str | None) -> OpenSession:
         """Return an empty session of the project, or open a new one."""
         if project is not None:
-            await asyncio.to_thread(check_links, project, self._factory.manager.paths)
-            # Projects are stored with this path.
-            project = await asyncio.to_thread(real_path, project)
+            paths = self._factory.manager.paths
+            await asyncio.to_thread(check_links, project, paths)
+            # Projects are stored with the path that this returns.
+            project = await asyncio.to_thread(find_project, project, paths)
+            await asyncio.to_thread(check_readable, project)
         for session in self.open_ones:
             has_draft = session.kept_draft or session.draft.strip()
             is_empty = not session.entries.get_n_items() and not has_draft
@@ -250,6 +252,12 @@ class Sessions(GObject.Object):
         states = await asyncio.to_thread(self._factory.history.states, session_id)
         # In a thread: there may be thousands.
         entries = await asyncio.to_thread(entries_of, stored)
+        for entry in entries:
+            if isinstance(entry, CallEntry) and entry.is_interrupted:
+                # What it changed before the crash is on record, or was recovered.
+                entry.run_id = await asyncio.to_thread(
+                    self._factory.history.run_of, session_id, entry.call.id
+                )
         connections = await asyncio.to_thread(self._choice.store.all)
         known = stored.info.connection in {one.name for one in (*connections, TOUR)}
         chosen = (stored.info.connection, stored.info.model) if known else self._choice.default()

@@ -93,6 +93,8 @@ def status(entry: CallEntry) -> str:
             Stage.ASKING: _("Needs your answer"),
             Stage.RUNNING: _("Running"),
         }[entry.stage]
+    if entry.is_interrupted:
+        return _("Interrupted when the program ended")
     if is_stopped(entry):
         return localized(Stop.PERSON.sentence)
     if is_denied(entry):
@@ -217,6 +219,8 @@ def changed(report: Report, states: frozenset[State] | None = None) -> str:
 def stored_changes(entry: CallEntry) -> str:
     """Describe the changes of a stored call; their later states are in the list of changes."""
     counts = entry.record.changes if entry.record else {}
+    if entry.is_interrupted and entry.run_id:
+        return _("What it changed before that is in the list of changes.")
     if not counts:
         return ""
     return _("Changes: {}").format(", ".join(_counted(*each) for each in counts.items()))
