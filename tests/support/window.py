@@ -64,6 +64,8 @@ def program(person: Person) -> Iterator[Application]:
         application = Application(person.environ, f"{SCHEMA}.Test{next(_numbers)}")
         _kept.append(application)
         application.register(None)
+        # A scripted model has no reply to spare.
+        application.settings.set("name-sessions", value=False)
         application.activate()
         window = window_of(application)
         wait_until(lambda: window.is_ready)

@@ -170,6 +170,9 @@ class ChatController:
             if not goes_on:
                 self._give_back(session, session.take_queued())
             text = session.drop_queued(0) if session.queued else ""
+            if goes_on and not text and not session.was_named:
+                session.was_named = True
+                self._tasks.start(self._sessions.name(session))
 
     async def _turn(self, session: OpenSession, text: str) -> bool:
         """Return whether the turn ended by itself."""

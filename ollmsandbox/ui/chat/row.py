@@ -212,7 +212,7 @@ class NoticeRow(Gtk.Box):
         super().__init__(spacing=9, accessible_role=Gtk.AccessibleRole.GROUP)
         self.add_css_class("notice")
         self.entry = entry
-        icon = "dialog-error-symbolic" if entry.is_error else "dialog-information-symbolic"
+        icon = "dialog-warning-symbolic" if entry.is_error else "dialog-information-symbolic"
         image = Gtk.Image.new_from_icon_name(icon)
         image.set_valign(Gtk.Align.START)
         # It may contain a file name, which need not be valid Unicode.

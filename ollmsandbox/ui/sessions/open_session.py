@@ -51,6 +51,8 @@ class OpenSession(GObject.Object):
         # The answer that is being received.
         self._growing: MessageEntry | None = None
         self._speaker = Speaker()
+        # Whether the model was asked for a title; a stored session has one.
+        self.was_named = False
         self._last: list[MessageEntry] = []
         self._failure: NoticeEntry | None = None
         self.activity: Activity | None = None
@@ -106,6 +108,7 @@ class OpenSession(GObject.Object):
             elif isinstance(entry, MessageEntry):
                 self._speaker.note(entry)
         self._listed = list(entries)
+        self.was_named = bool(entries)
         answer: MessageEntry | None = None
         for entry in entries:
             if isinstance(entry, MessageEntry):

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from gi.repository import GObject
 
 from ... import N_
+from ...chat.messages import Role
 from ...chat.providers.connections_file import TOUR
 from ...chat.sessions import SessionFactory
+from ...chat.storage.history import title_from
 from ...chat.storage.stored import SessionInfo
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _
@@ -28,12 +30,13 @@ from ..settings import Settings, own_limits
 from ..widgets.signals import signals
 from .entries import CallEntry, entries_of
 from .folder import FolderChecker
-from .items import ProjectItem, SessionItem
+from .items import Day, ProjectItem, SessionItem
 
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation
     from .open_session import OpenSession
 
+_ONE_DAY = 86400
 # By session: whether it is busy, and whether it asks something.
 States = Mapping[str, tuple[bool, bool]]
 
@@ -137,6 +140,19 @@ class Sessions(GObject.Object):
     async def rename(self, session_id: str, title: str) -> None:
         await asyncio.to_thread(self._factory.history.rename, session_id, title)
         self.emit("changed")
+
+    async def name(self, session: OpenSession) -> None:
+        """Let the model name a session after its first turn, unless the user did already."""
+        from ...chat.naming import suggest_title
+
+        model, messages = session.conversation.model, list(session.conversation.messages)
+        first = next((one.text for one in messages if one.role is Role.USER), "")
+        is_wanted = self._settings.boolean("name-sessions") and session.connection != TOUR.name
+        if model is None or not is_wanted or await self.title(session.id) != title_from(first):
+            return
+        title = await suggest_title(model, messages)
+        if title and await self.title(session.id) == title_from(first):
+            await self.rename(session.id, title)
 
     async def waiting(self, path: str) -> int:
         """Return the number of pending changes of a project."""
@@ -351,7 +367,24 @@ def _make(conversation: Conversation, project: str | None) -> OpenSession:
 
 
 def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:
+    now = time.time()
     return tuple(
-        SessionItem(info.id, info.title or _("New Session"), *states.get(info.id, (False, False)))
+        SessionItem(
+            info.id,
+            info.title or _("New Session"),
+            *states.get(info.id, (False, False)),
+            day=_day(info.updated_at, now),
+        )
         for info in sessions
     )
+
+
+def _day(at: float, now: float) -> Day:
+    if _date(at) == _date(now) or at > now:
+        return Day.TODAY
+    return Day.YESTERDAY if _date(at) == _date(now - _ONE_DAY) else Day.EARLIER
+
+
+def _date(at: float) -> tuple[int, int]:
+    """Return the year and the day in it, by the clock on the wall."""
+    return time.localtime(at)[0], time.localtime(at)[7]

@@ -42,6 +42,7 @@ from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
 from .maintenance import Maintenance
+from .outside import FileWatch
 from .panes import HeaderLayout, Panes
 from .project_scan import ProjectScan
 from .questions import QuestionFinder
@@ -125,6 +126,7 @@ class Window(Adw.ApplicationWindow):
         ]
         self._focus_keeper = FocusKeeper(self)
         self._maintenance: Maintenance | None = None
+        self._watches: list[FileWatch] = []
         # Everything else can wait for the first frame.
         after_first_frame(self, weakly(self._begin))
 
@@ -257,6 +259,10 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._show_last())
         self._tasks.start(self._look_at_machine())
         self._models.reload()
+        self._watches = [
+            FileWatch(self._factory.paths.database, weakly(self._on_database)),
+            FileWatch(self._factory.connections.file, weakly(self._models.look_for_connections)),
+        ]
         self._maintenance = Maintenance(
             self._factory.manager, self._tasks, weakly(self.changes.refresh)
         )
@@ -291,6 +297,8 @@ class Window(Adw.ApplicationWindow):
         if self._maintenance is not None:
             self._maintenance.end()
         self._scan.end()
+        for watch in self._watches:
+            watch.end()
         for source, handler in self._handlers:
             source.disconnect(handler)
         self.changes.leave_screen()
@@ -404,6 +412,9 @@ class Window(Adw.ApplicationWindow):
         self._badge.refresh()
         self._talk.look_for_folder()
         self.changes.refresh()
+
+    def _on_database(self) -> None:
+        self._tasks.start(self._side.refresh())
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
         if key == "profile" or key.endswith("-limit"):
