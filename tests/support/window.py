@@ -15,7 +15,7 @@ from gi.repository import Gtk
 from support.person import Person
 from support.screen import all_of, descendants, texts
 
-from ollmsandbox.chat.providers.tour.model import TourServer
+from ollmsandbox.chat.providers.tour.model import TourModel, TourServer
 from ollmsandbox.loop import end, new_loop
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.chat.tool_card import ToolCard
@@ -98,12 +98,13 @@ def session_of(window: Window) -> OpenSession:
 
 @contextmanager
 def _quick_tour() -> Iterator[None]:
-    """Remove the delays of the tour's scripted model, which are for users."""
-    before, TourServer.delay = TourServer.delay, 0.0
+    """Remove the delays and stops of the tour's scripted model, which are for users."""
+    before = TourServer.delay, TourModel.stops
+    TourServer.delay, TourModel.stops = 0.0, ()
     try:
         yield
     finally:
-        TourServer.delay = before
+        TourServer.delay, TourModel.stops = before
 
 
 def window_of(application: Application) -> Window:

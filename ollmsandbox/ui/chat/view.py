@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from gi.repository import Adw, Gio, GObject, Gtk
 
 from ...chat.messages import Role
+from ...chat.providers.tour.model import TourModel
 from ...i18n import _
 from ...permission.request import Answer
 from ...sandbox.probe.probe import Capabilities
@@ -26,6 +27,7 @@ from .keyboard import CallNavigation
 from .messages import MessageList
 from .queue import EditBar, QueueBar
 from .row import NoticeRow
+from .tour_bar import TourBar
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
@@ -55,6 +57,8 @@ class ChatView(Gtk.Box):
             "open-link": (str,),
             "open-output": (object,),
             "connect-model": (),
+            "open-project": (),
+            "remove-sample": (),
         }
     )
 
@@ -130,6 +134,12 @@ class ChatView(Gtk.Box):
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.queue = QueueBar()
         self.queue.connect("drop", weakly(self._on_drop_queued))
+        self.tour = TourBar()
+        self.tour.connect("next", weakly(self._on_tour_next))
+        self.tour.connect("connect-model", weakly(self._on_connect))
+        self.tour.connect("open-project", weakly(self._emit), "open-project")
+        self.tour.connect("remove", weakly(self._emit), "remove-sample")
+        below.append(self.tour)
         self.editing = EditBar()
         self.editing.connect("cancel", weakly(self._on_cancel_edit))
         below.append(self.editing)
@@ -163,12 +173,14 @@ class ChatView(Gtk.Box):
             self.composer.text = ""
             self.composer.set_busy(False)
             self.queue.show_texts(())
+            self.tour.set_visible(False)
             self._show_page()
             self.waiting.show_count(0)
             return
         self._listen(session.entries, "items-changed", self._on_entries)
         self._listen(session, "state-changed", self._on_state)
         self._listen(session, "queue-changed", self._on_queue)
+        self._listen(session, "tour-changed", self._on_tour)
         self._on_queue(session)
         # Once: iterating over a GListStore is slow.
         entries = self._entries = list(session)
@@ -394,6 +406,23 @@ class ChatView(Gtk.Box):
         if session.is_busy:
             self._end_edit()
         self.composer.set_busy(session.is_busy)
+        self._on_tour(session)
+
+    def _on_tour(self, session: OpenSession) -> None:
+        if session.tour_stop:
+            self.tour.show_stop(session.tour_stop, len(TourModel.stops))
+        elif session.is_tour_over:
+            self.tour.show_end()
+        else:
+            self.tour.set_visible(False)
+
+    def _on_tour_next(self, _bar: TourBar) -> None:
+        if self.session is not None:
+            self.session.continue_tour()
+        self.composer.focus()
+
+    def _emit(self, _widget: Gtk.Widget, name: str) -> None:
+        self.emit(name)
 
     def _on_looked(self, _column: MessageList) -> None:
         self._questions.look()

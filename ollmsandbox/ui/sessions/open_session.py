@@ -17,6 +17,7 @@ from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState, TurnEnd
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.providers.base import ReportsLoading
+from ...chat.providers.connections_file import TOUR
 from ...errors import UnsavedError
 from ...i18n import _, localized
 from ...project.changes.change import State as ChangeState
@@ -34,6 +35,7 @@ class OpenSession(GObject.Object):
             "state-changed": (),
             "activity-changed": (),
             "queue-changed": (),
+            "tour-changed": (),
             # A command has ended, and may have changed files of the project.
             "files-changed": (),
             "spent": (object,),
@@ -55,6 +57,9 @@ class OpenSession(GObject.Object):
         self.was_named = False
         self._last: list[MessageEntry] = []
         self._failure: NoticeEntry | None = None
+        # The stop at which the tour waits; 0 if it does not.
+        self.tour_stop = 0
+        self._tour_next = asyncio.Event()
         self.activity: Activity | None = None
         # By time.monotonic(): when the model was asked, and when a word of it came last.
         self.asked_at = self.heard_at = 0.0
@@ -117,6 +122,27 @@ class OpenSession(GObject.Object):
                 answer = entry if entry.role is Role.ASSISTANT and entry.text else None
         self._mark_last()
         self.entries.splice(0, self.entries.get_n_items(), self._listed)
+
+    @property
+    def is_tour_over(self) -> bool:
+        return self.connection == TOUR.name and not self.is_busy and bool(self._listed)
+
+    async def pause_tour(self, number: int) -> None:
+        """Wait until the user goes on."""
+        self._tour_next.clear()
+        self._set_activity(None)
+        self._set_tour_stop(number)
+        try:
+            await self._tour_next.wait()
+        finally:
+            self._set_tour_stop(0)
+
+    def continue_tour(self) -> None:
+        self._tour_next.set()
+
+    def _set_tour_stop(self, number: int) -> None:
+        self.tour_stop = number
+        self.emit("tour-changed")
 
     def take_back(self) -> str:
         """Remove the user's last message and everything after it; return its text. Raise an error

@@ -8,6 +8,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gi.repository import GObject
@@ -15,6 +16,8 @@ from gi.repository import GObject
 from ... import N_
 from ...chat.messages import Role
 from ...chat.providers.connections_file import TOUR
+from ...chat.providers.tour.model import TourModel
+from ...chat.providers.tour.sample import remove_sample
 from ...chat.sessions import SessionFactory
 from ...chat.storage.history import title_from
 from ...chat.storage.stored import SessionInfo
@@ -167,6 +170,15 @@ class Sessions(GObject.Object):
                 await self.close(session.id)
         await self._change_project(path, self._factory.manager.remove_project)
 
+    async def remove_sample(self, session: OpenSession) -> None:
+        """Delete the sample project of the tour, with its session."""
+        folder = session.project
+        await self.delete(session.id)
+        if folder is not None:
+            await self.remove_project(folder)
+            await asyncio.to_thread(remove_sample, Path(folder), self._factory.manager.paths)
+        self.emit("changed")
+
     async def list_project_again(self, path: str) -> None:
         await self._change_project(path, self._factory.manager.relist_project)
 
@@ -231,7 +243,10 @@ class Sessions(GObject.Object):
 
     def use_model(self, session: OpenSession, connection: str, model: str) -> None:
         session.connection, session.model_name = connection, model
-        session.conversation.use_model(self._choice.model(connection, model), connection)
+        found = self._choice.model(connection, model)
+        if isinstance(found, TourModel):
+            found.pause = session.pause_tour
+        session.conversation.use_model(found, connection)
         session.emit("state-changed")
 
     def renew_models(self) -> None:

@@ -63,7 +63,7 @@ async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
 
 
 def _sample(paths: Paths) -> str:
-    return str(make_sample(unused_folder(paths, os.environ)))
+    return str(make_sample(unused_folder(paths)))
 
 
 @Gtk.Template(filename=template("window/window"))
@@ -174,6 +174,8 @@ class Window(Adw.ApplicationWindow):
         self.chat = ChatView(self._settings)
         self.chat.composer.model_place.set_child(self.model_chooser)
         self.chat.connect("connect-model", weakly(self._on_connect_model))
+        self.chat.connect("open-project", weakly(self._on_open_project))
+        self.chat.connect("remove-sample", weakly(self._on_remove_sample))
         self.chat.missing.connect("open-other", weakly(self._on_open_project))
         self.chat.missing.connect("remove", weakly(self._side.remove_shown))
         self.chat.missing.connect("locate", weakly(self._side.locate_shown))
@@ -379,6 +381,14 @@ class Window(Adw.ApplicationWindow):
             await session.conversation.say(_("Show me what you can do here."))
 
         self._tasks.start(tour())
+
+    def _on_remove_sample(self, _view: ChatView) -> None:
+        async def remove(session: OpenSession) -> None:
+            self._show(None)
+            await self._sessions.remove_sample(session)
+
+        if self._session is not None:
+            self._tasks.start(remove(self._session))
 
     def _on_export(self, *_args: object) -> None:
         if self._session is not None:
