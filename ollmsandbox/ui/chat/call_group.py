@@ -82,8 +82,11 @@ class CallGroupRow(Gtk.Box):
             return
         for entry in group.entries:
             if entry not in self._rows:
-                self._rows[entry] = self._make_row(entry)
-                self._body.append(self._rows[entry])
+                row = self._make_row(entry)
+                if row is None:  # the widget that makes them is gone
+                    return
+                self._rows[entry] = row
+                self._body.append(row)
 
     def _clear(self) -> None:
         for row in self._rows.values():

@@ -15,7 +15,7 @@ from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
 # Return files whose path contains the text, relative to the project.
-Finder = Callable[[str], Awaitable[Sequence[str]]]
+Finder = Callable[[str], Awaitable[Sequence[str]] | None]
 
 _MOST = 8
 
@@ -90,7 +90,8 @@ class FileCompletion(Gtk.Popover):
 
     async def _look(self, text: str) -> None:
         assert self.find is not None
-        found = await self.find(text)
+        finding = self.find(text)
+        found = await finding if finding is not None else ()
         if (word := self._word()) is None or word[1] != text or not found:
             self.popdown()
             return

@@ -13,8 +13,10 @@ from ...chat.providers.tour.model import TourModel
 from ...i18n import _
 from ...permission.request import Answer
 from ...sandbox.probe.probe import Capabilities
+from ...text.visible import visible_line
+from ..sessions import tool_text
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage
-from ..sessions.folding import CallGroup, can_fold, fold, is_quiet
+from ..sessions.folding import CallGroup, can_fold, fold, group_text, is_quiet
 from ..settings import Settings
 from ..widgets.labels import name_buttons, set_class
 from ..widgets.signals import signals
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from .tool_card import ToolCard
 
 _WIDTH = 860
+# Characters of a message in the name of its row.
+_NAMED = 80
 
 
 class ChatView(Gtk.Box):
@@ -68,6 +72,7 @@ class ChatView(Gtk.Box):
         self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
         # Everything in the session; the column shows some of it folded.
         self._entries: list[ChatEntry] = []
+        self._asking_rows: list[CallEntry] = []
         # Calls that have not ended.
         self._watched: dict[CallEntry, int] = {}
         self._empty = Adw.StatusPage(
@@ -79,7 +84,7 @@ class ChatView(Gtk.Box):
         self.activity = ActivityLine()
         last = Adw.Clamp(maximum_size=_WIDTH, child=self.activity, css_classes=["chat-row"])
         self.activity.bind_property("visible", last, "visible", GObject.BindingFlags.SYNC_CREATE)
-        self.column = MessageList(self._make_row, last)
+        self.column = MessageList(self._make_row, last, row_name)
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
         self.column.connect("scrolled", weakly(self._on_looked))
@@ -393,8 +398,13 @@ class ChatView(Gtk.Box):
 
     def _show_whether_asking(self) -> None:
         """Dim everything but the question while one is open."""
-        asks = self.session is not None and bool(self.session.asking())
-        set_class(self.column, "has-question", asks)
+        asking = self.session.asking() if self.session is not None else []
+        set_class(self.column, "has-question", bool(asking))
+        for entry in self._asking_rows:
+            self.column.set_many_stops(entry, False)
+        self._asking_rows = asking
+        for entry in asking:
+            self.column.set_many_stops(entry, True)
 
     def _card(self, entry: CallEntry) -> ToolCard | None:
         if (group := self._group_row(self._block_of(entry))) is not None:
@@ -425,6 +435,9 @@ class ChatView(Gtk.Box):
         self.emit(name)
 
     def _on_looked(self, _column: MessageList) -> None:
+        # Its row may have been made just now.
+        for entry in self._asking_rows:
+            self.column.set_many_stops(entry, True)
         self._questions.look()
         self._on_scrolled()
 
@@ -502,6 +515,21 @@ class ChatView(Gtk.Box):
 
     def _pass_on(self, _widget: Gtk.Widget, value: object, name: str) -> None:
         self.emit(name, value)
+
+
+def row_name(entry: ChatEntry) -> str:
+    """Return what a screen reader calls an entry."""
+    if isinstance(entry, CallGroup):
+        return group_text(entry.calls)
+    if isinstance(entry, CallEntry):
+        return tool_text.title(entry)
+    if isinstance(entry, MessageEntry):
+        who = _("You") if entry.role is Role.USER else entry.model or _("Agent")
+        # Translators: who said something, and how it begins.
+        start = visible_line(entry.text[:_NAMED])
+        return _("{who}: {text}").format(who=who, text=start) if start else who
+    assert isinstance(entry, NoticeEntry)
+    return visible_line(entry.text[:_NAMED])
 
 
 def _history(entries: Iterable[ChatEntry]) -> list[str]:

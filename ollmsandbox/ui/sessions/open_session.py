@@ -162,8 +162,8 @@ class OpenSession(GObject.Object):
 
     def _mark_last(self) -> None:
         """Mark the messages of the last turn that can be edited or tried again."""
-        for entry in self._last:
-            entry.mark(is_final=entry.is_final, is_last=False)
+        for message in self._last:
+            message.mark(is_final=message.is_final, is_last=False)
         if self._failure is not None:
             self._failure.mark(is_last=False)
         self._last, self._failure = [], None
@@ -181,8 +181,8 @@ class OpenSession(GObject.Object):
         else:
             # Without a message to send again.
             self._last = []
-        for entry in self._last:
-            entry.mark(is_final=entry.role is Role.ASSISTANT, is_last=True)
+        for message in self._last:
+            message.mark(is_final=message.role is Role.ASSISTANT, is_last=True)
         if self._last and isinstance(last, NoticeEntry) and last.is_error:
             self._failure = last
             last.mark(is_last=True)

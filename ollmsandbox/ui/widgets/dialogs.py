@@ -94,7 +94,8 @@ async def choose_files(parent: Gtk.Window, title: str, folder: str) -> list[str]
     def note(_chooser: Gtk.FileChooserNative, response: int) -> None:
         if response == Gtk.ResponseType.ACCEPT:
             files = chooser.get_files()
-            paths = [files.get_item(at).get_path() for at in range(files.get_n_items())]
+            found = (files.get_item(at) for at in range(files.get_n_items()))
+            paths = (file.get_path() for file in found if isinstance(file, Gio.File))
             chosen.extend(path for path in paths if path)
 
     chooser.connect("response", note)

@@ -126,7 +126,8 @@ def test_a_folded_call_can_be_gone_to(place: Place) -> None:
     card = place.card(entry)
     assert place.has_focus(card.header)
     place.settle()
-    assert place.view.column.is_in_view(place.view.column.focused_item)
+    block = place.view.column.focused_item
+    assert isinstance(block, CallGroup) and place.view.column.is_in_view(block)
 
 
 def test_the_focus_stays_where_a_call_was_folded(place: Place) -> None:

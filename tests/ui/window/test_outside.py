@@ -30,7 +30,9 @@ def test_sessions_and_connections_of_a_terminal_appear(screen: Screen, person: P
         wait_until(lambda: says(window.sidebar, "from a terminal"))
         done = person.cli("connections", "add", "shed", "http://127.0.0.1:9", "--kind", "ollama")
         assert done.returncode == 0, done.stderr
-        wait_until(lambda: says(window.model_chooser.get_popover(), "shed"))
+        popover = window.model_chooser.get_popover()
+        assert popover is not None
+        wait_until(lambda: says(popover, "shed"))
 
 
 @pytest.mark.parametrize("renamed", [False, True])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,13 @@ from support.window import allow_once, buttons, press, program, session_of, wait
 
 from ollmsandbox.chat.providers.tour.model import TourModel
 from ollmsandbox.ui.sessions.entries import Stage
+from ollmsandbox.ui.sessions.open_session import OpenSession
 
 pytestmark = pytest.mark.anybody
+
+
+def _is_at(session: OpenSession, stop: int) -> bool:
+    return session.tour_stop == stop
 
 
 def test_the_tour_stops_five_times_and_its_sample_can_be_removed(
@@ -29,7 +35,7 @@ def test_the_tour_stops_five_times_and_its_sample_can_be_removed(
             if stop == 4:
                 wait_until(lambda: any(e.stage is Stage.ASKING for e in session.asking()))
                 allow_once(window)
-            wait_until(lambda stop=stop: session.tour_stop == stop)
+            wait_until(partial(_is_at, session, stop))
             assert texts(window.chat.tour) == [f"Tour: {stop} of 5", "Next"]
             # It waits for the user, so nothing says that the model works.
             assert not window.chat.activity.get_visible()
