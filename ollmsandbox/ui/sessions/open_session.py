@@ -263,7 +263,8 @@ class OpenSession(GObject.Object):
         if state is ConversationState.WAITING:
             self.asked_at = time.monotonic()
             self._set_activity(Activity.WAITING)
-            model = self.conversation.model
+            # Not every model can tell.
+            model: object = self.conversation.model
             if isinstance(model, ReportsLoading):
                 # At once: a server lists a model as soon as it begins to load it.
                 self._loading = asyncio.ensure_future(self._look_at(model))

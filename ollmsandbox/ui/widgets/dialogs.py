@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from gi.repository import Adw, Gio, GLib, Gtk, Pango
 
@@ -94,9 +95,9 @@ async def choose_files(parent: Gtk.Window, title: str, folder: str) -> list[str]
     def note(_chooser: Gtk.FileChooserNative, response: int) -> None:
         if response == Gtk.ResponseType.ACCEPT:
             files = chooser.get_files()
-            found = (files.get_item(at) for at in range(files.get_n_items()))
-            paths = (file.get_path() for file in found if isinstance(file, Gio.File))
-            chosen.extend(path for path in paths if path)
+            for at in range(files.get_n_items()):
+                path = _path_of(cast(Gio.File, files.get_item(at)))
+                chosen.extend([] if path is None else [str(path)])
 
     chooser.connect("response", note)
     await _chosen(chooser)
