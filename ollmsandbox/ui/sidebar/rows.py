@@ -11,6 +11,7 @@ from gi.repository import Gio, GLib, Gtk, Pango
 from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.items import Day, Key, ProjectItem, SessionItem
+from ..widgets.one_stop import TAB_DIRECTIONS
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,19 @@ class DayItem:
         return ("day", self.path, self.day)
 
 
-class ProjectRow(Gtk.ListBoxRow):
+class _TabRow(Gtk.ListBoxRow):
+    """A row that the Tab key enters once; the arrow keys lead to its buttons."""
+
+    __gtype_name__ = "OllmTabRow"
+
+    def do_focus(self, direction: Gtk.DirectionType) -> bool:
+        if direction in TAB_DIRECTIONS:
+            is_inside = self.has_focus() or self.get_focus_child() is not None
+            return not is_inside and self.grab_focus()
+        return bool(Gtk.ListBoxRow.do_focus(self, direction))
+
+
+class ProjectRow(_TabRow):
     __gtype_name__ = "OllmProjectRow"
 
     def __init__(self, item: ProjectItem) -> None:
@@ -89,7 +102,7 @@ class ProjectRow(Gtk.ListBoxRow):
         self.update_state([Gtk.AccessibleState.EXPANDED], [int(not is_collapsed)])
 
 
-class SessionRow(Gtk.ListBoxRow):
+class SessionRow(_TabRow):
     __gtype_name__ = "OllmSessionRow"
 
     def __init__(self, item: SessionItem) -> None:

@@ -280,9 +280,12 @@ class Sidebar(Gtk.Box):
         """Handle the shortcuts of the menu for the focused session."""
         wish = {Gdk.KEY_F2: "rename-session", Gdk.KEY_Delete: "delete-session"}.get(key)
         row = self.listbox.get_focus_child()
-        if isinstance(row, ProjectRow) and key in (Gdk.KEY_Left, Gdk.KEY_Right) and row.has_focus():
-            self._collapse(row, is_collapsed=key == Gdk.KEY_Left)
-            return Gdk.EVENT_STOP
+        if isinstance(row, ProjectRow) and row.has_focus():
+            is_collapsed = row.item.path in self._collapsed
+            # Once it is open, the key leads on to the buttons of the row.
+            if key == (Gdk.KEY_Right if is_collapsed else Gdk.KEY_Left):
+                self._collapse(row, is_collapsed=not is_collapsed)
+                return Gdk.EVENT_STOP
         if wish is None or not isinstance(row, SessionRow):
             return Gdk.EVENT_PROPAGATE
         self.emit(wish, row.item.id)

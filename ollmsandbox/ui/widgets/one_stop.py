@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gi.repository import Adw, Gtk
 
-_TAB = (Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD)
+TAB_DIRECTIONS = (Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD)
 
 
 class OneStop(Adw.Bin):
@@ -18,7 +18,7 @@ class OneStop(Adw.Bin):
         child = self.get_child()
         if child is None:
             return False
-        if direction in _TAB and not self.has_many_stops:
+        if direction in TAB_DIRECTIONS and not self.has_many_stops:
             if self.get_focus_child() is not None:
                 return False
             # From below, too, it begins with what comes first.

@@ -106,6 +106,21 @@ def test_a_project_collapses_and_still_shows_what_asks(screen: Screen) -> None:
     assert titles(sidebar) == ["parser", "add a flag"]
 
 
+def test_tab_stops_once_at_each_row_and_an_arrow_reaches_its_buttons(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    window = screen.show(sidebar, 300, 500)
+    row, following = all_of(sidebar, SessionRow)
+    row.grab_focus()
+    assert sidebar.listbox.child_focus(Gtk.DirectionType.TAB_FORWARD)
+    assert window.get_focus() is following
+    assert sidebar.listbox.child_focus(Gtk.DirectionType.TAB_BACKWARD)
+    assert window.get_focus() is row
+    assert sidebar.listbox.child_focus(Gtk.DirectionType.RIGHT)
+    focus = window.get_focus()
+    assert focus is not None and focus is not row and focus.is_ancestor(row)
+
+
 def test_a_dot_says_that_a_session_asks(screen: Screen) -> None:
     sidebar = Sidebar()
     sidebar.show([replace(PARSER, sessions=(SessionItem("1", "one", is_asking=True),))])
