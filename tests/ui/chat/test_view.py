@@ -179,7 +179,7 @@ def test_a_stop_is_reported_once(place: Place) -> None:
     place.chat.talk.tell(TurnEnded(TurnEnd.STOPPED))
     last = list(place.chat.session)[-1]
     assert isinstance(last, NoticeEntry)
-    assert last.text == "Stopped."
+    assert last.text == "You stopped this answer."
     assert not last.is_error
 
 
