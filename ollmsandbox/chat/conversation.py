@@ -227,6 +227,16 @@ class Conversation:
             self._emit(QueueChanged(()))
         return taken
 
+    def take_back(self, at: float) -> None:
+        """Forget the user's message of that time and all after it. Changes to files stay."""
+        self._check_idle()
+        for place, message in enumerate(self.messages):
+            if message.role is Role.USER and message.at == at:
+                del self.messages[place:]
+                if self._writer is not None:
+                    self._writer.remove_from(at)
+                return
+
     async def run(self, command: str, *, network: bool = False, working_dir: str = "") -> Outcome:
         """Run a command of the user's own. The model sees it with the next message."""
         self._check_idle()

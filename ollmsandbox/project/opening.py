@@ -6,6 +6,7 @@ Commands may write to the folder that is opened. A link in a project could lead 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -36,6 +37,24 @@ def check_links(folder: str | os.PathLike[str], paths: Paths) -> None:
                 link=link,
                 folder=os.path.realpath(folder),
             )
+
+
+def check_readable(folder: str) -> None:
+    """Raise ProjectError if nobody can list a folder: before it becomes a project."""
+    try:
+        os.scandir(folder).close()
+        # Root can list it all the same, but none of its commands can.
+        is_closed = not os.stat(folder).st_mode & (stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
+        why = os.strerror(errno.EACCES) if is_closed else ""
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise ProjectError(
+            N_("{folder} cannot be read: {why}."),
+            N_("Change its permissions, or choose another folder."),
+            folder=folder,
+            why=why,
+        )
 
 
 def current_folder(environ: Mapping[str, str]) -> str:

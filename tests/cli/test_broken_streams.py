@@ -65,4 +65,4 @@ def test_a_turn_ends_with_its_reader(person: Person, more: list[str]) -> None:
         assert process.wait(120) == 128 + 13
     assert "Traceback" not in said
     # The last thing that the tour does.
-    assert (person.home / "OLLM Sandbox Tour" / "old-notes.txt").exists()
+    assert (person.paths.data.parent / "OLLM Sandbox Tour" / "old-notes.txt").exists()

@@ -15,7 +15,7 @@ from gi.repository import Gtk
 from support.person import Person
 from support.screen import all_of, descendants, texts
 
-from ollmsandbox.chat.providers.tour.model import TourServer
+from ollmsandbox.chat.providers.tour.model import TourModel, TourServer
 from ollmsandbox.loop import end, new_loop
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.chat.tool_card import ToolCard
@@ -64,6 +64,8 @@ def program(person: Person) -> Iterator[Application]:
         application = Application(person.environ, f"{SCHEMA}.Test{next(_numbers)}")
         _kept.append(application)
         application.register(None)
+        # A scripted model has no reply to spare.
+        application.settings.set("name-sessions", value=False)
         application.activate()
         window = window_of(application)
         wait_until(lambda: window.is_ready)
@@ -96,12 +98,13 @@ def session_of(window: Window) -> OpenSession:
 
 @contextmanager
 def _quick_tour() -> Iterator[None]:
-    """Remove the delays of the tour's scripted model, which are for users."""
-    before, TourServer.delay = TourServer.delay, 0.0
+    """Remove the delays and stops of the tour's scripted model, which are for users."""
+    before = TourServer.delay, TourModel.stops
+    TourServer.delay, TourModel.stops = 0.0, ()
     try:
         yield
     finally:
-        TourServer.delay = before
+        TourServer.delay, TourModel.stops = before
 
 
 def window_of(application: Application) -> Window:

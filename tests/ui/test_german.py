@@ -16,6 +16,7 @@ from support.window import card_that, finish, press, program, says, wait_until, 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.i18n import DOMAIN, load_translations
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.sessions import sessions
 from ollmsandbox.ui.sessions.entries import Stage
 
 NOBODY = Connection("mine", ServerKind.OLLAMA, "http://127.0.0.1:9")
@@ -32,9 +33,13 @@ def german(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     load_translations("/nonexistent")
 
 
-def test_an_error_is_german_for_the_user_and_english_for_the_model(person: Person) -> None:
+def test_an_error_is_german_for_the_user_and_english_for_the_model(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with program(person) as application:
         window = window_of(application)
+        # As if it had been recorded before such folders were refused.
+        monkeypatch.setattr(sessions, "find_project", lambda folder, _paths: folder)
         window.open_project(str(person.home))
         popover = window.badge.get_popover()
         assert popover is not None

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from ...errors import NetError, OllmSandboxError
@@ -161,6 +161,14 @@ class Model(Protocol):
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncIterator[Piece]: ...
+
+
+@runtime_checkable
+class ReportsLoading(Protocol):
+    """A model whose server says whether it is in memory. Loading it may take minutes."""
+
+    async def is_loaded(self) -> bool | None:
+        """Return None if the server does not say."""
 
 
 class Server(Protocol):

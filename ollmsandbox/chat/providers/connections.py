@@ -50,7 +50,7 @@ class ConnectionStore:
     ) -> None:
         """`say` translates the texts of the tour."""
         self._say = say
-        self._file = paths.config / "connections.yaml"
+        self.file = paths.config / "connections.yaml"
         self._keys = keys or KeyStore(paths, os.environ if environ is None else environ)
         # Texts to show to the user.
         self.notices: list[str] = []
@@ -219,40 +219,40 @@ class ConnectionStore:
     @contextmanager
     def _changing(self) -> Iterator[ConnectionList]:
         """Yield the list while holding the lock of its file."""
-        with locked(self._file):
+        with locked(self.file):
             yield self._read()
 
     def _read(self) -> ConnectionList:
         try:
-            return read(read_text(self._file, SOURCE))
+            return read(read_text(self.file, SOURCE))
         except FileNotFoundError:
             return ConnectionList()
         except ConnectionsFileError as error:
             return self._set_aside(error.message)
         except OSError as error:
             raise OllmSandboxError(
-                N_("Cannot read {file}: {why}."), file=self._file, why=error.strerror
+                N_("Cannot read {file}: {why}."), file=self.file, why=error.strerror
             ) from error
 
     def _set_aside(self, why: str) -> ConnectionList:
         try:
-            aside = set_aside(self._file)
+            aside = set_aside(self.file)
         except FileNotFoundError:
             return ConnectionList()  # another program was faster
         except OSError as error:
             raise OllmSandboxError(
-                N_("{file}: {why} Correct the file."), file=self._file, why=why
+                N_("{file}: {why} Correct the file."), file=self.file, why=why
             ) from error
         notice = N_(
             "{file}: {why} It was renamed to {aside}; correct it and rename it back to use it."
         )
-        self.notices.append(Sentence(notice, file=self._file, why=why, aside=aside.name))
+        self.notices.append(Sentence(notice, file=self.file, why=why, aside=aside.name))
         return ConnectionList()
 
     def _write(self, listing: ConnectionList) -> None:
         try:
-            write_atomically(self._file, write(listing), durably=True)
+            write_atomically(self.file, write(listing), durably=True)
         except OSError as error:
             raise OllmSandboxError(
-                N_("Cannot write {file}: {why}."), file=self._file, why=error.strerror
+                N_("Cannot write {file}: {why}."), file=self.file, why=error.strerror
             ) from error

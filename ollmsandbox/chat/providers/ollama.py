@@ -70,7 +70,7 @@ class OllamaServer:
             for entry in entries
             if (name := text_value(inside(entry, "name") or inside(entry, "model")))
         ]
-        loaded = await self._loaded()
+        loaded = await loaded_models(self._client)
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def look(name: str) -> ModelInfo:
@@ -89,12 +89,14 @@ class OllamaServer:
         except ProviderError:
             return ModelInfo(name)  # can be chosen even if its details are unknown
 
-    async def _loaded(self) -> set[str] | None:
-        try:
-            found = await self._client.ask("/api/ps")
-        except ProviderError:
-            return None  # older versions do not report it
-        return {text_value(inside(entry, "name")) for entry in list_value(found.get("models"))}
+
+async def loaded_models(client: Client) -> set[str] | None:
+    """Return the names of the models in the server's memory, or None if it does not say."""
+    try:
+        found = await client.ask("/api/ps")
+    except ProviderError:
+        return None  # older versions do not report it
+    return {text_value(inside(entry, "name")) for entry in list_value(found.get("models"))}
 
 
 async def show(client: Client, name: str) -> ModelInfo:
@@ -145,6 +147,12 @@ class OllamaModel:
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         found = returned(messages, self._origin, ReturnThinking.THIS_TURN)
         return found if self.sees_pictures else [replace(m, pictures=()) for m in found]
+
+    async def is_loaded(self) -> bool | None:
+        loaded = await loaded_models(self._client)
+        # Ollama adds the tag to a name without one.
+        names = {self._name, f"{self._name}:latest"}
+        return None if loaded is None else not names.isdisjoint(loaded)
 
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]

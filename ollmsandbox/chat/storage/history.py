@@ -235,6 +235,16 @@ class History:
                 (ChatMessage.session == session_id) & (ChatMessage.number == number)
             ).execute()
 
+    def remove_from(self, session_id: str, at: float) -> None:
+        """Remove the user's message of that time, and everything after it."""
+        with self.manager.store.transaction():
+            is_it = (ChatMessage.role == Role.USER.value) & (ChatMessage.at == at)
+            found = ChatMessage.get_or_none((ChatMessage.session == session_id) & is_it)
+            if found is not None:
+                ChatMessage.delete().where(
+                    (ChatMessage.session == session_id) & (ChatMessage.number >= found.number)
+                ).execute()
+
     # --- runs ----------------------------------------------------------------------------------
 
     def run_of(self, session_id: str, call_id: str) -> str:

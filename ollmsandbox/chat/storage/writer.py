@@ -205,6 +205,9 @@ class SessionWriter:
     def remove(self, number: int) -> None:
         self._writer.put(lambda: self.history.remove(self.session_id, number))
 
+    def remove_from(self, at: float) -> None:
+        self._writer.put(lambda: self.history.remove_from(self.session_id, at))
+
     @property
     def is_behind(self) -> bool:
         return self._writer.left > 0

@@ -15,7 +15,7 @@ from .command import agent
 
 
 def tour(given: argparse.Namespace) -> int:
-    unused = unused_folder(Paths.from_environ(os.environ), os.environ)
+    unused = unused_folder(Paths.from_environ(os.environ))
     folder = make_sample(Path(given.project) if given.project else unused)
     if not given.json:
         print(f"ollmsandbox: The sample project is in {folder}.", file=sys.stderr)

@@ -6,12 +6,16 @@ from __future__ import annotations
 import os
 import shlex
 
-from gi.repository import Gdk, GLib, Gtk
+from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
+from ...i18n import _
+from ...project.changes.change import Mode
 from ..resources import template
 from ..settings import Settings
+from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
+from .completion import FileCompletion
 
 _ENTER = (Gdk.KEY_Return, Gdk.KEY_KP_Enter, Gdk.KEY_ISO_Enter)
 _MOST_KEPT = 100
@@ -28,16 +32,23 @@ class Composer(Gtk.Box):
             "send": (str,),
             # A command that the user runs.
             "run": (str,),
+            # A message or a !command, to be sent when the agent is done.
+            "queue": (str,),
             "stop": (),
+            "attach": (),
         }
     )
 
     view: Gtk.TextView = Gtk.Template.Child()
     frame: Gtk.ScrolledWindow = Gtk.Template.Child()
     placeholder: Gtk.Label = Gtk.Template.Child()
-    buttons: Gtk.Stack = Gtk.Template.Child()
+    attach_button: Gtk.Button = Gtk.Template.Child()
+    buttons: Gtk.Box = Gtk.Template.Child()
     send_button: Gtk.Button = Gtk.Template.Child()
     stop_button: Gtk.Button = Gtk.Template.Child()
+    # For the button that chooses a model.
+    model_place: Adw.Bin = Gtk.Template.Child()
+    mode_button: Gtk.MenuButton = Gtk.Template.Child()
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -54,6 +65,19 @@ class Composer(Gtk.Box):
         # Not through the template, which would keep the whole composer alive.
         self.send_button.connect("clicked", weakly(self._on_send))
         self.stop_button.connect("clicked", weakly(self._on_stop))
+        self.attach_button.connect("clicked", weakly(self._on_attach))
+        self.completion = FileCompletion(self.view, self.buttons)
+        self.completion.connect("chosen", weakly(self._on_completed))
+        self._mode = Gio.SimpleAction.new_stateful(
+            "mode", GLib.VariantType.new("s"), GLib.Variant("s", settings.text("apply-mode"))
+        )
+        self._mode.connect("activate", weakly(self._on_mode))
+        actions = Gio.SimpleActionGroup()
+        actions.add_action(self._mode)
+        self.insert_action_group("composer", actions)
+        # The settings outlive the composer.
+        settings.connect("changed", weakly(self._on_setting))
+        self._show_mode()
         self._buffer.connect("changed", weakly(self._refresh))
         keys = Gtk.EventControllerKey()
         keys.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
@@ -103,10 +127,13 @@ class Composer(Gtk.Box):
         return self._is_busy
 
     def set_busy(self, busy: bool) -> None:
-        had_focus = self.buttons.get_focus_child() is not None
+        had_focus = self.stop_button.has_focus()
         self._is_busy = busy
-        self.buttons.set_visible_child_name("stop" if busy else "send")
-        if had_focus:
+        self.stop_button.set_visible(busy)
+        words = _("Send When It Is Done") if busy else _("Send")
+        self.send_button.set_tooltip_text(words)
+        set_accessible_name(self.send_button, words)
+        if had_focus and not busy:
             # The button it was on is gone.
             self.focus()
 
@@ -137,7 +164,7 @@ class Composer(Gtk.Box):
         return bool(self._command) if text.startswith("!") else bool(text) and not self._why_not
 
     def _send(self) -> None:
-        if self._is_busy or not self._can_send:
+        if not self._can_send:
             return
         text, command = self.text.strip(), self._command
         if not self._history or self._history[-1] != text:
@@ -145,7 +172,9 @@ class Composer(Gtk.Box):
         self._place = len(self._history)
         self._unsent = ""
         self.text = ""
-        if command:
+        if self._is_busy:
+            self.emit("queue", text)
+        elif command:
             self.emit("run", command)
         else:
             self.emit("send", text)
@@ -168,6 +197,8 @@ class Composer(Gtk.Box):
         if self._is_composing:
             return False
         held = state & _HELD
+        if not held and self.completion.take_key(key):
+            return True
         if key in _ENTER:
             with_enter = self._settings.boolean("send-with-enter")
             sends = not held if with_enter else bool(held & Gdk.ModifierType.CONTROL_MASK)
@@ -213,6 +244,27 @@ class Composer(Gtk.Box):
     def _on_send(self, _button: Gtk.Button) -> None:
         self._send()
         self.focus()
+
+    def _on_attach(self, _button: Gtk.Button) -> None:
+        self.emit("attach")
+
+    def _on_completed(self, _completion: FileCompletion, path: str) -> None:
+        self.add_paths([path])
+
+    def _on_mode(self, _action: Gio.SimpleAction, mode: GLib.Variant) -> None:
+        self._settings.set("apply-mode", mode.get_string())
+
+    def _on_setting(self, _settings: Settings, key: str) -> None:
+        if key == "apply-mode":
+            self._show_mode()
+
+    def _show_mode(self) -> None:
+        mode = self._settings.text("apply-mode")
+        self._mode.set_state(GLib.Variant("s", mode))
+        words = _("Review First") if mode == Mode.REVIEW.value else _("Apply Right Away")
+        self.mode_button.set_label(words)
+        name = _("When a command changes files: {}").format(words)
+        set_accessible_name(self.mode_button, name)
 
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")

@@ -4,18 +4,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
+from ...chat.events import TurnEnd
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError
+from ...i18n import _, localized
+from ...paths import is_inside
 from ...permission.request import Answer
+from ...project.folder import Folder
+from ...project.manager import ProjectManager
+from ...sandbox.process import Stop
 from ..changes.view import ChangesView
 from ..permission.asker import WindowAsker
 from ..sessions.entries import CallEntry
 from ..sessions.sessions import Sessions
+from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from .links import open_link, open_output
@@ -27,6 +35,8 @@ if TYPE_CHECKING:
 
 # Milliseconds without a key.
 REST = 2000
+# Files that `@` offers.
+_MOST_FOUND = 8
 
 
 class ChatController:
@@ -39,6 +49,7 @@ class ChatController:
         changes: ChangesView,
         asker: WindowAsker,
         history: History,
+        manager: ProjectManager,
         sessions: Sessions,
         tasks: Tasks,
     ) -> None:
@@ -47,12 +58,16 @@ class ChatController:
         self._changes = changes
         self._asker = asker
         self._history = history
+        self._manager = manager
         self._sessions = sessions
         self._tasks = tasks
         self._is_looking = self._is_stale = False
         heard: tuple[tuple[str, Callable[..., object]], ...] = (
             ("send", self._on_send),
             ("run", self._on_run),
+            ("queue", self._on_queue),
+            ("attach", self._on_attach),
+            ("resend", self._on_resend),
             ("stop", self.stop),
             ("retry", self._on_retry),
             ("stop-call", self._on_stop_call),
@@ -68,6 +83,7 @@ class ChatController:
         view.turn.connect("undo", weakly(self._on_undo_turn))
         self.turn = TurnSummary(view.turn, history.manager, tasks)
         self._rest = 0
+        view.composer.completion.find = weakly(self._find_files)
         view.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
 
     def stop(self, *_args: object) -> None:
@@ -122,7 +138,7 @@ class ChatController:
 
     def _on_send(self, _view: ChatView, text: str) -> None:
         if (session := self._view.session) is not None:
-            self._tasks.start(self._try(session.conversation.say(text), session, text))
+            self._tasks.start(self._send(session, text))
 
     def _on_retry(self, _view: ChatView) -> None:
         if (session := self._view.session) is not None:
@@ -130,18 +146,79 @@ class ChatController:
 
     def _on_run(self, _view: ChatView, command: str) -> None:
         if (session := self._view.session) is not None:
-            self._tasks.start(self._try(session.conversation.run(command), session, f"!{command}"))
+            self._tasks.start(self._send(session, f"!{command}"))
 
-    async def _try(
-        self, turn: Coroutine[object, object, object], session: OpenSession, text: str
-    ) -> None:
-        """Put the text back into the composer if the session refuses it."""
-        try:
-            await turn
-        except OllmSandboxError:
-            if self._view.session is session and not self._view.composer.text:
+    def _on_resend(self, view: ChatView, text: str) -> None:
+        """Send the last message again, with another text if there is one."""
+
+        async def resend(session: OpenSession) -> None:
+            before = session.take_back()
+            await self._send(session, text or before)
+
+        if view.session is not None:
+            self._tasks.start(resend(view.session))
+
+    def _on_queue(self, view: ChatView, text: str) -> None:
+        session = view.session
+        if session is None:
+            return
+        if session.is_busy:
+            session.queue(text)
+        else:
+            # It has just ended.
+            self._tasks.start(self._send(session, text))
+
+    async def _send(self, session: OpenSession, text: str) -> None:
+        """Send a message or a !command, then what was queued meanwhile, whether or not the session
+        is still shown."""
+        while text:
+            try:
+                goes_on = await self._turn(session, text)
+            except OllmSandboxError as error:
+                # The session refuses it, and says why where it was sent.
+                self._give_back(session, (text, *session.take_queued()))
+                session.add_notice(localized(str(error)), is_error=True)
+                return
+            if not goes_on:
+                self._give_back(session, session.take_queued())
+            text = session.drop_queued(0) if session.queued else ""
+            if goes_on and not text and not session.was_named:
+                session.was_named = True
+                self._tasks.start(self._sessions.name(session))
+
+    async def _turn(self, session: OpenSession, text: str) -> bool:
+        """Return whether the turn ended by itself."""
+        if text.startswith("!"):
+            outcome = await session.conversation.run(text[1:].strip())
+            return outcome.stop is not Stop.PERSON
+        ended = await session.conversation.say(text)
+        return ended.end is TurnEnd.DONE
+
+    def _give_back(self, session: OpenSession, texts: Sequence[str]) -> None:
+        """Put unsent messages back into the composer."""
+        text = "\n\n".join(texts)
+        if not text:
+            return
+        if self._view.session is session:
+            if not self._view.composer.text:
                 self._view.composer.text = text
-            raise
+        elif not session.draft:
+            session.draft = text
+
+    def _on_attach(self, view: ChatView) -> None:
+        async def attach() -> None:
+            folder = (view.session.project if view.session else None) or ""
+            paths = await choose_files(self._window, _("Attach Files"), folder)
+            view.composer.add_paths([_near(path, folder) for path in paths])
+
+        self._tasks.start(attach())
+
+    async def _find_files(self, text: str) -> list[str]:
+        session = self._view.session
+        if session is None or session.project is None:
+            return []
+        folder = Folder(session.project, self._manager)
+        return await asyncio.to_thread(folder.find_files, text, _MOST_FOUND)
 
     def _on_answer(self, view: ChatView, request_id: str, answer: Answer) -> None:
         self._asker.answer(request_id, answer)
@@ -172,3 +249,8 @@ class ChatController:
 
     def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
         self._tasks.start(open_output(self._window, entry))
+
+
+def _near(path: str, folder: str) -> str:
+    """Return a path in the project relative to it, as a command finds it."""
+    return os.path.relpath(path, folder) if folder and is_inside(path, folder) else path

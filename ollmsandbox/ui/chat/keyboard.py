@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gi.repository import Gtk
 
 from ..sessions.entries import CallEntry, ChatEntry
+from ..sessions.folding import CallGroup
 from .composer import Composer
 from .messages import MessageList
 
@@ -19,7 +20,7 @@ class CallNavigation:
         self,
         column: MessageList[ChatEntry],
         composer: Composer,
-        go_to: Callable[[CallEntry], object],
+        go_to: Callable[[CallEntry | CallGroup], object],
     ) -> None:
         self._column = column
         self._composer = composer
@@ -39,7 +40,7 @@ class CallNavigation:
     def _back(self) -> bool:
         items, place = self._where()
         for item in reversed(items[:place]):
-            if isinstance(item, CallEntry):
+            if isinstance(item, CallEntry | CallGroup):
                 self._go_to(item)
                 return True
         return False
@@ -48,7 +49,7 @@ class CallNavigation:
         """Go to the next call, or from the last one to the composer."""
         items, place = self._where()
         for item in items[place + 1 :]:
-            if isinstance(item, CallEntry):
+            if isinstance(item, CallEntry | CallGroup):
                 self._go_to(item)
                 return True
         self._composer.focus()

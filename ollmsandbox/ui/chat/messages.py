@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from gi.repository import Adw, GLib, GObject, Gtk, Pango
+from gi.repository import GLib, GObject, Gtk, Pango
 
 from ...i18n import _, localized
 from ...text.visible import visible_words
+from ..widgets.one_stop import OneStop
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -175,14 +176,21 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
 
     at_end = GObject.Property(type=bool, default=True)
 
-    def __init__(self, make_row: Callable[[T], Gtk.Widget]) -> None:
+    def __init__(
+        self,
+        make_row: Callable[[T], Gtk.Widget],
+        last: Gtk.Widget | None = None,
+        name_row: Callable[[T], str] | None = None,
+    ) -> None:
+        """`last` is shown below all items. `name_row` returns what a screen reader calls one."""
         super().__init__(hscrollbar_policy=Gtk.PolicyType.NEVER)
         # A method of the widget that contains this one must not keep that alive.
         self._make_row = weakly(make_row) if inspect.ismethod(make_row) else make_row
+        self._name_row = name_row
         self._items: list[T] = []
         # The items from here on have rows, or will soon.
         self._first = 0
-        self._rows: dict[T, Adw.Bin] = {}
+        self._rows: dict[T, OneStop] = {}
         self.earlier_button = Gtk.Button(
             label=_("Show Earlier Messages"), halign=Gtk.Align.CENTER, visible=False
         )
@@ -195,6 +203,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         whole = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
         whole.append(self.earlier_button)
         whole.append(self._box)
+        if last is not None:
+            whole.append(last)
         self._viewport = AnchoredViewport(self._box, whole)
         self._viewport.connect("moved", weakly(self.look_again))
         self._viewport.connect("map", weakly(self._on_map))
@@ -241,6 +251,11 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         """Return the widget that was made for an item, or None."""
         row = self._rows.get(item)
         return row.get_child() if row is not None else None
+
+    def set_many_stops(self, item: T, is_set: bool) -> None:
+        """Let the Tab key stop at each widget of an item's row."""
+        if (row := self._rows.get(item)) is not None:
+            row.has_many_stops = is_set
 
     # --- scrolling -------------------------------------------------------------------------------
 
@@ -353,7 +368,9 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
             child = _error_row(error)
         if child is None:  # the widget that makes them is gone
             return
-        row = Adw.Bin(child=child, accessible_role=Gtk.AccessibleRole.LIST_ITEM)
+        row = OneStop(child=child, accessible_role=Gtk.AccessibleRole.LIST_ITEM)
+        if self._name_row is not None:
+            row.update_property([Gtk.AccessibleProperty.LABEL], [self._name_row(item)])
         earlier = (self._rows.get(one) for one in reversed(self._items[self._first : index]))
         self._box.insert_child_after(row, next((one for one in earlier if one is not None), None))
         self._rows[item] = row

@@ -72,6 +72,16 @@ class ModelController:
         self._choice.forget_servers()
         self._tasks.start(self._ask_servers())
 
+    def look_for_connections(self) -> None:
+        """Ask the servers again if a connection was added or removed elsewhere."""
+
+        async def look() -> None:
+            found = await asyncio.to_thread(self._choice.store.all)
+            if {one.name for one in found} != {item.name for item in self._choice.items}:
+                await self._ask_servers()
+
+        self._tasks.start(look())
+
     def _on_refresh(self, _chooser: ModelChooser) -> None:
         """Ask the servers again with the known keys: a keyring may ask for a password each time."""
         self._tasks.start(self._ask_servers())

@@ -13,18 +13,26 @@ from ...text.visible import visible_words
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
-from ..widgets.labels import name_buttons, set_plain, without_hyphens
+from ..widgets.labels import (
+    name_buttons,
+    set_accessible_name,
+    set_class,
+    set_plain,
+    without_hyphens,
+)
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
 _LONG = 20_000
 _LONG_WORD = 1_000
+# Characters in a line of the user's message, which stands at the side.
+_BUBBLE = 52
 
 
 class MessageRow(Gtk.Box):
     __gtype_name__ = "OllmMessageRow"
 
-    __gsignals__ = signals({"open-link": (str,)})
+    __gsignals__ = signals({"open-link": (str,), "edit": (), "retry": ()})
 
     def __init__(self, entry: MessageEntry, project: str | None = None) -> None:
         super().__init__(
@@ -36,12 +44,19 @@ class MessageRow(Gtk.Box):
         self.entry = entry
         self._thinking: Gtk.Expander | None = None
         self._thoughts: Gtk.TextBuffer | None = None
-        heading = self._heading()
-        heading.set_visible(not entry.continues)
-        self.append(heading)
+        self._body: MarkdownView | None = None
+        is_own = entry.role is Role.USER
+        who = _("You") if is_own else shown_model(entry.model) or _("Agent")
+        at = time.strftime("%H:%M", time.localtime(entry.at))
+        # Translators: who said something, and when.
+        set_accessible_name(self, _("{who}, {time}").format(who=who, time=at))
+        if not is_own and not entry.continues:
+            name = Gtk.Label(label=who, xalign=0, ellipsize=Pango.EllipsizeMode.END)
+            for style in ("caption", "dim-label"):
+                name.add_css_class(style)
+            self.append(name)
         if entry.thinking:
             self._think(entry.thinking)
-        self._body: MarkdownView | None = None
         if entry.role is Role.ASSISTANT:
             self._body = MarkdownView(project=project or "")
             self._body.connect("open-link", weakly(self._on_link))
@@ -49,12 +64,18 @@ class MessageRow(Gtk.Box):
             self._show_body()
         else:
             self.add_css_class("own-message")
-            self.append(_plain(entry.text))
-        self._broken_off = Gtk.Label(label=_("This answer was cut short."), xalign=0)
+            self.set_orientation(Gtk.Orientation.HORIZONTAL)
+            self.set_halign(Gtk.Align.END)
+            bubble = Gtk.Box(tooltip_text=at, css_classes=["bubble"])
+            bubble.append(_plain(entry.text))
+            self.append(bubble)
+        self._broken_off = Gtk.Label(xalign=0)
         self._broken_off.add_css_class("caption")
         self._broken_off.add_css_class("dim-label")
-        self._broken_off.set_visible(entry.partial)
-        self.append(self._broken_off)
+        self._actions: Gtk.Box | None = None
+        if not is_own:
+            self.append(self._broken_off)
+        self._show_state()
         self._handlers = [
             entry.connect("grew", weakly(self._on_grew)),
             entry.connect("thought", weakly(self._on_thought)),
@@ -69,20 +90,6 @@ class MessageRow(Gtk.Box):
         if self._body is not None:
             self._body.take_down()
 
-    def _heading(self) -> Gtk.Widget:
-        entry = self.entry
-        who = _("You") if entry.role is Role.USER else shown_model(entry.model) or _("Agent")
-        self.update_property([Gtk.AccessibleProperty.LABEL], [who])
-        box = Gtk.Box(spacing=6)
-        name = Gtk.Label(label=who, xalign=0, ellipsize=Pango.EllipsizeMode.END)
-        name.add_css_class("caption-heading")
-        at = Gtk.Label(label=time.strftime("%H:%M", time.localtime(entry.at)))
-        at.add_css_class("caption")
-        at.add_css_class("dim-label")
-        box.append(name)
-        box.append(at)
-        return box
-
     def _show_body(self) -> None:
         assert self._body is not None
         if self.entry.is_growing:
@@ -95,18 +102,21 @@ class MessageRow(Gtk.Box):
             view = _text_view()
             view.set_wrap_mode(Gtk.WrapMode.WORD_CHAR)
             view.add_css_class("thinking")
-            view.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
+            view.update_property([Gtk.AccessibleProperty.LABEL], [_("Reasoning")])
             self._thoughts = view.get_buffer()
             is_open = self.entry.is_open
-            self._thinking = Gtk.Expander(label=_("Thinking"), child=view, expanded=is_open)
+            self._thinking = Gtk.Expander(label=_("Reasoning"), child=view, expanded=is_open)
             self._thinking.connect("notify::expanded", weakly(self._on_unfolded))
             # Else the Tab key leads into it while it is folded.
             self._thinking.bind_property(
                 "expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE
             )
-            self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
+            self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Reasoning")])
             self._thinking.add_css_class("dim-label")
-            self.insert_child_after(self._thinking, self.get_first_child())
+            if self._body is None:
+                self.append(self._thinking)
+            else:
+                self._thinking.insert_before(self, self._body)
         self._thoughts.insert(self._thoughts.get_end_iter(), text)
 
     def _on_unfolded(self, thinking: Gtk.Expander, _property: GObject.ParamSpec) -> None:
@@ -120,11 +130,51 @@ class MessageRow(Gtk.Box):
         self._think(text)
 
     def _on_changed(self, entry: MessageEntry) -> None:
-        self._broken_off.set_visible(entry.partial)
+        self._show_state()
         if self._body is not None and entry.is_replaced:
             self._body.set_text(entry.text)
         elif self._body is not None and not entry.is_growing:
             self._body.finish()
+
+    def _show_state(self) -> None:
+        """Show what can be done with the message, and whether it is incomplete."""
+        entry = self.entry
+        stopped, cut = _("You stopped this answer."), _("This answer was cut short.")
+        self._broken_off.set_label(stopped if entry.is_stopped else cut)
+        self._broken_off.set_visible(entry.partial)
+        is_own = entry.role is Role.USER
+        # Made when they are needed: most messages stand inside a turn.
+        if self._actions is None and (entry.is_last if is_own else entry.is_final):
+            self._actions = Gtk.Box(css_classes=["message-actions"])
+            if is_own:
+                self._actions.set_valign(Gtk.Align.CENTER)
+                self._add_action("document-edit-symbolic", _("Edit and Send Again"), "edit")
+                self.prepend(self._actions)
+            else:
+                self._add_action("edit-copy-symbolic", _("Copy Answer"), "copy")
+                self._retry = self._add_action("view-refresh-symbolic", _("Try Again"), "retry")
+                self.append(self._actions)
+        if self._actions is None:
+            return
+        set_class(self._actions, "last", entry.is_last and not is_own)
+        if is_own:
+            self._actions.set_visible(entry.is_last)
+        else:
+            self._retry.set_visible(entry.is_last)
+
+    def _add_action(self, icon: str, label: str, name: str) -> Gtk.Button:
+        assert self._actions is not None
+        button = Gtk.Button(icon_name=icon, tooltip_text=label, css_classes=["flat"])
+        set_accessible_name(button, label)
+        button.connect("clicked", weakly(self._on_action), name)
+        self._actions.append(button)
+        return button
+
+    def _on_action(self, _button: Gtk.Button, name: str) -> None:
+        if name == "copy":
+            self.get_clipboard().set(self.entry.text)
+        else:
+            self.emit(name)
 
     def _on_link(self, _view: MarkdownView, address: str) -> None:
         self.emit("open-link", address)
@@ -134,7 +184,7 @@ def _plain(text: str) -> Gtk.Widget:
     """Show text as it was typed: the user does not write Markdown."""
     if len(text) > _LONG:
         return _text_view(text)
-    label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True)
+    label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, max_width_chars=_BUBBLE)
     # Pango takes seconds to find the breaks in a word of that length.
     is_odd = any(len(word) > _LONG_WORD for word in text.split())
     label.set_wrap_mode(Pango.WrapMode.CHAR if is_odd else Pango.WrapMode.WORD_CHAR)
@@ -181,15 +231,17 @@ class SummaryRow(Gtk.Expander):
 
 
 class NoticeRow(Gtk.Box):
+    """A notice; an error that ended the last turn has buttons to go on."""
+
     __gtype_name__ = "OllmNoticeRow"
 
-    __gsignals__ = signals({"retry": ()})
+    __gsignals__ = signals({"retry": (), "preferences": ()})
 
     def __init__(self, entry: NoticeEntry) -> None:
-        super().__init__(spacing=9)
+        super().__init__(spacing=9, accessible_role=Gtk.AccessibleRole.GROUP)
         self.add_css_class("notice")
         self.entry = entry
-        icon = "dialog-error-symbolic" if entry.is_error else "dialog-information-symbolic"
+        icon = "dialog-warning-symbolic" if entry.is_error else "dialog-information-symbolic"
         image = Gtk.Image.new_from_icon_name(icon)
         image.set_valign(Gtk.Align.START)
         # It may contain a file name, which need not be valid Unicode.
@@ -197,23 +249,28 @@ class NoticeRow(Gtk.Box):
         label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, hexpand=True)
         label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
         without_hyphens(label)
-        if entry.is_error:
-            image.add_css_class("error")
-        else:
-            label.add_css_class("dim-label")
+        set_accessible_name(self, text)
+        label.add_css_class("dim-label")
+        image.add_css_class("dim-label")
+        content = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=9)
+        content.append(label)
         self.append(image)
-        self.append(label)
-        self.retry_button: Gtk.Button | None = None
+        self.append(content)
         self._handler = 0
-        if entry.can_retry:
-            self.retry_button = Gtk.Button(
-                label=_("Try _Again"), use_underline=True, valign=Gtk.Align.CENTER
-            )
-            name_buttons(self.retry_button)
-            self.retry_button.add_css_class("small-button")
-            self.retry_button.connect("clicked", weakly(self._on_retry))
-            self.append(self.retry_button)
+        if entry.is_error or entry.can_retry:
+            self.add_css_class("card")
+            for widget in (label, image):
+                widget.remove_css_class("dim-label")
+            image.add_css_class("warning")
+            self._buttons = Gtk.Box(spacing=6, halign=Gtk.Align.END)
+            for words, name in ((_("_Preferences"), "preferences"), (_("_Try Again"), "retry")):
+                button = Gtk.Button(label=words, use_underline=True)
+                button.connect("clicked", weakly(self._on_clicked), name)
+                self._buttons.append(button)
+            name_buttons(self._buttons)
+            content.append(self._buttons)
             self._handler = entry.connect("changed", weakly(self._on_changed))
+            self._on_changed(entry)
 
     def forget(self) -> None:
         """Disconnect from the entry, which outlives the row."""
@@ -221,9 +278,8 @@ class NoticeRow(Gtk.Box):
             self.entry.disconnect(self._handler)
             self._handler = 0
 
-    def _on_retry(self, _button: Gtk.Button) -> None:
-        self.emit("retry")
-
     def _on_changed(self, entry: NoticeEntry) -> None:
-        if self.retry_button is not None:
-            self.retry_button.set_visible(entry.can_retry)
+        self._buttons.set_visible(entry.is_last)
+
+    def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
+        self.emit(name)

@@ -5,21 +5,22 @@ from __future__ import annotations
 
 import time
 
-from gi.repository import Gdk, GLib, Gtk
+from gi.repository import Gdk, GLib, Gtk, Pango
 
 from ...i18n import _, localized
 from ...permission.request import Answer
 from ...project.changes.change import Report
-from ...text.visible import visible
+from ...text.visible import visible, visible_line
 from ...tools.ask import NAME as ASK
 from ...tools.todo import NAME as PLAN
 from ..permission.card import ChatPermission
 from ..resources import template
 from ..sessions import tool_text as words
 from ..sessions.entries import CallEntry, Stage
+from ..sessions.folding import is_quiet
 from ..terminal.graph import UsageWatch
 from ..terminal.view import TerminalView
-from ..widgets.labels import show_ellipsized_as_tooltip, without_hyphens
+from ..widgets.labels import set_class, show_ellipsized_as_tooltip, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -27,6 +28,8 @@ from .question import QuestionCard
 from .todo import TodoList
 
 _MOST_LISTED = 8
+# Changed lines of an edit that are shown without a click.
+_SMALL_DIFF = 8
 _TICK = 200
 _LONG = 60
 
@@ -59,6 +62,7 @@ class ToolCard(Gtk.Box):
     question_place: Gtk.Box = Gtk.Template.Child()
     detail: Gtk.Box = Gtk.Template.Child()
     whole: Gtk.Label = Gtk.Template.Child()
+    diff_box: Gtk.Box = Gtk.Template.Child()
     output_place = Gtk.Template.Child()
     note: Gtk.Label = Gtk.Template.Child()
     output_tools: Gtk.Box = Gtk.Template.Child()
@@ -84,6 +88,7 @@ class ToolCard(Gtk.Box):
         # The report whose changes are listed.
         self._listed: Report | None = None
         self._clock = 0
+        self._has_diff = False
         self.title.set_label(words.title(entry))
         whole = visible(entry.description)
         self.whole.set_label(words.bounded(whole))
@@ -159,6 +164,8 @@ class ToolCard(Gtk.Box):
         self.detail.set_visible(is_open)
         # A long command is shown completely below.
         self.title.set_visible(not (is_open and self._is_long))
+        # The output has the same diff.
+        self.diff_box.set_visible(self._has_diff and not is_open)
         self.arrow.set_from_icon_name("pan-down-symbolic" if is_open else "pan-end-symbolic")
         # An integer: this state has a third value, so GTK does not take a boolean.
         self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(is_open)])
@@ -199,6 +206,7 @@ class ToolCard(Gtk.Box):
             if self.output is not None:
                 self.output.finish()
             self._show_note()
+            self._show_diff()
             if words.is_stopped(entry):
                 # Stay open or closed: the user who stopped it was looking at it.
                 entry.is_open = self.is_open if entry.is_open is None else entry.is_open
@@ -206,12 +214,15 @@ class ToolCard(Gtk.Box):
             failed = fresh and not words.succeeded(entry) and not words.is_denied(entry)
             is_plan = bool(entry.steps) and words.succeeded(entry) and not entry.is_replaced
             self.open(is_open=failed or is_plan if entry.is_open is None else entry.is_open)
+        self._show_whether_quiet()
 
     def _show_status(self) -> None:
         entry = self.entry
         parts = [words.tool(entry), words.status(entry)]
         if entry.stage is Stage.RUNNING:
             parts.append(words.clock(time.time() - entry.began_at))
+        elif (diff := words.edit_diff(entry)) is not None:
+            parts = [words.line_counts(diff)]
         elif (took := words.call_duration(entry)) is not None:
             parts.append(words.duration(took))
         text = " · ".join(filter(None, parts))
@@ -221,11 +232,29 @@ class ToolCard(Gtk.Box):
 
     def _show_mark(self) -> None:
         icon, colour = words.mark(self.entry)
-        for name in ("success", "error"):
+        for name in ("success", "dim-label"):
             self.mark.remove_css_class(name)
         self.mark.set_from_icon_name(icon)
         if colour:
             self.mark.add_css_class(colour)
+
+    def _show_diff(self) -> None:
+        """Show a small edit line by line, and name the file as the list of changes does."""
+        diff = words.edit_diff(self.entry)
+        if diff is None:
+            return
+        self.title.set_markup(words.file_markup(self.entry.description))
+        if len(diff.lines) > _SMALL_DIFF or self._has_diff:
+            return
+        self._has_diff = True
+        width = len(str(max(number for number, _sign, _text in diff.lines)))
+        for number, sign, text in diff.lines:
+            line = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
+            line.set_label(f"{number:>{width}} {sign} {visible_line(text)}")
+            line.set_direction(Gtk.TextDirection.LTR)
+            line.add_css_class("monospace")
+            line.add_css_class("added" if sign == "+" else "removed")
+            self.diff_box.append(line)
 
     def _show_questions(self) -> None:
         for asked, card in zip(self.entry.asked, self._questions, strict=False):
@@ -260,7 +289,7 @@ class ToolCard(Gtk.Box):
         if entry.report is not None:
             text = words.changed(entry.report, entry.states)
             self.undo_button.set_visible(words.can_undo(entry))
-        elif entry.record is not None:
+        elif entry.record is not None or entry.is_interrupted:
             text = words.stored_changes(entry)
             self.undo_button.set_visible(words.can_undo(entry))
         else:
@@ -356,6 +385,10 @@ class ToolCard(Gtk.Box):
         # Cards that are made for this call later look the same.
         self.entry.is_open = not self.is_open
         self.open(is_open=self.entry.is_open)
+        self._show_whether_quiet()
+
+    def _show_whether_quiet(self) -> None:
+        set_class(self, "quiet", is_quiet(self.entry))
 
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")

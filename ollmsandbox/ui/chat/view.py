@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from gi.repository import Adw, Gio, Gtk
+from gi.repository import Adw, Gio, GObject, Gtk
 
 from ...chat.messages import Role
+from ...chat.providers.tour.model import TourModel
 from ...i18n import _
 from ...permission.request import Answer
 from ...sandbox.probe.probe import Capabilities
+from ...text.visible import visible_line
+from ..sessions import tool_text
 from ..sessions.entries import (
     CallEntry,
     ChatEntry,
@@ -20,24 +23,31 @@ from ..sessions.entries import (
     Stage,
     SummaryEntry,
 )
+from ..sessions.folding import CallGroup, can_fold, fold, group_text, is_quiet
 from ..settings import Settings
-from ..widgets.labels import name_buttons
+from ..widgets.labels import name_buttons, set_class
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
+from .activity import ActivityLine
 from .bars import MissingFolderBar, QuestionBar
 from .composer import Composer
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .messages import MessageList
+from .queue import EditBar, QueueBar
 from .row import NoticeRow, SummaryRow
+from .tour_bar import TourBar
 from .turn_bar import TurnBar
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
+    from .call_group import CallGroupRow
     from .row import MessageRow
     from .tool_card import ToolCard
 
 _WIDTH = 860
+# Characters of a message in the name of its row.
+_NAMED = 80
 
 
 class ChatView(Gtk.Box):
@@ -47,8 +57,12 @@ class ChatView(Gtk.Box):
         {
             "send": (str,),
             "run": (str,),
+            "queue": (str,),
             "stop": (),
             "retry": (),
+            "attach": (),
+            # Send the last message again, as it was or with this text.
+            "resend": (str,),
             "stop-call": (object,),
             "answer": (str, object),
             "reply": (str, str),
@@ -57,6 +71,8 @@ class ChatView(Gtk.Box):
             "open-link": (str,),
             "open-output": (object,),
             "connect-model": (),
+            "open-project": (),
+            "remove-sample": (),
         }
     )
 
@@ -64,6 +80,9 @@ class ChatView(Gtk.Box):
         super().__init__(orientation=Gtk.Orientation.VERTICAL)
         self.session: OpenSession | None = None
         self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
+        # Everything in the session; the column shows some of it folded.
+        self._entries: list[ChatEntry] = []
+        self._asking_rows: list[CallEntry] = []
         # Calls that have not ended.
         self._watched: dict[CallEntry, int] = {}
         self._empty = Adw.StatusPage(
@@ -72,7 +91,10 @@ class ChatView(Gtk.Box):
             vexpand=True,
         )
         self._empty.add_css_class("compact")
-        self.column = MessageList(self._make_row)
+        self.activity = ActivityLine()
+        last = Adw.Clamp(maximum_size=_WIDTH, child=self.activity, css_classes=["chat-row"])
+        self.activity.bind_property("visible", last, "visible", GObject.BindingFlags.SYNC_CREATE)
+        self.column = MessageList(self._make_row, last, row_name)
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
         self.column.connect("scrolled", weakly(self._on_looked))
@@ -105,8 +127,10 @@ class ChatView(Gtk.Box):
             clamp = Adw.Clamp(maximum_size=_WIDTH, child=bar, margin_start=12, margin_end=12)
             self.append(clamp)
         self.composer = Composer(settings)
-        self.composer.connect("send", weakly(self._pass_on), "send")
+        self.composer.connect("send", weakly(self._on_send))
         self.composer.connect("run", weakly(self._pass_on), "run")
+        self.composer.connect("queue", weakly(self._pass_on), "queue")
+        self.composer.connect("attach", weakly(self._on_attach))
         self.composer.connect("stop", weakly(self._on_stop))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
@@ -124,6 +148,18 @@ class ChatView(Gtk.Box):
         self._without.append(self._why_not)
         self._without.append(self.connect_button)
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
+        self.queue = QueueBar()
+        self.queue.connect("drop", weakly(self._on_drop_queued))
+        self.tour = TourBar()
+        self.tour.connect("next", weakly(self._on_tour_next))
+        self.tour.connect("connect-model", weakly(self._on_connect))
+        self.tour.connect("open-project", weakly(self._emit), "open-project")
+        self.tour.connect("remove", weakly(self._emit), "remove-sample")
+        below.append(self.tour)
+        self.editing = EditBar()
+        self.editing.connect("cancel", weakly(self._on_cancel_edit))
+        below.append(self.editing)
+        below.append(self.queue)
         below.append(self._without)
         below.append(self.composer)
         self.cost = Gtk.Label(xalign=1, visible=False)
@@ -137,7 +173,7 @@ class ChatView(Gtk.Box):
                 margin_start=12,
                 margin_end=12,
                 margin_top=6,
-                margin_bottom=12,
+                margin_bottom=6,
             )
         )
 
@@ -149,11 +185,15 @@ class ChatView(Gtk.Box):
     def show(self, session: OpenSession | None) -> None:  # type: ignore[override]
         if session is self.session:
             return
+        self._end_edit()
         self._forget()
         self.session = session
+        self.activity.show_session(session)
         if session is None:
             self.composer.text = ""
             self.composer.set_busy(False)
+            self.queue.show_texts(())
+            self.tour.set_visible(False)
             self._show_page()
             self.waiting.show_count(0)
             return
@@ -161,14 +201,18 @@ class ChatView(Gtk.Box):
         self._listen(session, "state-changed", self._on_state)
         self._listen(session, "spent", self._show_cost)
         self._show_cost(session)
+        self._listen(session, "queue-changed", self._on_queue)
+        self._listen(session, "tour-changed", self._on_tour)
+        self._on_queue(session)
         # Once: iterating over a GListStore is slow.
-        entries = list(session)
-        self.column.set_items(entries)
+        entries = self._entries = list(session)
+        self.column.set_items(fold(entries))
         for entry in entries:
             self._watch(entry)
         self.composer.set_history(_history(entries))
         self.composer.text = session.draft
         self._on_state(session)
+        self._show_whether_asking()
         self._show_page()
         self.column.scroll_to_end()
         self._on_scrolled()
@@ -193,7 +237,10 @@ class ChatView(Gtk.Box):
         entry = self.session.entry_of(call_id) if self.session else None
         if entry is None:
             return
-        self.column.scroll_to(entry)
+        block = self._block_of(entry)
+        self.column.scroll_to(block)
+        if (group := self._group_row(block)) is not None:
+            group.open()
         card = self._card(entry)
         if card is None:
             return
@@ -203,9 +250,15 @@ class ChatView(Gtk.Box):
             self.column.show_whole(entry)
         else:
             card.header.grab_focus()
-            self.column.scroll_to(entry)
+            self.column.scroll_to(block)
 
-    def _go_to(self, entry: CallEntry) -> None:
+    def _go_to(self, entry: CallEntry | CallGroup) -> None:
+        if isinstance(entry, CallGroup):
+            if not self.column.is_in_view(entry):
+                self.column.scroll_to(entry)
+            if (group := self._group_row(entry)) is not None:
+                group.header.grab_focus()
+            return
         card = self._card(entry)
         if card is None or not self.column.is_in_view(entry):
             self.show_call(entry.call.id)
@@ -217,13 +270,26 @@ class ChatView(Gtk.Box):
     # --- rows ----------------------------------------------------------------------------------
 
     def _make_row(self, entry: ChatEntry) -> Gtk.Widget:
+        content = self._make_content(entry)
+        row = Adw.Clamp(maximum_size=_WIDTH, child=content, css_classes=["chat-row"])
+        if isinstance(entry, CallEntry):
+            set_class(row, "asks", entry.stage is Stage.ASKING)
+        return row
+
+    def _make_content(self, entry: ChatEntry) -> Gtk.Widget:
         row: Gtk.Widget
-        if isinstance(entry, MessageEntry):
+        if isinstance(entry, CallGroup):
+            from .call_group import CallGroupRow
+
+            row = CallGroupRow(entry, self._make_content, self._drop_content)
+        elif isinstance(entry, MessageEntry):
             # Imported here: the first frame needs no Markdown. See window/startup.py.
             from .row import MessageRow
 
             row = MessageRow(entry, self.session.project if self.session else None)
             row.connect("open-link", weakly(self._pass_on), "open-link")
+            row.connect("edit", weakly(self._on_edit))
+            row.connect("retry", weakly(self._on_retry))
         elif isinstance(entry, CallEntry):
             from .tool_card import ToolCard
 
@@ -239,7 +305,12 @@ class ChatView(Gtk.Box):
             assert isinstance(entry, NoticeEntry)
             row = NoticeRow(entry)
             row.connect("retry", weakly(self._on_retry))
-        return Adw.Clamp(maximum_size=_WIDTH, child=row, css_classes=["chat-row"])
+            row.connect("preferences", weakly(self._on_connect))
+        return row
+
+    def _drop_content(self, row: Gtk.Widget) -> None:
+        if not isinstance(row, SummaryRow):
+            cast("MessageRow | ToolCard | CallGroupRow | NoticeRow", row).forget()
 
     def _forget(self) -> None:
         for source, handler in self._handlers:
@@ -274,29 +345,115 @@ class ChatView(Gtk.Box):
     # --- events ----------------------------------------------------------------------------------
 
     def _on_entries(self, entries: Gio.ListStore, place: int, removed: int, added: int) -> None:
-        for _number in range(removed):
-            self.column.remove_at(place)
-        new = [entries.get_item(number) for number in range(place, place + added)]
-        for number, entry in enumerate(new, place):
-            assert isinstance(entry, ChatEntry)
-            self.column.insert(number, entry)
+        new = [cast(ChatEntry, entries.get_item(at)) for at in range(place, place + added)]
+        old = self._entries[place : place + removed]
+        is_at_end = place + removed == len(self._entries)
+        self._entries[place : place + removed] = new
+        items = self.column.items
+        if is_at_end and items[len(items) - len(old) :] == old:
+            for _entry in old:
+                self.column.remove_at(len(self.column.items) - 1)
+            for entry in new:
+                self.column.append(entry)
+        else:
+            self.column.set_items(fold(self._entries))
+        for entry in new:
             self._watch(entry)
         self._show_page()
         if any(isinstance(entry, MessageEntry) and entry.role is Role.USER for entry in new):
             self.column.scroll_to_end()
 
+    def _fold_around(self, entry: CallEntry) -> None:
+        """Fold a call that has ended together with its quiet neighbours."""
+        items = list(self.column.items)
+        first = end = items.index(entry)
+        while first > 0 and can_fold(items[first - 1]):
+            first -= 1
+        while end < len(items) and can_fold(items[end]):
+            end += 1
+        before = items[first:end]
+        flat: list[ChatEntry] = []
+        for item in before:
+            flat += item.entries if isinstance(item, CallGroup) else (item,)
+        after = fold(flat)
+        known = [item for item in before if isinstance(item, CallGroup)]
+        if len(after) >= len(before):
+            return
+        had_focus = self.column.focused_item is entry
+        for place, block in enumerate(after):
+            if isinstance(block, CallGroup) and known:
+                # Its row stays, open or not.
+                known[0].replace(block.entries)
+                after[place] = known[0]
+        for place in reversed(range(first, end)):
+            if items[place] not in after:
+                self.column.remove_at(place)
+        for place, block in enumerate(after, first):
+            if block not in before:
+                self.column.insert(place, block)
+        block = self._block_of(entry)
+        if had_focus and isinstance(block, CallGroup):
+            self._go_to(block)
+
+    def _block_of(self, entry: CallEntry) -> ChatEntry:
+        """Return the group that a call is folded into, or the call itself."""
+        for block in reversed(self.column.items):
+            if isinstance(block, CallGroup) and entry in block.entries:
+                return block
+        return entry
+
+    def _group_row(self, block: ChatEntry) -> CallGroupRow | None:
+        row = self.column.row_of(block) if isinstance(block, CallGroup) else None
+        return cast("CallGroupRow", row.get_child()) if isinstance(row, Adw.Clamp) else None
+
     def _on_call_changed(self, entry: CallEntry) -> None:
         if entry.stage is Stage.DONE:
             self._unwatch(entry)
         self._questions.note(entry)
+        self._show_whether_asking()
+        if (row := self.column.row_of(entry)) is not None:
+            set_class(row, "asks", entry.stage is Stage.ASKING)
+        if is_quiet(entry):
+            self._fold_around(entry)
         self._on_scrolled()
 
+    def _show_whether_asking(self) -> None:
+        """Dim everything but the question while one is open."""
+        asking = self.session.asking() if self.session is not None else []
+        set_class(self.column, "has-question", bool(asking))
+        for entry in self._asking_rows:
+            self.column.set_many_stops(entry, False)
+        self._asking_rows = asking
+        for entry in asking:
+            self.column.set_many_stops(entry, True)
+
     def _card(self, entry: CallEntry) -> ToolCard | None:
+        if (group := self._group_row(self._block_of(entry))) is not None:
+            return cast("ToolCard | None", group.row_of(entry))
         row = self.column.row_of(entry)
         return cast("ToolCard", row.get_child()) if isinstance(row, Adw.Clamp) else None
 
     def _on_state(self, session: OpenSession) -> None:
+        if session.is_busy:
+            self._end_edit()
         self.composer.set_busy(session.is_busy)
+        self._on_tour(session)
+
+    def _on_tour(self, session: OpenSession) -> None:
+        if session.tour_stop:
+            self.tour.show_stop(session.tour_stop, len(TourModel.stops))
+        elif session.is_tour_over:
+            self.tour.show_end()
+        else:
+            self.tour.set_visible(False)
+
+    def _on_tour_next(self, _bar: TourBar) -> None:
+        if self.session is not None:
+            self.session.continue_tour()
+        self.composer.focus()
+
+    def _emit(self, _widget: Gtk.Widget, name: str) -> None:
+        self.emit(name)
 
     def _show_cost(self, session: OpenSession, *_args: object) -> None:
         cost = session.cost
@@ -306,6 +463,9 @@ class ChatView(Gtk.Box):
             self.cost.set_label(_("Cost: {cost}").format(cost=f"{cost:.4f}"))
 
     def _on_looked(self, _column: MessageList) -> None:
+        # Its row may have been made just now.
+        for entry in self._asking_rows:
+            self.column.set_many_stops(entry, True)
         self._questions.look()
         self._on_scrolled()
 
@@ -319,9 +479,9 @@ class ChatView(Gtk.Box):
         is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
         self.waiting.show_count(len(hidden), is_below=is_below)
 
-    def _on_dropped(self, _column: MessageList, entry: ChatEntry, row: Gtk.Widget) -> None:
-        if isinstance(row, Adw.Clamp) and not isinstance(entry, SummaryEntry):
-            cast("MessageRow | ToolCard | NoticeRow", row.get_child()).forget()
+    def _on_dropped(self, _column: MessageList, _entry: ChatEntry, row: Gtk.Widget) -> None:
+        if isinstance(row, Adw.Clamp):
+            self._drop_content(cast(Gtk.Widget, row.get_child()))
 
     def _on_show_question(self, _bar: QuestionBar) -> None:
         asking = self.session.asking() if self.session is not None else []
@@ -338,20 +498,73 @@ class ChatView(Gtk.Box):
     def _on_replied(self, _card: ToolCard, question_id: str, text: str) -> None:
         self.emit("reply", question_id, text)
 
-    def _on_connect(self, _button: Gtk.Button) -> None:
+    def _on_connect(self, _widget: Gtk.Widget) -> None:
         self.emit("connect-model")
+
+    def _on_send(self, _composer: Composer, text: str) -> None:
+        is_edited = self.editing.get_visible()
+        self.editing.set_visible(False)
+        self.emit("resend" if is_edited else "send", text)
+
+    def _on_edit(self, row: MessageRow) -> None:
+        if not self.editing.get_visible():
+            self.editing.before = self.composer.draft
+        self.editing.set_visible(True)
+        self.composer.text = row.entry.text
+        self.composer.focus()
+
+    def _on_cancel_edit(self, _bar: EditBar) -> None:
+        self._end_edit()
+        self.composer.focus()
+
+    def _end_edit(self) -> None:
+        if self.editing.get_visible():
+            self.editing.set_visible(False)
+            self.composer.text = self.editing.before
+
+    def _on_retry(self, row: MessageRow | NoticeRow) -> None:
+        goes_on = self.session is not None and self.session.conversation.owes_reply
+        if isinstance(row, NoticeRow) and goes_on:
+            self.emit("retry")
+        else:
+            self.emit("resend", "")
+
+    def _on_attach(self, _composer: Composer) -> None:
+        self.emit("attach")
+
+    def _on_queue(self, session: OpenSession) -> None:
+        self.queue.show_texts(session.queued)
+
+    def _on_drop_queued(self, _bar: QueueBar, place: int) -> None:
+        if self.session is not None:
+            text = self.session.drop_queued(place)
+            if self.composer.is_untouched:
+                self.composer.text = text
+            self.composer.focus()
 
     def _on_stop(self, *_args: object) -> None:
         self.emit("stop")
-
-    def _on_retry(self, _row: NoticeRow) -> None:
-        self.emit("retry")
 
     def _on_stop_call(self, card: ToolCard) -> None:
         self.emit("stop-call", card.entry)
 
     def _pass_on(self, _widget: Gtk.Widget, value: object, name: str) -> None:
         self.emit(name, value)
+
+
+def row_name(entry: ChatEntry) -> str:
+    """Return what a screen reader calls an entry."""
+    if isinstance(entry, CallGroup):
+        return group_text(entry.calls)
+    if isinstance(entry, CallEntry):
+        return tool_text.title(entry)
+    if isinstance(entry, MessageEntry):
+        who = _("You") if entry.role is Role.USER else entry.model or _("Agent")
+        # Translators: who said something, and how it begins.
+        start = visible_line(entry.text[:_NAMED])
+        return _("{who}: {text}").format(who=who, text=start) if start else who
+    assert isinstance(entry, NoticeEntry | SummaryEntry)
+    return visible_line(entry.text[:_NAMED])
 
 
 def _history(entries: Iterable[ChatEntry]) -> list[str]:

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gi.repository import Gdk, GLib, GObject, Gtk, Pango
 
+from ...i18n import _
 from ...permission.request import Answer, PermissionRequest, Verdict
 from ...text.visible import visible, visible_words
 from ...tools.questions import every_time
 from ..resources import template
-from ..widgets.labels import name_buttons, set_plain, without_hyphens
+from ..widgets.labels import name_buttons, set_accessible_name, set_plain, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -26,6 +27,7 @@ from .text import (
 )
 from .visibility import edges_in_sight, is_covered, is_in_reach, place_in_window, scrolled_around
 
+_LASTING = (Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS)
 # Milliseconds in which a click is ignored, as it may be meant for what was here before.
 _PAUSE = 400
 # Milliseconds between two checks of what is in view.
@@ -78,6 +80,8 @@ class ChatPermission(Gtk.Box):
         # Signals that are connected while the card is shown.
         self._handlers: list[tuple[GObject.Object, int]] = []
         self._by_answer: dict[Answer, Gtk.Button] = {}
+        # The answers that last, behind an arrow.
+        self._more: Gtk.MenuButton | None = None
         self._fill()
         name_buttons(self)
         adjustment = self.subject_frame.get_vadjustment()
@@ -149,9 +153,15 @@ class ChatPermission(Gtk.Box):
         self.sees_text.set_label("\n".join(map(visible_words, request.sees)))
         without_hyphens(self.question, self.notice, self.sees_text)
         self.lasting.set_label(duration_text(request))
-        for allows in (False, True):
-            group = [self._button(a) for a in request.answers if a.allows is allows]
-            self.buttons.add_group(group)
+        self.buttons.add_group([self._button(Answer.DENY)])
+        allow = self._button(Answer.ALLOW)
+        allow.set_hexpand(True)
+        both = Gtk.Box(css_classes=["linked"])
+        both.append(allow)
+        if more := [answer for answer in _LASTING if answer in request.answers]:
+            self._more = self._menu(more)
+            both.append(self._more)
+        self.buttons.add_group([both])
 
     def _add_fact(self, row: int, label: str, value: str) -> None:
         name = Gtk.Label(label=label, xalign=0, yalign=0)
@@ -162,14 +172,33 @@ class ChatPermission(Gtk.Box):
         self.facts.attach(name, 0, row, 1, 1)
         self.facts.attach(shown, 1, row, 1, 1)
 
+    def _menu(self, answers: Sequence[Answer]) -> Gtk.MenuButton:
+        box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+        for answer in answers:
+            button = self._button(answer)
+            button.add_css_class("flat")
+            label = button.get_child()
+            assert isinstance(label, Gtk.Label)
+            label.set_xalign(0)
+            box.append(button)
+        popover = Gtk.Popover(child=box, css_classes=["menu-like"])
+        menu = Gtk.MenuButton(popover=popover, icon_name="pan-down-symbolic")
+        menu.set_tooltip_text(_("More Answers"))
+        set_accessible_name(menu, _("More Answers"))
+        return menu
+
     def _button(self, answer: Answer) -> Gtk.Button:
-        button = Gtk.Button(label=button_label(answer, self.request), use_underline=True)
+        button = Gtk.Button(label=button_label(answer, self.request))
+        # The others may contain a file name.
+        button.set_use_underline(answer not in _LASTING)
         button.connect("clicked", weakly(self._on_clicked), answer)
         self._by_answer[answer] = button
         return button
 
     def _fold(self, text: str, icon: str) -> None:
         self._is_answered = True
+        if self._more is not None:
+            self._more.popdown()
         self._on_unmap()
         self.question_box.set_visible(False)
         self.verdict_box.set_visible(True)
@@ -306,6 +335,9 @@ class ChatPermission(Gtk.Box):
         if self._is_answered:
             return
         self._is_answered = True
+        if self._more is not None:
+            # Before the next question comes: while it is open, the window seems inactive.
+            self._more.popdown()
         for button in self._by_answer.values():
             button.set_sensitive(False)
         self.emit("answered", answer)
@@ -319,8 +351,10 @@ class ChatPermission(Gtk.Box):
         return Gdk.EVENT_PROPAGATE
 
     def _on_clicked(self, button: Gtk.Button, answer: Answer) -> None:
-        # Its mnemonic works even if the card is scrolled out of view or covered.
-        if answer.allows and not (self._can_allow and all(edges_in_sight(button))):
+        # Its mnemonic works even if the card is scrolled out of view or covered. The menu is above
+        # the card, and opens only at an arrow in sight.
+        is_seen = answer in _LASTING or all(edges_in_sight(button))
+        if answer.allows and not (self._can_allow and is_seen):
             if not is_covered(self):
                 self.take_focus()
             return

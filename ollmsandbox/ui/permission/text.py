@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from ...i18n import _
-from ...permission.request import Answer, Fact, PermissionRequest, Source, Verdict
+from ...permission.request import (
+    RUN_COMMAND,
+    Answer,
+    Fact,
+    PermissionRequest,
+    Source,
+    Verdict,
+)
 from ...text.visible import visible_line, visible_words
 from ...tools.base import UserQuestion
+
+_MOST_IN_LABEL = 40
 
 
 def question_text(request: PermissionRequest) -> str:
@@ -29,21 +39,31 @@ def fact_text(fact: Fact) -> tuple[str, str]:
 
 
 def button_label(answer: Answer, request: PermissionRequest) -> str:
-    """Return the label of a button, with its mnemonic."""
-    if answer is Answer.ALLOW and request.is_once_only:
-        return _("_Allow Once")
-    return {
-        Answer.DENY_ALWAYS: _("Deny Al_ways"),
+    """Return the label of a button, with its mnemonic; the lasting answers name their scope."""
+    # Translators: these are buttons; {} is "this command", or the name of a host or file.
+    label = {
+        Answer.DENY_ALWAYS: _("Always Deny {} in This Project"),
         Answer.DENY: _("_Deny"),
-        Answer.ALLOW: _("_Allow"),
-        Answer.ALLOW_SESSION: _("Allow for This _Session"),
+        Answer.ALLOW: _("_Allow Once"),
+        Answer.ALLOW_SESSION: _("Allow {} in This Session"),
         Answer.ALLOW_PROJECT: _("Allow for This _Project"),
-        Answer.ALLOW_ALWAYS: _("Allow A_lways"),
+        Answer.ALLOW_ALWAYS: _("Always Allow {} in This Project"),
     }[answer]
+    return label.format(_scope(request))
+
+
+def _scope(request: PermissionRequest) -> str:
+    """Name what a rule for this request would be for."""
+    if request.tool == RUN_COMMAND:
+        # Translators: stands in "Allow {} in This Session"
+        return _("This Command")
+    name = os.path.basename(request.target_path) or request.target_path
+    shown = visible_line(name)
+    return shown if len(shown) <= _MOST_IN_LABEL else f"{shown[: _MOST_IN_LABEL - 1]}…"
 
 
 def duration_text(request: PermissionRequest) -> str:
-    """Describe how long each answer lasts."""
+    """Describe how long the answers last."""
     if not request.sandboxed:
         return _(
             "This command is not sandboxed: it can do anything you can. You will be asked "
@@ -56,12 +76,7 @@ def duration_text(request: PermissionRequest) -> str:
         )
     if request.is_once_only:
         return _("You will be asked every time.")
-    if request.why_not_remembered:
-        return request.why_not_remembered
-    return _(
-        "“Allow” and “Deny” apply to this time only. The other answers apply to this exact "
-        "request in this project."
-    )
+    return request.why_not_remembered or _("Both answers are for this time only.")
 
 
 def verdict_text(verdict: Verdict) -> str:

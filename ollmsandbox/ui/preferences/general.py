@@ -27,6 +27,14 @@ class GeneralPage(Adw.PreferencesPage):
         chat.add(
             rows.switch(
                 settings,
+                "name-sessions",
+                _("Let the Model Name Sessions"),
+                _("With a short request after the first answer"),
+            )
+        )
+        chat.add(
+            rows.switch(
+                settings,
                 "notifications",
                 _("Notify Me About Questions"),
                 _("When the window is in the background"),

@@ -67,10 +67,16 @@ class MessageEntry(ChatEntry):
         self.partial = False
         # The text is another than the one that grew.
         self.is_replaced = False
+        # It is partial because the user stopped it.
+        self.is_stopped = False
         # Whether the user expanded the thinking.
         self.is_open = False
-        # The model is the same as before in this turn, and is not named again.
+        # The model is the same as before, and is not named again.
         self.continues = False
+        # It ends a turn.
+        self.is_final = False
+        # It belongs to the last turn, which is over: it can be edited or tried again.
+        self.is_last = False
         self._text: list[str] = []
         self._thinking: list[str] = []
 
@@ -96,6 +102,11 @@ class MessageEntry(ChatEntry):
         self._thinking.append(text)
         self.emit("thought", text)
 
+    def mark(self, *, is_final: bool, is_last: bool) -> None:
+        if (is_final, is_last) != (self.is_final, self.is_last):
+            self.is_final, self.is_last = is_final, is_last
+            self.emit("changed")
+
     def finish(self, message: Message) -> None:
         # A call that was written as text is no longer part of it.
         self.is_replaced = bool(self._text) and self.text != message.text
@@ -107,20 +118,31 @@ class MessageEntry(ChatEntry):
 
 
 class Speaker:
-    """Track who spoke last, so that a model is named once per turn."""
+    """Track which model answered last, so that only another one is named again."""
 
     def __init__(self) -> None:
         self._name: str | None = None
 
     def note(self, entry: MessageEntry) -> None:
-        name = None if entry.role is Role.USER else entry.model
-        entry.continues = name is not None and name == self._name
-        self._name = name
+        if entry.role is Role.USER:
+            return
+        entry.continues = entry.model == self._name
+        self._name = entry.model
 
     def forget(self, entry: MessageEntry) -> None:
         """Take back an entry that was withdrawn."""
         if not entry.continues:
             self._name = None
+
+
+class Activity(Enum):
+    """What the model does while none of its words appear."""
+
+    WAITING = "waiting"
+    LOADING = "loading"
+    THINKING = "thinking"
+    # It writes the arguments of a call, which are not shown.
+    WRITING = "writing"
 
 
 class Stage(Enum):
@@ -210,6 +232,11 @@ class CallEntry(ChatEntry):
         if self.outcome is not None:
             return self.outcome.stop
         return self.record.stop if self.record else None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the program ended before the call did."""
+        return self.stage is Stage.DONE and self.outcome is None and self.record is None
 
     def kept_output(self) -> bytes:
         before = b""
@@ -398,11 +425,13 @@ class NoticeEntry(ChatEntry):
         self.text = text
         self.is_error = is_error
         self.can_retry = can_retry
+        # It ended the last turn, which can be tried again.
+        self.is_last = False
 
-    def end_retry(self) -> None:
-        """Note that the session has gone on."""
-        self.can_retry = False
-        self.emit("changed")
+    def mark(self, *, is_last: bool) -> None:
+        if is_last is not self.is_last:
+            self.is_last = is_last
+            self.emit("changed")
 
 
 class SummaryEntry(ChatEntry):
@@ -433,11 +462,14 @@ def entries_of(session: StoredSession) -> list[ChatEntry]:
             text = message.text[stored.record.output_start :]
             found.append(CallEntry.stored(command, text, stored.record))
             continue
-        calls.update((call.id, call) for call in message.calls)
+        # The program ended before these did.
+        found += [CallEntry.stored(call, "", None) for call in calls.values()]
+        calls = {call.id: call for call in message.calls}
         if message.role is Role.SUMMARY:
             found.append(SummaryEntry(message.text))
         if message.role in (Role.USER, Role.ASSISTANT) and (message.text or message.thinking):
             found.append(MessageEntry.of(message))
+    found += [CallEntry.stored(call, "", None) for call in calls.values()]
     plans = [entry for entry in found if isinstance(entry, CallEntry) and entry.steps]
     for entry in plans[:-1]:
         entry.is_replaced = True

@@ -5,9 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
+
+from ... import N_
 
 # Identifies what a row shows: the row stays as long as that does.
 Key = tuple[object, ...]
+
+
+class Day(Enum):
+    """When a session was last used."""
+
+    TODAY = N_("Today")
+    YESTERDAY = N_("Yesterday")
+    EARLIER = N_("Earlier")
 
 
 @dataclass(frozen=True)
@@ -18,6 +29,7 @@ class SessionItem:
     is_asking: bool = False
     # Its tokens and what they cost; "" if nothing is known.
     spent: str = ""
+    day: Day | None = None
 
     @property
     def key(self) -> Key:

@@ -7,6 +7,7 @@ It goes on while another one is shown.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from gi.repository import Gio, GObject
@@ -15,6 +16,8 @@ from ...chat import events
 from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState, TurnEnd
 from ...chat.messages import Message, Role, ToolCall
+from ...chat.providers.base import ReportsLoading
+from ...chat.providers.connections_file import TOUR
 from ...errors import UnsavedError
 from ...i18n import _, localized, ngettext
 from ...project.changes.change import State as ChangeState
@@ -23,6 +26,7 @@ from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
 from . import tool_text
 from .entries import (
+    Activity,
     CallEntry,
     ChatEntry,
     MessageEntry,
@@ -39,6 +43,9 @@ class OpenSession(GObject.Object):
     __gsignals__ = signals(
         {
             "state-changed": (),
+            "activity-changed": (),
+            "queue-changed": (),
+            "tour-changed": (),
             # A command has ended, and may have changed files of the project.
             "files-changed": (),
             "spent": (object,),
@@ -55,15 +62,28 @@ class OpenSession(GObject.Object):
         self._calls: dict[str, CallEntry] = {}
         # The answer that is being received.
         self._growing: MessageEntry | None = None
-        # Says that the server is asked again soon, or that the turn can be tried again.
+        # Says that the server is asked again soon.
         self._retry_notice: NoticeEntry | None = None
         # What the session has cost since it was opened; None without a price.
         self.cost: float | None = None
         self._speaker = Speaker()
+        # Whether the model was asked for a title; a stored session has one.
+        self.was_named = False
+        self._last: list[MessageEntry] = []
+        self._failure: NoticeEntry | None = None
+        # The stop at which the tour waits; 0 if it does not.
+        self.tour_stop = 0
+        self._tour_next = asyncio.Event()
+        self.activity: Activity | None = None
+        # By time.monotonic(): when the model was asked, and when a word of it came last.
+        self.asked_at = self.heard_at = 0.0
+        self._loading: asyncio.Task[None] | None = None
         context = conversation.tool_context
         self._outputs = OutputFiles(context.paths) if context is not None else None
         # What is typed, and what of it is stored.
         self.draft = self.kept_draft = ""
+        # What was typed while the agent works, to be sent when it is done.
+        self.queued: tuple[str, ...] = ()
         self.keeping: asyncio.Task[None] | None = None
         self.connection = ""
         self.model_name = ""
@@ -107,7 +127,99 @@ class OpenSession(GObject.Object):
             elif isinstance(entry, MessageEntry):
                 self._speaker.note(entry)
         self._listed = list(entries)
+        self.was_named = bool(entries)
+        answer: MessageEntry | None = None
+        for entry in entries:
+            if isinstance(entry, MessageEntry):
+                if entry.role is Role.USER and answer is not None:
+                    answer.is_final = True
+                answer = entry if entry.role is Role.ASSISTANT and entry.text else None
+        self._mark_last()
         self.entries.splice(0, self.entries.get_n_items(), self._listed)
+
+    @property
+    def is_tour_over(self) -> bool:
+        return self.connection == TOUR.name and not self.is_busy and bool(self._listed)
+
+    async def pause_tour(self, number: int) -> None:
+        """Wait until the user goes on."""
+        self._tour_next.clear()
+        self._set_activity(None)
+        self._set_tour_stop(number)
+        try:
+            await self._tour_next.wait()
+        finally:
+            self._set_tour_stop(0)
+
+    def continue_tour(self) -> None:
+        self._tour_next.set()
+
+    def _set_tour_stop(self, number: int) -> None:
+        self.tour_stop = number
+        self.emit("tour-changed")
+
+    def take_back(self) -> str:
+        """Remove the user's last message and everything after it; return its text. Raise an error
+        while the agent works."""
+        said = next(entry for entry in reversed(self._listed) if _is_said(entry))
+        assert isinstance(said, MessageEntry)
+        self.conversation.take_back(said.at)
+        place = self._listed.index(said)
+        for entry in self._listed[place:]:
+            if isinstance(entry, CallEntry):
+                del self._calls[entry.call.id]
+        count = len(self._listed) - place
+        del self._listed[place:]
+        self.entries.splice(place, count, [])
+        self._mark_last()
+        return said.text
+
+    def _mark_last(self) -> None:
+        """Mark the messages of the last turn that can be edited or tried again."""
+        for message in self._last:
+            message.mark(is_final=message.is_final, is_last=False)
+        if self._failure is not None:
+            self._failure.mark(is_last=False)
+        self._last, self._failure = [], None
+        if self.is_busy:
+            return
+        last = self._listed[-1] if self._listed else None
+        for entry in reversed(self._listed):
+            if not isinstance(entry, MessageEntry):
+                continue
+            if _is_said(entry):
+                self._last.append(entry)
+                break
+            if entry.text and not self._last:
+                self._last.append(entry)
+        else:
+            # Without a message to send again.
+            self._last = []
+        for message in self._last:
+            message.mark(is_final=message.role is Role.ASSISTANT, is_last=True)
+        if self._last and isinstance(last, NoticeEntry) and (last.is_error or last.can_retry):
+            self._failure = last
+            last.mark(is_last=True)
+
+    def queue(self, text: str) -> None:
+        self._set_queued((*self.queued, text))
+
+    def drop_queued(self, place: int) -> str:
+        """Take a message out of the queue."""
+        text = self.queued[place]
+        self._set_queued(self.queued[:place] + self.queued[place + 1 :])
+        return text
+
+    def take_queued(self) -> tuple[str, ...]:
+        """Return all messages of the queue, and empty it."""
+        taken = self.queued
+        self._set_queued(())
+        return taken
+
+    def _set_queued(self, texts: tuple[str, ...]) -> None:
+        if texts != self.queued:
+            self.queued = texts
+            self.emit("queue-changed")
 
     def note_states(self, states: Mapping[str, frozenset[ChangeState]]) -> None:
         """Update the states of the changes of each run."""
@@ -118,6 +230,8 @@ class OpenSession(GObject.Object):
     async def close(self) -> None:
         """Close the session. Raise UnsavedError if its last messages could not be stored."""
         self._silence()
+        if self._loading is not None:
+            self._loading.cancel()
         if self.keeping is not None:
             await asyncio.wait({self.keeping})
         is_written = await self.conversation.close()
@@ -130,9 +244,12 @@ class OpenSession(GObject.Object):
 
     def _hear(self, event: ChatEvent) -> None:
         if self._retry_notice is not None and not isinstance(event, events.TokensUsed):
-            self._end_retry_notice(self._retry_notice)
+            self._remove(self._retry_notice)
+            self._retry_notice = None
         match event:
-            case events.StateChanged():
+            case events.StateChanged(state):
+                self._note_activity(state)
+                self._mark_last()
                 self.emit("state-changed")
             case events.Retrying(wait, why):
                 count = max(1, round(wait))
@@ -146,8 +263,11 @@ class OpenSession(GObject.Object):
             case events.MessageAdded(message):
                 self._said(message)
             case events.TextGrew(text):
+                self._set_activity(None)
+                self.heard_at = time.monotonic()
                 self._grow().add_text(text)
             case events.ThinkingGrew(text):
+                self._set_activity(Activity.THINKING)
                 self._grow().add_thinking(text)
             case events.ReplyWithdrawn():
                 self._withdraw()
@@ -170,6 +290,36 @@ class OpenSession(GObject.Object):
                 self._turn_ended(end, why)
             case _:
                 self._hear_of_call(event)
+
+    def _note_activity(self, state: ConversationState) -> None:
+        if state is ConversationState.WAITING:
+            self.asked_at = time.monotonic()
+            self._set_activity(Activity.WAITING)
+            # Not every model can tell.
+            model: object = self.conversation.model
+            if isinstance(model, ReportsLoading):
+                # At once: a server lists a model as soon as it begins to load it.
+                self._loading = asyncio.ensure_future(self._look_at(model))
+        elif state is not ConversationState.STREAMING:
+            self._set_activity(None)
+
+    async def _look_at(self, model: ReportsLoading) -> None:
+        asked_at = self.asked_at
+        is_loaded = await model.is_loaded()
+        is_waiting = self.activity is Activity.WAITING and self.asked_at == asked_at
+        if is_loaded is False and is_waiting:
+            self._set_activity(Activity.LOADING)
+
+    def _set_activity(self, activity: Activity | None) -> None:
+        if activity is not self.activity:
+            self.activity = activity
+            self.emit("activity-changed")
+
+    def note_silence(self) -> None:
+        """Note that no word has come for a while, although the reply goes on."""
+        if self.activity is None and self.state is ConversationState.STREAMING:
+            self.asked_at = self.heard_at
+            self._set_activity(Activity.WRITING)
 
     def _hear_of_call(self, event: ChatEvent) -> None:
         match event:
@@ -245,29 +395,27 @@ class OpenSession(GObject.Object):
     def _turn_ended(self, end: TurnEnd, why: str) -> None:
         self._growing = None
         text = localized(why) or (_(end.value) if end.value else "")
-        if end is TurnEnd.STOPPED and self._says_stopped():
-            text = ""
+        if end is TurnEnd.STOPPED:
+            text = "" if self._says_stopped() else _("You stopped this answer.")
         if text:
             can_retry = end in (TurnEnd.FAILED, TurnEnd.EMPTY) and self.conversation.owes_reply
-            notice = NoticeEntry(text, is_error=end is TurnEnd.FAILED, can_retry=can_retry)
-            self._append(notice)
-            self._retry_notice = notice if can_retry else None
+            is_error = end is TurnEnd.FAILED
+            self._append(NoticeEntry(text, is_error=is_error, can_retry=can_retry))
         self.emit("state-changed")
 
-    def _end_retry_notice(self, notice: NoticeEntry) -> None:
-        if not notice.can_retry:
-            self._retry_notice = None
-            self._remove(notice)
-        elif self.is_busy:
-            self._retry_notice = None
-            notice.end_retry()
+    def add_notice(self, text: str, *, is_error: bool = False) -> None:
+        self._append(NoticeEntry(text, is_error=is_error))
 
     def _says_stopped(self) -> bool:
-        """Return whether the last entry already says that the user stopped it."""
+        """Return whether the last entry says that the user stopped it; an answer does from now."""
         last = self._listed[-1] if self._listed else None
         if isinstance(last, CallEntry):
             return tool_text.is_stopped(last)
-        return isinstance(last, MessageEntry) and last.partial
+        if isinstance(last, MessageEntry) and last.partial:
+            last.is_stopped = True
+            last.emit("changed")
+            return True
+        return False
 
     def _append(self, entry: ChatEntry) -> None:
         self._listed.append(entry)
@@ -280,3 +428,7 @@ class OpenSession(GObject.Object):
         if found:
             del self._listed[position]
             self.entries.remove(position)
+
+
+def _is_said(entry: ChatEntry) -> bool:
+    return isinstance(entry, MessageEntry) and entry.role is Role.USER

@@ -8,32 +8,38 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gi.repository import GObject
 
 from ... import N_
+from ...chat.messages import Role
 from ...chat.providers.connections_file import TOUR
+from ...chat.providers.tour.model import TourModel
+from ...chat.providers.tour.sample import remove_sample
 from ...chat.sessions import SessionFactory
+from ...chat.storage.history import title_from
 from ...chat.storage.stored import SessionInfo, Spent
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _, ngettext
-from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project
-from ...project.opening import check_links
+from ...project.opening import check_links, check_readable
+from ...sandbox.plan.folders import find_project
 from ..changes.model import count_pending
 from ..models.choice import ModelChoice
 from ..settings import Settings, own_limits
 from ..widgets.signals import signals
-from .entries import entries_of
+from .entries import CallEntry, entries_of
 from .folder import FolderChecker
-from .items import ProjectItem, SessionItem
+from .items import Day, ProjectItem, SessionItem
 
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation
     from .open_session import OpenSession
 
+_ONE_DAY = 86400
 # By session: whether it is busy, and whether it asks something.
 States = Mapping[str, tuple[bool, bool]]
 
@@ -73,9 +79,11 @@ class Sessions(GObject.Object):
     async def new(self, project: str | None) -> OpenSession:
         """Return an empty session of the project, or open a new one."""
         if project is not None:
-            await asyncio.to_thread(check_links, project, self._factory.manager.paths)
-            # Projects are stored with this path.
-            project = await asyncio.to_thread(real_path, project)
+            paths = self._factory.manager.paths
+            await asyncio.to_thread(check_links, project, paths)
+            # Projects are stored with the path that this returns.
+            project = await asyncio.to_thread(find_project, project, paths)
+            await asyncio.to_thread(check_readable, project)
         for session in self.open_ones:
             has_draft = session.kept_draft or session.draft.strip()
             is_empty = not session.entries.get_n_items() and not has_draft
@@ -136,6 +144,19 @@ class Sessions(GObject.Object):
         await asyncio.to_thread(self._factory.history.rename, session_id, title)
         self.emit("changed")
 
+    async def name(self, session: OpenSession) -> None:
+        """Let the model name a session after its first turn, unless the user did already."""
+        from ...chat.naming import suggest_title
+
+        model, messages = session.conversation.model, list(session.conversation.messages)
+        first = next((one.text for one in messages if one.role is Role.USER), "")
+        is_wanted = self._settings.boolean("name-sessions") and session.connection != TOUR.name
+        if model is None or not is_wanted or await self.title(session.id) != title_from(first):
+            return
+        title = await suggest_title(model, messages)
+        if title and await self.title(session.id) == title_from(first):
+            await self.rename(session.id, title)
+
     async def waiting(self, path: str) -> int:
         """Return the number of pending changes of a project."""
         return await asyncio.to_thread(
@@ -148,6 +169,15 @@ class Sessions(GObject.Object):
             if session.project == path:
                 await self.close(session.id)
         await self._change_project(path, self._factory.manager.remove_project)
+
+    async def remove_sample(self, session: OpenSession) -> None:
+        """Delete the sample project of the tour, with its session."""
+        folder = session.project
+        await self.delete(session.id)
+        if folder is not None:
+            await self.remove_project(folder)
+            await asyncio.to_thread(remove_sample, Path(folder), self._factory.manager.paths)
+        self.emit("changed")
 
     async def list_project_again(self, path: str) -> None:
         await self._change_project(path, self._factory.manager.relist_project)
@@ -213,7 +243,10 @@ class Sessions(GObject.Object):
 
     def use_model(self, session: OpenSession, connection: str, model: str) -> None:
         session.connection, session.model_name = connection, model
-        session.conversation.use_model(self._choice.model(connection, model), connection)
+        found = self._choice.model(connection, model)
+        if isinstance(found, TourModel):
+            found.pause = session.pause_tour
+        session.conversation.use_model(found, connection)
         session.emit("state-changed")
 
     def renew_models(self) -> None:
@@ -250,6 +283,12 @@ class Sessions(GObject.Object):
         states = await asyncio.to_thread(self._factory.history.states, session_id)
         # In a thread: there may be thousands.
         entries = await asyncio.to_thread(entries_of, stored)
+        for entry in entries:
+            if isinstance(entry, CallEntry) and entry.is_interrupted:
+                # What it changed before the crash is on record, or was recovered.
+                entry.run_id = await asyncio.to_thread(
+                    self._factory.history.run_of, session_id, entry.call.id
+                )
         connections = await asyncio.to_thread(self._choice.store.all)
         known = stored.info.connection in {one.name for one in (*connections, TOUR)}
         chosen = (stored.info.connection, stored.info.model) if known else self._choice.default()
@@ -344,12 +383,14 @@ def _make(conversation: Conversation, project: str | None) -> OpenSession:
 
 
 def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:
+    now = time.time()
     return tuple(
         SessionItem(
             info.id,
             info.title or _("New Session"),
             *states.get(info.id, (False, False)),
             spent=_spent_text(info.spent),
+            day=_day(info.updated_at, now),
         )
         for info in sessions
     )
@@ -363,3 +404,14 @@ def _spent_text(spent: Spent) -> str:
         return text
     # Translators: what a session has used: "12,345 tokens, cost 0.0123"
     return _("{tokens}, cost {cost:.4f}").format(tokens=text, cost=spent.cost)
+
+
+def _day(at: float, now: float) -> Day:
+    if _date(at) == _date(now) or at > now:
+        return Day.TODAY
+    return Day.YESTERDAY if _date(at) == _date(now - _ONE_DAY) else Day.EARLIER
+
+
+def _date(at: float) -> tuple[int, int]:
+    """Return the year and the day in it, by the clock on the wall."""
+    return time.localtime(at)[0], time.localtime(at)[7]

@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import locale
 import os
+import re
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gi.repository import GLib
 
 from ...i18n import _, localized, ngettext
 from ...project.changes.change import Kind, Recorded, Report, State, Type
@@ -22,6 +26,8 @@ _MOST_SHOWN = 10_000
 _MOST_IN_TITLE = 500
 # Seconds; shorter times are shown in milliseconds.
 _BRIEF = 0.1
+_EDITS = ("edit_file", "write_file")
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 
 
@@ -70,7 +76,8 @@ def mark(entry: CallEntry) -> tuple[str, str]:
         return "view-list-symbolic", ""
     if succeeded(entry):
         return "object-select-symbolic", "success"
-    return "dialog-warning-symbolic", "error"
+    # A test that fails is everyday work, not a danger.
+    return "window-close-symbolic", "dim-label"
 
 
 def duration(seconds: float) -> str:
@@ -97,6 +104,8 @@ def status(entry: CallEntry) -> str:
             Stage.ASKING: _("Needs your answer"),
             Stage.RUNNING: _("Running"),
         }[entry.stage]
+    if entry.is_interrupted:
+        return _("Interrupted when the program ended")
     if is_stopped(entry):
         return localized(Stop.PERSON.sentence)
     if is_denied(entry):
@@ -143,6 +152,12 @@ def succeeded(entry: CallEntry) -> bool:
         return entry.outcome.ok and (result is None or result.exit_code == 0)
     record = entry.record
     return record is not None and record.ok and not record.exit_code
+
+
+def has_changes(entry: CallEntry) -> bool:
+    if entry.report is not None:
+        return bool(entry.report.changes)
+    return entry.record is not None and bool(entry.record.changes)
 
 
 def call_duration(entry: CallEntry) -> float | None:
@@ -217,6 +232,8 @@ def changed(report: Report, states: frozenset[State] | None = None) -> str:
 def stored_changes(entry: CallEntry) -> str:
     """Describe the changes of a stored call; their later states are in the list of changes."""
     counts = entry.record.changes if entry.record else {}
+    if entry.is_interrupted and entry.run_id:
+        return _("What it changed before that is in the list of changes.")
     if not counts:
         return ""
     return _("Changes: {}").format(", ".join(_counted(*each) for each in counts.items()))
@@ -270,6 +287,53 @@ def _git_parts(line: GitLine) -> Iterator[str]:
     if line.refs:
         # Translators: a ref is a name in git, such as a branch or a tag.
         yield ngettext("{count:,} ref", "{count:,} refs", line.refs).format(count=line.refs)
+
+
+@dataclass(frozen=True)
+class SmallDiff:
+    """The changed lines of an edit: number, sign and text of each."""
+
+    lines: tuple[tuple[int, str, str], ...]
+
+    def count(self, sign: str) -> int:
+        return sum(line[1] == sign for line in self.lines)
+
+
+def edit_diff(entry: CallEntry) -> SmallDiff | None:
+    """Return the changed lines of an edited file, from the diff in the call's result."""
+    if entry.call.name not in _EDITS or not succeeded(entry) or not has_changes(entry):
+        return None
+    text = entry.stored_text or (entry.outcome.text if entry.outcome else "")
+    lines: list[tuple[int, str, str]] = []
+    old = new = 0
+    # A diff that was cut ends with another line, which is not counted.
+    for line in text.split("\n"):
+        if found := _HUNK.match(line):
+            old, new = int(found[1]), int(found[2])
+        elif not new and not old:
+            continue
+        elif line.startswith("-"):
+            lines.append((old, "-", line[1:]))
+            old += 1
+        elif line.startswith("+"):
+            lines.append((new, "+", line[1:]))
+            new += 1
+        elif line.startswith(" "):
+            old, new = old + 1, new + 1
+    return SmallDiff(tuple(lines)) if lines else None
+
+
+def line_counts(diff: SmallDiff) -> str:
+    counts = [(diff.count("+"), "+"), (diff.count("-"), "\N{MINUS SIGN}")]
+    return " ".join(f"{sign}{count}" for count, sign in counts if count)
+
+
+def file_markup(path: str) -> str:
+    """Return the name of a file, with its folder dimmed beside it."""
+    folder, name = os.path.split(path)
+    shown = GLib.markup_escape_text(visible_line(name))
+    beside = GLib.markup_escape_text(visible_line(f"{folder}/")) if folder else ""
+    return f'{shown}   <span alpha="60%">{beside}</span>' if beside else shown
 
 
 def can_undo(entry: CallEntry) -> bool:

@@ -10,7 +10,8 @@ from gi.repository import Gio, GLib, Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_line
-from ..sessions.items import Key, ProjectItem, SessionItem
+from ..sessions.items import Day, Key, ProjectItem, SessionItem
+from ..widgets.one_stop import TAB_DIRECTIONS
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,31 @@ class OlderItem:
         return ("older", self.path, self.name)
 
 
-class ProjectRow(Gtk.ListBoxRow):
+@dataclass(frozen=True)
+class DayItem:
+    """A heading above the sessions of a day."""
+
+    path: str
+    day: Day
+
+    @property
+    def key(self) -> Key:
+        return ("day", self.path, self.day)
+
+
+class _TabRow(Gtk.ListBoxRow):
+    """A row that the Tab key enters once; the arrow keys lead to its buttons."""
+
+    __gtype_name__ = "OllmTabRow"
+
+    def do_focus(self, direction: Gtk.DirectionType) -> bool:
+        if direction in TAB_DIRECTIONS:
+            is_inside = self.has_focus() or self.get_focus_child() is not None
+            return not is_inside and self.grab_focus()
+        return bool(Gtk.ListBoxRow.do_focus(self, direction))
+
+
+class ProjectRow(_TabRow):
     __gtype_name__ = "OllmProjectRow"
 
     def __init__(self, item: ProjectItem) -> None:
@@ -33,8 +58,8 @@ class ProjectRow(Gtk.ListBoxRow):
         self.item = item
         self.set_tooltip_text(visible_line(item.path))
         box = Gtk.Box(spacing=6)
-        icon = "dialog-warning-symbolic" if item.is_missing else "folder-symbolic"
-        box.append(Gtk.Image.new_from_icon_name(icon))
+        self._icon = Gtk.Image.new_from_icon_name("dialog-warning-symbolic")
+        box.append(self._icon)
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True, valign=Gtk.Align.CENTER)
         name = _line(item.name)
         name.add_css_class("heading")
@@ -50,7 +75,8 @@ class ProjectRow(Gtk.ListBoxRow):
             words = _("New Session in {}").format(item.name)
             new.set_tooltip_text(words)
             new.update_property([Gtk.AccessibleProperty.LABEL], [words])
-            new.add_css_class("flat")
+            for style in ("flat", "row-action"):
+                new.add_css_class(style)
             new.set_action_name("sidebar.new-session")
             new.set_action_target_value(_path(item.path))
             box.append(new)
@@ -68,9 +94,17 @@ class ProjectRow(Gtk.ListBoxRow):
             box.append(_menu_button(menu, _("Menu for {}").format(item.name)))
         self.set_child(box)
         self.update_property([Gtk.AccessibleProperty.LABEL], [item.name])
+        self.show_collapsed(False)
+
+    def show_collapsed(self, is_collapsed: bool) -> None:
+        if not self.item.is_missing:
+            icon = "pan-end-symbolic" if is_collapsed else "pan-down-symbolic"
+            self._icon.set_from_icon_name(icon)
+        # An integer: this state has a third value, so GTK does not take a boolean.
+        self.update_state([Gtk.AccessibleState.EXPANDED], [int(not is_collapsed)])
 
 
-class SessionRow(Gtk.ListBoxRow):
+class SessionRow(_TabRow):
     __gtype_name__ = "OllmSessionRow"
 
     def __init__(self, item: SessionItem) -> None:
@@ -79,9 +113,10 @@ class SessionRow(Gtk.ListBoxRow):
         self._title = _line("")
         self._title.set_hexpand(True)
         box.append(self._title)
-        self._asks = Gtk.Image.new_from_icon_name("dialog-question-symbolic")
+        self._asks = Gtk.Image.new_from_icon_name("media-record-symbolic")
         self._asks.set_tooltip_text(_("Needs your answer"))
-        self._asks.add_css_class("warning")
+        for style in ("accent", "asks-dot"):
+            self._asks.add_css_class(style)
         box.append(self._asks)
         self._works = Gtk.Spinner()
         self._works.set_tooltip_text(_("Working"))
@@ -104,7 +139,24 @@ class SessionRow(Gtk.ListBoxRow):
         self._works.set_spinning(works)
         _name_button(self._menu, _("Menu for {}").format(item.title))
         self.set_tooltip_text("\n".join(filter(None, (item.title, item.spent))))
-        self.update_property([Gtk.AccessibleProperty.LABEL], [item.title])
+        # Translators: the title of a session, and its state.
+        asks = _("{title}, needs your answer").format(title=item.title)
+        name = asks if item.is_asking else item.title
+        self.update_property([Gtk.AccessibleProperty.LABEL], [name])
+
+
+class DayRow(Gtk.ListBoxRow):
+    __gtype_name__ = "OllmDayRow"
+
+    def __init__(self, item: DayItem) -> None:
+        super().__init__(selectable=False, activatable=False, focusable=False)
+        self.item = item
+        words = _line(_(item.day.value))
+        words.set_margin_start(18)
+        for style in ("caption", "dim-label"):
+            words.add_css_class(style)
+        self.add_css_class("day-row")
+        self.set_child(words)
 
 
 class OlderRow(Gtk.ListBoxRow):
@@ -122,8 +174,8 @@ class OlderRow(Gtk.ListBoxRow):
         self.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
 
-Item = ProjectItem | SessionItem | OlderItem
-Row = ProjectRow | SessionRow | OlderRow
+Item = ProjectItem | SessionItem | DayItem | OlderItem
+Row = ProjectRow | SessionRow | DayRow | OlderRow
 
 
 def _line(text: str) -> Gtk.Label:
@@ -152,7 +204,8 @@ def _menu_button(menu: Gio.Menu | None, name: str) -> Gtk.MenuButton:
     button = Gtk.MenuButton(
         icon_name="view-more-symbolic", menu_model=menu, valign=Gtk.Align.CENTER
     )
-    button.add_css_class("flat")
+    for style in ("flat", "row-action"):
+        button.add_css_class(style)
     _name_button(button, name)
     return button
 

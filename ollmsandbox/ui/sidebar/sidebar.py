@@ -4,34 +4,63 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 from gi.repository import Gdk, Gio, GLib, Gtk
 
 from ..resources import template
-from ..sessions.items import ProjectItem, SessionItem
+from ..sessions.items import Day, ProjectItem, SessionItem
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-from .rows import Item, OlderItem, OlderRow, ProjectRow, Row, SessionRow
+from .rows import (
+    DayItem,
+    DayRow,
+    Item,
+    OlderItem,
+    OlderRow,
+    ProjectRow,
+    Row,
+    SessionRow,
+)
 
 # Sessions of a project that are listed at first, and that "Show Older" adds.
 LISTED = 30
 
 
 def items_to_list(
-    projects: Sequence[ProjectItem], most: Mapping[str, int], selected: str
+    projects: Sequence[ProjectItem],
+    most: Mapping[str, int],
+    selected: str,
+    collapsed: Collection[str] = (),
 ) -> tuple[Item, ...]:
-    """Return the newest sessions, and those that are selected or active, however old they are."""
+    """Return the newest sessions, and those that are selected or active, however old they are. Of a
+    collapsed project, return only those that are selected or ask."""
     found: list[Item] = []
     for project in projects:
+        found.append(project)
+        if project.path in collapsed:
+            found += [one for one in project.sessions if one.is_asking or one.id == selected]
+            continue
         limit = most.get(project.path, LISTED)
         newest, older = project.sessions[:limit], project.sessions[limit:]
         listed = [one for one in older if one.is_busy or one.is_asking or one.id == selected]
-        found += (project, *newest, *listed)
+        found += _by_day(project.path, (*newest, *listed))
         if len(listed) < len(older):
             found.append(OlderItem(project.path, project.name))
     return tuple(found)
+
+
+def _by_day(path: str, sessions: Sequence[SessionItem]) -> Iterator[Item]:
+    """Yield the sessions below headings for their days, unless all of them are from today."""
+    days = {session.day for session in sessions}
+    has_headings = bool(days - {Day.TODAY, None})
+    last: Day | None = None
+    for session in sessions:
+        if has_headings and session.day is not last and session.day is not None:
+            last = session.day
+            yield DayItem(path, session.day)
+        yield session
 
 
 def listed_rows(listbox: Gtk.ListBox) -> list[Row]:
@@ -54,6 +83,8 @@ def fill(listbox: Gtk.ListBox, items: Sequence[Item]) -> Iterator[None]:
         is_in_place = row is not None and row.get_index() == place
         if isinstance(row, SessionRow) and isinstance(item, SessionItem) and item != row.item:
             row.show_item(item)
+        if isinstance(row, ProjectRow) and isinstance(item, ProjectItem):
+            row.item = item
         if not is_in_place:
             if row is None:
                 row = _row(item)
@@ -66,6 +97,8 @@ def fill(listbox: Gtk.ListBox, items: Sequence[Item]) -> Iterator[None]:
 def _row(item: Item) -> Row:
     if isinstance(item, ProjectItem):
         return ProjectRow(item)
+    if isinstance(item, DayItem):
+        return DayRow(item)
     return SessionRow(item) if isinstance(item, SessionItem) else OlderRow(item)
 
 
@@ -107,6 +140,8 @@ class Sidebar(Gtk.Box):
         self._selected = ""
         # The number of listed sessions, for each project where the user asked for more.
         self._most: dict[str, int] = {}
+        # The projects whose sessions are hidden.
+        self._collapsed: set[str] = set()
         # The steps that are left to fill the list.
         self._filling: Iterator[None] | None = None
         self._is_awaited = False
@@ -166,9 +201,20 @@ class Sidebar(Gtk.Box):
         empty = "nothing" if self.searched else "empty"
         self.pages.set_visible_child_name("list" if self._items else empty)
         self.search.set_visible(bool(self._items) or bool(self.searched))
-        items = items_to_list(self._items, self._most, self._selected)
+        items = items_to_list(self._items, self._most, self._selected, self._hidden)
         self._filling = fill(self.listbox, items)
         self._fill_step()
+
+    @property
+    def _hidden(self) -> Collection[str]:
+        """The collapsed projects; a search shows what it finds."""
+        return () if self.searched else self._collapsed
+
+    def _collapse(self, row: ProjectRow, *, is_collapsed: bool) -> None:
+        path = row.item.path
+        (self._collapsed.add if is_collapsed else self._collapsed.discard)(path)
+        row.show_collapsed(is_collapsed)
+        self._fill()
 
     def _fill_step(self) -> None:
         """Do one step of filling the list."""
@@ -215,9 +261,12 @@ class Sidebar(Gtk.Box):
     def _on_activated(self, _list: Gtk.ListBox, row: Gtk.ListBoxRow) -> None:
         if isinstance(row, SessionRow):
             self.emit("open-session", row.item.id)
-        elif isinstance(row, ProjectRow) and row.item.path:
-            wish = "locate-project" if row.item.is_missing else "new-session"
-            self.emit(wish, row.item.path)
+        elif isinstance(row, ProjectRow) and row.item.is_missing:
+            self.emit("locate-project", row.item.path)
+        elif isinstance(row, ProjectRow) and not row.item.sessions and row.item.path:
+            self.emit("new-session", row.item.path)
+        elif isinstance(row, ProjectRow):
+            self._collapse(row, is_collapsed=row.item.path not in self._collapsed)
         elif isinstance(row, OlderRow):
             self._show_older(row)
 
@@ -234,6 +283,12 @@ class Sidebar(Gtk.Box):
         """Handle the shortcuts of the menu for the focused session."""
         wish = {Gdk.KEY_F2: "rename-session", Gdk.KEY_Delete: "delete-session"}.get(key)
         row = self.listbox.get_focus_child()
+        if isinstance(row, ProjectRow) and row.has_focus():
+            is_collapsed = row.item.path in self._collapsed
+            # Once it is open, the key leads on to the buttons of the row.
+            if key == (Gdk.KEY_Right if is_collapsed else Gdk.KEY_Left):
+                self._collapse(row, is_collapsed=not is_collapsed)
+                return Gdk.EVENT_STOP
         if wish is None or not isinstance(row, SessionRow):
             return Gdk.EVENT_PROPAGATE
         self.emit(wish, row.item.id)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from gi.repository import Adw, Gio, GLib, Gtk, Pango
 
@@ -82,6 +83,25 @@ async def choose_folder(parent: Gtk.Window, title: str) -> str | None:
 async def choose_file(parent: Gtk.Window, title: str) -> Path | None:
     chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.OPEN, None, None)
     return _path_of(await _chosen(chooser))
+
+
+async def choose_files(parent: Gtk.Window, title: str, folder: str) -> list[str]:
+    """Return the files that the user chose, none if they cancelled. Begin in the folder."""
+    chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.OPEN, None, None)
+    chooser.set_select_multiple(True)
+    chooser.set_current_folder(Gio.File.new_for_path(folder or GLib.get_home_dir()))
+    chosen: list[str] = []
+
+    def note(_chooser: Gtk.FileChooserNative, response: int) -> None:
+        if response == Gtk.ResponseType.ACCEPT:
+            files = chooser.get_files()
+            for at in range(files.get_n_items()):
+                path = _path_of(cast(Gio.File, files.get_item(at)))
+                chosen.extend([] if path is None else [str(path)])
+
+    chooser.connect("response", note)
+    await _chosen(chooser)
+    return chosen
 
 
 async def choose_new_file(parent: Gtk.Window, title: str, name: str) -> Path | None:

@@ -61,3 +61,11 @@ def set_plain(view: Gtk.TextView, text: str) -> None:
     buffer = view.get_buffer()
     buffer.set_text(text)
     buffer.apply_tag(buffer.create_tag(None, insert_hyphens=False), *buffer.get_bounds())
+
+
+def set_class(widget: Gtk.Widget, name: str, is_set: bool) -> None:
+    """Add a style class, or remove it."""
+    if is_set:
+        widget.add_css_class(name)
+    else:
+        widget.remove_css_class(name)

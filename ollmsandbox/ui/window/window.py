@@ -44,6 +44,7 @@ from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
 from .maintenance import Maintenance
+from .outside import FileWatch
 from .panes import ChangesLayout, HeaderLayout, Panes
 from .project_scan import ProjectScan
 from .questions import QuestionFinder
@@ -64,7 +65,7 @@ async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
 
 
 def _sample(paths: Paths) -> str:
-    return str(make_sample(unused_folder(paths, os.environ)))
+    return str(make_sample(unused_folder(paths)))
 
 
 @Gtk.Template(filename=template("window/window"))
@@ -81,7 +82,6 @@ class Window(Adw.ApplicationWindow):
     title: Adw.WindowTitle = Gtk.Template.Child()
     pages: Gtk.Stack = Gtk.Template.Child()
     sidebar_place: Adw.Bin = Gtk.Template.Child()
-    model_place: Adw.Bin = Gtk.Template.Child()
     badge_place: Adw.Bin = Gtk.Template.Child()
     side_pane: Gtk.Box = Gtk.Template.Child()
     changes_place: Adw.Bin = Gtk.Template.Child()
@@ -133,6 +133,7 @@ class Window(Adw.ApplicationWindow):
         ]
         self._focus_keeper = FocusKeeper(self)
         self._maintenance: Maintenance | None = None
+        self._watches: list[FileWatch] = []
         # Everything else can wait for the first frame.
         after_first_frame(self, weakly(self._begin))
 
@@ -168,7 +169,6 @@ class Window(Adw.ApplicationWindow):
         self.sidebar_place.set_child(self.sidebar)
         self.model_chooser = ModelChooser()
         self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
-        self.model_place.set_child(self.model_chooser)
         self.badge = SandboxBadge()
         self.badge_place.set_child(self.badge)
         self._badge = BadgeController(self.badge, self._factory, self._settings, self._tasks)
@@ -179,7 +179,10 @@ class Window(Adw.ApplicationWindow):
         self.welcome.connect("choose-system", weakly(self._on_choose_system))
         self.pages.add_named(self.welcome, "welcome")
         self.pages.add_named(Gtk.Box(), "nothing")
+        self.chat.composer.model_place.set_child(self.model_chooser)
         self.chat.connect("connect-model", weakly(self._on_connect_model))
+        self.chat.connect("open-project", weakly(self._on_open_project))
+        self.chat.connect("remove-sample", weakly(self._on_remove_sample))
         self.chat.missing.connect("open-other", weakly(self._on_open_project))
         self.chat.missing.connect("remove", weakly(self._side.remove_shown))
         self.chat.missing.connect("locate", weakly(self._side.locate_shown))
@@ -197,6 +200,7 @@ class Window(Adw.ApplicationWindow):
             self.changes,
             self._asker,
             self._factory.history,
+            self._factory.manager,
             self._sessions,
             self._tasks,
         )
@@ -272,6 +276,10 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._show_last())
         self._tasks.start(self._look_at_machine())
         self._models.reload()
+        self._watches = [
+            FileWatch(self._factory.paths.database, weakly(self._on_database)),
+            FileWatch(self._factory.connections.file, weakly(self._models.look_for_connections)),
+        ]
         self._maintenance = Maintenance(
             self._factory.manager, self._tasks, weakly(self.changes.refresh)
         )
@@ -306,6 +314,8 @@ class Window(Adw.ApplicationWindow):
         if self._maintenance is not None:
             self._maintenance.end()
         self._scan.end()
+        for watch in self._watches:
+            watch.end()
         for source, handler in self._handlers:
             source.disconnect(handler)
         self.changes.leave_screen()
@@ -391,6 +401,14 @@ class Window(Adw.ApplicationWindow):
 
         self._tasks.start(tour())
 
+    def _on_remove_sample(self, _view: ChatView) -> None:
+        async def remove(session: OpenSession) -> None:
+            self._show(None)
+            await self._sessions.remove_sample(session)
+
+        if self._session is not None:
+            self._tasks.start(remove(self._session))
+
     def _on_export(self, *_args: object) -> None:
         if self._session is not None:
             self._tasks.start(export_session(self, self._factory.history, self._session.id))
@@ -432,6 +450,9 @@ class Window(Adw.ApplicationWindow):
         self._badge.refresh()
         self._talk.look_for_folder()
         self.changes.refresh()
+
+    def _on_database(self) -> None:
+        self._tasks.start(self._side.refresh())
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
         if key == "profile" or key.endswith("-limit"):

@@ -144,6 +144,15 @@ def test_models_are_listed_with_what_they_can_do() -> None:
     ]
 
 
+def test_whether_a_model_is_in_memory_is_known() -> None:
+    loaded = document({"models": [{"name": "qwen3:8b"}, {"name": "phi:latest"}]})
+    with Replay({"/api/ps": loaded}) as server:
+        models = [OllamaServer(server.address).model(name) for name in ("qwen3:8b", "phi", "old")]
+        assert [loop.run(model.is_loaded()) for model in models] == [True, True, False]
+    with Replay({"/api/ps": document({}, 404)}) as server:
+        assert loop.run(OllamaServer(server.address).model("old").is_loaded()) is None
+
+
 def test_a_missing_model_is_reported() -> None:
     missing = document({"error": "model 'm' not found"}, 404)
     with Replay({"/api/show": missing, CHAT: missing}) as server:

@@ -14,7 +14,7 @@ from support.tools import Agent
 from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
 from ollmsandbox.chat.providers.base import FinishPiece
 from ollmsandbox.chat.providers.tour.model import TourModel
-from ollmsandbox.chat.providers.tour.sample import make_sample, unused_folder
+from ollmsandbox.chat.providers.tour.sample import make_sample, remove_sample, unused_folder
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.sandbox.plan.folders import find_project
 from ollmsandbox.tools.run_command import RunCommand
@@ -182,13 +182,24 @@ def test_the_tour_touches_no_other_project() -> None:
 
 
 def test_each_tour_has_a_new_lasting_folder(person: Person) -> None:
-    folders = [make_sample(unused_folder(person.paths, {})) for _ in range(3)]
+    folders = [make_sample(unused_folder(person.paths)) for _ in range(3)]
     names = ["OLLM Sandbox Tour", "OLLM Sandbox Tour 2", "OLLM Sandbox Tour 3"]
-    assert folders == [person.home / name for name in names]
-    # What a Flatpak writes to the home folder is gone when it ends.
-    kept = unused_folder(person.paths, {"FLATPAK_ID": "x"})
-    assert kept == person.paths.data.parent / names[0]
-    assert find_project(make_sample(kept), person.paths) == str(kept)
+    assert folders == [person.paths.data.parent / name for name in names]
+    assert find_project(folders[0], person.paths) == str(folders[0])
+
+
+def test_only_a_sample_is_removed(person: Person) -> None:
+    folder = make_sample(unused_folder(person.paths))
+    (person.project / "README.md").write_text("mine")
+    left, mine = person.home / "ollm-tour.txt", person.home / "other.txt"
+    left.write_text("The tour was here.\n")
+    mine.write_text("x")
+    for one in (folder, person.project):
+        remove_sample(one, person.paths)
+    assert not folder.exists()
+    assert not left.exists()
+    assert mine.exists()
+    assert (person.project / "README.md").exists()
 
 
 def test_the_sample_needs_an_empty_folder(tmp_path: Path) -> None:

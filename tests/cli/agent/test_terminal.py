@@ -381,7 +381,7 @@ def test_the_tour_from_its_beginning_to_its_end(person: Person) -> None:
         terminal.expect("modified  basket.py")
         terminal.expect("deleted   old-notes.txt")
         assert terminal.end() == 0
-    folder = person.home / "OLLM Sandbox Tour"
+    folder = person.paths.data.parent / "OLLM Sandbox Tour"
     assert "number for item" in (folder / "basket.py").read_text()
     assert not (folder / "old-notes.txt").exists()
     assert not (person.home / "ollm-tour.txt").exists()

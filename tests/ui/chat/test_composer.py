@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gi.repository import Gdk, Gio, Gtk
+from gi.repository import Gdk, Gio, GLib, Gtk
 from support.chat import press_key
 from support.screen import Screen, spin_until, texts
+from support.window import finish, running_loop, wait_until
 
 from ollmsandbox.paths import Paths
 from ollmsandbox.ui.chat.composer import Composer
@@ -33,6 +36,7 @@ class Desk:
         heard = self.heard = list[tuple[str, str]]()
         self.composer.connect("send", lambda _composer, text: heard.append(("send", text)))
         self.composer.connect("run", lambda _composer, text: heard.append(("run", text)))
+        self.composer.connect("queue", lambda _composer, text: heard.append(("queue", text)))
         self.composer.connect("stop", lambda _composer: heard.append(("stop", "")))
         box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
         box.append(Gtk.Label(label="above", vexpand=True))
@@ -103,16 +107,80 @@ def test_a_command_of_the_user_runs_without_a_model(factory: Desk) -> None:
     assert not factory.composer.view.has_css_class("monospace")
 
 
-def test_send_and_stop_are_in_one_place(factory: Desk) -> None:
+def test_enter_while_the_agent_works_queues(factory: Desk) -> None:
+    composer = factory.composer
     factory.write("next")
-    factory.composer.set_busy(True)
-    assert factory.composer.buttons.get_visible_child() is factory.composer.stop_button
+    composer.set_busy(True)
+    assert composer.stop_button.get_visible()
+    # Nothing else appears where the button to send is.
+    assert composer.send_button.get_visible()
+    assert composer.send_button.get_tooltip_text() == "Send When It Is Done"
     factory.key(Gdk.KEY_Return)
-    assert factory.composer.text == "next"
-    factory.composer.stop_button.emit("clicked")
-    assert factory.heard == [("stop", "")]
-    factory.composer.set_busy(False)
-    assert factory.composer.buttons.get_visible_child() is factory.composer.send_button
+    assert composer.text == ""
+    composer.stop_button.emit("clicked")
+    assert factory.heard == [("queue", "next"), ("stop", "")]
+    composer.set_busy(False)
+    assert not composer.stop_button.get_visible()
+
+
+def test_the_mode_is_set_at_the_composer(factory: Desk) -> None:
+    button = factory.composer.mode_button
+    assert button.get_label() == "Apply Right Away"
+    factory.composer.activate_action("composer.mode", GLib.Variant("s", "review"))
+    assert factory.settings.text("apply-mode") == "review"
+    assert button.get_label() == "Review First"
+    factory.settings.set("apply-mode", "auto")
+    assert button.get_label() == "Apply Right Away"
+
+
+# --- files of the project ------------------------------------------------------------------------
+
+FILES = ["src/parser.py", "src/my parser.py", "tests/test_parser.py"]
+
+
+@pytest.fixture
+def files(factory: Desk) -> Iterator[Desk]:
+    async def find(text: str) -> list[str]:
+        return [path for path in FILES if text in path]
+
+    factory.composer.completion.find = find
+    with running_loop():
+        yield factory
+
+
+def type_text(desk: Desk, text: str) -> None:
+    async def insert() -> None:
+        desk.composer.view.get_buffer().insert_at_cursor(text)
+
+    finish(insert())
+
+
+def test_an_at_sign_completes_files(files: Desk) -> None:
+    completion = files.composer.completion
+    type_text(files, "Look at @pars")
+    wait_until(lambda: list(completion.paths) == FILES)
+    files.key(Gdk.KEY_Down)
+    type_text(files, "er.p")
+    wait_until(lambda: len(completion.paths) == 3)
+    assert files.key(Gdk.KEY_Down)
+    assert files.key(Gdk.KEY_Return)
+    assert files.composer.text == "Look at 'src/my parser.py' "
+    assert not files.heard
+    wait_until(lambda: not completion.paths)
+
+
+def test_escape_closes_the_list_of_files_and_enter_sends_again(files: Desk) -> None:
+    type_text(files, "@pars")
+    wait_until(lambda: files.composer.completion.paths)
+    assert files.key(Gdk.KEY_Escape)
+    assert files.key(Gdk.KEY_Return)
+    assert files.heard == [("send", "@pars")]
+
+
+def test_an_at_sign_inside_a_word_completes_nothing(files: Desk) -> None:
+    type_text(files, "ada@pars")
+    finish(asyncio.sleep(0.05))
+    assert not files.composer.completion.paths
 
 
 def test_sent_messages_can_be_recalled(factory: Desk) -> None:
@@ -171,7 +239,7 @@ def test_dropped_files_become_paths(factory: Desk) -> None:
 
 
 def test_a_hint_is_there_while_nothing_is_written(factory: Desk) -> None:
-    hint = "Message, or !command to run it yourself"
+    hint = "Message, @file, or !command"
     assert hint in texts(factory.composer)
     factory.write("x")
     assert hint not in texts(factory.composer)

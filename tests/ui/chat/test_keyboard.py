@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from gi.repository import Gtk
 from support.chat import Chat, done
+from support.chat_screen import Place
 from support.screen import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.chat.tool_card import ToolCard
-from ollmsandbox.ui.chat.view import ChatView
+from ollmsandbox.ui.chat.view import ChatView, row_name
 from ollmsandbox.ui.sessions.entries import CallEntry
 from ollmsandbox.ui.settings import Settings
 
@@ -82,3 +83,50 @@ def test_at_a_question_it_is_the_no_that_has_the_keyboard(screen: Screen, tmp_pa
     assert step(view, "<Alt>Up")
     assert card.question is not None
     assert window.get_focus() is card.question.button_for(Answer.DENY)
+
+
+def test_tab_stops_once_at_each_row_and_arrows_move_inside(screen: Screen, tmp_path: Path) -> None:
+    place = Place(screen, tmp_path)
+    first, second = place.chat.call("make"), place.chat.call("make test")
+    for entry in (first, second):
+        place.chat.start(entry)
+        place.chat.output(entry, b"out\n")
+        place.chat.end(entry, done(1, "", "a.txt"))
+    place.settle()
+    cards = [place.card(entry) for entry in (first, second)]
+    cards[0].header.grab_focus()
+    place.view.column.child_focus(Gtk.DirectionType.TAB_FORWARD)
+    assert place.has_focus(cards[1].header)
+    place.view.column.child_focus(Gtk.DirectionType.TAB_BACKWARD)
+    assert place.has_focus(cards[0].header)
+    reached = set()
+    for _key in range(8):
+        place.view.column.child_focus(Gtk.DirectionType.DOWN)
+        reached.add(place.focus)
+    assert cards[0].undo_button in reached or cards[0].show_button in reached
+
+
+def test_tab_stops_at_each_answer_of_a_question(screen: Screen, tmp_path: Path) -> None:
+    place = Place(screen, tmp_path)
+    entry = place.ask()
+    question = place.question(entry)
+    place.settle()
+    spin_until(lambda: question.button_for(Answer.ALLOW).get_sensitive())
+    question.button_for(Answer.DENY).grab_focus()
+    place.view.column.child_focus(Gtk.DirectionType.TAB_FORWARD)
+    assert place.has_focus(question.button_for(Answer.ALLOW))
+
+
+def test_rows_have_names() -> None:
+    chat = Chat()
+    chat.person("Hello, how are you?")
+    chat.agent("Fine.")
+    chat.call("make")
+    chat.session.add_notice("The server is gone.")
+    names = [row_name(entry) for entry in chat.session]
+    assert names == [
+        "You: Hello, how are you?",
+        "qwen3:14b: Fine.",
+        "$ make",
+        "The server is gone.",
+    ]

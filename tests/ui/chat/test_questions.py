@@ -165,3 +165,16 @@ def test_a_question_out_of_view_takes_no_focus(place: Place) -> None:
     assert place.view.composer.view.is_focus()
     place.view.show_call(entry.call.id)
     assert place.focus is place.question(entry).button_for(Answer.DENY)
+
+
+def test_the_rest_of_the_chat_steps_back_while_a_question_is_open(place: Place) -> None:
+    place.chat.agent("I will install it.")
+    entry = place.ask()
+    card = place.card(entry)
+    row = card.get_parent()
+    assert row is not None
+    assert place.view.column.has_css_class("has-question")
+    assert row.has_css_class("asks")
+    place.chat.answer(entry, Answer.DENY)
+    assert not place.view.column.has_css_class("has-question")
+    assert not row.has_css_class("asks")

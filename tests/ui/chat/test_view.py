@@ -65,10 +65,32 @@ def test_messages_name_their_author(place: Place) -> None:
     place.chat.agent("From before models had names.", model="")
     spin_until(lambda: len(all_of(place.view, MessageRow)) == 3)
     rows = all_of(place.view, MessageRow)
-    assert [texts(row)[0] for row in rows] == ["You", "qwen3:14b", "Agent"]
-    assert "<b>Hello</b>" in texts(rows[0])
+    assert [texts(row)[0] for row in rows] == ["<b>Hello</b>", "qwen3:14b", "Agent"]
     assert rows[0].has_css_class("own-message")
     assert not rows[1].has_css_class("own-message")
+
+
+def test_a_message_of_the_user_stands_at_the_side(place: Place) -> None:
+    place.chat.person("Short")
+    place.chat.person("And a long one, " * 40)
+    place.chat.agent("An answer. " * 40)
+    place.settle()
+    short, long, answer = all_of(place.view, MessageRow)
+    wide = answer.get_width()
+    assert short.get_width() < wide / 3
+    assert wide / 2 < long.get_width() < wide * 0.9
+    right = {row.compute_bounds(place.view)[1].get_top_right().x for row in (short, long, answer)}
+    assert len(right) == 1
+
+
+def test_a_model_is_named_again_only_after_another_one(place: Place) -> None:
+    for name in ("qwen3", "qwen3", "llama", "qwen3"):
+        place.chat.person("Hello")
+        place.chat.agent("Good day.", model=name)
+    place.settle()
+    answers = [row for row in all_of(place.view, MessageRow) if "Good day." in texts(row)]
+    named = [texts(row)[0] for row in answers]
+    assert named == ["qwen3", "Good day.", "llama", "qwen3"]
 
 
 def test_an_answer_grows(place: Place) -> None:
@@ -126,17 +148,19 @@ def test_a_server_that_is_asked_again_is_shown_until_it_answers(place: Place) ->
 
 
 def test_a_failed_turn_can_be_tried_again_until_the_session_goes_on(place: Place) -> None:
-    place.chat.talk.messages.append(Message(Role.USER, "Hello"))
+    hello = Message(Role.USER, "Hello")
+    place.chat.talk.messages.append(hello)
+    place.chat.talk.tell(MessageAdded(hello))
     place.chat.talk.tell(TurnEnded(TurnEnd.FAILED, "The server is gone."))
     place.chat.idle()
     spin_until(lambda: all_of(place.view, NoticeRow))
-    button = one_of(place.view, NoticeRow).retry_button
-    assert button is not None
-    assert button.get_visible()
-    button.emit("clicked")
+    buttons = all_of(one_of(place.view, NoticeRow), Gtk.Button)
+    (again,) = [button for button in buttons if button.get_label() == "_Try Again"]
+    assert again.get_mapped()
+    again.emit("clicked")
     assert place.heard == [("retry",)]
     place.chat.talk.tell(StateChanged(ConversationState.WAITING))
-    assert not button.get_visible()
+    spin_until(lambda: not again.get_mapped())
     assert "The server is gone." in texts(place.view)
 
 
@@ -210,7 +234,7 @@ def test_a_stop_is_reported_once(place: Place) -> None:
     place.chat.talk.tell(TurnEnded(TurnEnd.STOPPED))
     last = list(place.chat.session)[-1]
     assert isinstance(last, NoticeEntry)
-    assert last.text == "Stopped."
+    assert last.text == "You stopped this answer."
     assert not last.is_error
 
 
@@ -278,7 +302,7 @@ def test_a_model_is_named_once_in_a_turn(place: Place) -> None:
     chat.agent("other", model="llama3")
     spin_until(lambda: len(all_of(place.view, MessageRow)) == 6)
     names = [texts(row)[0] for row in all_of(place.view, MessageRow)]
-    assert names == ["You", "qwen3:14b", "second", "You", "qwen3:14b", "llama3"]
+    assert names == ["go", "qwen3:14b", "second", "again", "qwen3:14b", "llama3"]
 
 
 def everything(place: Place) -> None:
@@ -306,7 +330,11 @@ def test_every_button_has_a_name(place: Place) -> None:
     everything(place)
     buttons = [one for one in all_of(place.view, Gtk.Button) if one.get_mapped()]
     assert len(buttons) > 5
-    assert not [one for one in buttons if not texts(one) and not one.get_tooltip_text()]
+    for button in buttons:
+        # A menu button names the button in it.
+        menu = button.get_parent() if isinstance(button, Gtk.ToggleButton) else None
+        named = menu if isinstance(menu, Gtk.MenuButton) else button
+        assert texts(named) or named.get_tooltip_text(), button
 
 
 def test_a_session_that_is_left_is_freed_with_all_its_rows(place: Place) -> None:

@@ -23,13 +23,16 @@ def test_the_tour_is_taken_with_the_mouse_a_deletion_undone_and_nothing_is_witho
         _has_names(window)
         _take_tour(window)
         _has_names(window)
-        sample = person.home / _TOUR
+        sample = person.paths.data.parent / _TOUR
         assert (sample / "old-notes.txt").exists()
         assert "basket.items()" in (sample / "basket.py").read_text()
         window.wait_at_rest("button", "Allow Once")
         window.click("button", "Allow Once", then=lambda: window.reads("Allowed once, "))
+        _next(window, 4)
         window.until(lambda: not (sample / "old-notes.txt").exists(), "the file is deleted")
+        _next(window, 5)
         window.wait_for("That was all.")
+        window.wait_find("button", "Remove the Sample")
         window.click("button", "Undo", then=(sample / "old-notes.txt").exists)
         window.wait_find_insensitive("button", "Undone")
         window.press("F9", then=lambda: window.find("button", "Redo: rm old-notes.txt"))
@@ -40,7 +43,16 @@ def test_the_tour_is_taken_with_the_mouse_a_deletion_undone_and_nothing_is_witho
 def _take_tour(window: Outside) -> None:
     """Take the tour up to its question."""
     window.click("button", "Take the Tour", then=lambda: window.find("text box", "Message"))
+    for stop in (1, 2, 3):
+        _next(window, stop)
     window.wait_find("button", "Allow Once")
+
+
+def _next(window: Outside, stop: int) -> None:
+    """Go on from a stop of the tour."""
+    text = f"Tour: {stop} of 5"
+    window.wait_for(text)
+    window.click("button", "Next", then=lambda: not window.reads(text))
 
 
 def _has_names(window: Outside) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from gi.repository import Gdk, Gtk
 from support.chat import allow, asked, press_key, scroll_to_end, with_network
-from support.screen import Screen, all_of, draw_frames, spin, spin_until, texts
+from support.screen import Screen, all_of, draw_frames, one_of, spin, spin_until, texts
 
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
 from ollmsandbox.ui.permission import card as permission_card
@@ -71,7 +71,13 @@ def counted_looks(card: ChatPermission, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 def names(card: ChatPermission) -> list[str]:
-    return [text for button in all_of(card.buttons, Gtk.Button) for text in texts(button)]
+    """Return what can be seen without opening the menu."""
+    return [
+        text
+        for button in all_of(card.buttons, Gtk.Button)
+        if button.get_mapped()
+        for text in texts(button)
+    ]
 
 
 # --- answers -------------------------------------------------------------------------------------
@@ -100,29 +106,40 @@ def test_a_one_time_request_has_two_answers(screen: Screen) -> None:
     assert "You will be asked every time." in texts(shown.card)
 
 
-def test_a_request_that_can_be_saved_has_five_answers(screen: Screen) -> None:
+def test_answers_that_last_are_behind_an_arrow_and_name_their_scope(screen: Screen) -> None:
     shown = Shown(screen, asked("make install"))
-    assert names(shown.card) == [
-        "Deny Always",
-        "Deny",
-        "Allow",
-        "Allow for This Session",
-        "Allow Always",
+    assert names(shown.card) == ["Deny", "Allow Once"]
+    menu = one_of(shown.card, Gtk.MenuButton)
+    popover = menu.get_popover()
+    assert popover is not None
+    assert [text for one in all_of(popover, Gtk.Button) for text in texts(one)] == [
+        "Allow This Command in This Session",
+        "Always Allow This Command in This Project",
+        "Always Deny This Command in This Project",
     ]
+    host = asked("https://example.org/a", tool="web_fetch", target_path="example.org")
+    file = asked("/home/ada/a_b.txt", tool="edit_file", target_path="/home/ada/a_b.txt")
+    assert button_label(Answer.ALLOW_SESSION, host) == "Allow example.org in This Session"
+    assert button_label(Answer.DENY_ALWAYS, file) == "Always Deny a_b.txt in This Project"
 
 
-def test_a_command_that_no_rule_can_hold_has_three_answers(screen: Screen) -> None:
+def test_a_command_that_no_rule_can_hold_cannot_be_allowed_for_long(screen: Screen) -> None:
     shown = Shown(screen, asked("make && make install"))
     spin_until(shown.can_allow)
-    assert names(shown.card) == ["Deny Always", "Deny", "Allow"]
+    popover = one_of(shown.card, Gtk.MenuButton).get_popover()
+    assert popover is not None
+    assert texts(one_of(popover, Gtk.Button)) == ["Always Deny This Command in This Project"]
     assert any("cannot always be allowed" in text for text in texts(shown.card))
 
 
-@pytest.mark.parametrize("request_", [with_network(), asked("make"), asked("a && b")])
-def test_each_answer_has_a_letter_of_its_own(request_: PermissionRequest) -> None:
-    labels = [button_label(answer, request_) for answer in request_.answers]
-    letters = [label[label.index("_") + 1].lower() for label in labels]
-    assert len(set(letters)) == len(letters)
+def test_a_command_whose_end_was_not_seen_can_only_be_denied_for_long(screen: Screen) -> None:
+    shown = Shown(screen, asked(LONG.replace("\n", " ").replace("&", "")))
+    shown.wait_for_hint()
+    lasting = (Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS)
+    known = [answer for answer in lasting if answer in shown.card.request.answers]
+    assert [shown.card.button_for(a).get_sensitive() for a in known] == [
+        not answer.allows for answer in known
+    ]
 
 
 @pytest.mark.parametrize("answer", asked("make install").answers)
@@ -457,10 +474,10 @@ def test_a_withdrawn_question_cannot_be_answered(screen: Screen) -> None:
     assert not shown.answers
 
 
-def test_buttons_stand_in_one_line_in_two_or_below_each_other(screen: Screen) -> None:
+def test_buttons_stand_in_one_line_or_below_each_other(screen: Screen) -> None:
     card = ChatPermission(asked("make install"))
-    counts = [len(card.buttons.lines_for(width)) for width in (800, 500, 200)]
-    assert counts == [1, 2, 5]
+    counts = [len(card.buttons.lines_for(width)) for width in (800, 150)]
+    assert counts == [1, 2]
 
 
 def test_an_asker_takes_only_answers_that_the_card_offers() -> None:

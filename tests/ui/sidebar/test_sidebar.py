@@ -8,11 +8,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from gi.repository import GLib, Gtk
+from gi.repository import Gdk, GLib, Gtk
+from support.chat import press_key
 from support.screen import Screen, all_of, spin_until, texts
 
 from ollmsandbox.ui.models.chooser import ConnectionItem, ConnectionState, ModelChooser
-from ollmsandbox.ui.sessions.items import ProjectItem, SessionItem
+from ollmsandbox.ui.sessions.items import Day, ProjectItem, SessionItem
 from ollmsandbox.ui.sidebar.rows import OlderRow, ProjectRow, SessionRow
 from ollmsandbox.ui.sidebar.sidebar import LISTED, Sidebar, listed_rows
 
@@ -55,9 +56,9 @@ def test_sessions_stand_below_their_project(screen: Screen) -> None:
     ]
 
 
-def test_a_session_is_opened_and_a_project_begins_a_new_one(screen: Screen) -> None:
+def test_a_session_is_opened_and_an_empty_project_begins_one(screen: Screen) -> None:
     sidebar = Sidebar()
-    sidebar.show([PARSER, GONE])
+    sidebar.show([replace(PARSER, path="/src/empty", sessions=()), PARSER])
     screen.show(sidebar, 300, 500)
     wishes = heard(sidebar, "open-session", "new-session")
     for row in [*all_of(sidebar, SessionRow), *all_of(sidebar, ProjectRow)]:
@@ -65,8 +66,71 @@ def test_a_session_is_opened_and_a_project_begins_a_new_one(screen: Screen) -> N
     assert wishes == [
         ("open-session", "1"),
         ("open-session", "2"),
-        ("new-session", "/src/parser"),
+        ("new-session", "/src/empty"),
     ]
+
+
+def titles(sidebar: Sidebar) -> list[str]:
+    return [text for row in listed_rows(sidebar.listbox) for text in texts(row)]
+
+
+def test_sessions_are_grouped_by_day(screen: Screen) -> None:
+    sidebar = Sidebar()
+    days = (Day.TODAY, Day.TODAY, Day.YESTERDAY, Day.EARLIER)
+    sessions = [SessionItem(str(n), f"session {n}", day=day) for n, day in enumerate(days)]
+    sidebar.show([replace(PARSER, sessions=tuple(sessions))])
+    screen.show(sidebar, 300, 500)
+    assert titles(sidebar) == [
+        *("parser", "Today", "session 0", "session 1"),
+        *("Yesterday", "session 2", "Earlier", "session 3"),
+    ]
+    # Where everything is of today, that goes without saying.
+    sidebar.show([replace(PARSER, sessions=tuple(sessions[:2]))])
+    assert titles(sidebar) == ["parser", "session 0", "session 1"]
+
+
+def test_a_project_collapses_and_still_shows_what_asks(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    screen.show(sidebar, 300, 500)
+    row = all_of(sidebar, ProjectRow)[0]
+    sidebar.listbox.emit("row-activated", row)
+    assert titles(sidebar) == ["parser"]
+    asks = tuple(replace(one, is_asking=one.id == "2") for one in PARSER.sessions)
+    sidebar.show([replace(PARSER, sessions=asks)])
+    assert titles(sidebar) == ["parser", "add a flag"]
+    row.grab_focus()
+    press_key(sidebar.listbox, Gdk.KEY_Right)
+    assert titles(sidebar) == ["parser", "fix the parser", "add a flag"]
+    press_key(sidebar.listbox, Gdk.KEY_Left)
+    assert titles(sidebar) == ["parser", "add a flag"]
+
+
+def test_tab_stops_once_at_each_row_and_an_arrow_reaches_its_buttons(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    window = screen.show(sidebar, 300, 500)
+    row, following = all_of(sidebar, SessionRow)
+    row.grab_focus()
+    assert sidebar.listbox.child_focus(Gtk.DirectionType.TAB_FORWARD)
+    assert window.get_focus() is following
+    assert sidebar.listbox.child_focus(Gtk.DirectionType.TAB_BACKWARD)
+    assert window.get_focus() is row
+    assert sidebar.listbox.child_focus(Gtk.DirectionType.RIGHT)
+    focus = window.get_focus()
+    assert focus is not None and focus is not row and focus.is_ancestor(row)
+
+
+def test_a_dot_says_that_a_session_asks(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "one", is_asking=True),))])
+    screen.show(sidebar, 300, 500)
+    [row] = all_of(sidebar, SessionRow)
+    [dot] = [image for image in all_of(row, Gtk.Image) if image.has_css_class("asks-dot")]
+    assert dot.get_mapped()
+    assert dot.get_tooltip_text() == "Needs your answer"
+    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "one"),))])
+    assert not dot.get_visible()
 
 
 def test_each_row_has_a_menu_for_what_it_is_about(screen: Screen) -> None:
@@ -112,14 +176,13 @@ def test_a_path_that_is_not_utf_8_is_shown_and_passed_on(screen: Screen) -> None
     wishes = heard(sidebar, "new-session", "remove-project")
     (row,) = all_of(sidebar, ProjectRow)
     assert row.get_tooltip_text() == "/src/caf⟨byte E9⟩"
-    sidebar.listbox.emit("row-activated", row)
     (new,) = [one for one in all_of(row, Gtk.Button) if one.get_action_name()]
     new.emit("clicked")
     (menu,) = [one.get_menu_model() for one in all_of(row, Gtk.MenuButton)]
     assert menu is not None
     target = menu.get_item_attribute_value(0, "target", None)
     sidebar.activate_action("sidebar.remove-project", target)
-    assert wishes == [("new-session", path), ("new-session", path), ("remove-project", path)]
+    assert wishes == [("new-session", path), ("remove-project", path)]
 
 
 def test_a_row_that_stays_is_the_same_one(screen: Screen) -> None:

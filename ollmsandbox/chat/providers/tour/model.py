@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .... import N_
 from ....errors import Sentence
 from ...messages import Message, Role, ToolCall, ToolSpec
 from ..base import CallPiece, FinishPiece, ModelInfo, Piece, TextPiece, ThinkingPiece
-from .sample import MARK, RIGHT, WRONG, make_sample, unused_folder
+from .sample import LEFT, MARK, RIGHT, WRONG, make_sample, unused_folder
 
 __all__ = ["NAME", "TourModel", "TourServer", "make_sample", "unused_folder"]
 
@@ -24,7 +24,7 @@ _FIX = r"sed -i 's/for item in basket)/for item, number in basket.items())/; "
 _FIX += r"s/sum(prices\[item\] for/sum(prices[item] * number for/' basket.py"
 # What the command prints where there is no sandbox.
 _WRITTEN = "It was written."
-_OUTSIDE = f"echo 'The tour was here.' > ~/ollm-tour.txt && echo '{_WRITTEN}'"
+_OUTSIDE = f"echo '{LEFT}' > ~/ollm-tour.txt && echo '{_WRITTEN}'"
 
 
 @dataclass(frozen=True)
@@ -252,10 +252,14 @@ class TourModel:
     """Finds its next step from the messages alone, so it continues after a restart."""
 
     longest_answer = None
+    # The steps before which it stops: an idea ends with each of them.
+    stops: tuple[int, ...] = (2, 5, 6, 7, 8)
 
     def __init__(self, *, delay: float, say: Callable[[str], str] = str) -> None:
         self._delay = delay
         self._say = say
+        # Waits until the user has seen enough of an idea; it gets the number of the stop, from 1.
+        self.pause: Callable[[int], Awaitable[None]] | None = None
 
     @property
     def name(self) -> str:
@@ -275,6 +279,8 @@ class TourModel:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
         number, step, result = _next_step(messages, _steps(tools))
+        if self.pause is not None and number in self.stops:
+            await self.pause(self.stops.index(number) + 1)
         if number == 0:
             yield ThinkingPiece(_THOUGHT.translated(self._say))
         for word in re.findall(r"\s*\S+", step.say(result).translated(self._say)):

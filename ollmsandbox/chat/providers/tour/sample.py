@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
 from itertools import count
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from ....paths import Paths
 MARK = "This is the sample project of the OLLM Sandbox tour."
 WRONG = "prices[item] for item in basket)"
 RIGHT = "prices[item] * number for item, number in basket.items())"
+
+# What the tour tries to write to the home folder.
+LEFT = "The tour was here."
 
 _NAME = "OLLM Sandbox Tour"
 _FILES = {
@@ -71,13 +74,34 @@ if __name__ == "__main__":
 }
 
 
-def unused_folder(paths: Paths, environ: Mapping[str, str]) -> Path:
+def unused_folder(paths: Paths) -> Path:
     """Return a new folder each time: the tour needs the bug again, and the user may want to look at
-    the last one."""
-    # A Flatpak's home folder is temporary.
-    around = paths.data.parent if environ.get("FLATPAK_ID") else paths.home
+    the last one. It is beside the program's data, not among the user's own folders."""
     names = (f"{_NAME} {number}" if number > 1 else _NAME for number in count(1))
+    around = paths.data.parent
     return next(around / name for name in names if not (around / name).exists())
+
+
+def is_sample(folder: Path) -> bool:
+    try:
+        return folder.name.startswith(_NAME) and MARK in (folder / "README.md").read_text("utf-8")
+    except (OSError, ValueError):
+        return False
+
+
+def remove_sample(folder: Path, paths: Paths) -> None:
+    """Delete a sample project, and what the tour wrote to the home folder without a sandbox. Any
+    other folder is left alone."""
+    written = paths.home / "ollm-tour.txt"
+    try:
+        if is_sample(folder):
+            shutil.rmtree(folder)
+        if written.is_file() and written.read_text("utf-8").strip() == LEFT:
+            written.unlink()
+    except (OSError, ValueError) as error:
+        raise ProjectError(
+            N_("Cannot delete {folder}: {why}."), folder=folder, why=str(error)
+        ) from error
 
 
 def make_sample(folder: Path) -> Path:

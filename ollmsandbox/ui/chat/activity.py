@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The last line of the chat while the model is at work: what it does, and for how long."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from gi.repository import GLib, Gtk
+
+from ...i18n import _
+from ..sessions.entries import Activity
+from ..widgets.weak import weakly
+
+if TYPE_CHECKING:
+    from ..sessions.open_session import OpenSession
+
+# Milliseconds between two looks at the clock.
+_TICK = 500
+# Seconds without a word after which a reply that goes on is worth a line.
+_SILENT = 2.0
+
+
+class ActivityLine(Gtk.Box):
+    """Hidden while there is nothing to wait for. The second it shows is text, so it is there even
+    if nothing may move."""
+
+    __gtype_name__ = "OllmActivityLine"
+
+    def __init__(self) -> None:
+        super().__init__(spacing=9, visible=False, accessible_role=Gtk.AccessibleRole.STATUS)
+        self.add_css_class("activity")
+        self._session: OpenSession | None = None
+        self._handlers: list[int] = []
+        self._clock = 0
+        self._spinner = Gtk.Spinner()
+        self._still = Gtk.Image.new_from_icon_name("content-loading-symbolic")
+        self._label = Gtk.Label(xalign=0)
+        for name in ("dim-label", "numeric"):
+            self._label.add_css_class(name)
+        for widget in (self._spinner, self._still, self._label):
+            self.append(widget)
+
+    def show_session(self, session: OpenSession | None) -> None:
+        if self._session is not None:
+            for handler in self._handlers:
+                self._session.disconnect(handler)
+        self._session = session
+        self._handlers = []
+        if session is not None:
+            self._handlers = [
+                session.connect(name, weakly(self._update))
+                for name in ("activity-changed", "state-changed")
+            ]
+        self._update()
+
+    def _update(self, *_args: object) -> None:
+        session = self._session
+        activity = session.activity if session is not None else None
+        moves = self.get_settings().get_property("gtk-enable-animations")
+        self._spinner.set_visible(moves)
+        self._spinner.set_spinning(moves and activity is not None)
+        self._still.set_visible(not moves)
+        if activity is not None:
+            # Without the seconds, or a screen reader would read them one after the other.
+            self.update_property([Gtk.AccessibleProperty.LABEL], [_text(activity)])
+            self._show_seconds()
+        self.set_visible(activity is not None)
+        self._run_clock(session is not None and session.is_busy)
+
+    def _show_seconds(self) -> None:
+        session = self._session
+        if session is not None and session.activity is not None:
+            seconds = int(time.monotonic() - session.asked_at)
+            text = _text(session.activity)
+            # Translators: what the model does, and for how many seconds.
+            timed = _("{activity} {seconds} s").format(activity=text, seconds=seconds)
+            self._label.set_label(timed if seconds else text)
+
+    def _run_clock(self, runs: bool) -> None:
+        if runs and not self._clock:
+            self._clock = GLib.timeout_add(_TICK, weakly(self._on_tick))
+        elif not runs and self._clock:
+            GLib.source_remove(self._clock)
+            self._clock = 0
+
+    def _on_tick(self) -> bool:
+        session = self._session
+        if session is not None and time.monotonic() - session.heard_at > _SILENT:
+            session.note_silence()
+        self._show_seconds()
+        return GLib.SOURCE_CONTINUE
+
+
+def _text(activity: Activity) -> str:
+    return {
+        Activity.WAITING: _("Waiting for the model…"),
+        Activity.LOADING: _("Loading the model…"),
+        Activity.THINKING: _("Thinking…"),
+        Activity.WRITING: _("Writing…"),
+    }[activity]

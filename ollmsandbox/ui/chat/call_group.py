@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Several finished calls in one line of the chat, which opens to show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gi.repository import Gtk, Pango
+
+from ...i18n import _
+from ..sessions.entries import ChatEntry
+from ..sessions.folding import CallGroup, group_duration, group_text
+from ..widgets.weak import weakly
+
+
+class CallGroupRow(Gtk.Box):
+    """`make_row` makes the rows of the entries when the line is opened, and `drop_row` frees
+    them."""
+
+    __gtype_name__ = "OllmCallGroupRow"
+
+    def __init__(
+        self,
+        group: CallGroup,
+        make_row: Callable[[ChatEntry], Gtk.Widget],
+        drop_row: Callable[[Gtk.Widget], None],
+    ) -> None:
+        super().__init__(
+            orientation=Gtk.Orientation.VERTICAL, accessible_role=Gtk.AccessibleRole.GROUP
+        )
+        self.group = group
+        self._make_row = weakly(make_row)
+        self._drop_row = weakly(drop_row)
+        self._rows: dict[ChatEntry, Gtk.Widget] = {}
+        self._arrow = Gtk.Image(accessible_role=Gtk.AccessibleRole.PRESENTATION)
+        self._text = Gtk.Label(xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.END)
+        self._time = Gtk.Label()
+        for name in ("caption", "numeric"):
+            self._time.add_css_class(name)
+        line = Gtk.Box(spacing=9)
+        for widget in (self._arrow, self._text, self._time):
+            line.append(widget)
+        self.header = Gtk.Button(child=line)
+        for name in ("flat", "tool-header", "dim-label"):
+            self.header.add_css_class(name)
+        self.header.connect("clicked", weakly(self._on_header))
+        self._body = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
+        self._body.add_css_class("call-group")
+        self.append(self.header)
+        self.append(self._body)
+        self._handler = group.connect("changed", weakly(self._show))
+        self._show()
+
+    def forget(self) -> None:
+        """Disconnect from the group, which outlives the row."""
+        if self._handler:
+            self.group.disconnect(self._handler)
+            self._handler = 0
+        self._clear()
+
+    def open(self, *, is_open: bool = True) -> None:
+        self.group.is_open = is_open
+        self._show()
+
+    def row_of(self, entry: ChatEntry) -> Gtk.Widget | None:
+        return self._rows.get(entry)
+
+    def _show(self, *_args: object) -> None:
+        group = self.group
+        text, took = group_text(group.calls), group_duration(group.calls)
+        self._text.set_label(text)
+        self._time.set_label(took)
+        name = _("{call}. {status}").format(call=text, status=took) if took else text
+        self.header.update_property([Gtk.AccessibleProperty.LABEL], [name])
+        # An integer: this state has a third value, so GTK does not take a boolean.
+        self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(group.is_open)])
+        icon = "pan-down-symbolic" if group.is_open else "pan-end-symbolic"
+        self._arrow.set_from_icon_name(icon)
+        self._body.set_visible(group.is_open)
+        if not group.is_open:
+            self._clear()
+            return
+        for entry in group.entries:
+            if entry not in self._rows:
+                row = self._make_row(entry)
+                if row is None:  # the widget that makes them is gone
+                    return
+                self._rows[entry] = row
+                self._body.append(row)
+
+    def _clear(self) -> None:
+        for row in self._rows.values():
+            self._body.remove(row)
+            self._drop_row(row)
+        self._rows = {}
+
+    def _on_header(self, _button: Gtk.Button) -> None:
+        self.open(is_open=not self.group.is_open)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is shown above the composer: messages that wait, and that an earlier one is edited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gi.repository import Gtk, Pango
+
+from ...i18n import _
+from ...text.visible import visible_line
+from ..widgets.labels import set_accessible_name
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+
+_MOST_SHOWN = 500
+
+
+class QueueBar(Gtk.Box):
+    __gtype_name__ = "OllmQueueBar"
+
+    # The place of a message in the queue.
+    __gsignals__ = signals({"drop": (int,)})
+
+    def __init__(self) -> None:
+        super().__init__(orientation=Gtk.Orientation.VERTICAL, visible=False)
+        self.add_css_class("queue-bar")
+        heading = Gtk.Label(label=_("Sends when it is done"), xalign=0)
+        for name in ("caption", "dim-label"):
+            heading.add_css_class(name)
+        self.append(heading)
+        self._rows: list[Gtk.Widget] = []
+
+    def show_texts(self, texts: Sequence[str]) -> None:
+        for row in self._rows:
+            self.remove(row)
+        self._rows = [self._row(place, text) for place, text in enumerate(texts)]
+        for row in self._rows:
+            self.append(row)
+        self.set_visible(bool(texts))
+
+    def _row(self, place: int, text: str) -> Gtk.Widget:
+        shown = visible_line(text[:_MOST_SHOWN])
+        row = Gtk.Box(spacing=6)
+        row.append(
+            Gtk.Label(label=shown, xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.END)
+        )
+        cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
+        for name in ("flat", "circular", "small-button"):
+            cross.add_css_class(name)
+        cross.set_tooltip_text(_("Do Not Send"))
+        set_accessible_name(cross, _("Do not send: {}").format(shown))
+        cross.connect("clicked", weakly(self._on_cross), place)
+        row.append(cross)
+        return row
+
+    def _on_cross(self, _button: Gtk.Button, place: int) -> None:
+        self.emit("drop", place)
+
+
+class EditBar(Gtk.Box):
+    """Shown while the composer has the last message, to be sent again."""
+
+    __gtype_name__ = "OllmEditBar"
+
+    __gsignals__ = signals({"cancel": ()})
+
+    def __init__(self) -> None:
+        super().__init__(spacing=6, visible=False)
+        self.add_css_class("queue-bar")
+        # What the composer had in it before.
+        self.before = ""
+        words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
+        label = Gtk.Label(label=words, xalign=0, hexpand=True, wrap=True)
+        for name in ("caption", "dim-label"):
+            label.add_css_class(name)
+        self.append(label)
+        cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
+        for name in ("flat", "circular", "small-button"):
+            cross.add_css_class(name)
+        cross.set_tooltip_text(_("Cancel"))
+        set_accessible_name(cross, _("Cancel"))
+        cross.connect("clicked", weakly(self._on_cross))
+        self.append(cross)
+
+    def _on_cross(self, _button: Gtk.Button) -> None:
+        self.emit("cancel")

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fold neighbouring calls that need no attention into one entry of the chat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ...chat.messages import Role
+from ...i18n import ngettext
+from . import tool_text
+from .entries import CallEntry, ChatEntry, MessageEntry, Stage
+
+
+class CallGroup(ChatEntry):
+    """Finished calls, and the model's reasoning between them."""
+
+    __gtype_name__ = "OllmCallGroup"
+
+    def __init__(self, entries: Sequence[ChatEntry]) -> None:
+        super().__init__()
+        self.entries = tuple(entries)
+        # Whether the user opened it.
+        self.is_open = False
+
+    @property
+    def calls(self) -> list[CallEntry]:
+        return [entry for entry in self.entries if isinstance(entry, CallEntry)]
+
+    def replace(self, entries: Sequence[ChatEntry]) -> None:
+        self.entries = tuple(entries)
+        self.emit("changed")
+
+
+def is_quiet(entry: ChatEntry) -> bool:
+    """Return whether a call is over and needs no attention. A command of the user's own does: they
+    want to see its output."""
+    return (
+        isinstance(entry, CallEntry)
+        and entry.stage is Stage.DONE
+        and not entry.own
+        and not entry.is_open
+        and tool_text.succeeded(entry)
+        and not tool_text.is_denied(entry)
+        and not tool_text.has_changes(entry)
+    )
+
+
+def _is_silent(entry: ChatEntry) -> bool:
+    """Return whether the entry is the reasoning before a call, without an answer."""
+    return (
+        isinstance(entry, MessageEntry)
+        and entry.role is Role.ASSISTANT
+        and not entry.is_growing
+        and not entry.text
+    )
+
+
+def can_fold(entry: ChatEntry) -> bool:
+    return isinstance(entry, CallGroup) or is_quiet(entry) or _is_silent(entry)
+
+
+def fold(entries: Iterable[ChatEntry]) -> list[ChatEntry]:
+    """Return the entries with each run of two or more quiet calls in a group of its own."""
+    found: list[ChatEntry] = []
+    run: list[ChatEntry] = []
+    for entry in entries:
+        if is_quiet(entry) or (run and _is_silent(entry)):
+            run.append(entry)
+        else:
+            found += _folded_run(run)
+            found.append(entry)
+            run = []
+    return found + _folded_run(run)
+
+
+def _folded_run(run: list[ChatEntry]) -> list[ChatEntry]:
+    end = len(run)
+    while end and not isinstance(run[end - 1], CallEntry):
+        end -= 1
+    if sum(isinstance(entry, CallEntry) for entry in run) < 2:
+        return run
+    return [CallGroup(run[:end]), *run[end:]]
+
+
+def group_text(calls: Sequence[CallEntry]) -> str:
+    """Return what the calls did, in one line."""
+    counts = Counter(call.call.name if call.call.name in _NAMES else "" for call in calls)
+    parts = [_counted(name, counts[name]) for name in (*_NAMES, "") if counts[name]]
+    text = ", ".join(parts)
+    return text[:1].upper() + text[1:]
+
+
+_NAMES = ("run_command", "read_file", "search", "web_fetch")
+
+
+def _counted(name: str, count: int) -> str:
+    # Translators: these stand in one line, the first with a capital: "Ran 4 commands, read 2 files"
+    return {
+        "run_command": ngettext("ran {} command", "ran {} commands", count),
+        "read_file": ngettext("read {} file", "read {} files", count),
+        "search": ngettext("searched {} time", "searched {} times", count),
+        "web_fetch": ngettext("read {} web page", "read {} web pages", count),
+        "": ngettext("used {} other tool", "used {} other tools", count),
+    }[name].format(count)
+
+
+def group_duration(calls: Sequence[CallEntry]) -> str:
+    """Return how long the calls took together, or "" if that is unknown."""
+    known = [took for call in calls if (took := tool_text.call_duration(call)) is not None]
+    return tool_text.duration(sum(known)) if known else ""

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Notice what other programs change: sessions and connections made in a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from gi.repository import Gio, GLib
+
+from ..widgets.weak import weakly
+
+# Milliseconds from a change until it is looked at: a session that is written changes it often.
+_PAUSE = 1000
+
+
+class FileWatch:
+    """Call a function soon after a file, or one beside it whose name begins the same, has changed.
+
+    SQLite writes to such a file first.
+    """
+
+    def __init__(self, file: Path, changed: Callable[[], object]) -> None:
+        self._name = file.name
+        self._changed = changed
+        self._timer = 0
+        # The folder: the file may not exist yet, or be replaced.
+        with contextlib.suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        folder = Gio.File.new_for_path(str(file.parent))
+        self._monitor = folder.monitor_directory(Gio.FileMonitorFlags.NONE, None)
+        self._monitor.connect("changed", weakly(self._on_changed))
+
+    def end(self) -> None:
+        self._monitor.cancel()
+        if self._timer:
+            GLib.source_remove(self._timer)
+            self._timer = 0
+
+    def _on_changed(
+        self, _monitor: Gio.FileMonitor, file: Gio.File, _other: object, _event: object
+    ) -> None:
+        is_it = (file.get_basename() or "").startswith(self._name)
+        if is_it and not self._timer:
+            self._timer = GLib.timeout_add(_PAUSE, weakly(self._on_time))
+
+    def _on_time(self) -> bool:
+        self._timer = 0
+        self._changed()
+        return GLib.SOURCE_REMOVE

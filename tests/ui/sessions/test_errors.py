@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What goes wrong in a session is told in that session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from support.person import Person
+from support.screen import Screen, all_of, one_of, texts
+from support.scripted import ScriptedModel
+from support.window import buttons, in_project, press, wait_until
+
+from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.providers.base import ProviderError
+from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage, StoredSession
+from ollmsandbox.ui.chat.row import MessageRow, NoticeRow
+from ollmsandbox.ui.sessions import tool_text
+from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry, entries_of
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.window.window import Window
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture
+def talk(screen: Screen, person: Person) -> Iterator[tuple[Window, OpenSession]]:
+    with in_project(person) as (window, session):
+        window.chat.set_can_send("")
+        yield window, session
+
+
+def say(window: Window, text: str) -> None:
+    window.chat.composer.text = text
+    window.chat.composer.send_button.emit("clicked")
+
+
+def said(session: OpenSession) -> list[str]:
+    return [one.text for one in session if isinstance(one, MessageEntry)]
+
+
+def test_a_failure_offers_to_try_again_and_the_preferences(
+    talk: tuple[Window, OpenSession],
+) -> None:
+    window, session = talk
+    failure = ProviderError("The server is overloaded.", "See its log.")
+    session.conversation.use_model(ScriptedModel(["Half", failure], ["Good day."]))
+    say(window, "Hello")
+    wait_until(lambda: all_of(window.chat, NoticeRow) and not session.is_busy)
+    row = one_of(window.chat, NoticeRow)
+    assert any("The server is overloaded." in text for text in texts(row))
+    assert buttons(row) == ["Preferences", "Try Again"]
+    press(row, "Try Again")
+    wait_until(lambda: said(session) == ["Hello", "Good day."])
+    wait_until(lambda: not all_of(window.chat, NoticeRow))
+
+
+def test_a_failure_has_no_buttons_once_the_talk_goes_on(talk: tuple[Window, OpenSession]) -> None:
+    window, session = talk
+    failure = ProviderError("The server is overloaded.")
+    session.conversation.use_model(ScriptedModel([failure], ["Good day."]))
+    say(window, "Hello")
+    wait_until(lambda: all_of(window.chat, NoticeRow) and not session.is_busy)
+    say(window, "Again")
+    wait_until(lambda: said(session) == ["Hello", "Again", "Good day."])
+    assert buttons(one_of(window.chat, NoticeRow)) == []
+
+
+def test_a_message_that_is_refused_says_why_in_its_session(
+    talk: tuple[Window, OpenSession],
+) -> None:
+    window, session = talk
+    assert session.conversation.model is None
+    say(window, "Hello")
+    wait_until(lambda: all_of(window.chat, NoticeRow))
+    assert any("No model is selected" in text for text in texts(one_of(window.chat, NoticeRow)))
+    assert window.chat.composer.text == "Hello"
+
+
+def test_the_user_who_stops_an_answer_reads_that(talk: tuple[Window, OpenSession]) -> None:
+    window, session = talk
+    session.conversation.use_model(
+        ScriptedModel(["Half", asyncio.Event()], [asyncio.Event(), "Never."])
+    )
+    say(window, "Hello")
+    wait_until(lambda: "Half" in texts(window.chat))
+    press(window.chat, "Stop")
+    wait_until(lambda: not session.is_busy)
+    row = all_of(window.chat, MessageRow)[-1]
+    wait_until(lambda: "You stopped this answer." in texts(row))
+    # Before its first word, too.
+    say(window, "Once more")
+    wait_until(lambda: session.is_busy)
+    press(window.chat, "Stop")
+    wait_until(lambda: all_of(window.chat, NoticeRow))
+    assert texts(one_of(window.chat, NoticeRow)) == ["You stopped this answer."]
+
+
+def test_a_command_that_a_crash_interrupted_is_in_its_chat() -> None:
+    calls = tuple(ToolCall(name, "run_command", {"command": f"make {name}"}) for name in "ab")
+    messages = [
+        Message(Role.USER, "go", at=1.0),
+        Message(Role.ASSISTANT, "I build both.", calls=calls, at=2.0),
+        Message(Role.TOOL, "done", call_id="a", at=3.0),
+    ]
+    info = SessionInfo("id", "go", "", "", "", 1.0, 3.0)
+    stored = [StoredMessage(number, message) for number, message in enumerate(messages)]
+    for after in ([], [StoredMessage(3, Message(Role.USER, "and?", at=4.0))]):
+        entries = entries_of(StoredSession(info, (*stored, *after)))
+        left = [one for one in entries if isinstance(one, CallEntry)][-1]
+        assert left.description == "make b"
+        assert left.is_interrupted
+        assert tool_text.status(left) == "Interrupted when the program ended"
