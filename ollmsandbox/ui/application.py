@@ -71,8 +71,9 @@ class Application(Adw.Application):
     def do_startup(self) -> None:
         Adw.Application.do_startup(self)
         sys.setswitchinterval(_SWITCH_INTERVAL)
-        # Notifications carry it.
-        GLib.set_application_name("OLLM Sandbox")
+        # Notifications carry it. GLib takes it once in a process.
+        if GLib.get_application_name() != "OLLM Sandbox":
+            GLib.set_application_name("OLLM Sandbox")
         Gtk.Window.set_default_icon_name(DEVELOPMENT if self._is_development else SCHEMA)
         settings = Gtk.Settings.get_default()
         assert settings is not None

@@ -94,7 +94,9 @@ class ToastRoom:
 
     def end(self) -> None:
         self._is_needed = False
-        self._above.set_margin_bottom(0)
+        # A window that is destroyed dismisses its toasts, too.
+        if not self._overlay.in_destruction():
+            self._above.set_margin_bottom(0)
 
     def _make(self) -> bool:
         toast = _toast_of(self._overlay)

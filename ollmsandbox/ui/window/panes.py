@@ -184,7 +184,7 @@ class ChangesLayout:
     def _limit(self, *_args: object) -> None:
         window = self._flap.get_root()
         surface = window.get_surface() if isinstance(window, Gtk.Window) else None
-        if surface is not None:
+        if surface is not None and not surface.is_destroyed():
             beside = 0
             if not self._leaflet.get_folded():
                 beside = self._side_pane.measure(Gtk.Orientation.HORIZONTAL, -1)[0]
