@@ -270,10 +270,12 @@ def start(person: Person, *arguments: str, errors: int | None = None) -> subproc
 
 
 def _write_settings(person: Person, settings: dict[str, bool | str]) -> None:
-    if not settings:
-        return
-    named = {name.replace("_", "-"): value for name, value in settings.items()}
     file = person.home / ".config" / "glib-2.0" / "settings" / "keyfile"
+    if not settings and file.exists():
+        return  # those of the last start
+    # A scripted server has no reply to spare for a title.
+    all_settings = {"name_sessions": False, **settings}
+    named = {name.replace("_", "-"): value for name, value in all_settings.items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"{name}={_typed(value).print_(False)}" for name, value in named.items()]
     section = "[io/github/ollmsandbox/OllmSandbox]"
