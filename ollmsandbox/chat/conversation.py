@@ -43,7 +43,7 @@ from .storage.history import new_session_id
 from .storage.stored import Spent, StoredMessage
 from .storage.writer import SessionWriter
 from .user_actions import UserActions
-from .written_calls import find_written_calls, looks_like_calls
+from .written import find_written_calls, looks_like_calls
 
 _OWN = "own"
 

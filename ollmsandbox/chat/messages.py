@@ -21,7 +21,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class ServerFields:
-    """What came with a reply and goes back with it to its server, such as signed reasoning."""
+    """Fields of a reply that go back with it to its server, such as signed reasoning."""
 
     # Identifies the server and the model.
     origin: str

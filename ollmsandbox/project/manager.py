@@ -14,9 +14,9 @@ from peewee import SQL, fn
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
-from .database.backup_names import backups_in
 from .database.connection import Database, insert_rows
 from .database.models import ApprovedRoot, ChangeRow, Project, Run, Setting, as_bytes
+from .database.names import backups_in
 from .roots import may_be_root
 
 _ACTIVE = "active_project"

@@ -218,7 +218,7 @@ class Price:
 
 @dataclass(frozen=True)
 class ReplyOptions:
-    """What the user has set for the replies of a connection; None leaves it to the server."""
+    """The user's settings for the replies of a connection; None leaves it to the server."""
 
     # In tokens.
     context: int | None = None

@@ -18,8 +18,8 @@ from ..apply.swap import HALF, NO_LINKS, ConflictError, copy_whole
 from ..changes.change import DAILY, Kind, Recorded, State, Type
 from ..manager import ProjectManager
 from ..settings import KEEP_DAYS, KEEP_MIB
-from .backup_names import backup_name, backups_in
 from .models import ChangeRow, Project, Run
+from .names import backup_name, backups_in
 
 _PENDING = [State.PENDING.value, State.CONFLICT.value, State.FAILED.value]
 

@@ -16,8 +16,8 @@ from ..apply.swap import signature
 from ..changes.change import Kind, Recorded, State, Type
 from ..changes.layers import Seen, find_in_layers, read_link, read_seen
 from ..changes.reasons import Note, Reason
-from ..database.backup_names import backup_day, backup_name
 from ..database.models import Project, Run
+from ..database.names import backup_day, backup_name
 from ..manager import ProjectManager
 from ..pending.chain import Chain
 

@@ -45,8 +45,8 @@ _NO_LIMITS = Limits()
 
 
 class CommandRules(NamedTuple):
-    """What commands that begin with these words get besides. Whoever writes a command chooses its
-    words, so this is no boundary."""
+    """An addition to the profile, for commands that begin with these words. Whoever writes one
+    chooses its words, so this is no boundary."""
 
     words: tuple[str, ...]
     # Only those that are set: None removes a limit.

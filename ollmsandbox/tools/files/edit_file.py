@@ -10,8 +10,8 @@ from ... import N_
 from ..base import Tool, ToolError
 from ..context import ToolContext
 from ..parameters import Parameters, parameter
+from .change import FileChange, check_file_name
 from .edits import LARGEST, Document, Edit, apply_edits, check_edits
-from .file_change import FileChange, check_file_name
 
 NAME = "edit_file"
 

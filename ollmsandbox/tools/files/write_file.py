@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ..base import Tool
 from ..context import ToolContext
 from ..parameters import Parameters, parameter
+from .change import FileChange, check_file_name
 from .edits import LARGEST, Document
-from .file_change import FileChange, check_file_name
 
 NAME = "write_file"
 

@@ -27,7 +27,7 @@ from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from .links import open_link, open_output
-from .turn_bar import TurnBar, TurnSummary
+from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
 if TYPE_CHECKING:

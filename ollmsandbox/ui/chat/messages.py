@@ -17,9 +17,9 @@ from gi.repository import GLib, GObject, Gtk, Pango
 
 from ...i18n import _, localized
 from ...text.visible import visible_words
-from ..widgets.one_stop import OneStop
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
+from ..widgets.stops import OneStop
 from ..widgets.weak import weakly
 
 T = TypeVar("T")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is shown above the composer: messages that wait, and that an earlier one is edited."""
+"""Bars above the composer: for messages that wait, and while an earlier one is edited."""
 
 from __future__ import annotations
 

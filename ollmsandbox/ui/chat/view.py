@@ -36,12 +36,12 @@ from .keyboard import CallNavigation
 from .messages import MessageList
 from .queue import EditBar, QueueBar
 from .row import NoticeRow, SummaryRow
-from .tour_bar import TourBar
-from .turn_bar import TurnBar
+from .tour import TourBar
+from .turn import TurnBar
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
-    from .call_group import CallGroupRow
+    from .group import CallGroupRow
     from .row import MessageRow
     from .tool_card import ToolCard
 
@@ -279,7 +279,7 @@ class ChatView(Gtk.Box):
     def _make_content(self, entry: ChatEntry) -> Gtk.Widget:
         row: Gtk.Widget
         if isinstance(entry, CallGroup):
-            from .call_group import CallGroupRow
+            from .group import CallGroupRow
 
             row = CallGroupRow(entry, self._make_content, self._drop_content)
         elif isinstance(entry, MessageEntry):

@@ -136,7 +136,7 @@ class Speaker:
 
 
 class Activity(Enum):
-    """What the model does while none of its words appear."""
+    """The things that the model does while none of its words appear."""
 
     WAITING = "waiting"
     LOADING = "loading"

@@ -11,7 +11,7 @@ from gi.repository import Gio, GLib, Gtk, Pango
 from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.items import Day, Key, ProjectItem, SessionItem
-from ..widgets.one_stop import TAB_DIRECTIONS
+from ..widgets.stops import TAB_DIRECTIONS
 
 
 @dataclass(frozen=True)

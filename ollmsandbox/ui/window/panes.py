@@ -9,7 +9,7 @@ from gi.repository import Adw, GLib, Gtk
 
 from ..badge.badge import SandboxBadge
 from ..changes.view import ChangesView
-from ..chat.turn_bar import TurnBar
+from ..chat.turn import TurnBar
 from ..chat.view import ChatView
 from ..sidebar.sidebar import Sidebar
 from ..widgets.resizable import ResizablePane

@@ -20,7 +20,7 @@ _IN_THREAD = (
 _IN_MAIN_THREAD = (
     "sessions.open_session",
     "markdown.code_block",
-    "chat.call_group",
+    "chat.group",
     "chat.row",
     "chat.tool_card",
     "changes.page",

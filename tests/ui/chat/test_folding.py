@@ -12,7 +12,7 @@ from support.screen import Screen, all_of, draw_frames, one_of, spin_until, text
 
 from ollmsandbox.chat.events import ReplyWithdrawn, TextGrew, ThinkingGrew
 from ollmsandbox.tools.base import Outcome
-from ollmsandbox.ui.chat.call_group import CallGroupRow
+from ollmsandbox.ui.chat.group import CallGroupRow
 from ollmsandbox.ui.chat.row import MessageRow
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.sessions.entries import CallEntry
