@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gi.repository import Gtk
 
+from .labels import set_accessible_name
 from .work_bar import disable_unless_focused
 
 
@@ -35,6 +36,9 @@ class ActionButton(Gtk.Button):
             box.append(Gtk.Label(label=action.label))
             box.append(Gtk.Label(label=action.caption, css_classes=["caption", "button-caption"]))
             self.set_child(box)
+            set_accessible_name(
+                self, f"{action.label}. {action.caption}".rstrip(". \N{NO-BREAK SPACE}")
+            )
         else:
             self.set_label(action.label)
         self.hold(is_held)
