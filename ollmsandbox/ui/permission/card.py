@@ -154,7 +154,7 @@ class ChatPermission(Gtk.Box):
         without_hyphens(self.question, self.notice, self.sees_text)
         self.lasting.set_label(duration_text(request))
         self.buttons.add_group([self._button(Answer.DENY)])
-        allow = self._button(Answer.ALLOW)
+        allow = self._button(Answer.ALLOW_PROJECT if request.for_project else Answer.ALLOW)
         allow.set_hexpand(True)
         both = Gtk.Box(css_classes=["linked"])
         both.append(allow)

@@ -40,6 +40,8 @@ def is_quiet(entry: ChatEntry) -> bool:
         and entry.stage is Stage.DONE
         and not entry.own
         and not entry.is_open
+        # The last plan stays in sight.
+        and (not entry.steps or entry.is_replaced)
         and tool_text.succeeded(entry)
         and not tool_text.is_denied(entry)
         and not tool_text.has_changes(entry)
