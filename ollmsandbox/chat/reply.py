@@ -209,8 +209,10 @@ class ReplyReader:
         try:
             await summary.read(model.reply(request, ()))
         except ProviderError as error:
-            text = N_("The earlier conversation could not be summarised: {why}")
-            self._emit(Notice(Sentence(text, why=str(error))))
+            why = Sentence(
+                N_("The earlier conversation could not be summarised: {why}"), why=str(error)
+            )
+            self._emit(Notice(why))
             return None
         message = summary.message()
         self._spent_on_summary += self.spent(summary, request)

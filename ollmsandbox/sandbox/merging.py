@@ -23,7 +23,7 @@ from ..files.dirfd import (
 
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100
-_NO_DEEPER = 500
+_NO_DEEPER = 1000
 _OPAQUE = "user.overlay.opaque"
 
 

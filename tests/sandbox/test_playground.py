@@ -130,7 +130,7 @@ def test_pipes_deep_in_a_new_folder_end_with_the_run(person: Person) -> None:
     found = subprocess.run(["find", person.playground], stdout=subprocess.PIPE, check=True).stdout
     assert b"/pipe\n" not in found
     assert found.count(b"/file\n") == 1
-    assert person.run(f"rm -r ~/playground/d; {deep.format(600)}").exit_code == 0
+    assert person.run(f"rm -r ~/playground/d; {deep.format(1100)}").exit_code == 0
     assert person.run("cd ~/playground; find . -type p; find . -name file").stdout.text == ""
 
 

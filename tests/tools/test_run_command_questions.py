@@ -162,14 +162,14 @@ def test_who_declines_such_a_question_is_not_asked_it_again(agent: Agent) -> Non
     assert not outcome.was_denied
     agent.run("echo x > link/b")
     assert len(agent.asked) == 1
-    assert "denied" in agent.edit("link/a", content="x").text
+    assert "denied" in agent.write("link/a", "x").text
     assert len(agent.asked) == 2
 
 
 def test_an_edit_in_a_linked_folder_asks_for_it(agent: Agent) -> None:
     other = linked(agent)
     agent.asker.answer = Answer.ALLOW_PROJECT
-    assert f"added {other}/sub/a" in agent.edit("link/sub/a", content="x").text
+    assert f"added {other}/sub/a" in agent.write("link/sub/a", "x").text
     assert (other / "sub/a").read_text() == "x"
     assert [request.tool for request in agent.asked] == ["agree_root"]
 

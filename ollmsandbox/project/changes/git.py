@@ -25,7 +25,7 @@ from .hooks import (
     HOOKS,
     SHELL_WORDS,
     manifest_commands,
-    places,
+    script_places,
     scripts_in,
     settings_in,
 )
@@ -341,7 +341,7 @@ def _words(command: str, worktree: str) -> Iterator[str]:
     for number, word in enumerate(words):
         place = os.path.join(worktree, os.path.expanduser(word))
         if "/" in word or (number and os.path.isfile(place)):
-            yield from (place, *places(word, worktree))
+            yield from (place, *script_places(word, worktree))
         if number == 0 and "/" not in word:
             folders = os.environ.get("PATH", "").split(":")
             yield from (f"{folder}/{word}" for folder in folders if is_inside(folder, worktree))

@@ -100,7 +100,7 @@ def scripts_in(text: str, worktree: str, folder: str) -> Iterator[str]:
         folders += [f for place in _ends(found[1]) if os.path.isdir(f := f"{worktree}/{place}")]
     for word in set(SHELL_WORDS.split(text)):
         for end in () if _SYSTEM.match(word) else _ends(word):
-            for place in places(end, *folders):
+            for place in script_places(end, *folders):
                 # It may be missing as yet: many hooks run a file only if there is one.
                 if "/" in end or end.endswith(_SCRIPTS) or _is_program(place):
                     yield place
@@ -108,7 +108,7 @@ def scripts_in(text: str, worktree: str, folder: str) -> Iterator[str]:
                     matches = itertools.islice(glob.iglob(place), _MOST_MATCHES)
                     yield from filter(_is_program, matches)
     for found in _AFTER_PROGRAM.finditer(text):
-        yield from (place for end in _ends(found[1]) for place in places(end, *folders))
+        yield from (place for end in _ends(found[1]) for place in script_places(end, *folders))
     for found in _MODULE.finditer(text):
         module = f"{worktree}/{found[1].replace('.', '/')}"
         yield from (f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py")
@@ -126,7 +126,7 @@ def _ends(word: str) -> list[str]:
     return [end for end in {word, rest} if end.strip("./")]
 
 
-def places(word: str, *folders: str) -> Iterator[str]:
+def script_places(word: str, *folders: str) -> Iterator[str]:
     """Yield where a word of a script may lead: a path can follow a variable or a command, as in
     "$(git rev-parse --show-toplevel)/check"."""
     relative = word.lstrip("/")

@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ... import N_
 from ...errors import OllmSandboxError
 from ...paths import is_inside
 from ...project.pending.chain import Chain
@@ -96,7 +97,7 @@ def _parse(folders: Sequence[str], data: bytes) -> Iterator[ProjectNote]:
         try:
             number, which, size, count = map(int, head.split())
         except ValueError as error:
-            raise OllmSandboxError("The project's notes could not be read.") from error
+            raise OllmSandboxError(N_("The project's notes could not be read.")) from error
         note = _note(folders[number], NOTE_FILES[which], rest[:count], size)
         if note is not None:
             yield note

@@ -118,8 +118,11 @@ def _read(manager: ProjectManager, run: Run, said: str) -> RunData:
 
 
 def said_line(text: str) -> str:
-    """Return the first line of what a model said, without the marks of Markdown."""
-    line = next((line for line in text.splitlines() if line.strip(" #*>`-_")), "")
+    """Return the first line of the last paragraph of what a model said, which is the one about its
+    call, without the marks of Markdown."""
+    paragraphs = [part for part in text.split("\n\n") if part.strip(" #*>`-_\n")]
+    lines = paragraphs[-1].splitlines() if paragraphs else []
+    line = next((line for line in lines if line.strip(" #*>`-_")), "")
     return re.sub(r"[*`]+|^[\s#>-]+", "", line).strip().rstrip(":")
 
 

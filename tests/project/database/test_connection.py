@@ -264,7 +264,7 @@ def test_an_older_database_is_brought_up_to_date(
     # Each is done whole and once.
     with closing(Database(person.paths)) as store:
         assert done == [2, 3, 3]
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (7,)
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (8,)
         assert store.connection.execute("SELECT path, colour FROM project").fetchall() == [
             (os.fsencode(person.project), None)
         ]
@@ -316,6 +316,7 @@ def test_sessions_of_version_4_are_still_there(person: Person) -> None:
         ChatMessage.create(session=session, number=0, role="user", text="Hello", at=1)
     with closing(sqlite3.connect(file_of(person))) as plain:
         plain.execute("ALTER TABLE chatmessage DROP COLUMN extra")
+        plain.execute("ALTER TABLE filerecord DROP COLUMN last_modified")
         plain.execute("PRAGMA user_version = 4")
         plain.commit()
     with closing(ProjectManager(person.paths)) as manager:
@@ -346,7 +347,7 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
         Question.create(id="q", tool="t", project=NOT_UTF_8, question="May it?", asked_at=1)
         assert manager.notices == []
     with closing(sqlite3.connect(file_of(person))) as plain:
-        assert plain.execute("PRAGMA user_version").fetchone() == (5,)
+        assert plain.execute("PRAGMA user_version").fetchone() == (6,)
 
 
 def test_messages_and_questions_outlive_their_project(

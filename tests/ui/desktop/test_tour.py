@@ -34,8 +34,8 @@ def test_the_tour_is_taken_with_the_mouse_a_deletion_undone_and_nothing_is_witho
         window.wait_for("That was all.")
         window.wait_find("button", "Remove the Sample")
         window.click("button", "Undo", then=(sample / "old-notes.txt").exists)
-        window.wait_find_insensitive("button", "Undone")
-        window.press("F9", then=lambda: window.find("button", "Redo: rm old-notes.txt"))
+        title = "Redo: Finally, I will delete an old file."
+        window.press("F9", then=lambda: any(n.name.startswith(title) for n in window.read()))
         _has_names(window)
         window.close()
 

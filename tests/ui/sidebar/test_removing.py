@@ -124,6 +124,7 @@ def test_a_project_may_have_a_name_that_is_not_utf_8(screen: Screen, person: Per
         assert window.chat.session.project == folder
         wait_until(lambda: window.title.get_subtitle() == "caf⟨byte E9⟩")
         window.activate_action("win.toggle-changes", None)
+        window.changes.project_button.set_active(True)
         wait_until(lambda: all_of(window.changes, RunRow))
         finish(window.chat.session.conversation.run("touch b"))
         assert os.path.exists(f"{folder}/b")
