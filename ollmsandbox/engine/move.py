@@ -143,7 +143,7 @@ def _has_unfinished_run(paths: Paths, project: str) -> bool:
         with contextlib.suppress(FileNotFoundError, ValueError):
             document = json.loads(file.read_text(encoding="utf-8"))
             # Its project's own root may be settled already, and only a linked one be left.
-            if project in (document.get("project"), *(path for path, _ in document["roots"])):
+            if project in (document.get("project"), *(root[0] for root in document["roots"])):
                 return True
     return False
 

@@ -301,6 +301,7 @@ def test_the_changes_of_many_runs_are_visible_and_decided_one_by_one(
 def test_a_running_command_keeps_the_squashed_layers_that_it_has_mounted(
     person: Person, review: Review
 ) -> None:
+    person.share_playground()
     made = [write(person, review, Mode.REVIEW, f"{n}", f"{n}") for n in range(30)]
     bubble = person.bubble(keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
     ready, go = person.playground / "ready", person.playground / "go"
