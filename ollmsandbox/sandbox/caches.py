@@ -163,7 +163,10 @@ class CacheLayers:
         if not self._locks:
             return False
         upper = f"{self._run}/upper"
-        return any(os.listdir(f"{upper}/{part}") for part in os.listdir(upper))
+        try:
+            return any(os.listdir(f"{upper}/{part}") for part in os.listdir(upper))
+        except PermissionError:
+            return True  # the command changed the rights
 
     def keep(self) -> None:
         """Make what the command wrote the newest layer, after all processes have ended.
