@@ -23,6 +23,7 @@ from ollmsandbox.ui.changes.actions import act_on_hunks, look
 from ollmsandbox.ui.changes.page import ChangePage
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.widgets.actions import ActionButton
 from ollmsandbox.ui.widgets.work_bar import WorkBar
 
 _LONG = "".join(f"line {number}\n" for number in range(40))
@@ -137,11 +138,11 @@ def test_an_older_look_that_comes_back_later_is_not_shown(
     wait_until(looked.is_set)
     monkeypatch.setattr(change_page, "look", look)
     press(page.verbs, "Undo")
-    wait_until(lambda: texts(page.verbs) == ["Redo"])
+    wait_until(lambda: "Redo" in texts(page.verbs))
     may_come_back.set()
     wait_until(lambda: view._tasks.is_idle)
     assert page.recorded.state is State.UNDONE
-    assert texts(page.verbs) == ["Redo"]
+    assert "Redo" in texts(page.verbs)
 
 
 def test_the_bar_is_hidden_when_the_last_task_ends(screen: Screen) -> None:
@@ -157,12 +158,13 @@ def test_the_bar_is_hidden_when_the_last_task_ends(screen: Screen) -> None:
 
 
 def buttons(page: ChangePage) -> list[Gtk.Button]:
-    """Return all buttons that change the file, its hunks or its versions."""
+    """Return all buttons that change the file, its hunks or its versions, without what is done."""
     popover = page.versions_button.get_popover()
     assert popover is not None and page.diff is not None
-    found = [*all_of(page.verbs, Gtk.Button), *all_of(page.diff, Gtk.Button)]
-    found += all_of(popover, Gtk.Button)
-    return [one for one in found if texts(one) in (["Undo"], ["Redo"], ["Restore"])]
+    found = [*all_of(page.verbs, ActionButton), *all_of(page.diff, ActionButton)]
+    left: list[Gtk.Button] = [one for one in found if not one.action.is_done]
+    left += all_of(popover, Gtk.Button)
+    return [one for one in left if texts(one) in (["Undo"], ["Redo"], ["Restore"])]
 
 
 @pytest.mark.parametrize(
