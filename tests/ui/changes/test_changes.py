@@ -149,7 +149,7 @@ def test_a_run_is_titled_by_what_the_model_said(pane: Pane) -> None:
     for number, message in enumerate(
         (
             Message(Role.USER, "Please fix it."),
-            Message(Role.ASSISTANT, "\n## I will **write** the `file`:\n\nThen go on."),
+            Message(Role.ASSISTANT, "All tests pass.\n\n## I will **write** the `file`:\nNow."),
             Message(Role.ASSISTANT, "", calls=(call,)),
         )
     ):
