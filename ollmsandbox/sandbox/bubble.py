@@ -268,14 +268,15 @@ class Bubble:
             self.overlay.note_process(self._bwrap_pid)
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)
-            folders = [self.overlay.folder, str(self._paths.playground)]
+            own, shared = [self.overlay.folder], [str(self._paths.playground)]
             if self.plan.caches is not None:
-                folders += self.plan.caches.written_folders
+                own.append(self.plan.caches.own_folder)
+                shared.append(self.plan.caches.plain)
             written = None
             if self.monitor is not None:
                 written = asyncio.Event()
                 self.monitor.listen(lambda _event: written.set())
-            disk = DiskWatch(self.plan.limits, folders)
+            disk = DiskWatch(self.plan.limits, own, shared)
             clock = time.monotonic if terminal is None else terminal.clock
             limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, written, clock)
             late = asyncio.get_running_loop().call_later(_START_TIMEOUT, self._kill_if_not_started)

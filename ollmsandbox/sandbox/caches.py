@@ -76,9 +76,9 @@ class CacheLayers:
         self._locks: list[FileLock] = []
 
     @property
-    def written_folders(self) -> tuple[str, str]:
-        """Return the folders that the command writes to."""
-        return (self._run, self.plain)
+    def own_folder(self) -> str:
+        """Return the folder that only this run writes to."""
+        return self._run
 
     def upper(self, part: str) -> str:
         return f"{self._run}/upper/{part}"

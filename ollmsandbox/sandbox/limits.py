@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import stat
 import time
@@ -82,6 +83,8 @@ _OWN_PROCESSES = 3
 _MOST_SCANNED = 256
 # Of the limit for folders in memory.
 _BYTES_PER_FILE = 4096
+# Measuring a folder again waits this many times as long as the last time took.
+_PAUSE_FACTOR = 20
 # Nanoseconds that a file system's clock may be behind.
 _SLACK = 1_000_000_000
 
@@ -89,15 +92,24 @@ _SLACK = 1_000_000_000
 class DiskWatch:
     """Measures what a command adds to folders on disk.
 
-    In folders that are not the user's, it can hide nothing by taking away permissions.
+    Folders that only this command writes to are measured regularly. Others, which may be large, are
+    measured when the disk fills; what other programs delete meanwhile delays that. With `unlock`,
+    a command can hide nothing by taking away permissions.
     """
 
     def __init__(
-        self, limits: Limits, folders: Sequence[str], *, are_the_user_s: bool = False
+        self,
+        limits: Limits,
+        own: Sequence[str] = (),
+        shared: Sequence[str] = (),
+        *,
+        unlock: bool = True,
     ) -> None:
         self._limits = limits
-        self._unlock = not are_the_user_s
-        self._before = {folder: _used(folder) for folder in folders}
+        self._unlock = unlock
+        self._before = {folder: _used(folder) for folder in (*own, *shared)}
+        # When each is measured again.
+        self._due = dict.fromkeys(own, 0.0)
         self._began = time.time_ns() - _SLACK
 
     async def exceeded(self, processes: Sequence[int] = ()) -> Stop | None:
@@ -109,21 +121,25 @@ class DiskWatch:
             # What other programs delete meanwhile must not raise the command's limit.
             before[folder] = min(before[folder], used)
             added = used - before[folder]
-            if limits.disk is not None and added > limits.disk:
-                # Other programs use the disk, too. What counts was written to the folder since, or
-                # was deleted there and is still open.
-                _, size = await asyncio.to_thread(
-                    measure, Path(folder), since=self._began, unlock=self._unlock
-                )
-                held = _unlinked_size(processes, in_memory=False)
-                size += max(0, min(held, added - size))
+            began = time.monotonic()
+            is_due = began >= self._due.get(folder, math.inf)
+            if limits.disk is not None and (added > limits.disk or is_due):
+                size = await asyncio.to_thread(self._size, folder, processes)
                 if size > limits.disk:
                     return Stop.DISK
-                before[folder] += added - size
+                # Other programs use the disk, too.
+                before[folder] += max(0, added - size)
+                if is_due:
+                    ended = time.monotonic()
+                    self._due[folder] = ended + _PAUSE_FACTOR * (ended - began)
             # On a disk that was full before, a command that writes little may go on.
             if limits.free is not None and added > _SMALL_WRITE and _free(folder) < limits.free:
                 return Stop.FULL
         return None
+
+    def _size(self, folder: str, processes: Sequence[int]) -> int:
+        _, size = measure(Path(folder), since=self._began, unlock=self._unlock)
+        return size + _deleted_size(processes, self._began)
 
 
 async def watch_limits(
@@ -165,7 +181,7 @@ def _processes(limits: Limits, first: int) -> Stop | None:
     memory = limits.memory
     if memory is None:
         return None
-    unlinked = _unlinked_size(found[:_MOST_SCANNED], in_memory=True)
+    unlinked = _memfd_size(found[:_MOST_SCANNED])
     # The first sum counts shared memory once for each process; the second is exact, and slow.
     if sum(map(_rss, found), unlinked) > memory:
         return Stop.MEMORY if sum(map(_pss, found), unlinked) > memory else None
@@ -176,31 +192,56 @@ def _files_in_memory(found: Sequence[int]) -> int:
     """Return how many files the folders in memory hold: bwrap limits their size alone, and an
     empty file takes a kilobyte of the kernel's memory."""
     count = 0
+    for folder in _folders_in_memory(found):
+        with contextlib.suppress(OSError):
+            size = os.statvfs(folder)
+            count = max(count, size.f_files - size.f_ffree)
+    return count
+
+
+def _folders_in_memory(found: Sequence[int]) -> dict[str, int]:
+    """Return the sandbox's own folders in memory and their devices."""
+    folders = {}
     # The last of our own is the first process inside.
     for pid in found[_OWN_PROCESSES - 1 : _OWN_PROCESSES]:
         for folder in ("/tmp", "/var/tmp", "/dev/shm"):
             inside = f"/proc/{pid}/root{folder}"
             with contextlib.suppress(OSError):
                 # While bwrap starts, or without a sandbox, it is the machine's own.
-                if os.stat(inside).st_dev != os.stat(folder).st_dev:
-                    size = os.statvfs(inside)
-                    count = max(count, size.f_files - size.f_ffree)
-    return count
+                if (device := os.stat(inside).st_dev) != os.stat(folder).st_dev:
+                    folders[inside] = device
+    return folders
 
 
-def _unlinked_size(found: Sequence[int], *, in_memory: bool) -> int:
-    """Return the size of open files without a name: those in memory (memfd), or deleted ones."""
-    sizes: dict[tuple[int, int], int] = {}
+def _deleted_size(found: Sequence[int], since: int) -> int:
+    """Return the size of deleted files that are open and were changed since a time (in ns), except
+    those in memory, which has a limit of its own."""
+    in_memory = _folders_in_memory(found).values()
+    return sum(
+        file.st_blocks * 512
+        for file in _unlinked_files(found, are_memfds=False)
+        if file.st_ctime_ns >= since and file.st_dev not in in_memory
+    )
+
+
+def _memfd_size(found: Sequence[int]) -> int:
+    """Return the size of open files that only ever were in memory, without a name."""
+    return sum(file.st_blocks * 512 for file in _unlinked_files(found, are_memfds=True))
+
+
+def _unlinked_files(found: Sequence[int], *, are_memfds: bool) -> list[os.stat_result]:
+    """Return the open files without a name: those of memfd_create, or deleted ones."""
+    files: dict[tuple[int, int], os.stat_result] = {}
     for pid in found:
         with contextlib.suppress(OSError):
             for entry in os.scandir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
-                    if os.readlink(entry.path).startswith("/memfd:") is not in_memory:
+                    if os.readlink(entry.path).startswith("/memfd:") is not are_memfds:
                         continue
                     file = entry.stat()
                     if stat.S_ISREG(file.st_mode) and not file.st_nlink:
-                        sizes[file.st_dev, file.st_ino] = file.st_blocks * 512
-    return sum(sizes.values())
+                        files[file.st_dev, file.st_ino] = file
+    return list(files.values())
 
 
 def _rss(pid: int) -> int:

@@ -45,7 +45,7 @@ def test_existing_files_do_not_count_against_the_disk_limit(tmp_path: Path) -> N
     earlier = tmp_path / "earlier"
     earlier.write_bytes(os.urandom(4 << 20))
     began = os.stat(earlier).st_ctime_ns + 1
-    disk = DiskWatch(Limits(disk=1 << 20), [str(tmp_path)])
+    disk = DiskWatch(Limits(disk=1 << 20), shared=[str(tmp_path)])
 
     def is_too_much() -> Stop | None:
         # As if another program had filled the disk meanwhile.
@@ -59,3 +59,21 @@ def test_existing_files_do_not_count_against_the_disk_limit(tmp_path: Path) -> N
         tick.touch()
     (tmp_path / "large").write_bytes(os.urandom(4 << 20))
     assert is_too_much() is Stop.DISK
+
+
+def test_what_other_programs_delete_hides_nothing(tmp_path: Path) -> None:
+    disk = DiskWatch(Limits(disk=1 << 20), [str(tmp_path)])
+    # As if they had deleted more than the command writes.
+    disk._before = {str(tmp_path): 1 << 60}
+    assert loop.run(disk.exceeded()) is None
+    (tmp_path / "large").write_bytes(os.urandom(4 << 20))
+
+    async def wait_until_found() -> Stop:
+        async with asyncio.timeout(30):
+            while True:
+                disk._before = {str(tmp_path): 1 << 60}
+                if found := await disk.exceeded():
+                    return found
+                await asyncio.sleep(0.01)
+
+    assert loop.run(wait_until_found()) is Stop.DISK

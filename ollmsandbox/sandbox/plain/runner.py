@@ -115,7 +115,7 @@ class PlainRunner:
         self._running = running
         if sinks.started is not None:
             sinks.started(process.pid)
-        disk = DiskWatch(self._limits, (self.project,), are_the_user_s=True)
+        disk = DiskWatch(self._limits, shared=[self.project], unlock=False)
         limits = watch_limits(self._limits, process.pid, disk)
         try:
             await running.wait(asyncio.ensure_future(limits))
