@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import io
@@ -29,6 +28,9 @@ class Writer:
     """Writes to one of our streams in a thread, so that the main loop never waits for a reader."""
 
     def __init__(self, descriptor: int) -> None:
+        # `run` starts a process before it loads this.
+        import asyncio
+
         self._descriptor = descriptor
         self.ahead = _AHEAD
         self._loop = asyncio.get_running_loop()

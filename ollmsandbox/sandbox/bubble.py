@@ -207,9 +207,7 @@ class Bubble:
 
     def _set_aside_if_untouched(self) -> bool:
         try:
-            if self._has_new_caches() or self.overlay.has_playground_changes():
-                return False
-            if not self.overlay.is_untouched():
+            if not self._is_untouched():
                 return False
             self.overlay.set_aside()
         except BaseException:
@@ -218,6 +216,11 @@ class Bubble:
         # The loop waits for it before it ends.
         asyncio.get_running_loop().run_in_executor(None, self._remove)
         return True
+
+    def _is_untouched(self) -> bool:
+        if self._has_new_caches() or self.overlay.has_playground_changes():
+            return False
+        return self.overlay.is_untouched()
 
     async def _settle(self) -> None:
         self.is_settling = True
@@ -290,7 +293,7 @@ class Bubble:
             if self._status.kills and self._status.exit != 0:
                 running.note(Stop.MEMORY)
             # Between two checks one call may have filled the disk.
-            if (found := await disk.exceeded()) is Stop.DISK:
+            if not self._is_untouched() and (found := await disk.exceeded()) is Stop.DISK:
                 running.note(found)
             await running.drain()
         return self._result(running, stderr_was_shown=sinks.stderr is not None)
