@@ -14,7 +14,9 @@ from ..project.opening import check_links, current_folder
 
 # The exit status if we failed, and not the command.
 FAILED = 125
-THIS_PROJECT = "the project's folder (default: the current one)"
+THIS_PROJECT = (
+    "the project's folder (default: the git checkout you are in, else the current folder)"
+)
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -38,7 +40,7 @@ class RawHelpFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):
 def parse_count(text: str) -> int:
     # Cut off first: Python reads no number of many thousand digits.
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:20]) < 1_000_000_000:
-        raise ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
@@ -66,7 +68,7 @@ def parse_amount(text: str) -> float:
     except ValueError:
         given = -1.0
     if not 0 <= given < 1_000_000:
-        raise ArgumentTypeError(f"{text!r} is not a number from 0 on")
+        raise ArgumentTypeError(f"{text!r} is not a number of at least 0")
     return given
 
 
@@ -113,7 +115,7 @@ signal n killed it, and 124 if it took too long. 125 means that the sandbox fail
 command: a message says why, and usually nothing ran. 2 means that an option is wrong.
 
 If standard input and output are a terminal, the command gets a terminal of its own. Otherwise it
-can read what you pipe into `run`, which is read ahead for it: in a loop that reads, use
+can read what you pipe into `run`. `run` reads ahead: inside a `while read` loop, add
 `</dev/null`. Its output is passed on unchanged, except to a terminal.
 
 examples:
@@ -134,7 +136,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     _add_sandbox_options(
         parser,
         "stop the command after this time (default: none if it has a terminal, else the profile's, "
-        "usually 10 minutes); while it is suspended, the time stands still",
+        "usually 10 minutes); while it is suspended, the clock stops",
     )
     parser.add_argument(
         "--tty",
@@ -484,7 +486,9 @@ def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
         if name == "search":
             action.add_argument("words", nargs="+", type=valid_unicode, metavar="WORD")
         action.add_argument("--project", metavar="DIR", help="only sessions of this project")
-        action.add_argument("--limit", type=parse_count, default=50, metavar="N", help="the last N")
+        action.add_argument(
+            "--limit", type=parse_count, default=50, metavar="N", help="at most N of them"
+        )
         action.add_argument("--json", action="store_true", help="print one JSON document")
     for name, what in (("show", "show a session"), ("export", "write a session as a document")):
         action = add(name, what)

@@ -44,13 +44,13 @@ COMMANDS = (
     SubCommand("discard", "drop pending changes", ".commands.changes", "act_on_changes"),
     SubCommand("undo", "undo applied changes", ".commands.changes", "act_on_changes"),
     SubCommand("history", "list the runs that changed something", ".commands.changes", "history"),
-    SubCommand("project", "tell where a moved project is now", ".commands.project", "project"),
+    SubCommand("project", "record where a project was moved to", ".commands.project", "project"),
     SubCommand(
         "roots", "folders outside the project that commands may change", ".commands.roots", "roots"
     ),
     SubCommand(
         "settings",
-        "how long earlier versions are kept, and where Alpine comes from",
+        "how long versions and caches are kept, and where Alpine comes from",
         ".commands.settings",
         "settings",
     ),
@@ -76,11 +76,18 @@ COMMANDS = (
     SubCommand(
         "tour", "see everything on a sample project, without a model", ".agent.tour", "tour"
     ),
-    SubCommand("sessions", "earlier conversations", ".commands.sessions", "sessions"),
+    SubCommand(
+        "sessions",
+        "list, search and export earlier conversations",
+        ".commands.sessions",
+        "sessions",
+    ),
     SubCommand(
         "connections", "connections to model servers", ".commands.connections", "connections"
     ),
-    SubCommand("permissions", "saved answers", ".commands.permissions", "permissions"),
+    SubCommand(
+        "permissions", "list and forget saved answers", ".commands.permissions", "permissions"
+    ),
 )
 
 

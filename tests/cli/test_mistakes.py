@@ -53,7 +53,7 @@ def test_a_folder_name_without_a_slash_is_explained(person: Person) -> None:
 @pytest.mark.parametrize("command", [["history"], ["sessions", "list"]])
 def test_an_invalid_limit_is_refused(person: Person, command: list[str], limit: str) -> None:
     assert_refused(
-        cli_here(person, *command, f"--limit={limit}"), "is not a number above 0", code=2
+        cli_here(person, *command, f"--limit={limit}"), "is not a whole number above 0", code=2
     )
 
 
