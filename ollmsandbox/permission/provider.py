@@ -76,9 +76,6 @@ class Provider:
             await self._remember(key, answer)
         return verdict
 
-    def forget_session(self) -> None:
-        self._session.clear()
-
     def take_notices(self) -> list[str]:
         taken, self.notices = self.notices, []
         return taken

@@ -285,15 +285,6 @@ def with_hunks(old: Sequence[str], chosen: Iterable[Hunk]) -> list[str]:
     return lines
 
 
-def apply_to_later(later: Sequence[str], old: Sequence[str], hunk: Hunk) -> list[str] | None:
-    """Return a later version with a hunk that was made for the old one; None if the later version
-    changed the same lines, or those next to them."""
-    start = _find_later(matching_blocks(old, later), later, old, hunk)
-    if start is None:
-        return None
-    return [*later[:start], *hunk.new, *later[start + len(hunk.old) :]]
-
-
 def hunk_states(
     later: Sequence[str], old: Sequence[str], new: Sequence[str], hunks: Sequence[Hunk]
 ) -> tuple[HunkState, ...]:

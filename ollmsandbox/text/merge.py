@@ -37,11 +37,6 @@ _BOMS = (
 _BYTES = "latin-1"
 
 
-def is_mergeable(data: bytes) -> bool:
-    """Return whether this is text, and short enough to be merged by lines."""
-    return len(data) <= LARGEST and _decode(data) is not None
-
-
 def merge_change(
     before: bytes,
     after: bytes,

@@ -84,7 +84,7 @@ def test_an_answer_for_the_session_ends_with_it(setup: Setup) -> None:
     setup.decide("make")
     assert setup.decide("make") == (SESSION, Source.SESSION)
     assert not setup.store.file.exists()
-    setup.provider.forget_session()
+    setup.next_session()
     setup.says(Answer.DENY)
     assert setup.decide("make") == (Answer.DENY, Source.PERSON)
 

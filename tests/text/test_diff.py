@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ollmsandbox.text import diff
 from ollmsandbox.text.diff import (
     HunkState,
-    apply_to_later,
     decode_text,
     find_hunks,
     hunk_states,
@@ -112,26 +111,25 @@ def test_all_hunks_together_are_the_change(before: str, after: str) -> None:
     assert with_hunks(new, [hunk.inverse for hunk in hunks]) == old
 
 
-def test_a_hunk_is_undone_in_a_text_whose_other_lines_have_changed() -> None:
-    first, second, third = find_hunks(OLD, NEW)
+def test_what_became_of_a_hunk_is_found_in_a_text_whose_other_lines_have_changed() -> None:
+    hunks = first, second, third = find_hunks(OLD, NEW)
     later = ["new first line\n", *NEW]
     later[later.index("line 20\n")] = "by hand\n"
-
-    def undo(text: str, new: Sequence[str] = NEW, hunk: diff.Hunk = second) -> list[str] | None:
-        return apply_to_later(split_lines(text), new, hunk.inverse)
-
     text = "".join(later)
-    restored = text.replace("line 14\n", "line 14\nline 15\n")
-    assert "".join(undo(text) or []) == restored
-    assert undo(text.replace("changed 3\n", "again\n"), hunk=first) is None
-    assert undo(text.replace("line 16\n", "again\n")) is None
-    assert undo("".join(NEW) + "more\n", hunk=third) is not None
-    (appended,) = find_hunks(["a\n"], ["a\n", "b\n"])
-    assert undo("a\nb\nc\n", ["a\n", "b\n"], appended) is None
-    states = hunk_states(split_lines(restored.replace("changed 3\n", "again\n")), OLD, NEW, [first])
-    assert states == (HunkState.CHANGED,)
-    states = hunk_states(split_lines(restored), OLD, NEW, [first, second])
-    assert states == (HunkState.PRESENT, HunkState.UNDONE)
+
+    def states(text: str, chosen: Sequence[diff.Hunk] = hunks) -> list[HunkState]:
+        return list(hunk_states(split_lines(text), OLD, NEW, chosen))
+
+    assert states(text) == [HunkState.PRESENT] * 3
+    undone = text.replace("line 14\n", "line 14\nline 15\n")
+    assert states(undone) == [HunkState.PRESENT, HunkState.UNDONE, HunkState.PRESENT]
+    assert states(text.replace("changed 3\n", "again\n"), [first]) == [HunkState.CHANGED]
+    assert states(text.replace("line 16\n", "again\n"), [second]) == [HunkState.CHANGED]
+    assert states("".join(NEW) + "more\n", [third]) == [HunkState.PRESENT]
+    old, new = ["a\n"], ["a\n", "b\n"]
+    assert hunk_states(["a\n", "b\n", "c\n"], old, new, find_hunks(old, new)) == (
+        HunkState.CHANGED,
+    )
 
 
 def _repeating() -> tuple[list[str], list[str]]:
