@@ -39,6 +39,8 @@ _NO_ADDRESS = (
     *("bad address '", "getaddrinfo e", "getaddrinfo:", "getaddrinfo failed"),
     *("failed to lookup address", "unknownhostexception", "no servers could be reached"),
 )
+# What builds say, in lower case, if there is no compiler: setuptools and Meson, CMake, Cargo, npm.
+_COMPILES = ("gcc", "cmake_c_compiler", "cmake_cxx_compiler", "linker `cc`", "not found: make")
 # Many programs say these in English in any language.
 _ENGLISH = {
     errno.ENETUNREACH: "network is unreachable",
@@ -168,7 +170,7 @@ def _find(
     if _says(output, errno.EOVERFLOW):
         # An overlay cannot copy up a file whose group has no number inside.
         yield _OTHER_GROUP
-    if "gcc" in output and _lacks_compiler(plan):
+    if any(words in output for words in _COMPILES) and _lacks_compiler(plan):
         yield _NO_COMPILER
     missing = [line for line in output.split("\n") if _says(line, errno.ENOENT, errno.EACCES)]
     for path in _hidden(plan) if missing else ():
