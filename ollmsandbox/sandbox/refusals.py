@@ -22,6 +22,7 @@ from .plan.mounts import (
     HiddenPath,
     MaskedFolder,
     OverlaidFolder,
+    ReadOnlyBind,
     RootfsSystem,
 )
 from .plan.plan import Plan
@@ -69,6 +70,11 @@ _LEADS_OUT = N_(
     "{link} leads to {folder}, outside the project, which commands cannot change. To open it to "
     "them, use `ollmsandbox roots add`, or “Opened Folders” in the project's menu."
 )
+_LEADS_OUT_OF_ALPINE = N_(
+    "{link} leads to {folder}, outside the project, which commands in Alpine do not see. To open "
+    "it to them, use `ollmsandbox roots add`; to let them only read it, add it to "
+    "`extra_ro_binds` in the profile."
+)
 _OPENED = N_("{folder} is open to commands now. Run the command again.")
 _NO_COMPILER = Sentence(
     N_(
@@ -111,15 +117,31 @@ def links_in_the_way(plan: Plan, argv: Sequence[str], result: Result) -> list[tu
     """Return the links of the project, each with the folder outside that it leads to, through which
     the command could not write."""
     roots = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder)]
-    # In Alpine, folders outside are not read-only but missing.
-    if not result.exit_code or plan.project not in roots:
+    if not result.exit_code or plan.project not in roots or _rootfs(plan):
         return []
     found: dict[str, str] = {}
-    text = "\n".join(s.text[-_SEARCHED:] for s in (result.stdout, result.stderr))
-    for line in text.split("\n"):
-        if _says(line.lower(), errno.EROFS):
-            found.update(_ways_out(plan, argv, line))
+    for line in _lines(result, errno.EROFS):
+        found.update(_ways_out(plan, argv, line))
     return [(link, folder) for link, folder in found.items() if not is_inside(folder, *roots)]
+
+
+def _links_out_of_alpine(plan: Plan, result: Result) -> dict[str, str]:
+    """Return the links that lead nowhere in Alpine, each with the folder of the host that it leads
+    to. Whether the command wanted to read or to write there is unknown."""
+    if not _rootfs(plan):
+        return {}
+    seen = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | ReadOnlyBind)]
+    words = [word for line in _lines(result, errno.ENOENT) for word in _WORDS.findall(line)]
+    ways = [way for word in words if (way := _way_out(plan, word.rstrip(":"))) is not None]
+    return {link: folder for link, folder in ways if not is_inside(folder, *seen)}
+
+
+def _lines(result: Result, error: int) -> Iterator[str]:
+    """Yield the lines of output that report this error."""
+    for stream in (result.stdout, result.stderr):
+        for line in stream.text[-_SEARCHED:].split("\n"):
+            if _says(line.lower(), error):
+                yield line
 
 
 def _ways_out(plan: Plan, argv: Sequence[str], error: str) -> list[tuple[str, str]]:
@@ -142,10 +164,13 @@ def _is_program(path: str) -> bool:
 def _way_out(plan: Plan, path: str) -> tuple[str, str] | None:
     """Return the link by which a path leaves the project, and the folder that it leads to."""
     here = plan.project
+    roots = [m for m in plan.mounts if isinstance(m, OverlaidFolder) and m.folder == here]
+    # In Alpine, it is elsewhere.
+    seen_as = next((root.shown for root in roots if root.shown), here)
     whole = os.path.normpath(os.path.join(plan.working_dir, path))
-    if not is_inside(whole, here):
+    if not is_inside(whole, seen_as):
         return None
-    for name in whole[len(here) + 1 :].split("/"):
+    for name in whole[len(seen_as) + 1 :].split("/"):
         here = f"{here}/{name}"
         if os.path.islink(here) and not is_inside(real := os.path.realpath(here), plan.project):
             return (here, real) if os.path.isdir(real) else None
@@ -167,6 +192,8 @@ def _find(
             yield Sentence(text, link=escape_line(link), folder=escape_line(folder))
         if not links:
             yield _READ_ONLY
+    for link, folder in _links_out_of_alpine(plan, result).items():
+        yield Sentence(_LEADS_OUT_OF_ALPINE, link=escape_line(link), folder=escape_line(folder))
     if _says(output, errno.EOVERFLOW):
         # An overlay cannot copy up a file whose group has no number inside.
         yield _OTHER_GROUP
@@ -184,8 +211,11 @@ def _find(
 
 
 def _lacks_compiler(plan: Plan) -> bool:
-    systems = [mount for mount in plan.mounts if isinstance(mount, RootfsSystem)]
-    return any(not os.path.lexists(f"{system.folder}/usr/bin/gcc") for system in systems)
+    return any(not os.path.lexists(f"{system.folder}/usr/bin/gcc") for system in _rootfs(plan))
+
+
+def _rootfs(plan: Plan) -> list[RootfsSystem]:
+    return [mount for mount in plan.mounts if isinstance(mount, RootfsSystem)]
 
 
 def _homes_in_parts(plan: Plan) -> Iterator[str]:
