@@ -296,7 +296,7 @@ class Bubble:
             if not self._is_untouched() and (found := await disk.exceeded()) is Stop.DISK:
                 running.note(found)
             await running.drain()
-        return self._result(running, stderr_was_shown=sinks.stderr is not None)
+        return self._result(argv, running, stderr_was_shown=sinks.stderr is not None)
 
     @cached_property
     def _host(self) -> Host:
@@ -379,7 +379,7 @@ class Bubble:
         if not self._status.begun:
             self._kill()
 
-    def _result(self, running: Running, *, stderr_was_shown: bool) -> Result:
+    def _result(self, argv: list[str], running: Running, *, stderr_was_shown: bool) -> Result:
         result = running.result(125 if self._status.exit is None else self._status.exit)
         if self._status.exit is None and result.stop is None:
             # bwrap writes its own errors to the command's standard error.
@@ -396,7 +396,8 @@ class Bubble:
             return result
         from .refusals import find_refusals  # `run -- true` need not wait for it
 
-        return result._replace(left_running=left, refusals=find_refusals(self.plan, result))
+        refusals = find_refusals(self.plan, argv, result)
+        return result._replace(left_running=left, refusals=refusals)
 
 
 def _argv(command: str | Sequence[str], shell: str) -> list[str]:

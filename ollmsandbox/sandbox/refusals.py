@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from .. import N_
 from ..errors import Sentence
@@ -22,6 +22,7 @@ from .plan.mounts import (
     HiddenPath,
     MaskedFolder,
     OverlaidFolder,
+    ReadOnlyBind,
     RootfsSystem,
 )
 from .plan.plan import Plan
@@ -39,6 +40,8 @@ _NO_ADDRESS = (
     *("bad address '", "getaddrinfo e", "getaddrinfo:", "getaddrinfo failed"),
     *("failed to lookup address", "unknownhostexception", "no servers could be reached"),
 )
+# What builds say, in lower case, if there is no compiler: setuptools and Meson, CMake, Cargo, npm.
+_COMPILES = ("gcc", "cmake_c_compiler", "cmake_cxx_compiler", "linker `cc`", "not found: make")
 # Many programs say these in English in any language.
 _ENGLISH = {
     errno.ENETUNREACH: "network is unreachable",
@@ -52,6 +55,8 @@ _WORDS = re.compile(
     r"(?<=['\u2018])[^'\u2019]+(?=['\u2019])|(?<=[\"\u201c])[^\"\u201d]+(?=[\"\u201d])"
     r"|[^\s'\"\u2018\u2019\u201c\u201d]+"
 )
+# Between the words of a command line.
+_OPERATORS = re.compile(r"[;&|()<>]")
 NETWORK_OFF = Sentence(
     N_("The command had no network access. If it needs it, run it again with network access.")
 )
@@ -65,6 +70,12 @@ _LEADS_OUT = N_(
     "{link} leads to {folder}, outside the project, which commands cannot change. To open it to "
     "them, use `ollmsandbox roots add`, or “Opened Folders” in the project's menu."
 )
+_LEADS_OUT_OF_ALPINE = N_(
+    "{link} leads to {folder}, outside the project, which commands in Alpine do not see. To open "
+    "it to them, use `ollmsandbox roots add`; to let them only read it, add it to "
+    "`extra_ro_binds` in the profile."
+)
+_OPENED = N_("{folder} is open to commands now. Run the command again.")
 _NO_COMPILER = Sentence(
     N_(
         "This Alpine has no C compiler, which some Python packages need. To add one: ollmsandbox "
@@ -86,11 +97,14 @@ _OTHER_GROUP = Sentence(
 )
 
 
-def find_refusals(plan: Plan, result: Result) -> tuple[Sentence, ...]:
-    """Return what to say about a command that ran with this plan and ended like this."""
+def find_refusals(
+    plan: Plan, argv: Sequence[str], result: Result, opened: Container[str] = ()
+) -> tuple[Sentence, ...]:
+    """Return what to say about a command that ran with this plan and ended like this. `opened` are
+    folders that the user has opened to commands since."""
     if not result.stdout.total and not result.stderr.total:
         return ()
-    return tuple(_find(plan, result))
+    return tuple(_find(plan, argv, result, opened))
 
 
 def misses_network(result: Result) -> bool:
@@ -99,53 +113,91 @@ def misses_network(result: Result) -> bool:
     return any(words in output for words in _NO_ADDRESS) or _says(output, errno.ENETUNREACH)
 
 
-def links_in_the_way(plan: Plan, result: Result) -> list[tuple[str, str]]:
+def links_in_the_way(plan: Plan, argv: Sequence[str], result: Result) -> list[tuple[str, str]]:
     """Return the links of the project, each with the folder outside that it leads to, through which
     the command could not write."""
     roots = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder)]
-    # In Alpine, folders outside are not read-only but missing.
-    if not result.exit_code or plan.project not in roots:
+    if not result.exit_code or plan.project not in roots or _rootfs(plan):
         return []
     found: dict[str, str] = {}
-    text = "\n".join(s.text[-_SEARCHED:] for s in (result.stdout, result.stderr))
-    for line in text.split("\n"):
-        if not _says(line.lower(), errno.EROFS):
-            continue
-        for word in _WORDS.findall(line):
-            if "/" in word and (way := _way_out(plan, word.rstrip(":"))) is not None:
-                found.setdefault(*way)
+    for line in _lines(result, errno.EROFS):
+        found.update(_ways_out(plan, argv, line))
     return [(link, folder) for link, folder in found.items() if not is_inside(folder, *roots)]
 
 
+def _links_out_of_alpine(plan: Plan, result: Result) -> dict[str, str]:
+    """Return the links that lead nowhere in Alpine, each with the folder of the host that it leads
+    to. Whether the command wanted to read or to write there is unknown."""
+    if not _rootfs(plan):
+        return {}
+    seen = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | ReadOnlyBind)]
+    words = [word for line in _lines(result, errno.ENOENT) for word in _WORDS.findall(line)]
+    ways = [way for word in words if (way := _way_out(plan, word.rstrip(":"))) is not None]
+    return {link: folder for link, folder in ways if not is_inside(folder, *seen)}
+
+
+def _lines(result: Result, error: int) -> Iterator[str]:
+    """Yield the lines of output that report this error."""
+    for stream in (result.stdout, result.stderr):
+        for line in stream.text[-_SEARCHED:].split("\n"):
+            if _says(line.lower(), error):
+                yield line
+
+
+def _ways_out(plan: Plan, argv: Sequence[str], error: str) -> list[tuple[str, str]]:
+    """Return the links, and where they lead, by which a command came to a read-only path."""
+    paths = [word.rstrip(":") for word in _WORDS.findall(error) if "/" in word]
+    if printed := [way for path in paths if (way := _way_out(plan, path)) is not None]:
+        return printed
+    # Some programs print where a link leads. After `cd` through a link, most print only a name.
+    has_whole = any(path.startswith("/") and not _is_program(path) for path in paths)
+    words = [word for text in argv for word in _WORDS.findall(_OPERATORS.sub(" ", text))]
+    named = [way for word in words if (way := _way_out(plan, word)) is not None]
+    return [way for way in named if not has_whole or f"{way[1]}/" in error]
+
+
+def _is_program(path: str) -> bool:
+    """Return whether an error message with this path may mean the program that prints it."""
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
 def _way_out(plan: Plan, path: str) -> tuple[str, str] | None:
-    """Return the link by which a path leaves the project, and where that leads."""
+    """Return the link by which a path leaves the project, and the folder that it leads to."""
     here = plan.project
+    roots = [m for m in plan.mounts if isinstance(m, OverlaidFolder) and m.folder == here]
+    # In Alpine, it is elsewhere.
+    seen_as = next((root.shown for root in roots if root.shown), here)
     whole = os.path.normpath(os.path.join(plan.working_dir, path))
-    if not is_inside(whole, here):
+    if not is_inside(whole, seen_as):
         return None
-    for name in whole[len(here) + 1 :].split("/"):
+    for name in whole[len(seen_as) + 1 :].split("/"):
         here = f"{here}/{name}"
         if os.path.islink(here) and not is_inside(real := os.path.realpath(here), plan.project):
-            return here, real
+            return (here, real) if os.path.isdir(real) else None
     return None
 
 
-def _find(plan: Plan, result: Result) -> Iterator[Sentence]:
+def _find(
+    plan: Plan, argv: Sequence[str], result: Result, opened: Container[str]
+) -> Iterator[Sentence]:
     if not plan.network and misses_network(result):
         yield NETWORK_OFF
     if result.exit_code == 0:
         return
     output = _end_of(result)
     if _says(output, errno.EROFS):
-        links = links_in_the_way(plan, result)
+        links = links_in_the_way(plan, argv, result)
         for link, folder in links:
-            yield Sentence(_LEADS_OUT, link=escape_line(link), folder=escape_line(folder))
+            text = _OPENED if folder in opened else _LEADS_OUT
+            yield Sentence(text, link=escape_line(link), folder=escape_line(folder))
         if not links:
             yield _READ_ONLY
+    for link, folder in _links_out_of_alpine(plan, result).items():
+        yield Sentence(_LEADS_OUT_OF_ALPINE, link=escape_line(link), folder=escape_line(folder))
     if _says(output, errno.EOVERFLOW):
         # An overlay cannot copy up a file whose group has no number inside.
         yield _OTHER_GROUP
-    if "gcc" in output and _lacks_compiler(plan):
+    if any(words in output for words in _COMPILES) and _lacks_compiler(plan):
         yield _NO_COMPILER
     missing = [line for line in output.split("\n") if _says(line, errno.ENOENT, errno.EACCES)]
     for path in _hidden(plan) if missing else ():
@@ -159,8 +211,11 @@ def _find(plan: Plan, result: Result) -> Iterator[Sentence]:
 
 
 def _lacks_compiler(plan: Plan) -> bool:
-    systems = [mount for mount in plan.mounts if isinstance(mount, RootfsSystem)]
-    return any(not os.path.lexists(f"{system.folder}/usr/bin/gcc") for system in systems)
+    return any(not os.path.lexists(f"{system.folder}/usr/bin/gcc") for system in _rootfs(plan))
+
+
+def _rootfs(plan: Plan) -> list[RootfsSystem]:
+    return [mount for mount in plan.mounts if isinstance(mount, RootfsSystem)]
 
 
 def _homes_in_parts(plan: Plan) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .. import N_
 from ..engine.run import Confinement, PreparedRun, finish_interrupted_runs
@@ -24,7 +24,7 @@ from ..sandbox.plain.runner import Ask
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
-from ..sandbox.refusals import NETWORK_OFF, links_in_the_way, misses_network
+from ..sandbox.refusals import NETWORK_OFF, find_refusals, links_in_the_way, misses_network
 from ..sandbox.rootfs.paths import rewrite_paths
 from ..text.ansi import escape_line
 from . import questions
@@ -295,44 +295,47 @@ class _SandboxedFlow:
             return self._outcome(None, run, str(error))
         notices = [*errors, *plan.notices(), self._request.timeout_notice(result)]
 
-        def record() -> Outcome:
+        def record() -> None:
             try:
                 run.record_exit(result.exit_code)
             except OllmSandboxError as error:
                 # The output and the changes matter more than the recorded exit status.
                 notices.append(str(error))
-            return self._outcome(result, run, *notices)
 
         try:
-            outcome = await asyncio.to_thread(record)
-            opened = await self._open_folders(plan, result)
+            await asyncio.to_thread(record)
+            asked, declined = await self._open_folders(plan, result)
+            return await asyncio.to_thread(self._outcome, asked, run, *notices, *declined)
         except asyncio.CancelledError:
             # The command's changes are in the project already.
             status = f"The command had just ended, with status {result.exit_code}."
             self._request.partial = self._outcome(None, run, status)
             raise
-        return replace(outcome, text=in_lines(outcome.text, *opened)) if opened else outcome
 
-    async def _open_folders(self, plan: Plan, result: Result) -> list[str]:
+    async def _open_folders(self, plan: Plan, result: Result) -> tuple[Result, list[str]]:
         """Ask about the folders outside that the command tried to write to, through links of the
-        project; return what to tell the model."""
+        project; return the result with the answers, and what to tell the model besides."""
         context, declined = self._context, self._context.declined_folders
+        command = self._given.command
+        opened: set[str] = set()
         notices = []
-        for link, folder in links_in_the_way(plan, result):
+        for link, folder in links_in_the_way(plan, [command], result):
             closed = await asyncio.to_thread(closed_folder, context, self._project, link)
             if closed is None or folder in declined:
                 continue
-            call_id, command = self._request.call_id, self._given.command
-            question = root_question(context, closed, command, call_id)
+            question = root_question(context, closed, command, self._request.call_id)
             # The verdict about the command itself is another one.
             verdict = await questions.ask(context, self._watcher, self._request, question)
             if verdict.allowed:
                 await asyncio.to_thread(approve_root, context, self._project, folder)
-                notices.append(f"The user has opened {folder} to commands: run the command again.")
+                opened.add(folder)
             elif verdict.source is Source.PERSON:
                 declined.add(folder)
                 notices.append(f"The user does not let commands change {folder}.")
-        return notices
+        if opened:
+            refusals = find_refusals(plan, [command], result, opened)
+            result = result._replace(refusals=refusals)
+        return result, notices
 
     def _outcome(self, result: Result | None, run: PreparedRun, *notices: str) -> Outcome:
         text = in_lines(

@@ -77,6 +77,10 @@ def test_a_read_only_folder_is_explained(shared_person: Person, command: str) ->
         "echo x > sub/../link/a",
         'python3 -c \'open("link/sub/a b", "w")\'',
         "mkdir $PWD/link/new",
+        # Programs that do not print the path by which they came there.
+        "cd link && touch a",
+        "(cd 'link';echo x > sub/a)",
+        "git init link",
     ],
 )
 def test_a_link_that_leads_to_a_read_only_folder_is_named(person: Person, command: str) -> None:
@@ -89,6 +93,23 @@ def test_a_link_that_leads_to_a_read_only_folder_is_named(person: Person, comman
     assert done.stderr.splitlines()[-1].startswith(said)
     assert person.cli("roots", "add", str(other)).returncode == 0
     assert person.cli("run", "-c", command).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cp link/a /etc", "ls link; /bin/sh -c 'cd /etc && echo x > /etc/x'", "echo x > sub/file"],
+)
+def test_a_link_that_is_not_in_the_way_is_not_named(person: Person, command: str) -> None:
+    other = person.home / "other"
+    other.mkdir()
+    (other / "a").touch()
+    (person.project / "link").symlink_to(other)
+    (person.project / "sub").mkdir()
+    # A file cannot be opened to commands.
+    (person.project / "sub/file").symlink_to(other / "a")
+    said = remarks(person, command)
+    assert READ_ONLY in said
+    assert "leads to" not in said
 
 
 def test_a_hidden_file_is_named(person: Person) -> None:

@@ -143,14 +143,17 @@ def test_an_answer_for_once_does_not_open_a_folder_for_ever(agent: Agent) -> Non
     assert "denied" in agent.run("touch a", working_dir="link").text
 
 
-def test_a_command_that_failed_in_a_linked_folder_leads_to_a_question(agent: Agent) -> None:
+@pytest.mark.parametrize("command", ["touch link/a", "cd link && touch a"])
+def test_a_command_that_failed_in_a_linked_folder_leads_to_a_question(
+    agent: Agent, command: str
+) -> None:
     other = linked(agent)
     agent.asker.answer = Answer.ALLOW_PROJECT
-    text = agent.run("touch b; touch link/a").text
-    assert f"{agent.person.project}/link leads to {other}, outside the project" in text
-    assert text.endswith(f"The user has opened {other} to commands: run the command again.")
+    text = agent.run(f"touch b; {command}").text
+    assert f"{other} is open to commands now. Run the command again." in text
+    assert "cannot change" not in text
     assert (agent.person.project / "b").exists()
-    assert agent.run("touch link/a").ok
+    assert agent.run(command).ok
     assert (other / "a").exists()
     assert len(agent.asked) == 1
 

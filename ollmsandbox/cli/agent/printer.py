@@ -162,7 +162,9 @@ class Printer:
             self._name(call_id)
         self._live.pop(call_id, None)
         self._out(tail)
-        if result is not None and result.exit_code != 0:
+        if result is not None and result.stop is not None:
+            self._print(f"  The command did not finish. {result.stop.sentence}.")
+        elif result is not None and result.exit_code != 0:
             self._print(f"  exit status {result.exit_code}")
         elif result is None and not outcome.ok:
             self._print(f"  {harmless(outcome.text[:_MOST_SHOWN])}")

@@ -233,6 +233,9 @@ class _File:
     def _rules(self, words: str, value: Value) -> CommandRules:
         if not words.split():
             raise value.fail(N_("expected the first words of a command."))
+        if not _NOT_IN_WORDS.isdisjoint(words):
+            text = N_("{command} is more than words, so no command would match it.")
+            raise value.fail(text, command=repr(words))
         entries = value.mapping(_OF_COMMANDS)
         own = Profile("")
         for key, entry in entries.items():
@@ -325,6 +328,8 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "skills": _File._skills,
 }
 # The keys that may differ by command.
+# A command with one of these never matches a rule.
+_NOT_IN_WORDS = frozenset(";&|<>()$`")
 _OF_COMMANDS = ("environment", "limits", "caches", "devices")
 
 

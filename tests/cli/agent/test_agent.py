@@ -65,6 +65,16 @@ def test_the_user_reads_what_a_command_left_and_was_refused(person: Person) -> N
     assert "read-only" in said
 
 
+def test_the_user_reads_why_a_command_was_stopped(person: Person) -> None:
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "standard.yaml").write_text(
+        "commands: { sleep: { limits: { time: 1 s } } }"
+    )
+    with model_server(person, [run_command("sleep 100"), reply("Done.")]):
+        said = person.cli("agent", "Do it").stderr
+    assert "  The command did not finish. Exceeded the time limit.\n" in said
+
+
 def test_what_was_undone_in_the_meantime_is_in_front_of_the_next_message(person: Person) -> None:
     replies = [run_command("echo hi > new.txt"), reply("Done."), reply("I see.")]
     with model_server(person, replies) as server:

@@ -64,6 +64,10 @@ MISTAKES = {
         "commands:\n  make:\n    devices: [/dev/mem]",
         ("line 3, key commands.make.devices: '/dev/mem' leads to disks, memory",),
     ),
+    "rules for several commands at once": (
+        "commands:\n  cd build && make: { limits: { time: 1 h } }",
+        ("line 2, key commands.cd build && make: 'cd build && make' is more than words",),
+    ),
     "a key that commands cannot have": (
         "commands:\n  make:\n    masks: []",
         ("line 3, key commands.make.masks: unknown key", "use one of environment, limits"),

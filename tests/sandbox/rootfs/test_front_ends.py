@@ -172,9 +172,31 @@ def test_folders_of_the_profile_are_read_only_in_alpine(agent: Agent) -> None:
     assert "is hidden from commands" in agent.run("true").text
 
 
+def test_a_link_that_leads_out_of_alpine_is_explained(agent: Agent) -> None:
+    other = agent.person.home / "other"
+    other.mkdir()
+    (agent.person.project / "link").symlink_to(other)
+    (agent.person.project / "broken").symlink_to(other / "missing")
+    leads = f"{agent.person.project}/link leads to {other}, outside the project, which commands in"
+    for command in ("touch link/a", "cd link && touch a", "cat /workspace/link/a"):
+        assert leads in agent.run(command).text
+    for command in ("cat missing", "cat broken", "ls link missing; true"):
+        assert "leads to" not in agent.run(command).text
+    # Whether the command would have changed something there is unknown.
+    assert agent.asked == []
+    assert agent.person.cli("roots", "add", str(other)).returncode == 0
+    assert "leads to" not in agent.run("cat link/a").text
+    assert agent.run("touch link/a").ok
+
+
 def test_a_missing_compiler_is_explained(agent: Agent) -> None:
-    text = agent.run("echo \"error: command 'gcc' failed: No such file or directory\"; false").text
-    assert text.endswith("ollmsandbox rootfs install --tier 3")
+    for error in (
+        "error: command 'gcc' failed: No such file or directory",
+        "CMake Error: CMAKE_C_COMPILER not set, after EnableLanguage",
+        "gyp ERR! stack Error: not found: make",
+    ):
+        text = agent.run(f'echo "{error}"; false').text
+        assert text.endswith("ollmsandbox rootfs install --tier 3")
     assert "--tier 3" not in agent.run("echo gcc").text
     set_system(agent.person.paths, str(agent.person.project), System.HOST)
     assert "--tier 3" not in agent.run("echo 'gcc: not found'; false").text
