@@ -32,6 +32,8 @@ _CALL_FIELDS = ("extra_content", "provider_specific_fields")
 
 
 _MOST_PICTURES = 4
+# Said in the model's name, see `with_answers`.
+_UNDERSTOOD = "Understood."
 # In front of pictures.
 _SHOWN = "[OLLM Sandbox] This is what the file that you read shows."
 
@@ -131,23 +133,35 @@ def with_pictures(messages: Sequence[Message]) -> list[Message]:
     found: list[Message] = []
     waiting: list[Picture] = []
 
-    def show(text: str) -> Message:
-        message = Message(Role.USER, "\n\n".join(filter(None, (_SHOWN, text))))
-        message = replace(message, pictures=tuple(waiting))
+    def show(said: Message) -> Message:
+        text = "\n\n".join(filter(None, (_SHOWN, said.text)))
+        pictures = (*waiting, *said.pictures)
         waiting.clear()
-        return message
+        return replace(said, text=text, pictures=pictures)
 
     for message in messages:
+        kept = tuple(picture for picture in message.pictures if id(picture) in left)
+        message = replace(message, pictures=kept)
         if waiting and message.role is Role.USER:
-            message = show(message.text)
+            message = show(message)
         elif waiting and message.role is not Role.TOOL:
-            found.append(show(""))
+            found.append(show(Message(Role.USER, "")))
         if message.role is Role.TOOL:
-            waiting += [picture for picture in message.pictures if id(picture) in left]
+            waiting += message.pictures
             message = replace(message, pictures=())
         found.append(message)
     if waiting:
-        found.append(show(""))
+        found.append(show(Message(Role.USER, "")))
+    return found
+
+
+def with_answers(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with a reply between each result and a message of the user after it."""
+    found: list[Message] = []
+    for message in messages:
+        if message.role is Role.USER and found and found[-1].role is Role.TOOL:
+            found.append(Message(Role.ASSISTANT, _UNDERSTOOD))
+        found.append(message)
     return found
 
 
