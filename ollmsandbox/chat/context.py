@@ -224,7 +224,9 @@ class ContextWindow:
             found.append(Message(Role.USER, f"{said}\n\n{summary or FIRST_STEPS}"))
             gap = ""
         for number in range(self._cut, len(messages)):
-            message = replace(messages[number], text=self._cut_text(number, messages[number]))
+            message = messages[number]
+            if number in self._limits:
+                message = replace(message, text=self._cut_text(number, message))
             if message.role is Role.SUMMARY or _is_empty(message):
                 continue
             if message.role is Role.SYSTEM:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from ...net.http import Exchange
@@ -41,6 +41,7 @@ from .convert import (
     valid_name,
     with_answers,
     with_pictures,
+    without_pictures,
 )
 from .errors import answer_lost, not_a_model_server
 from .lenient import inside, list_value, number_value, read_json, text_value
@@ -365,7 +366,7 @@ class OpenAIModel:
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         found = returned(messages, self._origin, self._thinking)
-        return found if self.sees_pictures else [replace(m, pictures=()) for m in found]
+        return found if self.sees_pictures else without_pictures(found)
 
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
