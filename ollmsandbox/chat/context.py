@@ -224,8 +224,10 @@ class ContextWindow:
             found.append(Message(Role.USER, f"{said}\n\n{summary or FIRST_STEPS}"))
             gap = ""
         for number in range(self._cut, len(messages)):
-            message = replace(messages[number], text=self._cut_text(number, messages[number]))
-            if message.role is Role.SUMMARY:
+            message = messages[number]
+            if number in self._limits:
+                message = replace(message, text=self._cut_text(number, message))
+            if message.role is Role.SUMMARY or _is_empty(message):
                 continue
             if message.role is Role.SYSTEM:
                 # Many servers accept such a message only at the beginning.
@@ -235,9 +237,13 @@ class ContextWindow:
                 gap = ""
             # Many models accept only alternating turns: join two messages of the user.
             if message.role is Role.USER and found[-1].role is Role.USER:
-                message = replace(message, text=f"{found.pop().text}\n\n{message.text}")
+                before = found.pop()
+                text, pictures = f"{before.text}\n\n{message.text}", before.pictures
+                message = replace(message, text=text, pictures=pictures + message.pictures)
+            # When a turn was tried again, the model answered anew.
+            while message.role is Role.ASSISTANT and found[-1].partial:
+                found.pop()
             found.append(message)
-        # When a turn is tried again, the model answers anew.
         while found[-1].partial:
             found.pop()
         return found
@@ -330,6 +336,11 @@ def _as_text(message: Message) -> str:
 
 def _in_json(data: Mapping[str, object] | str) -> str:
     return data if isinstance(data, str) else json.dumps({**data}, default=str, ensure_ascii=False)
+
+
+def _is_empty(message: Message) -> bool:
+    """Tell whether a reply has nothing to send, such as one that was stopped while it thought."""
+    return message.role is Role.ASSISTANT and not message.calls and not message.text.strip()
 
 
 def _last_said(messages: Sequence[Message]) -> int:

@@ -5,6 +5,7 @@ calls."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -106,6 +107,13 @@ class TurnLimits:
 STANDARD_LIMITS = TurnLimits()
 
 
+@dataclass(frozen=True)
+class _Queued:
+    text: str
+    # A command of the user's own, or anything else that the model does not read.
+    waits_for_end: bool
+
+
 T = TypeVar("T")
 _CUT_OFF = Sentence(N_("The answer was cut off: the model's context is full."))
 _NO_CALLS = Sentence(
@@ -154,7 +162,7 @@ class Conversation:
         self._listeners = Listeners()
         self._task: asyncio.Task[object] | None = None
         self._ending: TurnEnd | None = None
-        self._queue: list[str] = []
+        self._queue: list[_Queued] = []
         # Whether the model works, and not a command of the user's own.
         self.is_in_turn = False
         if writer is not None:
@@ -207,25 +215,36 @@ class Conversation:
         self._tool_calls.begin()
         return await self._run_task(self._turn(None), TurnEnded(TurnEnd.STOPPED))
 
-    def queue(self, text: str) -> None:
-        """Send a message while the model works: it reads it with its next step. If the turn ends
-        before, the message stays in the queue."""
-        if not self.is_in_turn:
+    @property
+    def is_busy(self) -> bool:
+        """Whether the model, or a command of the user's own, works."""
+        return self._task is not None
+
+    def queue(self, text: str, *, waits_for_end: bool = False) -> None:
+        """Send a message while the model works: it reads it with its next step, unless the message
+        waits for the end of the turn. What is left in the queue then is for the front end."""
+        if not self.is_busy:
             raise OllmSandboxError(N_("The model is not working."))
-        self._queue.append(text)
+        self._queue.append(_Queued(text, waits_for_end))
         self._emit(QueueChanged(self.queued))
 
     @property
     def queued(self) -> tuple[str, ...]:
-        """The messages that wait for the model's next step, the oldest first."""
-        return tuple(self._queue)
+        """The messages that wait, the oldest first."""
+        return tuple(message.text for message in self._queue)
 
-    def take_queued(self) -> list[str]:
-        """Return the messages in the queue, and empty it."""
-        taken, self._queue = self._queue, []
+    def take_queued(self, place: int | None = None) -> list[str]:
+        """Take one message out of the queue, or all of them."""
+        taken = self._queue[:] if place is None else self._queue[place : place + 1]
+        self._unqueue(taken)
+        return [message.text for message in taken]
+
+    def _unqueue(self, taken: Sequence[_Queued]) -> None:
         if taken:
-            self._emit(QueueChanged(()))
-        return taken
+            # By identity: two messages may be equal.
+            gone = set(map(id, taken))
+            self._queue = [message for message in self._queue if id(message) not in gone]
+            self._emit(QueueChanged(self.queued))
 
     def take_back(self, at: float) -> None:
         """Forget the user's message of that time and all after it. Changes to files stay."""
@@ -388,15 +407,16 @@ class Conversation:
         return TurnEnded(TurnEnd.TURNS)
 
     def _say_queued(self) -> bool:
-        """Add the messages of the queue; return whether there were any."""
-        texts = self.take_queued()
-        for text in texts:
-            message = Message(Role.USER, text, at=time.time())
+        """Add the messages of the queue that the model reads now; return whether there were any."""
+        read = list(itertools.takewhile(lambda queued: not queued.waits_for_end, self._queue))
+        self._unqueue(read)
+        for queued in read:
+            message = Message(Role.USER, queued.text, at=time.time())
             self._add(message)
             self._emit(MessageAdded(message))
-        if texts:
+        if read:
             self._tool_calls.begin()
-        return bool(texts)
+        return bool(read)
 
     async def _prepare(self, *, is_first: bool) -> None:
         """Read the project's instructions: all of them at the beginning of a turn, later those of

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import OllmSandboxError
 from ..paths import is_inside
+from ..permission.shell import entered_folders
 from ..sandbox.rootfs.paths import PathMap
 from ..text.ansi import escape_line
 from ..tools.base import Outcome
@@ -53,15 +54,20 @@ class ProjectInstructions:
         # What the user was told.
         self._told: dict[str, str] = {}
 
-    def enter(self, call: ToolCall, outcome: Outcome) -> None:
-        """Note the folders that a call has touched."""
+    def enter(self, call: ToolCall, outcome: Outcome | None = None) -> None:
+        """Note the folders that a call has touched. A stored call has no outcome."""
         project = self._context.project
         if project is None:
             return
         arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
         given = [arguments.get(name) for name in ("path", "working_dir")]
         paths = [path for path in given if isinstance(path, str) and path]
-        if outcome.report is not None:
+        command, base = arguments.get("command"), arguments.get("working_dir")
+        if isinstance(command, str):
+            base = base if isinstance(base, str) else ""
+            folders = entered_folders(command)[:_AT_ONCE]
+            paths += [os.path.join(base, folder) for folder in folders]
+        if outcome is not None and outcome.report is not None:
             changes = (item.change for item in outcome.report.changes[:_AT_ONCE])
             paths += [f"{change.root}/{change.path}" for change in changes]
         for path in paths:

@@ -50,7 +50,7 @@ class Message:
     # In the result of a tool: the call it belongs to, and whether permission for it was denied.
     call_id: str = ""
     was_denied: bool = False
-    # In the result of a tool: they are not stored, and only this program's run shows them.
+    # What a model that sees is shown with it.
     pictures: tuple[Picture, ...] = ()
     model: str = ""
     at: float = 0.0

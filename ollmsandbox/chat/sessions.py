@@ -155,6 +155,9 @@ class SessionFactory:
 
         provider = tool_context.permissions
         instructions = ProjectInstructions(tool_context)
+        messages = stored.messages if stored else []
+        for call in (call for message in messages for call in message.calls):
+            instructions.enter(call)
 
         def notices() -> list[str]:
             taken = provider.take_notices() if isinstance(provider, Provider) else []
@@ -166,7 +169,7 @@ class SessionFactory:
             writer=writer,
             limits=limits,
             prompt=partial(system_prompt, tool_context, instructions),
-            messages=stored.messages if stored else (),
+            messages=messages,
             tool_context=tool_context,
             notices=notices,
             user_actions=UserActions(self.history, writer.session_id, told),

@@ -10,6 +10,7 @@ changes. What a command can do at all, the sandbox decides.
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,6 +76,9 @@ _SHELLS = {
 }  # fmt: skip
 _SAFE = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_^")
 
+# Commands, and the parentheses around them.
+_PARTS = re.compile(r"""[()]|(?:[^;&|()\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+
 
 class _Unreadable(Exception):
     def __init__(self, why: str) -> None:
@@ -93,6 +97,31 @@ def read_command_line(text: str) -> Reading:
 def quote(words: Sequence[str]) -> str:
     """Return the one canonical spelling of a simple command; read() is its inverse."""
     return " ".join(_quoted(word) for word in words)
+
+
+def entered_folders(text: str) -> list[str]:
+    """Return the folders that a command line changes to with `cd`, as far as they are plain words,
+    each relative to where it begins. In `cd a && (cd b && make); cd c`, these are a, a/b and a/c.
+    For hints only: what is read here may never be run."""
+    found: list[str] = []
+    # Where each open parenthesis began.
+    around: list[str] = []
+    now = ""
+    for part in _PARTS.findall(text[:_LONGEST]):
+        if part == "(":
+            around.append(now)
+        elif part == ")":
+            now = around.pop() if around else ""
+        else:
+            try:
+                words = _split(part.strip())
+            except _Unreadable:
+                continue
+            match words:
+                case ("cd", folder) | ("cd", "--", folder) if not folder.startswith("-"):
+                    now = os.path.join(now, folder)
+                    found.append(now)
+    return found
 
 
 def _quoted(word: str) -> str:

@@ -99,6 +99,28 @@ def test_notes_of_a_folder_are_read_when_it_is_entered(person: Person) -> None:
     assert names() == ["AGENTS.md", "src/CLAUDE.md", "src/deep/AGENTS.md", "other/AGENTS.md"]
 
 
+def test_notes_of_a_folder_that_a_command_changes_to_are_read_and_after_a_restart(
+    person: Person,
+) -> None:
+    for name, text in (("a", "In a."), ("a/b", "In b."), ("c", "In c.")):
+        (person.project / name).mkdir()
+        (person.project / name / "AGENTS.md").write_text(text)
+    command = "true && cd a && (cd b; true); cd ../.. && cd c"
+    model = ScriptedModel([call(command=command)], ["Done."])
+    resumed = ScriptedModel(["Again."])
+
+    async def talk() -> None:
+        async with opened(person, model) as scene:
+            await scene.conversation.say("Go")
+        async with opened(person, resumed, session_id=scene.conversation.session_id) as scene:
+            await scene.conversation.say("And?")
+
+    run(talk())
+    assert notes_in(model.seen[0][0].text) == []
+    for seen in (model.seen[1], resumed.seen[0]):
+        assert sorted(notes_in(seen[0].text)) == ["In a.", "In b."]
+
+
 def test_pending_notes_are_seen_as_the_agent_sees_them(person: Person) -> None:
     (person.project / "AGENTS.md").write_text("old\n")
 

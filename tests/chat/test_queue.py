@@ -94,6 +94,24 @@ def test_a_stopped_turn_keeps_the_queue_for_the_user() -> None:
     run(talk())
 
 
+def test_one_message_can_be_taken_back_and_one_that_waits_for_the_end_stays() -> None:
+    def interrupting(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        for text in ("Same", "Same", "Other"):
+            conversation.queue(text)
+        conversation.queue("!make", waits_for_end=True)
+        conversation.queue("Behind it")
+        assert conversation.take_queued(1) == ["Same"]
+        assert conversation.take_queued(9) == []
+        assert conversation.queued == ("Same", "Other", "!make", "Behind it")
+        return "done"
+
+    model = ScriptedModel([call("work", "1")], ["Fine."])
+    conversation = Conversation(model=model, tools=[FakeTool("work", interrupting)])
+    assert run(conversation.say("Go on")).end is TurnEnd.DONE
+    assert model.seen[1][-1].text == "Same\n\nOther"
+    assert conversation.queued == ("!make", "Behind it")
+
+
 def test_nothing_is_queued_while_the_model_rests() -> None:
     conversation = Conversation(model=ScriptedModel())
     with pytest.raises(OllmSandboxError, match="not working"):

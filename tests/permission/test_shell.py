@@ -12,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ollmsandbox.permission.shell import Simple, Unparsable, quote, read_command_line
+from ollmsandbox.permission.shell import (
+    Simple,
+    Unparsable,
+    entered_folders,
+    quote,
+    read_command_line,
+)
 
 pytestmark = pytest.mark.anybody
 
@@ -273,3 +279,20 @@ def test_a_real_program_gets_the_words(case: str, shell: Sequence[str], folder: 
     stub.chmod(0o755)
     said = run(shell, folder, "-c", text, path=str(programs))
     assert said == _printed([os.path.basename(words[0]), *words[1:]])
+
+
+@pytest.mark.parametrize(
+    ("text", "folders"),
+    [
+        ("cd a && (cd b && make); cd c", ["a", "a/b", "a/c"]),
+        ("cd 'a b'\ncd \"c\" || exit", ["a b", "a b/c"]),
+        ("cd /a;cd b&make", ["/a", "/a/b"]),
+        ("cd -- a | cd - ; cd ; cd a b", ["a"]),
+        ("(cd a)) && cd b", ["a", "b"]),
+        ("echo 'cd a' && echo \"; cd b\" \\; cd c", []),
+        ("cd $a && cd `b` && cd *", []),
+        ("'" * 5000, []),
+    ],
+)
+def test_folders_that_a_command_changes_to(text: str, folders: list[str]) -> None:
+    assert entered_folders(text) == folders

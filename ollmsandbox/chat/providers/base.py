@@ -236,10 +236,18 @@ def ollama_root(text: str) -> str:
     return re.sub(r"/(api|v1)$", "", _normal_server(text, default_port=11434))
 
 
+_AZURE = (".azure.com", ".azure.us", ".azure.cn")
+
+
 def openai_root(text: str) -> str:
     """Return the URL below which the OpenAI-compatible interface is, from what the user typed."""
+    if (urlsplit(f"//{text.strip()}").hostname or "").endswith(_AZURE):
+        text = f"https://{text.strip()}"  # it accepts nothing else
     root, mark, query = _normal_server(text, with_query=True).partition("?")
-    root = re.sub(r"/(chat/completions|models)$", "", root)
+    root = root.removesuffix("/chat/completions")
+    # Azure's models of other makers are below a folder of this name.
+    if not is_azure(root) or urlsplit(root).path != "/models":
+        root = root.removesuffix("/models")
     if not urlsplit(root).path:
         root += "/openai/v1" if is_azure(root) else "/v1"
     return f"{root}{mark}{query}"
@@ -248,7 +256,7 @@ def openai_root(text: str) -> str:
 def is_azure(root: str) -> bool:
     """Tell whether a server takes its key as Azure does, by its address."""
     parts = urlsplit(root)
-    return (parts.hostname or "").endswith(".azure.com") or "api-version=" in parts.query
+    return (parts.hostname or "").endswith(_AZURE) or "api-version=" in parts.query
 
 
 def _normal_server(text: str, default_port: int | None = None, *, with_query: bool = False) -> str:

@@ -23,7 +23,10 @@ _OVERLOADED = frozenset((429, 503, 529))
 _TEMPORARY = frozenset((408, 409, 500, 502, 504, *range(520, 530))) | _OVERLOADED
 # Local servers also say 500 to what will never work, such as a template that fails.
 _RETRIES_OF_500 = 3
-_MOST_SHOWN = 300
+# Characters of a server's words: to be examined, and to be shown from their beginning and end. The
+# error of a template is at the end, behind a part of the template.
+_MOST_READ = 8000
+_MOST_SHOWN, _END = 300, 120
 
 # Each server says it in its own words, and some change them with each version.
 _WHAT = r"(context|tokens?|prompt|input|conversation)"
@@ -55,7 +58,9 @@ def from_status(
 ) -> ProviderError:
     """Return the error for an HTTP status. The key must already be masked in `body`."""
     said = server_message(body)
-    error = _known(said, model, status) or _by_status(status, headers, body, url, model, said)
+    error = _known(said, model, status) or _by_status(
+        status, headers, body, url, model, _short(said)
+    )
     error.said = said
     return error
 
@@ -133,14 +138,14 @@ def _by_status(
 def from_message(body: str, url: str, model: str = "") -> ProviderError:
     """Return the error for a message that the server sent in place of an answer, or within one. The
     key must already be masked in it."""
-    said = server_message(body) or Sentence(N_("no reason given"))
+    said = server_message(body)
     error = _known(said, model, 400) or ProviderError(
         N_("{where} failed: {said}"),
         N_("See the server's log for details."),
         can_retry=True,
         retries=MOST_RETRIES if _code(body) in _TEMPORARY - {500} else 0,
         where=server_of(url),
-        said=said,
+        said=_short(said) or Sentence(N_("no reason given")),
     )
     error.said = said
     return error
@@ -159,7 +164,7 @@ def server_message(body: str) -> str:
     try:
         found: object = json.loads(body)
     except (ValueError, RecursionError):
-        return "" if _is_page({}, body) else _short(body)
+        return "" if _is_page({}, body) else printable_line(body[:_MOST_READ])
     if isinstance(found, list) and found:
         found = found[0]
     for key in ("error", "detail", "message"):
@@ -169,7 +174,7 @@ def server_message(body: str) -> str:
         found = found[0]
     if isinstance(found, dict):
         found = found.get("message") or found.get("msg") or ""
-    return _short(found) if isinstance(found, str) else ""
+    return printable_line(found[:_MOST_READ]) if isinstance(found, str) else ""
 
 
 def _code(body: str) -> int | None:
@@ -181,26 +186,28 @@ def _code(body: str) -> int | None:
 
 
 def _known(said: str, model: str, status: int) -> ProviderError | None:
-    lower = said.lower()
+    # Not what follows: it may be a part of the template.
+    start = said[:_MOST_SHOWN]
+    lower = start.lower()
     if any(words in lower for words in _NO_TOOLS):
         return NoToolsError(
             N_("The server does not let {model} call tools. It says: {said}"),
             N_("Choose a model that supports tools, or enable them in the server."),
             # Translators: in place of a model's name.
             model=model or Sentence(N_("this model")),
-            said=said,
+            said=_short(said),
         )
     if status == 413 or (
         status in _TOO_LONG_STATUS
-        and _TOO_LONG.search(said)
-        and ("context" in lower or not _ANSWER_TOO_LONG.search(said))
+        and _TOO_LONG.search(start)
+        and ("context" in lower or not _ANSWER_TOO_LONG.search(start))
     ):
         return TooLongError(
             N_("The conversation is too long for {model}. Its server says: {said}"),
             N_("Start a new session, or give the model a larger context."),
             # Translators: in place of a model's name.
             model=model or Sentence(N_("this model")),
-            said=said or str(status),
+            said=_short(said) or str(status),
         )
     return None
 
@@ -221,4 +228,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _short(text: str) -> str:
     plain = printable_line(text)
-    return plain if len(plain) <= _MOST_SHOWN else f"{plain[:_MOST_SHOWN]}…"
+    if len(plain) <= _MOST_SHOWN:
+        return plain
+    return f"{plain[: _MOST_SHOWN - _END]}…{plain[-_END:]}"

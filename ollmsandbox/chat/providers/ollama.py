@@ -35,6 +35,7 @@ from .convert import (
     tool_list,
     valid_name,
     with_pictures,
+    without_pictures,
 )
 from .errors import answer_lost, not_a_model_server
 from .lenient import inside, list_value, number_value, read_object, text_value
@@ -146,7 +147,7 @@ class OllamaModel:
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         found = returned(messages, self._origin, ReturnThinking.THIS_TURN)
-        return found if self.sees_pictures else [replace(m, pictures=()) for m in found]
+        return found if self.sees_pictures else without_pictures(found)
 
     async def is_loaded(self) -> bool | None:
         loaded = await loaded_models(self._client)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from ...net.http import Exchange
@@ -39,7 +39,9 @@ from .convert import (
     tool_list,
     valid_id,
     valid_name,
+    with_answers,
     with_pictures,
+    without_pictures,
 )
 from .errors import answer_lost, not_a_model_server
 from .lenient import inside, list_value, number_value, read_json, text_value
@@ -257,6 +259,7 @@ _LENGTHS = (
 )
 _WHOLE_LIMIT = 64 << 20
 _ABOUT_PICTURES = re.compile(r"image|picture|vision|multimodal|mmproj", re.IGNORECASE)
+_ABOUT_ORDER = re.compile(r"roles must alternate|role .?user.? after role .?tool", re.IGNORECASE)
 _DEPLOYMENT = re.compile(r"(?P<root>.*)/deployments/(?P<name>[^/]+)")
 
 
@@ -319,6 +322,8 @@ class OpenAIModel:
         self._answer_field = "max_tokens"
         # Not every server supports the option.
         self._wants_usage = True
+        # Mistral's servers and templates accept a message of the user only after an answer.
+        self._answers_first = False
         # None if the server does not say.
         self._sees: bool | None = None
         self._origin = model_origin("openai", client.root, name)
@@ -361,7 +366,7 @@ class OpenAIModel:
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         found = returned(messages, self._origin, self._thinking)
-        return found if self.sees_pictures else [replace(m, pictures=()) for m in found]
+        return found if self.sees_pictures else without_pictures(found)
 
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -374,7 +379,9 @@ class OpenAIModel:
         always = self._thinking is ReturnThinking.ALWAYS
         body: dict[str, object] = {
             "model": self._name,
-            "messages": to_openai(self.sent(messages), always_thinking=always),
+            "messages": to_openai(
+                self.sent(messages), always_thinking=always, answers_first=self._answers_first
+            ),
             "stream": True,
         }
         if tools:
@@ -406,8 +413,11 @@ class OpenAIModel:
                         for piece in self._read(answer, event):
                             yield piece
         except ProviderError as error:
-            is_blind = self._refuses_pictures(error.said, messages)
-            if not is_blind and (error.can_retry or not self._learn(error.said)):
+            # Servers also say 500 to these two.
+            has_learned = self._refuses_pictures(error.said, messages) or self._refuses_order(
+                error.said
+            )
+            if not has_learned and (error.can_retry or not self._learn(error.said)):
                 raise
             raise ProviderError(
                 error.message, error.remedy, retries=MOST_RETRIES, again_after=0.0
@@ -428,6 +438,14 @@ class OpenAIModel:
         if not had_some or not _ABOUT_PICTURES.search(said):
             return False
         self._sees = False
+        return True
+
+    def _refuses_order(self, said: str) -> bool:
+        """Answer in the model's name between a result and the user's message if the server wants
+        that. Return whether it has just said so."""
+        if self._answers_first or not _ABOUT_ORDER.search(said):
+            return False
+        self._answers_first = True
         return True
 
     def _learn(self, said: str) -> bool:
@@ -471,14 +489,15 @@ def _part(picture: Picture) -> dict[str, object]:
 
 
 def to_openai(
-    messages: Sequence[Message], *, always_thinking: bool = False
+    messages: Sequence[Message], *, always_thinking: bool = False, answers_first: bool = False
 ) -> list[dict[str, object]]:
     """Return the messages in OpenAI's format. `always_thinking` adds empty thinking to replies that
-    have none."""
+    have none, `answers_first` a reply between a result and a message of the user."""
     sent: list[dict[str, object]] = []
     # The ids of the calls before, as they are sent.
     ids: dict[str, object] = {}
-    for message in with_pictures(pair_calls(messages)):
+    found = with_pictures(pair_calls(messages))
+    for message in with_answers(found) if answers_first else found:
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:
             text = {"type": "text", "text": message.text}

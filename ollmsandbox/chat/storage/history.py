@@ -7,10 +7,10 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from peewee import JOIN, Case, fn
+from peewee import JOIN, Case, ModelSelect, fn
 
 from ... import N_
 from ...errors import OllmSandboxError
@@ -19,6 +19,7 @@ from ...project.changes.change import Kind, Recorded, State
 from ...project.database.models import (
     ChangeRow,
     ChatMessage,
+    ChatPicture,
     ChatSession,
     Project,
     Question,
@@ -29,6 +30,7 @@ from ...project.database.runs import read_changes
 from ...project.manager import ProjectManager
 from ...project.review.state import current_changes
 from ...text.visible import printable_line
+from ...tools.base import Picture
 from ..messages import Message, Role
 from .stored import (
     SessionInfo,
@@ -49,6 +51,16 @@ _TITLE = 60
 # The beginning of the keys of settings that belong to a session.
 _TOLD = "told-"
 _SPENT = "spent-"
+# Bytes of a session's pictures that are kept, the newest ones.
+_MOST_OF_PICTURES = 32 << 20
+_DROP_OLD_PICTURES = """\
+DELETE FROM chatpicture WHERE id IN (
+    SELECT id FROM (
+        SELECT picture.id, SUM(LENGTH(picture.data)) OVER (ORDER BY picture.id DESC) AS total
+        FROM chatpicture AS picture JOIN chatmessage AS message ON picture.message_id = message.id
+        WHERE message.session_id = ?
+    ) WHERE total > ?
+)"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,7 @@ class History:
     def __init__(self, manager: ProjectManager) -> None:
         self.manager = manager
         # Their rows, that of the session first.
-        self._deleted: dict[str, tuple[ChatSession | ChatMessage | Setting, ...]] = {}
+        self._deleted: dict[str, tuple[ChatSession | ChatMessage | ChatPicture | Setting, ...]] = {}
 
     # --- sessions ------------------------------------------------------------------------------
 
@@ -158,8 +170,13 @@ class History:
                 .where(ChatMessage.session == session_id)
                 .order_by(ChatMessage.number)
             )
+            shown: dict[int, list[Picture]] = {}
+            for picture in _pictures_of(session_id).order_by(ChatPicture.id):
+                found = Picture(picture.media_type, bytes(picture.data))
+                shown.setdefault(picture.message_id, []).append(found)
             info = _info(row, self.spent(session_id))
-            return StoredSession(info, tuple(repair(map(_entry, messages))), row.draft)
+            entries = (_entry(message, shown.get(message.id, ())) for message in messages)
+            return StoredSession(info, tuple(repair(entries)), row.draft)
 
     def rename(self, session_id: str, title: str) -> None:
         shown = title_from(title)
@@ -190,12 +207,14 @@ class History:
         with self.manager.store.transaction():
             session = ChatSession.get_or_none(ChatSession.id == session_id)
             messages = list(ChatMessage.select().where(ChatMessage.session == session_id))
+            pictures = list(_pictures_of(session_id))
             ChatSession.delete().where(ChatSession.id == session_id).execute()
             spent = Setting.get_or_none(Setting.key == _SPENT + session_id)
             keys = (_TOLD + session_id, _SPENT + session_id)
             Setting.delete().where(Setting.key.in_(keys)).execute()
         if session is not None:
-            self._deleted[session_id] = (session, *messages, *filter(None, [spent]))
+            rest = filter(None, [spent])
+            self._deleted[session_id] = (session, *messages, *pictures, *rest)
 
     def undelete(self, session_id: str) -> None:
         if session_id not in self._deleted:
@@ -210,24 +229,34 @@ class History:
     def write(self, session_id: str, entry: StoredMessage) -> None:
         """Store a message, and replace the one with its number, if any."""
         message = entry.message
-        with self.manager.store.transaction():
+        with self.manager.store.transaction() as connection:
             known = ChatSession.update(updated_at=message.at).where(ChatSession.id == session_id)
             if not known.execute():
                 return  # it was deleted in the meantime
-            ChatMessage.insert(
-                session=session_id,
-                number=entry.number,
-                role=message.role.value,
-                text=message.text,
-                thinking=message.thinking,
-                model=message.model,
-                calls=calls_to_json(message.calls),
-                call_id=message.call_id,
-                outcome=record_to_json(entry.record),
-                extra=extra_to_json(message),
-                state="partial" if message.partial else "done",
-                at=message.at,
-            ).on_conflict_replace().execute()
+            row = (
+                ChatMessage.insert(
+                    session=session_id,
+                    number=entry.number,
+                    role=message.role.value,
+                    text=message.text,
+                    thinking=message.thinking,
+                    model=message.model,
+                    calls=calls_to_json(message.calls),
+                    call_id=message.call_id,
+                    outcome=record_to_json(entry.record),
+                    extra=extra_to_json(message),
+                    state="partial" if message.partial else "done",
+                    at=message.at,
+                )
+                .on_conflict_replace()
+                .execute()
+            )
+            for picture in message.pictures:
+                ChatPicture.insert(
+                    message=row, media_type=picture.media_type, data=picture.data
+                ).execute()
+            if message.pictures:
+                connection.execute(_DROP_OLD_PICTURES, (session_id, _MOST_OF_PICTURES))
 
     def remove(self, session_id: str, number: int) -> None:
         with self.manager.store.transaction():
@@ -421,7 +450,11 @@ def _info(row: ChatSession, spent: Spent | None) -> SessionInfo:
     )
 
 
-def _entry(row: ChatMessage) -> StoredMessage:
+def _pictures_of(session_id: str) -> ModelSelect[ChatPicture]:
+    return ChatPicture.select().join(ChatMessage).where(ChatMessage.session == session_id)
+
+
+def _entry(row: ChatMessage, pictures: Sequence[Picture]) -> StoredMessage:
     record = record_from_json(row.outcome)
     message = Message(
         role=Role(row.role),
@@ -433,6 +466,7 @@ def _entry(row: ChatMessage) -> StoredMessage:
         at=row.at,
         partial=row.state != "done",
         was_denied=record is not None and record.was_denied,
+        pictures=tuple(pictures),
     )
     return StoredMessage(row.number, with_extra(message, row.extra), record)
 

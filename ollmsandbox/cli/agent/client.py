@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from ...chat.conversation import Conversation
-from ...chat.events import TurnEnded
+from ...chat.events import TurnEnd, TurnEnded
 from ...errors import OllmSandboxError
 from ...permission.request import Answer, PermissionRequest, Unanswered
 from ...text.ansi import escape_line
@@ -49,7 +49,8 @@ class JsonClient:
         self._rest = bytearray()
         self._is_open = True
         self._has_spoken = False
-        self._messages: list[str] = []
+        # None tries the last turn again.
+        self._messages: list[str | None] = []
         self._news = asyncio.Event()
         self._open: dict[str, asyncio.Future[Mapping[str, object]]] = {}
         self._early: dict[str, Mapping[str, object]] = {}
@@ -76,11 +77,14 @@ class JsonClient:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._descriptor, self._read)
         try:
-            text: str | None = first
-            while text is not None:
-                ended = await conversation.say(text)
+            self._messages.insert(0, first)
+            ended = TurnEnded(TurnEnd.STOPPED)
+            while await self._has_next():
+                text = self._messages.pop(0)
+                ended = await (conversation.retry() if text is None else conversation.say(text))
                 self._messages[:0] = conversation.take_queued()
-                text = None if must_end() else await self._next()
+                if must_end():
+                    break
             return ended
         finally:
             self._end()
@@ -92,13 +96,13 @@ class JsonClient:
 
     # --- reading -------------------------------------------------------------------------------
 
-    async def _next(self) -> str | None:
+    async def _has_next(self) -> bool:
         while not self._messages:
             if not self._is_open or not self._has_spoken:
-                return None
+                return False
             self._news.clear()
             await self._news.wait()
-        return self._messages.pop(0)
+        return True
 
     async def _answer(self, id_: str) -> Mapping[str, object]:
         if id_ in self._early:
@@ -117,7 +121,8 @@ class JsonClient:
             data = os.read(self._descriptor, 1 << 16)
         except OSError:
             data = b""
-        self._rest += data
+        # The last line may lack its end.
+        self._rest += data or b"\n"
         for line in self._lines():
             try:
                 self._take(_document(line))
@@ -149,15 +154,20 @@ class JsonClient:
                 else:
                     self._messages.append(text)
                     self._news.set()
+            case "retry":
+                is_busy = self._conversation.is_busy or self._messages
+                if is_busy or not self._conversation.owes_reply:
+                    raise ClientError("There is no turn to try again.")
+                self._messages.append(None)
+                self._news.set()
             case "answer":
                 self._take_answer(_text(document, "id"), document)
             case "stop":
                 # Asyncio does not keep tasks alive.
                 self._stopping = asyncio.ensure_future(self._conversation.stop())
             case other:
-                raise ClientError(
-                    f"`type` must be message, answer or stop, not {escape_line(repr(other))[:80]}."
-                )
+                given = escape_line(repr(other))[:80]
+                raise ClientError(f"`type` must be message, retry, answer or stop, not {given}.")
 
     def _take_answer(self, id_: str, document: Mapping[str, object]) -> None:
         waiting = self._open.get(id_)

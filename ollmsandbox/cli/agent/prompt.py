@@ -58,7 +58,7 @@ class Prompt:
             "/apply": lambda words: self._act("apply", words),
             "/discard": lambda words: self._act("discard", words),
             "/undo": lambda words: self._act("undo", words),
-            "/retry": lambda _words: self._retry(),
+            "/retry": lambda _words: self._say(None),
             "/model": self._model,
         }
 
@@ -113,12 +113,8 @@ class Prompt:
         except OllmSandboxError as error:
             print(f"ollmsandbox: {error}", file=sys.stderr)
 
-    def _retry(self) -> None:
-        if self._conversation.model is None:
-            raise OllmSandboxError(self._no_model)
-        self._turns.retry()
-
-    def _say(self, text: str) -> None:
+    def _say(self, text: str | None) -> None:
+        """Send a message, or try the last turn again without one."""
         if self._conversation.model is None:
             raise OllmSandboxError(self._no_model)
         self._turns.say(text, self._typed)

@@ -59,11 +59,14 @@ class Turns:
 
         self.conversation.listen(hear)
 
-    def say(self, text: str, typed: TypedLines | None = None) -> int:
-        """Run a turn, and return its exit status. `typed` hears what is typed meanwhile."""
+    def say(self, text: str | None, typed: TypedLines | None = None) -> int:
+        """Run a turn, or the last one again without a text, and return its exit status. `typed`
+        hears what is typed meanwhile."""
 
         async def say() -> TurnEnded:
             with typed.reading() if typed is not None else contextlib.nullcontext():
+                if text is None:
+                    return await self.conversation.retry()
                 return await self.conversation.say(text)
 
         return self._status(self.run(say))
@@ -82,10 +85,6 @@ class Turns:
         if self.leave:
             return self.leave
         return 0 if ended.end is TurnEnd.DONE else 1
-
-    def retry(self) -> None:
-        """Try the last turn again."""
-        self.run(self.conversation.retry)
 
     def run_command(self, command: str) -> None:
         self.run(lambda: self.conversation.run(command))

@@ -24,7 +24,7 @@ from ...files.atomic import flush
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder, real_path
 from ..changes.reasons import note_of_old_text
-from .models import CURRENT, TABLES, ChatMessage, ChatSession, Question
+from .models import CURRENT, TABLES, ChatMessage, ChatPicture, ChatSession, Question
 
 _NAME = "reserve"
 _SIZE = 256 << 10
@@ -115,6 +115,10 @@ def _add_last_modified(database: SqliteDatabase) -> None:
     connection.execute("ALTER TABLE filerecord ADD COLUMN last_modified REAL")
 
 
+def _add_pictures(database: SqliteDatabase) -> None:
+    database.create_tables((ChatPicture,))
+
+
 # The first creates a new database in its present form; each later one upgrades the version before.
 MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
     _create,
@@ -123,6 +127,7 @@ MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
     _store_reasons,
     _add_fields_of_servers,
     _add_last_modified,
+    _add_pictures,
 ]
 
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

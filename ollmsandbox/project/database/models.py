@@ -253,6 +253,16 @@ class ChatMessage(Table):
         indexes = ((("session", "number"), True),)
 
 
+class ChatPicture(Table):
+    """A picture of a message, for models that see. It goes with the message."""
+
+    id = AutoField()
+    message = ForeignKeyField(ChatMessage, on_delete="CASCADE")
+    message_id: int
+    media_type = TextField()
+    data = BlobField()
+
+
 class Question(Table):
     """A permission question and its answer: the audit trail. It is not removed with a session or a
     project."""
@@ -283,5 +293,6 @@ TABLES: tuple[type[Table], ...] = (
     Setting,
     ChatSession,
     ChatMessage,
+    ChatPicture,
     Question,
 )

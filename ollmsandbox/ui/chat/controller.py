@@ -142,7 +142,7 @@ class ChatController:
 
     def _on_retry(self, _view: ChatView) -> None:
         if (session := self._view.session) is not None:
-            self._tasks.start(session.conversation.retry())
+            self._tasks.start(self._send(session, None))
 
     def _on_run(self, _view: ChatView, command: str) -> None:
         if (session := self._view.session) is not None:
@@ -162,41 +162,46 @@ class ChatController:
         session = view.session
         if session is None:
             return
-        if session.is_busy:
-            session.queue(text)
+        if session.conversation.is_busy:
+            session.conversation.queue(text, waits_for_end=text.startswith("!"))
         else:
             # It has just ended.
             self._tasks.start(self._send(session, text))
 
-    async def _send(self, session: OpenSession, text: str) -> None:
-        """Send a message or a !command, then what was queued meanwhile, whether or not the session
-        is still shown."""
-        while text:
+    async def _send(self, session: OpenSession, text: str | None) -> None:
+        """Send a message or a !command, or try the last turn again without one. Then send what
+        still waits, whether or not the session is still shown."""
+        conversation = session.conversation
+        waiting = [text]
+        while waiting:
+            text = waiting.pop()
             try:
                 goes_on = await self._turn(session, text)
             except OllmSandboxError as error:
                 # The session refuses it, and says why where it was sent.
-                self._give_back(session, (text, *session.take_queued()))
+                self._give_back(session, (text or "", *conversation.take_queued()))
                 session.add_notice(localized(str(error)), is_error=True)
                 return
             if not goes_on:
-                self._give_back(session, session.take_queued())
-            text = session.drop_queued(0) if session.queued else ""
-            if goes_on and not text and not session.was_named:
+                self._give_back(session, conversation.take_queued())
+            waiting += conversation.take_queued(0)
+            if goes_on and not waiting and not session.was_named:
                 session.was_named = True
                 self._tasks.start(self._sessions.name(session))
 
-    async def _turn(self, session: OpenSession, text: str) -> bool:
+    async def _turn(self, session: OpenSession, text: str | None) -> bool:
         """Return whether the turn ended by itself."""
-        if text.startswith("!"):
+        if text is not None and text.startswith("!"):
             outcome = await session.conversation.run(text[1:].strip())
             return outcome.stop is not Stop.PERSON
-        ended = await session.conversation.say(text)
+        ended = await (
+            session.conversation.retry() if text is None else session.conversation.say(text)
+        )
         return ended.end is TurnEnd.DONE
 
     def _give_back(self, session: OpenSession, texts: Sequence[str]) -> None:
         """Put unsent messages back into the composer."""
-        text = "\n\n".join(texts)
+        text = "\n\n".join(filter(None, texts))
         if not text:
             return
         if self._view.session is session:

@@ -25,7 +25,7 @@ class QueueBar(Gtk.Box):
     def __init__(self) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL, visible=False)
         self.add_css_class("queue-bar")
-        heading = Gtk.Label(label=_("Sends when it is done"), xalign=0)
+        heading = Gtk.Label(label=_("Waiting for the agent"), xalign=0)
         for name in ("caption", "dim-label"):
             heading.add_css_class(name)
         self.append(heading)

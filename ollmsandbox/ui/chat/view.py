@@ -533,13 +533,13 @@ class ChatView(Gtk.Box):
         self.emit("attach")
 
     def _on_queue(self, session: OpenSession) -> None:
-        self.queue.show_texts(session.queued)
+        self.queue.show_texts(session.conversation.queued)
 
     def _on_drop_queued(self, _bar: QueueBar, place: int) -> None:
         if self.session is not None:
-            text = self.session.drop_queued(place)
-            if self.composer.is_untouched:
-                self.composer.text = text
+            for text in self.session.conversation.take_queued(place):
+                if self.composer.is_untouched:
+                    self.composer.text = text
             self.composer.focus()
 
     def _on_stop(self, *_args: object) -> None:

@@ -82,8 +82,6 @@ class OpenSession(GObject.Object):
         self._outputs = OutputFiles(context.paths) if context is not None else None
         # What is typed, and what of it is stored.
         self.draft = self.kept_draft = ""
-        # What was typed while the agent works, to be sent when it is done.
-        self.queued: tuple[str, ...] = ()
         self.keeping: asyncio.Task[None] | None = None
         self.connection = ""
         self.model_name = ""
@@ -201,26 +199,6 @@ class OpenSession(GObject.Object):
             self._failure = last
             last.mark(is_last=True)
 
-    def queue(self, text: str) -> None:
-        self._set_queued((*self.queued, text))
-
-    def drop_queued(self, place: int) -> str:
-        """Take a message out of the queue."""
-        text = self.queued[place]
-        self._set_queued(self.queued[:place] + self.queued[place + 1 :])
-        return text
-
-    def take_queued(self) -> tuple[str, ...]:
-        """Return all messages of the queue, and empty it."""
-        taken = self.queued
-        self._set_queued(())
-        return taken
-
-    def _set_queued(self, texts: tuple[str, ...]) -> None:
-        if texts != self.queued:
-            self.queued = texts
-            self.emit("queue-changed")
-
     def note_states(self, states: Mapping[str, frozenset[ChangeState]]) -> None:
         """Update the states of the changes of each run."""
         for entry in self._calls.values():
@@ -243,7 +221,8 @@ class OpenSession(GObject.Object):
             raise UnsavedError
 
     def _hear(self, event: ChatEvent) -> None:
-        if self._retry_notice is not None and not isinstance(event, events.TokensUsed):
+        goes_on = isinstance(event, events.TokensUsed | events.QueueChanged)
+        if self._retry_notice is not None and not goes_on:
             self._remove(self._retry_notice)
             self._retry_notice = None
         match event:
@@ -260,6 +239,8 @@ class OpenSession(GObject.Object):
                 )
                 self._retry_notice = NoticeEntry(text.format(why=localized(why), count=count))
                 self._append(self._retry_notice)
+            case events.QueueChanged():
+                self.emit("queue-changed")
             case events.MessageAdded(message):
                 self._said(message)
             case events.TextGrew(text):

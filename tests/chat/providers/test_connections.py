@@ -308,7 +308,12 @@ def test_an_invalid_address_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "root"),
     [
-        ("r.openai.azure.com", "http://r.openai.azure.com/openai/v1"),
+        (" r.openai.azure.com", "https://r.openai.azure.com/openai/v1"),
+        ("r.openai.azure.us/openai/v1", "https://r.openai.azure.us/openai/v1"),
+        (
+            "https://r.services.ai.azure.com/models/chat/completions?api-version=2024-05",
+            "https://r.services.ai.azure.com/models?api-version=2024-05",
+        ),
         (
             "https://r.openai.azure.com/openai/deployments/gpt/chat/completions?api-version=2024-10",
             "https://r.openai.azure.com/openai/deployments/gpt?api-version=2024-10",

@@ -11,8 +11,27 @@ from typing import Any
 import pytest
 from support.provider import fails, ollama, openai
 from support.scripted import FakeTool, Listening
-from support.servers.http import Answer, Replay, Reply, Seen, delta, document, finish, ndjson, sse
-from support.servers.strict import OWN_FIELDS, ollama_faults, openai_faults, strict
+from support.servers.http import (
+    Answer,
+    Replay,
+    Reply,
+    Reset,
+    Seen,
+    delta,
+    document,
+    events,
+    finish,
+    ndjson,
+    sse,
+    stream,
+)
+from support.servers.strict import (
+    OWN_FIELDS,
+    mistral_faults,
+    ollama_faults,
+    openai_faults,
+    strict,
+)
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
@@ -194,6 +213,45 @@ def test_a_server_that_refuses_its_own_field_is_asked_without() -> None:
 
     with Replay({CHAT: refusing, "/v1/models": NO_MODELS}) as server:
         talk(openai(server.address), "one")
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_strict_server_continues_a_session_that_broke_off_anywhere(status: int) -> None:
+    refused: list[list[str]] = []
+    cut = [delta(reasoning_content="Hm."), delta(content="Half an")]
+    left = iter(
+        [
+            # A thought, half an answer, and nothing after a result.
+            stream([*events(cut[0], done=False), Reset()]),
+            sse(delta(tool_calls=[call()]), finish("tool_calls")),
+            stream([*events(*cut, done=False), Reset()]),
+            stream([*events(cut[1], done=False), Reset()]),
+            sse(delta(content="Fine."), finish()),
+            sse(delta(tool_calls=[call()]), finish("tool_calls")),
+            document({"error": {"message": "Out of order"}}, 403),
+            sse(delta(content="Here I am."), finish()),
+        ]
+    )
+
+    def answer(seen: Seen) -> Reply:
+        if faults := mistral_faults(seen.json):
+            refused.append(faults)
+            # Behind a part of the template, as llama.cpp says it.
+            words = "{% if loop.first %} " * 50 + "; ".join(faults)
+            return document({"error": {"message": words}}, status)
+        return next(left)
+
+    with Replay({CHAT: answer, "/v1/models": NO_MODELS}) as server:
+        conversation = Conversation(model=openai(server.address), tools=[tool()], prompt="Be kind.")
+        ends = [loop.run(conversation.say(text)).end for text in ("one", "two")]
+        ends += [loop.run(conversation.retry()).end for _ in range(2)]
+        ends += [loop.run(conversation.say(text)).end for text in ("three", "four")]
+    failed, done = TurnEnd.FAILED, TurnEnd.DONE
+    assert ends == [failed, failed, failed, done, failed, done]
+    # It said once what it wants.
+    assert refused == [["Unexpected role 'user' after role 'tool'"]]
+    texts = [message.text for message in conversation.messages if message.role is Role.ASSISTANT]
+    assert texts == ["", "", "Half an", "Half an", "Fine.", "", "Here I am."]
 
 
 def test_results_that_come_later_find_their_calls() -> None:

@@ -150,11 +150,18 @@ def test_a_picture_of_the_project_reaches_the_model(person: Person, sees: bool) 
     model = ScriptedModel([call("read_file", "1", path="a.png")])
     model.sees_pictures = sees
 
+    resumed = ScriptedModel(["Again."])
+
     async def talk() -> None:
         async with opened(person, model) as scene:
             await scene.conversation.say("Look")
+        # It is still there when the session is opened again, although the file is not.
+        (person.project / "a.png").unlink()
+        id_ = scene.conversation.session_id
+        async with opened(person, resumed, session_id=id_) as scene:
+            await scene.conversation.say("And now?")
 
     run(talk())
-    result = model.seen[-1][-1]
-    assert result.pictures == ((PNG,) if sees else ())
-    assert ("cannot see it" in result.text) is not sees
+    for result in (model.seen[-1][-1], resumed.seen[-1][-3]):
+        assert result.pictures == ((PNG,) if sees else ())
+        assert ("cannot see it" in result.text) is not sees

@@ -27,10 +27,14 @@ from ollmsandbox.chat.storage.stored import (
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
 from ollmsandbox.project.changes.change import Kind
+from ollmsandbox.project.database.models import ChatPicture
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.sandbox.process import Stop
+from ollmsandbox.tools.base import Picture
 
 pytestmark = pytest.mark.anybody
+
+LARGE = Picture("image/png", bytes(2000))
 
 
 @pytest.fixture
@@ -276,6 +280,46 @@ def test_a_deleted_session_can_be_brought_back(history: History) -> None:
     assert history.load(session_id).draft == "unsent"
     with pytest.raises(OllmSandboxError):
         history.undelete(session_id)
+
+
+def test_pictures_are_kept_with_their_messages(history: History) -> None:
+    session_id, other = begin(history), begin(history)
+    one, two = (Picture("image/png", bytes([number, 0, 255])) for number in range(2))
+    call = ToolCall("1", "read_file", {"path": "a.png"})
+    messages = [
+        Message(Role.USER, "Look", at=1.0, pictures=(one, two)),
+        Message(Role.ASSISTANT, "", calls=(call,), at=2.0),
+        Message(Role.TOOL, "a picture", call_id="1", at=3.0, pictures=(two,)),
+    ]
+    write(history, session_id, *messages)
+    write(history, other, Message(Role.USER, "Mine", at=1.0, pictures=(one,)))
+    assert history.load(session_id).messages == messages
+    # A message that is written again replaces its pictures.
+    history.write(session_id, StoredMessage(2, messages[2]))
+    assert history.load(session_id).messages == messages
+    history.delete(session_id)
+    assert ChatPicture.select().count() == 1
+    history.undelete(session_id)
+    assert history.load(session_id).messages == messages
+    history.remove(session_id, 2)
+    assert ChatPicture.select().count() == 3
+    history.remove_from(session_id, 1.0)
+    assert ChatPicture.select().count() == 1
+
+
+def test_only_the_newest_pictures_are_kept(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ollmsandbox.chat.storage.history._MOST_OF_PICTURES", 1000)
+    session_id, other = begin(history), begin(history)
+    pictures = [Picture("image/png", bytes([number]) * 400) for number in range(4)]
+    write(history, other, Message(Role.USER, "Mine", pictures=(pictures[0],)))
+    write(history, session_id, *(Message(Role.USER, "Look", pictures=(p,)) for p in pictures))
+    kept = [message.pictures for message in history.load(session_id).messages]
+    assert kept == [(), (), (pictures[2],), (pictures[3],)]
+    history.write(session_id, StoredMessage(9, Message(Role.USER, "", pictures=(LARGE,))))
+    assert not any(message.pictures for message in history.load(session_id).messages)
+    assert history.load(other).messages[0].pictures == (pictures[0],)
 
 
 def test_a_session_of_a_removed_project_is_still_of_that(history: History, person: Person) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from support.person import Person
+from support.servers.http import document
 from support.terminal import call_part, model_server, reply, run_command
 
 from ollmsandbox.chat import events
@@ -219,6 +220,34 @@ def test_a_message_is_sent_while_the_model_works(person: Person) -> None:
         assert other.end() == 0
     told = json.loads(server.seen[-1].body)["messages"]
     assert told[-1] == {"role": "user", "content": "Hurry up!"}
+
+
+def test_a_turn_that_failed_is_tried_again(person: Person) -> None:
+    refused = document({"error": {"message": "Not today"}}, 403)
+    replies = [run_command("true", "1", network=True), refused, reply("Fine.")]
+    with model_server(person, replies) as server, client(person, "Do it") as other:
+        asked = other.until("asking")
+        other.send(type="retry")
+        other.until("invalid_input")
+        other.send(type="answer", id=asked["id"], answer="deny")
+        assert other.until("end")["end"] == "failed"
+        other.send(type="retry")
+        assert other.until("end")["end"] == "done"
+        other.send(type="retry")
+        other.until("invalid_input")
+        assert other.end() == 0
+    told = [json.loads(seen.body)["messages"] for seen in server.seen if seen.method == "POST"]
+    assert told[-1] == told[-2]
+
+
+def test_the_last_line_may_lack_its_end(person: Person) -> None:
+    with model_server(person, [reply("One."), reply("Two.")]), client(person, "Do it") as other:
+        assert other.process.stdin is not None
+        other.process.stdin.write('{"type": "message", "text": "And now?"}')
+        assert other.end() == 0
+        assert [event["text"] for event in other.heard if event["event"] == "text"] == [
+            *("One.", "Two.")
+        ]
 
 
 def test_bad_lines_are_reported_and_do_no_harm(person: Person) -> None:

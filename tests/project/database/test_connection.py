@@ -21,6 +21,7 @@ from ollmsandbox.project.database import connection as store_module
 from ollmsandbox.project.database.connection import Database
 from ollmsandbox.project.database.models import (
     ChatMessage,
+    ChatPicture,
     ChatSession,
     FileRecord,
     Project,
@@ -264,7 +265,7 @@ def test_an_older_database_is_brought_up_to_date(
     # Each is done whole and once.
     with closing(Database(person.paths)) as store:
         assert done == [2, 3, 3]
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (8,)
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (9,)
         assert store.connection.execute("SELECT path, colour FROM project").fetchall() == [
             (os.fsencode(person.project), None)
         ]
@@ -317,19 +318,21 @@ def test_sessions_of_version_4_are_still_there(person: Person) -> None:
     with closing(sqlite3.connect(file_of(person))) as plain:
         plain.execute("ALTER TABLE chatmessage DROP COLUMN extra")
         plain.execute("ALTER TABLE filerecord DROP COLUMN last_modified")
+        plain.execute("DROP TABLE chatpicture")
         plain.execute("PRAGMA user_version = 4")
         plain.commit()
     with closing(ProjectManager(person.paths)) as manager:
         assert len(manager.projects()) == 1
         [message] = ChatMessage.select()
         assert (message.text, message.extra) == ("Hello", "")
+        assert not ChatPicture.select().exists()
 
 
 def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person) -> None:
     with closing(ProjectManager(person.paths)) as manager:
         make_run(manager.add_project(person.project), "1")
     with closing(sqlite3.connect(file_of(person))) as plain:
-        for table in ("chatmessage", "chatsession", "question"):
+        for table in ("chatpicture", "chatmessage", "chatsession", "question"):
             plain.execute(f"DROP TABLE {table}")
         for column in ("session_id", "call_id"):
             plain.execute(f"ALTER TABLE run DROP COLUMN {column}")
@@ -347,7 +350,7 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
         Question.create(id="q", tool="t", project=NOT_UTF_8, question="May it?", asked_at=1)
         assert manager.notices == []
     with closing(sqlite3.connect(file_of(person))) as plain:
-        assert plain.execute("PRAGMA user_version").fetchone() == (6,)
+        assert plain.execute("PRAGMA user_version").fetchone() == (7,)
 
 
 def test_messages_and_questions_outlive_their_project(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -62,6 +63,13 @@ def ollama_faults(body: Mapping[str, Any]) -> list[str]:
         [[c["function"]["name"] for c in m.get("tool_calls", ())] for m in body["messages"]],
         [m.get("tool_name", "") for m in body["messages"]],
     )
+
+
+def mistral_faults(body: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a request for Mistral's servers, in their words."""
+    roles = [message["role"] for message in body["messages"]]
+    wrong = ("tool", "user") in itertools.pairwise(roles)
+    return openai_faults(body) + ["Unexpected role 'user' after role 'tool'"] * wrong
 
 
 def strict(
@@ -126,6 +134,8 @@ def _order(
             faults.append(f"message {number}: {role} after {before}")
         if role == "assistant" and not message["content"].strip() and not calls[number]:
             faults.append(f"message {number} is empty")
+        if role == "assistant" and messages[number - 1]["role"] == "assistant":
+            faults.append(f"message {number} follows another answer")
         waiting, before = list(calls[number]), role
     if messages[-1]["role"] not in ("user", "tool"):
         faults.append("nothing to answer")

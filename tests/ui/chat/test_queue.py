@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from gi.repository import Gtk
-from support.chat_screen import Place
 from support.person import Person
 from support.screen import Screen, all_of, texts
 from support.scripted import ScriptedModel
 from support.window import in_project, press, wait_until
 
 from ollmsandbox.chat.messages import Role
-from ollmsandbox.ui.sessions.entries import MessageEntry
+from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
@@ -47,18 +45,54 @@ def said(session: OpenSession, role: Role = Role.USER) -> list[str]:
     return [one.text for one in session if isinstance(one, MessageEntry) and one.role is role]
 
 
-def test_queued_messages_are_sent_one_after_the_other(
+def test_the_model_reads_queued_messages_with_its_next_step(
     working: tuple[Window, OpenSession, asyncio.Event],
 ) -> None:
     window, session, end = working
     say(window, "second")
     say(window, "third")
-    assert texts(window.chat.queue) == ["Sends when it is done", "second", "third"]
+    assert texts(window.chat.queue) == ["Waiting for the agent", "second", "third"]
     assert said(session) == ["first"]
     end.set()
-    wait_until(lambda: said(session, Role.ASSISTANT)[2:] == ["Third answer."])
+    wait_until(lambda: said(session, Role.ASSISTANT)[1:] == ["Second answer."])
     assert said(session) == ["first", "second", "third"]
     assert not window.chat.queue.get_visible()
+
+
+def test_a_command_of_the_user_waits_for_the_end_and_what_is_behind_it_too(
+    working: tuple[Window, OpenSession, asyncio.Event],
+) -> None:
+    window, session, end = working
+    for text in ("second", "!true", "third"):
+        say(window, text)
+    end.set()
+    wait_until(lambda: said(session, Role.ASSISTANT)[2:] == ["Third answer."])
+    order = [
+        one.text if isinstance(one, MessageEntry) else one.description
+        for one in session
+        if isinstance(one, CallEntry) or (isinstance(one, MessageEntry) and one.role is Role.USER)
+    ]
+    assert order == ["first", "second", "true", "third"]
+
+
+def test_what_is_typed_while_a_command_of_the_user_runs_is_sent_after_it(
+    screen: Screen, person: Person
+) -> None:
+    with in_project(person) as (window, session):
+        session.conversation.use_model(ScriptedModel(["Fine."]))
+        window.chat.set_can_send("")
+        say(window, "!sleep 60")
+        wait_until(lambda: session.is_busy)
+        say(window, "And then?")
+        assert session.conversation.queued == ("And then?",)
+        [call] = [one for one in session if isinstance(one, CallEntry)]
+        session.conversation.stop_call(call.call.id)
+        wait_until(lambda: not session.is_busy)
+        assert window.chat.composer.text == "And then?"
+        say(window, "!sleep 0.3")
+        wait_until(lambda: session.is_busy)
+        say(window, "And now?")
+        wait_until(lambda: said(session, Role.ASSISTANT) == ["Fine."])
 
 
 def test_they_are_sent_although_another_session_is_shown(
@@ -76,7 +110,7 @@ def test_a_cross_takes_a_message_back(working: tuple[Window, OpenSession, asynci
     say(window, "second")
     say(window, "third")
     all_of(window.chat.queue, Gtk.Button)[0].emit("clicked")
-    assert session.queued == ("third",)
+    assert session.conversation.queued == ("third",)
     assert window.chat.composer.text == "second"
     end.set()
     wait_until(lambda: said(session) == ["first", "third"])
@@ -88,16 +122,18 @@ def test_what_was_queued_comes_back_when_the_user_stops(
     window, session, _end = working
     say(window, "second")
     press(window, "Stop")
-    wait_until(lambda: not session.is_busy and not session.queued)
+    wait_until(lambda: not session.is_busy and not session.conversation.queued)
     assert window.chat.composer.text == "second"
     assert said(session) == ["first"]
 
 
-def test_the_queue_belongs_to_its_session(screen: Screen, tmp_path: Path) -> None:
-    place = Place(screen, tmp_path)
-    place.chat.session.queue("later")
-    assert place.view.queue.get_visible()
-    place.view.show(None)
-    assert not place.view.queue.get_visible()
-    place.view.show(place.chat.session)
-    assert texts(place.view.queue)[1:] == ["later"]
+def test_the_queue_belongs_to_its_session(
+    working: tuple[Window, OpenSession, asyncio.Event],
+) -> None:
+    window, session, _end = working
+    say(window, "later")
+    assert window.chat.queue.get_visible()
+    window.chat.show(None)
+    assert not window.chat.queue.get_visible()
+    window.chat.show(session)
+    assert texts(window.chat.queue)[1:] == ["later"]
