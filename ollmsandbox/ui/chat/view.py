@@ -26,6 +26,7 @@ from ..sessions.entries import (
 from ..sessions.folding import CallGroup, can_fold, fold, group_text, is_quiet
 from ..settings import Settings
 from ..widgets.labels import name_buttons, set_class
+from ..widgets.readable import money
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
@@ -460,7 +461,7 @@ class ChatView(Gtk.Box):
         self.cost.set_visible(cost is not None)
         if cost is not None:
             # Translators: what the model's answers have cost since the session was opened.
-            self.cost.set_label(_("Cost: {cost}").format(cost=f"{cost:.4f}"))
+            self.cost.set_label(_("Cost: {cost}").format(cost=money(cost)))
 
     def _on_looked(self, _column: MessageList) -> None:
         # Its row may have been made just now.

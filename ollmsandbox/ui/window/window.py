@@ -364,9 +364,10 @@ class Window(Adw.ApplicationWindow):
 
     async def _show_title(self) -> None:
         session = self._session
-        title = await self._sessions.title(session.id) if session else "OLLM Sandbox"
+        title = await self._sessions.title(session.id) if session else ""
         if session is self._session:
-            self.title.set_title(title or _("New Session"))
+            # The first page has a heading of its own, beside the name of the program.
+            self.title.set_title((title or _("New Session")) if session else "")
             project = session.project if session else None
             self.title.set_subtitle(visible_line(os.path.basename(project)) if project else "")
 
