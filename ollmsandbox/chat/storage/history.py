@@ -70,6 +70,12 @@ def title_from(text: str) -> str:
     return shown if len(shown) <= _TITLE else f"{shown[: _TITLE - 1].rstrip()}…"
 
 
+def _stored_text(message: Message) -> str:
+    """Return the text, and a line for each picture that the user attached: it is not stored."""
+    names = [f"[Picture: {picture.name}]" for picture in message.pictures if picture.name]
+    return "\n".join(filter(None, (message.text, *names)))
+
+
 class History:
     """Blocks while it uses the database; may be used from any thread."""
 
@@ -218,7 +224,7 @@ class History:
                 session=session_id,
                 number=entry.number,
                 role=message.role.value,
-                text=message.text,
+                text=_stored_text(message),
                 thinking=message.thinking,
                 model=message.model,
                 calls=calls_to_json(message.calls),
