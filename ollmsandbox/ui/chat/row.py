@@ -76,8 +76,7 @@ class MessageRow(Gtk.Box):
                 css_classes=["bubble"],
             )
             for picture in entry.pictures:
-                data = picture.data
-                bubble.append(DecodedPicture(lambda data=data: data, picture.name, _HIGHEST))
+                bubble.append(DecodedPicture(picture.data, picture.name, _HIGHEST))
             if entry.text:
                 bubble.append(_plain(entry.text))
             self.append(bubble)

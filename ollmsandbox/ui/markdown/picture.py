@@ -36,7 +36,7 @@ class DecodedPicture(Adw.Bin):
     __gtype_name__ = "OllmDecodedPicture"
 
     def __init__(
-        self, read: Callable[[], bytes | None], name: str, highest: int = _HIGHEST
+        self, content: bytes | Callable[[], bytes | None], name: str, highest: int = _HIGHEST
     ) -> None:
         super().__init__(visible=False, halign=Gtk.Align.START)
         self._name = name
@@ -45,7 +45,7 @@ class DecodedPicture(Adw.Bin):
         self._when_read = done = weakly(self._show)
 
         def work() -> None:
-            data = read()
+            data = content if isinstance(content, bytes) else content()
             picture = read_picture(data, os.environ) if data else None
             GLib.timeout_add(0, done, picture)
 

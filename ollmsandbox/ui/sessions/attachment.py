@@ -31,7 +31,7 @@ class Attachment:
 def is_picture_file(path: str) -> bool:
     """Return whether the name is that of a picture."""
     kind, _is_uncertain = Gio.content_type_guess(os.path.basename(path), None)
-    return kind is not None and kind.startswith("image/")
+    return kind.startswith("image/")
 
 
 def read_attachment(path: str, environ: Mapping[str, str]) -> Attachment | None:

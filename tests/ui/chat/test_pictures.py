@@ -23,6 +23,7 @@ from ollmsandbox.ui.window.window import Window
 
 def picture(side: int = 8, kind: str = "png") -> bytes:
     pixels = GdkPixbuf.Pixbuf.new(GdkPixbuf.Colorspace.RGB, False, 8, side, side)
+    assert pixels is not None
     pixels.fill(0x336699FF)
     return bytes(pixels.save_to_bufferv(kind, [], [])[1])
 
