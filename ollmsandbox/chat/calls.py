@@ -34,7 +34,7 @@ from .events import (
     report,
 )
 from .messages import Message, Role, ToolCall
-from .storage.stored import CallRecord, StoredMessage
+from .storage.stored import INTERRUPTED, CallRecord, StoredMessage
 from .storage.writer import SessionWriter
 
 # The seconds that a stop waits for a command to end before it goes on without it.
@@ -384,6 +384,14 @@ class ToolCalls:
     async def execute_own(self, command: str, call: ToolCall, messages: list[Message]) -> Outcome:
         """Execute a command of the user's own."""
         active = ActiveCall(call, self._number(), own=True, description=command)
+        if self._writer is not None:
+            # Until its end is stored in the same place, it counts as interrupted.
+            begun = Message(Role.USER, _introduction(active) + INTERRUPTED, at=time.time())
+            start = len(_introduction(active))
+            record = CallRecord(
+                ok=False, description=command, own=True, output_start=start, is_interrupted=True
+            )
+            self._writer.write(StoredMessage(active.number, begun, record))
         try:
             await self._execute([active])
         except asyncio.CancelledError:

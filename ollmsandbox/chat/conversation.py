@@ -15,7 +15,7 @@ from typing import TypeVar
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..sandbox.process import Stop
-from ..tools.base import Outcome, Tool
+from ..tools.base import Outcome, Picture, Tool
 from ..tools.context import ToolContext, ToolPreferences
 from .calls import GRACE, ToolCalls, stopped_outcome
 from .events import (
@@ -183,17 +183,17 @@ class Conversation:
         if self.tool_context is not None:
             self.tool_context.use_preferences(preferences)
 
-    async def say(self, text: str) -> TurnEnded:
+    async def say(self, text: str, pictures: Sequence[Picture] = ()) -> TurnEnded:
         """Send a message; return when the model is done, was stopped or reached a limit."""
         if self.model is None:
             raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
         self._check_idle()
-        self._begin(text)
+        self._begin(text or ", ".join(picture.name for picture in pictures))
         # The number of a message about what the user did in the meantime, which comes first.
         number = None
         if self._writer is not None and self._user_actions and self._user_actions.may_have_some:
             number = self._writer.take_number()
-        message = Message(Role.USER, text, at=time.time())
+        message = Message(Role.USER, text, pictures=tuple(pictures), at=time.time())
         self._add(message)
         self._emit(MessageAdded(message))
         return await self._run_task(self._turn(number), TurnEnded(TurnEnd.STOPPED))
@@ -345,6 +345,10 @@ class Conversation:
             self.is_in_turn = False
             if timer is not None:
                 timer.cancel()
+        if self._writer is not None and ended.end not in (TurnEnd.DONE, TurnEnd.STOPPED):
+            why = ended.why or Sentence(ended.end.value)
+            notice = Message(Role.NOTICE, why, at=time.time(), end=ended.end.name)
+            self._writer.write(StoredMessage(self._writer.take_number(), notice))
         self._emit(ended)
         return ended
 

@@ -17,6 +17,8 @@ class Role(Enum):
     TOOL = "tool"
     # The model's summary of earlier messages, which are no longer sent.
     SUMMARY = "summary"
+    # Tells the user why a turn ended. It is stored, and no model reads it.
+    NOTICE = "notice"
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,15 @@ class Message:
     # In the result of a tool: the call it belongs to, and whether permission for it was denied.
     call_id: str = ""
     was_denied: bool = False
-    # What a model that sees is shown with it.
+    # In the result of a tool, or attached by the user: shown to models that see.
     pictures: tuple[Picture, ...] = ()
     model: str = ""
     at: float = 0.0
     # An answer that was interrupted.
     partial: bool = False
     fields: ServerFields | None = None
+    # In a notice: the name of the TurnEnd.
+    end: str = ""
     # In a summary: the number of messages just before it that it does not cover.
     keeps: int = 0
 

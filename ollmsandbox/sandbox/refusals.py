@@ -63,7 +63,8 @@ NETWORK_OFF = Sentence(
 _READ_ONLY = Sentence(
     N_(
         "Outside the project, the playground and /tmp, most folders are read-only for commands. "
-        "To let them change another one, use `ollmsandbox roots add`."
+        "To open another one to them, use `ollmsandbox roots add`, or “Opened Folders” in the "
+        "project's menu."
     )
 )
 _LEADS_OUT = N_(

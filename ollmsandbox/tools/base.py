@@ -59,12 +59,18 @@ class Watcher(Protocol):
     def changed(self, event: FileEvent) -> None: ...
 
 
+# Bytes. Servers refuse larger pictures.
+LARGEST_PICTURE = 3 << 20
+
+
 @dataclass(frozen=True)
 class Picture:
     """A picture for the model, as it is in its file."""
 
     media_type: str
     data: bytes
+    # Of one that the user attached.
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
 
 def with_pictures(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with the pictures of results in a message of the user after them: servers
-    accept them only there. Only the last pictures are sent, as they are large."""
+    accept them only there, where the user's own are. Only the last are sent, as they are large."""
     left = {id(p) for p in [p for message in messages for p in message.pictures][-_MOST_PICTURES:]}
     found: list[Message] = []
     waiting: list[Picture] = []

@@ -500,8 +500,8 @@ def to_openai(
     for message in with_answers(found) if answers_first else found:
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:
-            text = {"type": "text", "text": message.text}
-            entry["content"] = [text, *map(_part, message.pictures)]
+            text = [{"type": "text", "text": message.text}] if message.text else []
+            entry["content"] = [*text, *map(_part, message.pictures)]
         if always_thinking and message.role is Role.ASSISTANT:
             entry["reasoning_content"] = ""
         if message.fields is not None:

@@ -121,6 +121,9 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
         if message.role is Role.SYSTEM:
             yield _fenced(message.text)
             continue
+        if message.role is Role.NOTICE:
+            yield f"*{_escape(message.text)}*"
+            continue
         if message.role is Role.SUMMARY:
             yield f"## Summary of the conversation so far\n\n{_fenced(message.text)}"
             continue

@@ -172,7 +172,7 @@ class History:
             )
             shown: dict[int, list[Picture]] = {}
             for picture in _pictures_of(session_id).order_by(ChatPicture.id):
-                found = Picture(picture.media_type, bytes(picture.data))
+                found = Picture(picture.media_type, bytes(picture.data), picture.name)
                 shown.setdefault(picture.message_id, []).append(found)
             info = _info(row, self.spent(session_id))
             entries = (_entry(message, shown.get(message.id, ())) for message in messages)
@@ -253,7 +253,10 @@ class History:
             )
             for picture in message.pictures:
                 ChatPicture.insert(
-                    message=row, media_type=picture.media_type, data=picture.data
+                    message=row,
+                    media_type=picture.media_type,
+                    data=picture.data,
+                    name=picture.name,
                 ).execute()
             if message.pictures:
                 connection.execute(_DROP_OLD_PICTURES, (session_id, _MOST_OF_PICTURES))

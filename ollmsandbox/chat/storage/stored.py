@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ...errors import Sentence
 from ...permission.request import Answer, Source, Verdict
 from ...project.changes.change import Kind
 from ...project.changes.labels import count_kinds
@@ -41,6 +42,8 @@ class CallRecord:
     own: bool = False
     # Where the output begins in the text for the model.
     output_start: int = 0
+    # The program ended before the call.
+    is_interrupted: bool = False
 
     @property
     def was_denied(self) -> bool:
@@ -126,7 +129,9 @@ class StoredSession:
 
     @property
     def messages(self) -> list[Message]:
-        return [entry.message for entry in self.entries]
+        """The messages for a model."""
+        found = (entry.message for entry in self.entries)
+        return [message for message in found if message.role is not Role.NOTICE]
 
 
 def calls_to_json(calls: Sequence[ToolCall]) -> str:
@@ -152,6 +157,8 @@ def calls_from_json(text: str) -> tuple[ToolCall, ...]:
 
 
 def extra_to_json(message: Message) -> str:
+    if message.role is Role.NOTICE:
+        return json.dumps({"end": message.end, "sentence": _sentence_to_json(message.text)})
     fields = asdict(message.fields) if message.fields else None
     return json.dumps({"fields": fields, "keeps": message.keeps}) if fields or message.keeps else ""
 
@@ -160,6 +167,11 @@ def with_extra(message: Message, text: str) -> Message:
     """Return the message with what `extra_to_json` made of another one."""
     try:
         kept = json.loads(text) if text else {}
+        if message.role is Role.NOTICE:
+            why = _sentence_from_json(kept["sentence"])
+            # A sentence stays one.
+            why = why if isinstance(why, str) else str(why)
+            return replace(message, text=why, end=str(kept["end"]))
         fields = None
         if given := kept.get("fields"):
             others = dict(given["others"])
@@ -167,6 +179,21 @@ def with_extra(message: Message, text: str) -> Message:
         return replace(message, keeps=int(kept.get("keeps", 0)), fields=fields)
     except (ValueError, KeyError, TypeError, AttributeError):
         return message  # it can do without
+
+
+def _sentence_to_json(field: object) -> object:
+    """Return what a sentence is made of, so that the window can translate it later, too."""
+    if isinstance(field, Sentence):
+        (template,), fields = field.__getnewargs_ex__()
+        return {"text": template, "fields": {k: _sentence_to_json(v) for k, v in fields.items()}}
+    return field if isinstance(field, int | float) else str(field)
+
+
+def _sentence_from_json(kept: object) -> object:
+    if not isinstance(kept, dict):
+        return kept
+    fields = {name: _sentence_from_json(field) for name, field in kept["fields"].items()}
+    return Sentence(str(kept["text"]), **fields)
 
 
 def record_to_json(record: CallRecord | None) -> str:
@@ -185,6 +212,7 @@ def record_to_json(record: CallRecord | None) -> str:
             "changes": {kind.value: count for kind, count in record.changes.items()},
             "own": record.own,
             "output_start": record.output_start,
+            "is_interrupted": record.is_interrupted,
         }
     )
 
@@ -208,6 +236,7 @@ def record_from_json(text: str) -> CallRecord | None:
             changes={Kind(kind): int(count) for kind, count in kept.get("changes", {}).items()},
             own=bool(kept.get("own")),
             output_start=int(kept.get("output_start", 0)),
+            is_interrupted=bool(kept.get("is_interrupted")),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -222,7 +251,8 @@ def repair(entries: Iterable[StoredMessage]) -> list[StoredMessage]:
     def close() -> None:
         for call in open_calls.values():
             answer = Message(Role.TOOL, INTERRUPTED, call_id=call.id, at=found[-1].message.at)
-            found.append(StoredMessage(found[-1].number, answer, CallRecord(ok=False)))
+            record = CallRecord(ok=False, is_interrupted=True)
+            found.append(StoredMessage(found[-1].number, answer, record))
         open_calls.clear()
 
     for entry in entries:

@@ -261,6 +261,7 @@ class ChatPicture(Table):
     message_id: int
     media_type = TextField()
     data = BlobField()
+    name = TextField(default="")
 
 
 class Question(Table):

@@ -14,7 +14,7 @@ from ...errors import OllmSandboxError
 from ...permission.request import Verdict
 from ...text.ansi import escape_line, harmless
 from .. import questions
-from ..base import Outcome, Picture, RequestBase, Tool, ToolError, Watcher
+from ..base import LARGEST_PICTURE, Outcome, Picture, RequestBase, Tool, ToolError, Watcher
 from ..context import ToolContext
 from ..parameters import Parameters, parameter
 from .sandboxed import SandboxedFile, ScriptReply
@@ -27,8 +27,6 @@ _MOST = 60_000
 _LINES = 2_000
 _LONGEST_LINE = 2_000
 _MOST_NAMES = 1_000
-# Servers refuse larger pictures.
-_LARGEST_PICTURE = 3 << 20
 
 _MEANING = N_("This is not sandboxed: the file is read with your full permissions.")
 
@@ -149,8 +147,8 @@ class ReadRequest(RequestBase):
                 if not verdict.allowed:
                     return Outcome.failed(questions.denial(verdict, "Reading"), verdict=verdict)
             count = 1 if given.first_byte > 1 else given.line_count
-            numbers = (given.first_line, count, _LIMIT, given.first_byte, _LARGEST_PICTURE)
-            reply = await file.read(_SCRIPT, [str(n) for n in numbers], _LARGEST_PICTURE + 1024)
+            numbers = (given.first_line, count, _LIMIT, given.first_byte, LARGEST_PICTURE)
+            reply = await file.read(_SCRIPT, [str(n) for n in numbers], LARGEST_PICTURE + 1024)
             if reply.words[0] == "picture":
                 return self._picture(reply, verdict)
             return Outcome(_text(given, reply), ok=True, verdict=verdict)
@@ -161,11 +159,11 @@ class ReadRequest(RequestBase):
         """Return the picture as it is: the server decodes it, not this program."""
         name = escape_line(self._given.path)
         _, kind, size = reply.words
-        if int(size) > _LARGEST_PICTURE or not self._context.sees_pictures:
+        if int(size) > LARGEST_PICTURE or not self._context.sees_pictures:
             too_large = N_("{name} is a picture ({kind}) of {size:,} bytes, too large to be shown.")
             blind = N_("{name} is a picture ({kind}) of {size:,} bytes. This model cannot see it.")
             raise ToolError(
-                too_large if int(size) > _LARGEST_PICTURE else blind,
+                too_large if int(size) > LARGEST_PICTURE else blind,
                 name=name,
                 kind=kind.upper(),
                 size=int(size),

@@ -51,6 +51,8 @@ class ChangePage(Gtk.Box):
     conflict: Gtk.Label = Gtk.Template.Child()
     versions_button: Gtk.MenuButton = Gtk.Template.Child()
     verbs: WrapBox = Gtk.Template.Child()
+    # The buttons of a conflict, below what they are about.
+    choices: WrapBox = Gtk.Template.Child()
     sides: Gtk.Box = Gtk.Template.Child()
     theirs_button: Gtk.ToggleButton = Gtk.Template.Child()
     mine_button: Gtk.ToggleButton = Gtk.Template.Child()
@@ -170,8 +172,7 @@ class ChangePage(Gtk.Box):
         actions = file_actions(item, found.edited_at if found else None)
         if actions == [button.action for button in self._verb_buttons]:
             return
-        focused = self.verbs.get_focus_child()
-        had_focus = focused is not None and focused is not self.title_box
+        had_focus = any(button.has_focus() for button in self._verb_buttons)
         for button in self._verb_buttons:
             button.unparent()
         self._verb_buttons = []
@@ -181,11 +182,12 @@ class ChangePage(Gtk.Box):
                 button.add_css_class("suggested-action")
             button.connect("clicked", weakly(self._on_verb), action.name)
             self._verb_buttons.append(button)
+        is_conflict = item.state is State.CONFLICT
+        self.choices.set_visible(is_conflict)
+        self.choices.clear()
         self.verbs.set_groups((self.title_box,))
-        self.verbs.add_group(self._verb_buttons)
-        if (had_focus and item.state is State.CONFLICT) or (
-            had_focus and not self.verbs.child_focus(Gtk.DirectionType.TAB_FORWARD)
-        ):
+        (self.choices if is_conflict else self.verbs).add_group(self._verb_buttons)
+        if had_focus and (is_conflict or not self._verb_buttons[0].grab_focus()):
             self.focus()
 
     def _show_versions(self, shown: ShownChange) -> None:

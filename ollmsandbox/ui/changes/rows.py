@@ -41,8 +41,7 @@ class RunRow(Gtk.Box):
 
     def __init__(self, item: RunItem, act: Act, fold: Fold) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=3)
-        for side in ("top", "bottom"):
-            getattr(self, f"set_margin_{side}")(6)
+        self.add_css_class("run-row")
         run = item.data
         self.run_id = run.id
         top = Gtk.Box(spacing=6)
@@ -69,7 +68,9 @@ class RunRow(Gtk.Box):
         about.add_css_class("caption")
         about.add_css_class("warning" if run.pending else "dim-label")
         if run.said:
-            text.append(_line(visible_line(run.said)))
+            said = _line(visible_line(run.said))
+            said.add_css_class("file-name")
+            text.append(said)
             command.add_css_class("caption")
             command.add_css_class("dim-label")
         text.append(command)

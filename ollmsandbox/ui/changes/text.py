@@ -102,7 +102,9 @@ def row_text(item: Recorded, *, is_all_applied: bool) -> str:
     """Return what is worth a line below the name: neither the kind, which the icon shows, nor the
     flags, which have a pill, nor that it is applied, where everything is."""
     parts = _details(item)
-    if item.state is not State.APPLIED or not is_all_applied:
+    # The pill of a held one says that it is pending.
+    is_said = item.state is State.PENDING and item.is_held
+    if not is_said and (item.state is not State.APPLIED or not is_all_applied):
         parts.insert(0, _state(item))
     return " · ".join(parts)
 
@@ -111,9 +113,12 @@ def page_text(item: Recorded) -> str:
     """Return what is worth a line above the content of the file. A conflict has sentences of its
     own."""
     is_plain = item.change.kind is Kind.MODIFIED
-    parts = [*([] if is_plain else [_kind(item)]), *flag_labels(item)]
+    pill = pill_label(item)
+    flags = [label for label in flag_labels(item) if label != pill]
+    parts = [*([] if is_plain else [_kind(item)]), *flags]
     if item.state is not State.CONFLICT:
-        parts += [*([] if item.state is State.APPLIED else [_state(item)]), *_details(item)]
+        is_said = item.state is State.APPLIED or (item.state is State.PENDING and item.is_held)
+        parts += [*([] if is_said else [_state(item)]), *_details(item)]
     return " · ".join(parts)
 
 
@@ -124,8 +129,9 @@ def _details(item: Recorded) -> list[str]:
         parts.append(_("Mode {}").format(mode))
     if item.change.type is Type.LINK and item.change.target:
         parts.append(f"→ {visible_path(item.change.target)}")
-    # Of this one, the state says all.
-    if item.note and not item.is_because(Reason.CONCURRENT):
+    # Of these, the state says all.
+    is_said = item.state is State.CONFLICT and item.is_because(Reason.CHANGED)
+    if item.note and not is_said and not item.is_because(Reason.CONCURRENT):
         parts.append(note_text(item.note))
     return parts
 

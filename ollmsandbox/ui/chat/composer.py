@@ -6,19 +6,26 @@ from __future__ import annotations
 import os
 import shlex
 
-from gi.repository import Adw, Gdk, Gio, GLib, Gtk
+from gi.repository import Adw, Gdk, Gio, GLib, GObject, Gtk
 
 from ...i18n import _
 from ...project.changes.change import Mode
+from ...tools.base import Picture
+from ..diff.images import MOST_BYTES
 from ..resources import template
+from ..sessions.attachment import Attachment
 from ..settings import Settings
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
+from .chips import PictureChips
 from .completion import FileCompletion
 
 _ENTER = (Gdk.KEY_Return, Gdk.KEY_KP_Enter, Gdk.KEY_ISO_Enter)
 _MOST_KEPT = 100
+# In the order in which they are asked for.
+_PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
+_PIECE = 1 << 20
 _HELD = Gdk.ModifierType.CONTROL_MASK | Gdk.ModifierType.SHIFT_MASK | Gdk.ModifierType.ALT_MASK
 
 
@@ -35,14 +42,23 @@ class Composer(Gtk.Box):
             # A message or a !command, to be sent when the agent is done.
             "queue": (str,),
             "stop": (),
+            # Ask for files, or for pictures.
             "attach": (),
+            "attach-pictures": (),
+            # Find out whether the model can see pictures, and call `set_sees_pictures`.
+            "look-at-model": (),
+            # The paths of files that were dropped.
+            "dropped": (object,),
+            # The content of a picture.
+            "pasted": (object,),
         }
     )
 
     view: Gtk.TextView = Gtk.Template.Child()
     frame: Gtk.ScrolledWindow = Gtk.Template.Child()
     placeholder: Gtk.Label = Gtk.Template.Child()
-    attach_button: Gtk.Button = Gtk.Template.Child()
+    attach_button: Gtk.MenuButton = Gtk.Template.Child()
+    chips: PictureChips = Gtk.Template.Child()
     buttons: Gtk.Box = Gtk.Template.Child()
     send_button: Gtk.Button = Gtk.Template.Child()
     stop_button: Gtk.Button = Gtk.Template.Child()
@@ -65,7 +81,9 @@ class Composer(Gtk.Box):
         # Not through the template, which would keep the whole composer alive.
         self.send_button.connect("clicked", weakly(self._on_send))
         self.stop_button.connect("clicked", weakly(self._on_stop))
-        self.attach_button.connect("clicked", weakly(self._on_attach))
+        self.attach_button.connect("notify::active", weakly(self._on_attach_menu))
+        self.chips.connect("changed", weakly(self._refresh))
+        self.view.connect("paste-clipboard", weakly(self._on_paste))
         self.completion = FileCompletion(self.view, self.buttons)
         self.completion.connect("chosen", weakly(self._on_completed))
         self._mode = Gio.SimpleAction.new_stateful(
@@ -74,6 +92,13 @@ class Composer(Gtk.Box):
         self._mode.connect("activate", weakly(self._on_mode))
         actions = Gio.SimpleActionGroup()
         actions.add_action(self._mode)
+        for name in ("attach", "attach-pictures"):
+            action = Gio.SimpleAction.new(name, None)
+            action.connect("activate", weakly(self._on_attach))
+            actions.add_action(action)
+        self._attach_menu = Gio.Menu()
+        self.attach_button.set_menu_model(self._attach_menu)
+        self.set_sees_pictures(False)
         self.insert_action_group("composer", actions)
         # The settings outlive the composer.
         settings.connect("changed", weakly(self._on_setting))
@@ -111,6 +136,27 @@ class Composer(Gtk.Box):
         hidden = self._unsent if self._place < len(self._history) else ""
         return not (self.text or self._is_composing or hidden)
 
+    @property
+    def attached(self) -> tuple[Attachment, ...]:
+        return self.chips.attached
+
+    @attached.setter
+    def attached(self, attached: tuple[Attachment, ...]) -> None:
+        self.chips.attached = attached
+
+    def take_pictures(self) -> tuple[Picture, ...]:
+        """Return the pictures that go with a message, and remove them here."""
+        taken = tuple(attachment.picture for attachment in self.attached)
+        self.attached = ()
+        return taken
+
+    def set_sees_pictures(self, sees_pictures: bool) -> None:
+        """Say in the menu what becomes of a picture."""
+        words = _("_Picture…") if sees_pictures else _("_Picture as Path (Model Cannot See It)…")
+        self._attach_menu.remove_all()
+        self._attach_menu.append(words, "composer.attach-pictures")
+        self._attach_menu.append(_("Path of a _File…"), "composer.attach")
+
     def set_history(self, texts: list[str]) -> None:
         """Set the messages that were sent before, the oldest first."""
         self._history = texts[-_MOST_KEPT:]
@@ -133,6 +179,7 @@ class Composer(Gtk.Box):
         words = _("Send When It Is Done") if busy else _("Send")
         self.send_button.set_tooltip_text(words)
         set_accessible_name(self.send_button, words)
+        self._refresh()
         if had_focus and not busy:
             # The button it was on is gone.
             self.focus()
@@ -161,13 +208,18 @@ class Composer(Gtk.Box):
     @property
     def _can_send(self) -> bool:
         text = self.text.strip()
-        return bool(self._command) if text.startswith("!") else bool(text) and not self._why_not
+        if text.startswith("!"):
+            return bool(self._command)
+        if self.attached and self._is_busy:
+            # Only text can be queued.
+            return False
+        return bool(text or self.attached) and not self._why_not
 
     def _send(self) -> None:
         if not self._can_send:
             return
         text, command = self.text.strip(), self._command
-        if not self._history or self._history[-1] != text:
+        if text and (not self._history or self._history[-1] != text):
             self._history = [*self._history, text][-_MOST_KEPT:]
         self._place = len(self._history)
         self._unsent = ""
@@ -238,15 +290,54 @@ class Composer(Gtk.Box):
         paths = [file.get_path() for file in files.get_files()]
         shown = [path for path in paths if path]
         # After the drop is over: the view has a handler of its own for text.
-        GLib.timeout_add(0, weakly(self.add_paths), shown)
+        GLib.timeout_add(0, weakly(self._tell_dropped), shown)
         return bool(shown)
+
+    def _tell_dropped(self, paths: list[str]) -> bool:
+        self.emit("dropped", paths)
+        return GLib.SOURCE_REMOVE
+
+    def _on_paste(self, view: Gtk.TextView) -> None:
+        """Take a picture from the clipboard, as the bytes that another program put there."""
+        clipboard = self.get_clipboard()
+        formats = clipboard.get_formats()
+        kinds = [kind for kind in _PICTURES if formats.contain_mime_type(kind)]
+        # With text beside it, the picture shows that text.
+        if kinds and not formats.contain_gtype(GObject.TYPE_STRING):
+            GObject.signal_stop_emission_by_name(view, "paste-clipboard")
+            clipboard.read_async(kinds[:1], GLib.PRIORITY_DEFAULT, None, weakly(self._on_clipboard))
+
+    def _on_clipboard(self, clipboard: Gdk.Clipboard, result: Gio.AsyncResult) -> None:
+        try:
+            stream, _kind = clipboard.read_finish(result)
+        except GLib.Error:
+            return  # it has changed meanwhile
+        if stream is not None:
+            self._read_pasted(stream, [])
+
+    def _read_pasted(self, stream: Gio.InputStream, pieces: list[bytes]) -> None:
+        def on_read(stream: Gio.InputStream, result: Gio.AsyncResult) -> None:
+            try:
+                piece = stream.read_bytes_finish(result).get_data() or b""
+            except GLib.Error:
+                return  # the other program has ended
+            if piece and sum(map(len, pieces)) <= MOST_BYTES:
+                self._read_pasted(stream, [*pieces, piece])
+            elif not piece:
+                self.emit("pasted", b"".join(pieces))
+
+        stream.read_bytes_async(_PIECE, GLib.PRIORITY_DEFAULT, None, on_read)
 
     def _on_send(self, _button: Gtk.Button) -> None:
         self._send()
         self.focus()
 
-    def _on_attach(self, _button: Gtk.Button) -> None:
-        self.emit("attach")
+    def _on_attach(self, action: Gio.SimpleAction, _target: GLib.Variant | None) -> None:
+        self.emit(action.get_name())
+
+    def _on_attach_menu(self, button: Gtk.MenuButton, _property: GObject.ParamSpec) -> None:
+        if button.get_active():
+            self.emit("look-at-model")
 
     def _on_completed(self, _completion: FileCompletion, path: str) -> None:
         self.add_paths([path])

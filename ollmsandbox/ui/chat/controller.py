@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
 from ...chat.events import TurnEnd
+from ...chat.providers.base import ProviderError
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
@@ -19,8 +22,10 @@ from ...permission.request import Answer
 from ...project.folder import Folder
 from ...project.manager import ProjectManager
 from ...sandbox.process import Stop
+from ...tools.base import Picture
 from ..changes.view import ChangesView
 from ..permission.asker import WindowAsker
+from ..sessions.attachment import decode_attachment, is_picture_file, read_attachment
 from ..sessions.entries import CallEntry
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
@@ -67,6 +72,10 @@ class ChatController:
             ("run", self._on_run),
             ("queue", self._on_queue),
             ("attach", self._on_attach),
+            ("attach-pictures", self._on_attach_pictures),
+            ("look-at-model", self._on_look_at_model),
+            ("dropped", self._on_dropped),
+            ("pasted", self._on_pasted),
             ("resend", self._on_resend),
             ("stop", self.stop),
             ("retry", self._on_retry),
@@ -136,9 +145,9 @@ class ChatController:
         finally:
             self._is_looking = False
 
-    def _on_send(self, _view: ChatView, text: str) -> None:
+    def _on_send(self, view: ChatView, text: str) -> None:
         if (session := self._view.session) is not None:
-            self._tasks.start(self._send(session, text))
+            self._tasks.start(self._send(session, text, view.composer.take_pictures()))
 
     def _on_retry(self, _view: ChatView) -> None:
         if (session := self._view.session) is not None:
@@ -153,7 +162,9 @@ class ChatController:
 
         async def resend(session: OpenSession) -> None:
             before = session.take_back()
-            await self._send(session, text or before)
+            await self._send(session, text or before.text, (*before.pictures, *added))
+
+        added = view.composer.take_pictures() if text else ()
 
         if view.session is not None:
             self._tasks.start(resend(view.session))
@@ -168,7 +179,9 @@ class ChatController:
             # It has just ended.
             self._tasks.start(self._send(session, text))
 
-    async def _send(self, session: OpenSession, text: str | None) -> None:
+    async def _send(
+        self, session: OpenSession, text: str | None, pictures: Sequence[Picture] = ()
+    ) -> None:
         """Send a message or a !command, or try the last turn again without one. Then send what
         still waits, whether or not the session is still shown."""
         conversation = session.conversation
@@ -176,7 +189,8 @@ class ChatController:
         while waiting:
             text = waiting.pop()
             try:
-                goes_on = await self._turn(session, text)
+                goes_on = await self._turn(session, text, pictures)
+                pictures = ()
             except OllmSandboxError as error:
                 # The session refuses it, and says why where it was sent.
                 self._give_back(session, (text or "", *conversation.take_queued()))
@@ -189,14 +203,15 @@ class ChatController:
                 session.was_named = True
                 self._tasks.start(self._sessions.name(session))
 
-    async def _turn(self, session: OpenSession, text: str | None) -> bool:
+    async def _turn(
+        self, session: OpenSession, text: str | None, pictures: Sequence[Picture] = ()
+    ) -> bool:
         """Return whether the turn ended by itself."""
         if text is not None and text.startswith("!"):
             outcome = await session.conversation.run(text[1:].strip())
             return outcome.stop is not Stop.PERSON
-        ended = await (
-            session.conversation.retry() if text is None else session.conversation.say(text)
-        )
+        conversation = session.conversation
+        ended = await (conversation.retry() if text is None else conversation.say(text, pictures))
         return ended.end is TurnEnd.DONE
 
     def _give_back(self, session: OpenSession, texts: Sequence[str]) -> None:
@@ -213,10 +228,71 @@ class ChatController:
     def _on_attach(self, view: ChatView) -> None:
         async def attach() -> None:
             folder = (view.session.project if view.session else None) or ""
-            paths = await choose_files(self._window, _("Attach Files"), folder)
+            paths = await choose_files(self._window, _("Insert Paths"), folder)
             view.composer.add_paths([_near(path, folder) for path in paths])
 
         self._tasks.start(attach())
+
+    def _on_attach_pictures(self, view: ChatView) -> None:
+        async def attach() -> None:
+            folder = (view.session.project if view.session else None) or ""
+            self._on_dropped(view, await choose_files(self._window, _("Attach Pictures"), folder))
+
+        self._tasks.start(attach())
+
+    def _on_look_at_model(self, view: ChatView) -> None:
+        async def look() -> None:
+            view.composer.set_sees_pictures(await self._sees_pictures(view.session))
+
+        model = view.session.conversation.model if view.session else None
+        view.composer.set_sees_pictures(model is not None and model.sees_pictures)
+        self._tasks.start(look())
+
+    async def _sees_pictures(self, session: OpenSession | None) -> bool:
+        model = session.conversation.model if session else None
+        if model is None:
+            return False
+        # The server says both; if it does not answer, the model's name has to do.
+        with suppress(ProviderError):
+            await model.context_length()
+        return model.sees_pictures
+
+    def _on_dropped(self, view: ChatView, paths: Sequence[str]) -> None:
+        """Attach pictures that the model can see, and insert the paths of all other files."""
+
+        async def attach() -> None:
+            session = view.session
+            folder = (session.project if session else None) or ""
+            pictures = [path for path in paths if is_picture_file(path)]
+            left = list(paths)
+            if pictures and await self._sees_pictures(session):
+                for path in pictures:
+                    found = await asyncio.to_thread(read_attachment, path, os.environ)
+                    if found is not None and view.session is session:
+                        left.remove(path)
+                        view.composer.attached = (*view.composer.attached, found)
+            elif pictures:
+                self._tasks.tell(_("This model cannot see pictures. Their paths were inserted."))
+            if view.session is session:
+                view.composer.add_paths([_near(path, folder) for path in left])
+                view.composer.focus()
+
+        self._tasks.start(attach())
+
+    def _on_pasted(self, view: ChatView, data: bytes) -> None:
+        async def paste() -> None:
+            session = view.session
+            if not await self._sees_pictures(session):
+                self._tasks.tell(_("This model cannot see pictures."))
+                return
+            name = time.strftime(_("Picture %H:%M:%S"))
+            found = await asyncio.to_thread(decode_attachment, data, name, os.environ)
+            if found is None:
+                self._tasks.tell(_("This picture cannot be attached."))
+            elif view.session is session:
+                view.composer.attached = (*view.composer.attached, found)
+
+        self._tasks.start(paste())
 
     async def _find_files(self, text: str) -> list[str]:
         session = self._view.session

@@ -10,6 +10,7 @@ from gi.repository import GObject, Gtk, Pango
 from ...chat.messages import Role
 from ...i18n import _
 from ...text.visible import visible_words
+from ..markdown.picture import DecodedPicture
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
@@ -27,6 +28,8 @@ _LONG = 20_000
 _LONG_WORD = 1_000
 # Characters in a line of the user's message, which stands at the side.
 _BUBBLE = 52
+# Pixels, of an attached picture.
+_HIGHEST = 160
 
 
 class MessageRow(Gtk.Box):
@@ -66,8 +69,16 @@ class MessageRow(Gtk.Box):
             self.add_css_class("own-message")
             self.set_orientation(Gtk.Orientation.HORIZONTAL)
             self.set_halign(Gtk.Align.END)
-            bubble = Gtk.Box(tooltip_text=at, css_classes=["bubble"])
-            bubble.append(_plain(entry.text))
+            bubble = Gtk.Box(
+                orientation=Gtk.Orientation.VERTICAL,
+                spacing=6,
+                tooltip_text=at,
+                css_classes=["bubble"],
+            )
+            for picture in entry.pictures:
+                bubble.append(DecodedPicture(picture.data, picture.name, _HIGHEST))
+            if entry.text:
+                bubble.append(_plain(entry.text))
             self.append(bubble)
         self._broken_off = Gtk.Label(xalign=0)
         self._broken_off.add_css_class("caption")

@@ -26,10 +26,12 @@ from ..sessions.entries import (
 from ..sessions.folding import CallGroup, can_fold, fold, group_text, is_quiet
 from ..settings import Settings
 from ..widgets.labels import name_buttons, set_class
+from ..widgets.readable import money
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
 from .bars import MissingFolderBar, QuestionBar
+from .chips import PictureChips
 from .composer import Composer
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
@@ -61,6 +63,10 @@ class ChatView(Gtk.Box):
             "stop": (),
             "retry": (),
             "attach": (),
+            "attach-pictures": (),
+            "look-at-model": (),
+            "dropped": (object,),
+            "pasted": (object,),
             # Send the last message again, as it was or with this text.
             "resend": (str,),
             "stop-call": (object,),
@@ -130,7 +136,9 @@ class ChatView(Gtk.Box):
         self.composer.connect("send", weakly(self._on_send))
         self.composer.connect("run", weakly(self._pass_on), "run")
         self.composer.connect("queue", weakly(self._pass_on), "queue")
-        self.composer.connect("attach", weakly(self._on_attach))
+        for name in ("attach", "attach-pictures", "look-at-model", "dropped", "pasted"):
+            self.composer.connect(name, weakly(self._pass_on_attached), name)
+        self.composer.chips.connect("changed", weakly(self._on_attached))
         self.composer.connect("stop", weakly(self._on_stop))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
@@ -191,6 +199,7 @@ class ChatView(Gtk.Box):
         self.activity.show_session(session)
         if session is None:
             self.composer.text = ""
+            self.composer.attached = ()
             self.composer.set_busy(False)
             self.queue.show_texts(())
             self.tour.set_visible(False)
@@ -211,6 +220,7 @@ class ChatView(Gtk.Box):
             self._watch(entry)
         self.composer.set_history(_history(entries))
         self.composer.text = session.draft
+        self.composer.attached = session.attached
         self._on_state(session)
         self._show_whether_asking()
         self._show_page()
@@ -460,7 +470,7 @@ class ChatView(Gtk.Box):
         self.cost.set_visible(cost is not None)
         if cost is not None:
             # Translators: what the model's answers have cost since the session was opened.
-            self.cost.set_label(_("Cost: {cost}").format(cost=f"{cost:.4f}"))
+            self.cost.set_label(_("Cost: {cost}").format(cost=money(cost)))
 
     def _on_looked(self, _column: MessageList) -> None:
         # Its row may have been made just now.
@@ -529,8 +539,13 @@ class ChatView(Gtk.Box):
         else:
             self.emit("resend", "")
 
-    def _on_attach(self, _composer: Composer) -> None:
-        self.emit("attach")
+    def _pass_on_attached(self, _composer: Composer, *args: object) -> None:
+        *values, name = args
+        self.emit(str(name), *values)
+
+    def _on_attached(self, chips: PictureChips) -> None:
+        if self.session is not None:
+            self.session.attached = chips.attached
 
     def _on_queue(self, session: OpenSession) -> None:
         self.queue.show_texts(session.conversation.queued)

@@ -18,6 +18,7 @@ from ...text.diff import (
     split_lines,
 )
 from ...text.visible import mark_hidden_line
+from ..widgets.readable import more_characters
 
 # The index of the first character, and the one after the last.
 Span = tuple[int, int]
@@ -235,7 +236,7 @@ def _cut(line: Line) -> Line:
     shown = ("…" if start else "") + line.text[start:end]
     rest = len(line.text) - end
     if rest:
-        shown += f"… {rest:,} more characters"
+        shown += more_characters(rest)
     shift = start - bool(start)
     spans = tuple(
         (max(a, start) - shift, min(b, end) - shift) for a, b in line.spans if a < end and b > start

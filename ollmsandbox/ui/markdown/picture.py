@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A picture of the project that an answer names. Nothing is fetched from the network."""
+"""Pictures in the chat: files of the project that an answer names, and attached ones. Nothing is
+fetched from the network."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from gi.repository import Adw, Gdk, GLib, Gtk
 
@@ -28,19 +30,22 @@ def read_from_project(project: str, path: str) -> bytes | None:
         return None
 
 
-class ProjectPicture(Adw.Bin):
+class DecodedPicture(Adw.Bin):
     """Takes no room until it is read and decoded, on a thread and outside the window's process."""
 
-    __gtype_name__ = "OllmProjectPicture"
+    __gtype_name__ = "OllmDecodedPicture"
 
-    def __init__(self, project: str, path: str, name: str) -> None:
+    def __init__(
+        self, content: bytes | Callable[[], bytes | None], name: str, highest: int = _HIGHEST
+    ) -> None:
         super().__init__(visible=False, halign=Gtk.Align.START)
         self._name = name
+        self._highest = highest
         # Held here, so that a thread never frees it. See weak_reference.
         self._when_read = done = weakly(self._show)
 
         def work() -> None:
-            data = read_from_project(project, path)
+            data = content if isinstance(content, bytes) else content()
             picture = read_picture(data, os.environ) if data else None
             GLib.timeout_add(0, done, picture)
 
@@ -53,9 +58,16 @@ class ProjectPicture(Adw.Bin):
             picture.add_css_class("card")
             picture.set_overflow(Gtk.Overflow.HIDDEN)
             # Its height follows from its width.
-            width = texture.get_width() * min(1.0, _HIGHEST / texture.get_height())
+            width = texture.get_width() * min(1.0, self._highest / texture.get_height())
             most = max(1, round(width))
             clamp = Adw.Clamp(child=picture, maximum_size=most, tightening_threshold=most)
             self.set_child(clamp)
             self.set_visible(True)
         return GLib.SOURCE_REMOVE
+
+
+class ProjectPicture(DecodedPicture):
+    __gtype_name__ = "OllmProjectPicture"
+
+    def __init__(self, project: str, path: str, name: str) -> None:
+        super().__init__(lambda: read_from_project(project, path), name)

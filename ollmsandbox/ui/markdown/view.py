@@ -28,6 +28,9 @@ _COALESCE = 30
 # Seconds of work, then milliseconds of pause, in which the main loop draws frames and handles keys.
 _SLICE = 0.004
 _PAUSE = 6
+# As in the style sheet, which does not reach text views.
+_LINE_HEIGHT = 1.2
+_TAG = "line-height"
 # Seconds. A message that takes no longer is built at once, with its final height.
 _AT_ONCE = 0.006
 
@@ -185,6 +188,7 @@ class MarkdownView(Adw.Bin):
             buffer.insert(end, text[len(shown) :])
         else:
             buffer.set_text(text)
+        buffer.apply_tag_by_name(_TAG, *buffer.get_bounds())
 
     def _add_tail(self) -> Gtk.TextView:
         tail = _tail_view()
@@ -219,5 +223,6 @@ def _tail_view() -> Gtk.TextView:
         wrap_mode=Gtk.WrapMode.WORD_CHAR,
     )
     view.add_css_class("markdown-tail")
+    view.get_buffer().create_tag(_TAG, line_height=_LINE_HEIGHT)
     view.update_property([Gtk.AccessibleProperty.LABEL], [_("Answer in progress")])
     return view

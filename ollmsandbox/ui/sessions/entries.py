@@ -16,15 +16,16 @@ from pathlib import Path
 
 from gi.repository import GObject
 
+from ...chat.events import TurnEnd
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.storage.stored import CallRecord, StoredSession
-from ...i18n import _
+from ...i18n import _, localized
 from ...permission.request import PermissionRequest, Verdict
 from ...project.changes.change import Report, State
 from ...sandbox.output import Capture
 from ...sandbox.plan.plan import Plan
 from ...sandbox.process import Stop
-from ...tools.base import Outcome, Stream, ToolError, UserQuestion
+from ...tools.base import Outcome, Picture, Stream, ToolError, UserQuestion
 from ...tools.todo import NAME as PLAN
 from ...tools.todo import TodoStep, read_steps
 from ..terminal.output import OutputFile, end_of, write_readable
@@ -77,6 +78,8 @@ class MessageEntry(ChatEntry):
         self.is_final = False
         # It belongs to the last turn, which is over: it can be edited or tried again.
         self.is_last = False
+        # Attached by the user.
+        self.pictures: tuple[Picture, ...] = ()
         self._text: list[str] = []
         self._thinking: list[str] = []
 
@@ -111,6 +114,7 @@ class MessageEntry(ChatEntry):
         # A call that was written as text is no longer part of it.
         self.is_replaced = bool(self._text) and self.text != message.text
         self._text, self._thinking = [message.text], [message.thinking]
+        self.pictures = message.pictures
         self.partial = message.partial
         self.model = message.model or self.model
         self.is_growing = False
@@ -236,7 +240,8 @@ class CallEntry(ChatEntry):
     @property
     def is_interrupted(self) -> bool:
         """Whether the program ended before the call did."""
-        return self.stage is Stage.DONE and self.outcome is None and self.record is None
+        is_recorded = self.record is not None and not self.record.is_interrupted
+        return self.stage is Stage.DONE and self.outcome is None and not is_recorded
 
     def kept_output(self) -> bytes:
         before = b""
@@ -401,9 +406,10 @@ class CallEntry(ChatEntry):
             record.description if record and record.description else _wish(call),
             own=record is not None and record.own,
         )
-        entry.stored_text, entry.record = text, record
+        entry.record, entry.stage = record, Stage.DONE
+        # What the model reads of an interrupted one says no more than its state.
+        entry.stored_text = "" if entry.is_interrupted else text
         entry.run_id = record.run_id if record else ""
-        entry.stage = Stage.DONE
         return entry
 
 
@@ -467,6 +473,11 @@ def entries_of(session: StoredSession) -> list[ChatEntry]:
         calls = {call.id: call for call in message.calls}
         if message.role is Role.SUMMARY:
             found.append(SummaryEntry(message.text))
+        if message.role is Role.NOTICE:
+            is_error = message.end == TurnEnd.FAILED.name
+            can_retry = is_error or message.end == TurnEnd.EMPTY.name
+            text = localized(message.text)
+            found.append(NoticeEntry(text, is_error=is_error, can_retry=can_retry))
         if message.role in (Role.USER, Role.ASSISTANT) and (message.text or message.thinking):
             found.append(MessageEntry.of(message))
     found += [CallEntry.stored(call, "", None) for call in calls.values()]

@@ -25,6 +25,7 @@ from ...text.visible import visible_path
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
 from . import tool_text
+from .attachment import Attachment
 from .entries import (
     Activity,
     CallEntry,
@@ -82,6 +83,8 @@ class OpenSession(GObject.Object):
         self._outputs = OutputFiles(context.paths) if context is not None else None
         # What is typed, and what of it is stored.
         self.draft = self.kept_draft = ""
+        # The pictures that go with it.
+        self.attached: tuple[Attachment, ...] = ()
         self.keeping: asyncio.Task[None] | None = None
         self.connection = ""
         self.model_name = ""
@@ -156,9 +159,9 @@ class OpenSession(GObject.Object):
         self.tour_stop = number
         self.emit("tour-changed")
 
-    def take_back(self) -> str:
-        """Remove the user's last message and everything after it; return its text. Raise an error
-        while the agent works."""
+    def take_back(self) -> MessageEntry:
+        """Remove the user's last message and everything after it; return it. Raise an error while
+        the agent works."""
         said = next(entry for entry in reversed(self._listed) if _is_said(entry))
         assert isinstance(said, MessageEntry)
         self.conversation.take_back(said.at)
@@ -170,7 +173,7 @@ class OpenSession(GObject.Object):
         del self._listed[place:]
         self.entries.splice(place, count, [])
         self._mark_last()
-        return said.text
+        return said
 
     def _mark_last(self) -> None:
         """Mark the messages of the last turn that can be edited or tried again."""
@@ -355,7 +358,7 @@ class OpenSession(GObject.Object):
             else:
                 self._withdraw()
             return
-        if message.text or message.thinking:
+        if message.text or message.thinking or message.pictures:
             entry = MessageEntry.of(message)
             self._speaker.note(entry)
             self._append(entry)

@@ -30,6 +30,7 @@ from ...sandbox.plan.folders import find_project
 from ..changes.model import count_pending
 from ..models.choice import ModelChoice
 from ..settings import Settings, own_limits
+from ..widgets.readable import money, number
 from ..widgets.signals import signals
 from .entries import CallEntry, entries_of
 from .folder import FolderChecker
@@ -399,11 +400,12 @@ def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ..
 def _spent_text(spent: Spent) -> str:
     if not spent.tokens:
         return ""
-    text = ngettext("{count:,} token", "{count:,} tokens", spent.tokens).format(count=spent.tokens)
+    text = ngettext("{count} token", "{count} tokens", spent.tokens)
+    text = text.format(count=number(spent.tokens))
     if spent.cost is None:
         return text
     # Translators: what a session has used: "12,345 tokens, cost 0.0123"
-    return _("{tokens}, cost {cost:.4f}").format(tokens=text, cost=spent.cost)
+    return _("{tokens}, cost {cost}").format(tokens=text, cost=money(spent.cost))
 
 
 def _day(at: float, now: float) -> Day:

@@ -18,6 +18,7 @@ from ...project.changes.labels import GitLine, Line, short_list
 from ...sandbox.process import Stop
 from ...text.visible import visible_line, visible_path
 from ...tools.todo import count_done
+from ..widgets.readable import more_characters, number
 from .entries import CallEntry, Stage
 
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
@@ -46,7 +47,7 @@ def bounded(text: str) -> str:
     left_out = len(text) - _MOST_SHOWN
     if left_out <= 0:
         return text
-    return text[:_MOST_SHOWN] + _("… and {:,} more characters").format(left_out)
+    return text[:_MOST_SHOWN] + more_characters(left_out)
 
 
 def tool(entry: CallEntry) -> str:
@@ -129,9 +130,9 @@ def exit_words(code: int) -> str:
         return _("Command not found")
     if code == 126:
         return _("Cannot be run")
-    number = code - 128
-    if number in set(signal.Signals):
-        return _("Killed by {}").format(signal.Signals(number).name)
+    ended_by = code - 128
+    if ended_by in set(signal.Signals):
+        return _("Killed by {}").format(signal.Signals(ended_by).name)
     return _("Failed with status {}").format(code)
 
 
@@ -180,11 +181,11 @@ def remarks(entry: CallEntry) -> list[str]:
     found = [localized(refusal) for refusal in result.refusals]
     if result.left_running:
         text = ngettext(
-            "{count:,} process was still running and was ended.",
-            "{count:,} processes were still running and were ended.",
+            "{count} process was still running and was ended.",
+            "{count} processes were still running and were ended.",
             result.left_running,
         )
-        found.insert(0, text.format(count=result.left_running))
+        found.insert(0, text.format(count=number(result.left_running)))
     return [visible_line(text) for text in found]
 
 
@@ -241,11 +242,11 @@ def stored_changes(entry: CallEntry) -> str:
 
 def _counted(kind: Kind, count: int) -> str:
     return {
-        Kind.ADDED: ngettext("{count:,} added", "{count:,} added", count),
-        Kind.MODIFIED: ngettext("{count:,} modified", "{count:,} modified", count),
-        Kind.DELETED: ngettext("{count:,} deleted", "{count:,} deleted", count),
-        Kind.REPLACED: ngettext("{count:,} replaced", "{count:,} replaced", count),
-    }[kind].format(count=count)
+        Kind.ADDED: ngettext("{count} added", "{count} added", count),
+        Kind.MODIFIED: ngettext("{count} modified", "{count} modified", count),
+        Kind.DELETED: ngettext("{count} deleted", "{count} deleted", count),
+        Kind.REPLACED: ngettext("{count} replaced", "{count} replaced", count),
+    }[kind].format(count=number(count))
 
 
 def change_lines(report: Report, most: int) -> list[str]:
@@ -256,7 +257,7 @@ def change_lines(report: Report, most: int) -> list[str]:
         # Translators: the files that follow can run code, are held for approval, or failed.
         lines += [_("Worth a second look:"), *map(_change_line, short.flagged)]
     if short.left_out:
-        lines.append(_("and {} more").format(short.left_out))
+        lines.append(_("and {} more").format(number(short.left_out)))
     return lines
 
 
@@ -270,23 +271,25 @@ def _change_line(line: Line) -> str:
     change = line.folder.change
     name = visible_path(change.path) + ("/" if change.type is Type.FOLDER else "")
     # Translators: {name} is a folder with this number of files.
-    text = ngettext("{name} ({count:,} file)", "{name} ({count:,} files)", line.files)
-    name = text.format(name=name, count=line.files) if line.files else name
+    text = ngettext("{name} ({count} file)", "{name} ({count} files)", line.files)
+    name = text.format(name=name, count=number(line.files)) if line.files else name
     return f"{_SIGNS[change.kind]} {name}"
 
 
 def _git_parts(line: GitLine) -> Iterator[str]:
     """Yield what git wrote: the numbers of its objects and packs, and the names of other files."""
     if line.objects:
-        text = ngettext("{count:,} object", "{count:,} objects", line.objects)
-        yield text.format(count=line.objects)
+        text = ngettext("{count} object", "{count} objects", line.objects)
+        yield text.format(count=number(line.objects))
     if line.packs:
         # Translators: a pack is a file in which git stores many objects.
-        yield ngettext("{count:,} pack", "{count:,} packs", line.packs).format(count=line.packs)
+        text = ngettext("{count} pack", "{count} packs", line.packs)
+        yield text.format(count=number(line.packs))
     yield from map(visible_path, line.names)
     if line.refs:
         # Translators: a ref is a name in git, such as a branch or a tag.
-        yield ngettext("{count:,} ref", "{count:,} refs", line.refs).format(count=line.refs)
+        text = ngettext("{count} ref", "{count} refs", line.refs)
+        yield text.format(count=number(line.refs))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ...i18n import _
 from ...loop import start_daemon
 from ...paths import Paths, make_folder
 from ...text.ansi import harmless
+from ..widgets.readable import number
 
 CEILING = 64 << 20
 _PIECE = 1 << 20
@@ -54,7 +55,7 @@ class OutputFile:
             return
         try:
             if self.left_out:
-                note = _("{count} more bytes were not saved").format(count=f"{self.left_out:,}")
+                note = _("{count} more bytes were not saved").format(count=number(self.left_out))
                 self._file.write(f"\n[{note}]\n".encode())
         except OSError as error:
             self.trouble = _("Cannot save the output: {why}.").format(why=error.strerror)

@@ -15,6 +15,7 @@ from itertools import groupby
 
 from ...text.ansi import column_width
 from ...text.visible import mark_hidden
+from ..widgets.readable import more_characters
 from .style import PLAIN, StyledText, TextStyle, restyled
 
 Line = tuple[StyledText, ...]
@@ -119,7 +120,7 @@ class LiveLine:
             runs.append(StyledText("".join(self.cells[start:end]), style))
             start = end
         if self.cut:
-            runs.append(StyledText(f" … {self.cut:,} more characters", _DIM))
+            runs.append(StyledText(f" {more_characters(self.cut)}", _DIM))
         return tuple(runs)
 
 

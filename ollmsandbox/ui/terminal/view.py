@@ -10,6 +10,7 @@ from gi.repository import Adw, Gdk, GLib, GObject, Gtk, Pango
 
 from ...i18n import ngettext
 from ..resources import template
+from ..widgets import readable
 from ..widgets.labels import name_buttons
 from ..widgets.scroller import NestedScroller
 from ..widgets.signals import signals
@@ -293,7 +294,7 @@ class TerminalView(Gtk.Box):
             words = ngettext(
                 "{count} earlier line is on disk", "{count} earlier lines are on disk", count
             )
-            self.earlier_label.set_label(words.format(count=f"{count:,}"))
+            self.earlier_label.set_label(words.format(count=readable.number(count)))
 
     def _ask_for_all(self, _button: Gtk.Button) -> None:
         self.emit("open-all")

@@ -8,7 +8,7 @@ import time
 
 from gi.repository import GLib
 
-from ...i18n import _
+from ...i18n import _, ngettext
 
 _DAY = 86400
 
@@ -20,6 +20,17 @@ def number(count: int) -> str:
     # The C locale separates nothing.
     has_separator = bool(locale.localeconv()["thousands_sep"])
     return locale.format_string("%d", count, grouping=True) if has_separator else f"{count:,}"
+
+
+def money(cost: float) -> str:
+    """Return a price; those of single answers are small."""
+    return locale.format_string("%.4f", cost, grouping=True)
+
+
+def more_characters(count: int) -> str:
+    """Return what follows a text that is cut off."""
+    text = ngettext("… {} more character", "… {} more characters", count)
+    return text.format(number(count))
 
 
 def day_and_time(at: float, *, with_time: bool = True) -> str:

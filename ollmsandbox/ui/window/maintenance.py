@@ -13,15 +13,24 @@ from ...i18n import ngettext
 from ...project.changes.change import DAILY
 from ...project.manager import ProjectManager
 from ..terminal.output import remove_old
+from ..widgets.readable import number
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 
 
 class Maintenance:
-    def __init__(self, manager: ProjectManager, tasks: Tasks, done: Callable[[], object]) -> None:
-        """Start at once. Call `done` each time files may have changed."""
+    def __init__(
+        self,
+        manager: ProjectManager,
+        tasks: Tasks,
+        warn: Callable[[str], object],
+        done: Callable[[], object],
+    ) -> None:
+        """Start at once. Call `warn` with what the user has to know, and `done` each time files may
+        have changed."""
         self._manager = manager
         self._tasks = tasks
+        self._warn = warn
         self._done = done
         self._start()
         self._timer = GLib.timeout_add_seconds(DAILY, weakly(self._start))
@@ -39,10 +48,10 @@ class Maintenance:
         await asyncio.to_thread(remove_old, paths.cache / "output")
         # Only whoever opens a damaged database first hears that it was set aside.
         for text in await asyncio.to_thread(self._take_notices):
-            self._tasks.tell(text)
+            self._warn(text)
         if found is not None:
             for text in (*found.notices, *found.errors):
-                self._tasks.tell(text)
+                self._warn(text)
             for report in found.finished:
                 count = len(report.changes)
                 text = ngettext(
@@ -50,7 +59,7 @@ class Maintenance:
                     "Recovered {} files from a command that was interrupted.",
                     count,
                 )
-                self._tasks.tell(text.format(count))
+                self._tasks.tell(text.format(number(count)))
         self._done()
 
     def _take_notices(self) -> list[str]:

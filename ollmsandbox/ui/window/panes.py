@@ -169,6 +169,7 @@ class ChangesLayout:
         self._button = fill_button
         fill_button.connect("toggled", weakly(self._on_toggled))
         flap.connect("notify::reveal-flap", weakly(self._on_hidden))
+        flap.connect("notify::reveal-progress", weakly(self._limit))
         flap.connect("notify::folded", weakly(self._on_folded))
         leaflet.connect("notify::folded", weakly(self._limit))
         self._on_folded()
@@ -188,7 +189,9 @@ class ChangesLayout:
             beside = 0
             if not self._leaflet.get_folded():
                 beside = self._side_pane.measure(Gtk.Orientation.HORIZONTAL, -1)[0]
-            self._pane.limit(surface.get_width() - beside - _CHAT)
+            # Hidden, it must not keep the window from becoming narrow.
+            is_hidden = not self._flap.get_reveal_progress() and not self._flap.get_reveal_flap()
+            self._pane.limit(0 if is_hidden else surface.get_width() - beside - _CHAT)
 
     def _on_toggled(self, button: Gtk.ToggleButton) -> None:
         fills = button.get_active()
@@ -198,6 +201,7 @@ class ChangesLayout:
         self._on_folded()
 
     def _on_hidden(self, flap: Adw.Flap, _property: object) -> None:
+        self._limit()
         if not flap.get_reveal_flap():
             self._button.set_active(False)
 

@@ -44,6 +44,7 @@ from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
 from .maintenance import Maintenance
+from .notices import NoticeBar
 from .outside import FileWatch
 from .panes import ChangesLayout, HeaderLayout, Panes
 from .project_scan import ProjectScan
@@ -80,6 +81,7 @@ class Window(Adw.ApplicationWindow):
     flap: Adw.Flap = Gtk.Template.Child()
     header: Adw.HeaderBar = Gtk.Template.Child()
     title: Adw.WindowTitle = Gtk.Template.Child()
+    notices: NoticeBar = Gtk.Template.Child()
     pages: Gtk.Stack = Gtk.Template.Child()
     sidebar_place: Adw.Bin = Gtk.Template.Child()
     badge_place: Adw.Bin = Gtk.Template.Child()
@@ -109,7 +111,7 @@ class Window(Adw.ApplicationWindow):
         self.chat = ChatView(settings)
         self._toasts = Toasts(self.toasts.add_toast, ToastRoom(self.toasts, self.chat.column))
         self._tasks = Tasks(self.tell)
-        self._scan = ProjectScan(factory.manager, self.tell)
+        self._scan = ProjectScan(factory.manager, self.notices.tell)
         self._session: OpenSession | None = None
         # Whether to open the last session, unless the user opens another one first.
         self._goes_to_last = bool(settings.text("last-session"))
@@ -129,7 +131,7 @@ class Window(Adw.ApplicationWindow):
             (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
             *self._models.handlers,
             (settings, settings.connect("changed", weakly(self._on_setting_changed))),
-            (settings, settings.connect("trouble", weakly(self._toasts.on_text))),
+            (settings, settings.connect("trouble", weakly(self.notices.on_text))),
         ]
         self._focus_keeper = FocusKeeper(self)
         self._maintenance: Maintenance | None = None
@@ -281,7 +283,10 @@ class Window(Adw.ApplicationWindow):
             FileWatch(self._factory.connections.file, weakly(self._models.look_for_connections)),
         ]
         self._maintenance = Maintenance(
-            self._factory.manager, self._tasks, weakly(self.changes.refresh)
+            self._factory.manager,
+            self._tasks,
+            weakly(self.notices.tell),
+            weakly(self.changes.refresh),
         )
 
     async def _show_last(self) -> None:
@@ -364,9 +369,10 @@ class Window(Adw.ApplicationWindow):
 
     async def _show_title(self) -> None:
         session = self._session
-        title = await self._sessions.title(session.id) if session else "OLLM Sandbox"
+        title = await self._sessions.title(session.id) if session else ""
         if session is self._session:
-            self.title.set_title(title or _("New Session"))
+            # The first page has a heading of its own, beside the name of the program.
+            self.title.set_title((title or _("New Session")) if session else "")
             project = session.project if session else None
             self.title.set_subtitle(visible_line(os.path.basename(project)) if project else "")
 

@@ -75,6 +75,24 @@ def test_only_the_last_pictures_are_sent() -> None:
 
 
 @pytest.mark.anybody
+def test_the_users_own_pictures_stay_in_their_message() -> None:
+    mine = Picture("image/png", PNG.data, "mine.png")
+    said = messages(
+        Message(Role.USER, "And this?", pictures=(mine,)),
+        Message(Role.ASSISTANT, "I see."),
+        Message(Role.USER, "", pictures=(PNG,)),
+    )
+    assert [one.pictures for one in with_pictures(said) if one.role is Role.USER] == [
+        (),
+        (PNG, mine),
+        (PNG,),
+    ]
+    # Servers refuse an empty text.
+    content = to_openai(said)[-1]["content"]
+    assert isinstance(content, list) and len(content) == 1
+
+
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("name", "sees"),
     [

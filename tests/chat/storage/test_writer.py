@@ -17,10 +17,10 @@ from support.scripted import ScriptedModel, SlowModel, call
 from ollmsandbox import loop
 from ollmsandbox.chat.events import CallEnded, Notice, TextGrew, TurnEnd
 from ollmsandbox.chat.messages import Role
-from ollmsandbox.chat.providers.base import ThinkingPiece
+from ollmsandbox.chat.providers.base import ProviderError, ThinkingPiece
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import INTERRUPTED, StoredMessage, StoredSession
-from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.errors import OllmSandboxError, Sentence
 from ollmsandbox.project.manager import ProjectManager
 
 pytestmark = pytest.mark.anybody
@@ -42,6 +42,8 @@ async def main():
     else:
         model = ScriptedModel([call(command="echo begun; sleep 1000")])
     async with opened(person, model) as scene:
+        if sys.argv[4] == "own":
+            await scene.conversation.run("sleep 1000")
         await scene.conversation.say("Tell me")
 
 loop.run(main())
@@ -83,6 +85,52 @@ def test_a_killed_program_leaves_its_messages(person: Person, what: str) -> None
     else:
         assert stored.messages[1].calls
         assert stored.messages[2].text == INTERRUPTED
+
+
+def test_a_killed_program_leaves_the_users_own_command(person: Person) -> None:
+    arguments = [str(ROOT), str(ROOT / "tests"), str(person.home), "own"]
+    other = subprocess.Popen([sys.executable, "-c", _TALK, *arguments], env=person.environ)
+    try:
+        give_up = time.monotonic() + 90
+        while time.monotonic() < give_up and other.poll() is None:
+            stored = last_session(person)
+            if stored is not None and stored.entries:
+                break
+            time.sleep(0.05)
+    finally:
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+    stored = last_session(person)
+    assert stored is not None
+    [entry] = stored.entries
+    assert entry.record is not None
+    assert entry.record.own and entry.record.is_interrupted
+    assert entry.record.description == "sleep 1000"
+    assert entry.message.text.endswith(INTERRUPTED)
+
+
+def test_why_a_turn_failed_is_stored_but_not_sent(person: Person) -> None:
+    why = Sentence("{where} is overloaded ({status}).", where=Sentence("The server"), status=503)
+
+    async def main() -> ScriptedModel:
+        model = ScriptedModel([ProviderError(why)], ["Yes."])
+        async with opened(person, model) as scene:
+            await scene.conversation.say("Hello?")
+            await scene.conversation.retry()
+        return model
+
+    model = loop.run(main())
+    assert [message.role for message in model.seen[1]] == [Role.SYSTEM, Role.USER]
+    stored = last_session(person)
+    assert stored is not None
+    notice = stored.entries[1].message
+    assert (notice.role, notice.end) == (Role.NOTICE, TurnEnd.FAILED.name)
+    # It can be translated when it is shown.
+    assert isinstance(notice.text, Sentence)
+    german = {"{where} is overloaded ({status}).": "{where} ist überlastet ({status})."}
+    said = notice.text.translated(lambda text: german.get(text, text))
+    assert said == "The server ist überlastet (503)."
+    assert [message.role for message in stored.messages] == [Role.USER, Role.ASSISTANT]
 
 
 def test_a_stored_session_continues(person: Person) -> None:

@@ -342,7 +342,7 @@ def test_the_users_own_edit_is_the_choice_at_hand(pane: Pane) -> None:
     finish(_run_while(pane.person, "echo theirs > file", edit))
     pane.show()
     page = pane.open("file")
-    wait_until(lambda: says(page.verbs, "Edited: 3 February 2001"))
+    wait_until(lambda: says(page.choices, "Edited: 3 February 2001"))
     assert "Keep Mine" in texts(pane.window.get_focus() or page)
     # What it was before is not kept.
     assert _compared(loaded(page)) == ("-mine", "+theirs")

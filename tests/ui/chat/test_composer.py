@@ -233,6 +233,7 @@ def test_dropped_files_become_paths(factory: Desk) -> None:
         one for one in factory.composer.observe_controllers() if isinstance(one, Gtk.DropTarget)
     ]
     assert len(found) == 1
+    factory.composer.connect("dropped", Composer.add_paths)
     assert found[0].emit("drop", Gdk.FileList.new_from_list(files), 5, 5)
     spin_until(lambda: "b.c" in factory.composer.text)
     assert factory.composer.text == "look at /a/b.c '/a/it'\"'\"'s here; rm -rf ~' "

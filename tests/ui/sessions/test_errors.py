@@ -10,11 +10,19 @@ import pytest
 from support.person import Person
 from support.screen import Screen, all_of, one_of, texts
 from support.scripted import ScriptedModel
-from support.window import buttons, in_project, press, wait_until
+from support.window import (
+    buttons,
+    in_project,
+    press,
+    program,
+    session_of,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import ProviderError
-from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage, StoredSession
+from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage, StoredSession, repair
 from ollmsandbox.ui.chat.row import MessageRow, NoticeRow
 from ollmsandbox.ui.sessions import tool_text
 from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry, entries_of
@@ -55,6 +63,24 @@ def test_a_failure_offers_to_try_again_and_the_preferences(
     # What came of the first answer is kept.
     wait_until(lambda: said(session) == ["Hello", "Half", "Good day."])
     wait_until(lambda: not buttons(row))
+
+
+def test_a_failure_is_there_after_a_restart_and_can_be_tried_again(
+    screen: Screen, person: Person
+) -> None:
+    with in_project(person) as (window, session):
+        session.conversation.use_model(ScriptedModel([ProviderError("The server is down.")]))
+        window.chat.set_can_send("")
+        say(window, "Hello?")
+        wait_until(lambda: all_of(window.chat, NoticeRow))
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: all_of(window.chat, NoticeRow))
+        assert texts(one_of(window.chat, NoticeRow))[0] == "The server is down."
+        session = session_of(window)
+        session.conversation.use_model(ScriptedModel(["Here I am."]))
+        press(one_of(window.chat, NoticeRow), "Try Again")
+        wait_until(lambda: said(session) == ["Hello?", "Here I am."])
 
 
 def test_a_failure_has_no_buttons_once_the_talk_goes_on(talk: tuple[Window, OpenSession]) -> None:
@@ -108,8 +134,9 @@ def test_a_command_that_a_crash_interrupted_is_in_its_chat() -> None:
     info = SessionInfo("id", "go", "", "", "", 1.0, 3.0)
     stored = [StoredMessage(number, message) for number, message in enumerate(messages)]
     for after in ([], [StoredMessage(3, Message(Role.USER, "and?", at=4.0))]):
-        entries = entries_of(StoredSession(info, (*stored, *after)))
+        # As it is when the session is loaded.
+        entries = entries_of(StoredSession(info, tuple(repair([*stored, *after]))))
         left = [one for one in entries if isinstance(one, CallEntry)][-1]
         assert left.description == "make b"
-        assert left.is_interrupted
+        assert left.is_interrupted and not left.stored_text
         assert tool_text.status(left) == "Interrupted when the program ended"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from support.person import Person
 from support.screen import Screen
-from support.window import program, says, wait_until, window_of
+from support.window import press, program, says, wait_until, window_of
 
 from ollmsandbox.ui.application import main
 from ollmsandbox.ui.settings import SCHEMA
@@ -19,7 +19,10 @@ def test_a_damaged_database_that_was_set_aside_is_reported(screen: Screen, perso
     person.paths.database.write_bytes(b"no database at all" * 500)
     with program(person) as application:
         window = window_of(application)
-        wait_until(lambda: says(window.toasts, "The database was damaged"), 60)
+        wait_until(lambda: says(window.notices, "The database was damaged"), 60)
+        assert window.notices.get_reveal_child()
+        press(window.notices, "Dismiss")
+        assert not window.notices.get_reveal_child()
         assert not application.factory.manager.notices
 
 

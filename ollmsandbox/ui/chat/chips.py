@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pictures that go with the next message, above the text field."""
+
+from __future__ import annotations
+
+from gi.repository import Gtk, Pango
+
+from ...i18n import _
+from ..sessions.attachment import Attachment
+from ..widgets.labels import set_accessible_name
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+
+# Pixels.
+_SIZE = 40
+_NAME = 16
+
+
+class PictureChips(Gtk.FlowBox):
+    __gtype_name__ = "OllmPictureChips"
+
+    # One was added or removed.
+    __gsignals__ = signals({"changed": ()})
+
+    def __init__(self) -> None:
+        super().__init__(
+            selection_mode=Gtk.SelectionMode.NONE,
+            column_spacing=6,
+            row_spacing=6,
+            max_children_per_line=20,
+            halign=Gtk.Align.START,
+        )
+        set_accessible_name(self, _("Attached pictures"))
+        self._attached: tuple[Attachment, ...] = ()
+
+    @property
+    def attached(self) -> tuple[Attachment, ...]:
+        return self._attached
+
+    @attached.setter
+    def attached(self, attached: tuple[Attachment, ...]) -> None:
+        if attached == self._attached:
+            return
+        self._attached = attached
+        while (child := self.get_first_child()) is not None:
+            self.remove(child)
+        for attachment in attached:
+            chip = Gtk.FlowBoxChild(child=self._chip(attachment), focusable=False)
+            set_accessible_name(chip, attachment.picture.name)
+            self.append(chip)
+        self.set_visible(bool(attached))
+        self.emit("changed")
+
+    def _chip(self, attachment: Attachment) -> Gtk.Widget:
+        name = attachment.picture.name
+        chip = Gtk.Box(spacing=6, css_classes=["picture-chip"], tooltip_text=name)
+        picture = Gtk.Picture(
+            paintable=attachment.texture,
+            can_shrink=True,
+            alternative_text=name,
+            width_request=_SIZE,
+            height_request=_SIZE,
+        )
+        # Without a bound, a picture asks for all its pixels.
+        frame = Gtk.ScrolledWindow(
+            child=picture,
+            hscrollbar_policy=Gtk.PolicyType.NEVER,
+            vscrollbar_policy=Gtk.PolicyType.NEVER,
+            max_content_width=_SIZE,
+            max_content_height=_SIZE,
+            can_focus=False,
+        )
+        label = Gtk.Label(
+            label=name, ellipsize=Pango.EllipsizeMode.MIDDLE, max_width_chars=_NAME, xalign=0
+        )
+        label.add_css_class("caption")
+        button = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
+        for style in ("flat", "circular", "chip-button"):
+            button.add_css_class(style)
+        words = _("Remove {name}").format(name=name)
+        button.set_tooltip_text(words)
+        set_accessible_name(button, words)
+        button.connect("clicked", weakly(self._on_remove), attachment)
+        for part in (frame, label, button):
+            chip.append(part)
+        return chip
+
+    def _on_remove(self, _button: Gtk.Button, attachment: Attachment) -> None:
+        self.attached = tuple(one for one in self._attached if one is not attachment)

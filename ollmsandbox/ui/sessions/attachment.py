@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pictures that the user attaches to a message, before they are sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gi.repository import Gdk, Gio
+
+from ...text.visible import visible_line
+from ...tools.base import LARGEST_PICTURE, Picture
+from ..diff.images import MOST_BYTES, read_picture
+
+# The beginnings of the formats that servers accept.
+_FORMATS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
+
+
+@dataclass(frozen=True)
+class Attachment:
+    picture: Picture
+    # Decoded outside the window's process.
+    texture: Gdk.Texture
+
+
+def is_picture_file(path: str) -> bool:
+    """Return whether the name is that of a picture."""
+    kind, _is_uncertain = Gio.content_type_guess(os.path.basename(path), None)
+    return kind.startswith("image/")
+
+
+def read_attachment(path: str, environ: Mapping[str, str]) -> Attachment | None:
+    """Return the picture in a file; None if it is none or unreadable. May run on any thread."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError:
+        return None
+    return decode_attachment(data, visible_line(os.path.basename(path)), environ)
+
+
+def decode_attachment(data: bytes, name: str, environ: Mapping[str, str]) -> Attachment | None:
+    """Return the picture; None if it is none. One that is too large for servers, or in a format
+    that they do not know, becomes a PNG of at most 1600 pixels. May run on any thread."""
+    texture = read_picture(data, environ)
+    if texture is None:
+        return None
+    kind = next((kind for start, kind in _FORMATS if data.startswith(start)), "")
+    if not kind and data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        kind = "image/webp"
+    if not kind or len(data) > LARGEST_PICTURE:
+        kind, data = "image/png", texture.save_to_png_bytes().get_data() or b""
+    return Attachment(Picture(kind, data, name), texture) if len(data) <= LARGEST_PICTURE else None

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pictures that the user attaches to a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gi.repository import Gdk, GdkPixbuf, GLib, Gtk
+from support.person import Person
+from support.screen import Screen, all_of
+from support.scripted import ScriptedModel
+from support.window import finish, in_project, open_session, program, wait_until, window_of
+
+from ollmsandbox.tools.base import LARGEST_PICTURE, Picture
+from ollmsandbox.ui.markdown.picture import DecodedPicture
+from ollmsandbox.ui.sessions.attachment import decode_attachment
+from ollmsandbox.ui.sessions.entries import MessageEntry
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.window.window import Window
+
+
+def picture(side: int = 8, kind: str = "png") -> bytes:
+    pixels = GdkPixbuf.Pixbuf.new(GdkPixbuf.Colorspace.RGB, False, 8, side, side)
+    assert pixels is not None
+    pixels.fill(0x336699FF)
+    return bytes(pixels.save_to_bufferv(kind, [], [])[1])
+
+
+class SeeingModel(ScriptedModel):
+    sees_pictures = True
+
+
+@pytest.fixture
+def talk(screen: Screen, person: Person) -> Iterator[tuple[Window, OpenSession, ScriptedModel]]:
+    with in_project(person) as (window, session):
+        model = SeeingModel(["A blue square."], ["Still blue."])
+        session.conversation.use_model(model)
+        window.chat.set_can_send("")
+        yield window, session, model
+
+
+def save(folder: Path) -> str:
+    file = folder / "shot.png"
+    file.write_bytes(picture())
+    return str(file)
+
+
+def sent(model: ScriptedModel) -> tuple[Picture, ...]:
+    return model.seen[-1][-1].pictures
+
+
+def test_a_dropped_picture_goes_to_a_model_that_sees(
+    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
+) -> None:
+    window, session, model = talk
+    composer = window.chat.composer
+    composer.emit("dropped", [save(person.project)])
+    wait_until(lambda: composer.attached)
+    assert composer.text == ""
+    # Without a word, too.
+    composer.send_button.emit("clicked")
+    wait_until(lambda: model.seen and not session.is_busy)
+    assert [(one.media_type, one.name) for one in sent(model)] == [("image/png", "shot.png")]
+    assert not composer.attached and not composer.chips.get_visible()
+    wait_until(lambda: any(one.get_visible() for one in all_of(window.chat, DecodedPicture)))
+    # And once more when it is tried again.
+    window.chat.emit("resend", "")
+    wait_until(lambda: len(model.seen) == 2 and not session.is_busy)
+    assert len(sent(model)) == 1
+
+
+def test_a_model_that_sees_nothing_gets_the_path(
+    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
+) -> None:
+    window, session, _model = talk
+    session.conversation.use_model(ScriptedModel())
+    composer = window.chat.composer
+    composer.emit("dropped", [save(person.project)])
+    wait_until(lambda: composer.text == "shot.png ")
+    assert not composer.attached
+
+
+def test_a_picture_is_pasted_and_removed(
+    talk: tuple[Window, OpenSession, ScriptedModel],
+) -> None:
+    window, session, _model = talk
+    composer = window.chat.composer
+    content = Gdk.ContentProvider.new_for_bytes("image/png", GLib.Bytes.new(picture()))
+    window.get_clipboard().set_content(content)
+    composer.view.emit("paste-clipboard")
+    wait_until(lambda: len(composer.attached) == 1)
+    assert composer.send_button.get_sensitive()
+    # It belongs to its session.
+    window.chat.show(None)
+    assert not composer.attached
+    window.chat.show(session)
+    [remove] = [one for one in all_of(composer.chips, Gtk.Button) if one.get_mapped()]
+    remove.emit("clicked")
+    assert not composer.attached and not composer.send_button.get_sensitive()
+
+
+def test_text_is_pasted_as_before(talk: tuple[Window, OpenSession, ScriptedModel]) -> None:
+    window, _session, _model = talk
+    window.get_clipboard().set("hello")
+    window.chat.composer.view.emit("paste-clipboard")
+    wait_until(lambda: window.chat.composer.text == "hello")
+
+
+def test_the_menu_says_what_becomes_of_a_picture(
+    talk: tuple[Window, OpenSession, ScriptedModel],
+) -> None:
+    window, session, _model = talk
+    composer = window.chat.composer
+
+    def label() -> str:
+        menu = composer.attach_button.get_menu_model()
+        found = menu.get_item_attribute_value(0, "label", None) if menu else None
+        return found.get_string() if found else ""
+
+    composer.emit("look-at-model")
+    assert label() == "_Picture…"
+    session.conversation.use_model(ScriptedModel())
+    composer.emit("look-at-model")
+    assert label() == "_Picture as Path (Model Cannot See It)…"
+
+
+def test_a_session_keeps_the_pictures_that_were_sent(screen: Screen, person: Person) -> None:
+    with in_project(person) as (_window, session):
+        session.conversation.use_model(SeeingModel(["Blue."]))
+        sent = Picture("image/png", picture(), "shot.png")
+        finish(session.conversation.say("What is it?", [sent]))
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: window.chat.session is not None)
+        assert window.chat.session is not None
+        said = [one for one in window.chat.session if isinstance(one, MessageEntry)]
+        assert (said[0].text, said[0].pictures) == ("What is it?", (sent,))
+        open_session(window, person.project)
+
+
+def test_servers_get_formats_and_sizes_that_they_accept(screen: Screen, person: Person) -> None:
+    found = decode_attachment(picture(kind="bmp"), "shot", person.environ)
+    assert found is not None and found.picture.media_type == "image/png"
+    large = picture(2000, "bmp")
+    assert len(large) > LARGEST_PICTURE
+    found = decode_attachment(large, "shot", person.environ)
+    assert found is not None and len(found.picture.data) <= LARGEST_PICTURE
+    assert decode_attachment(b"\x89PNG\r\n\x1a\nnot", "shot", person.environ) is None
