@@ -125,7 +125,7 @@ def test_pipes_and_sockets_end_with_the_run(person: Person) -> None:
 
 
 def test_pipes_deep_in_a_new_folder_end_with_the_run(person: Person) -> None:
-    deep = "cd ~/playground; d=$(printf d/%.0s $(seq {})); mkdir -p $d; mkfifo $d/pipe; touch $d/file"
+    deep = "cd ~/playground; d=$(printf d/%.0s $(seq {})); mkdir -p $d; mkfifo $d/pipe; >$d/file"
     assert person.run(deep.format(110)).exit_code == 0
     found = subprocess.run(["find", person.playground], stdout=subprocess.PIPE, check=True).stdout
     assert b"/pipe\n" not in found
