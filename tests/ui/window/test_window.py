@@ -74,7 +74,7 @@ def test_a_tour_is_taken_and_its_change_undone(screen: Screen, person: Person) -
 def test_a_command_of_the_user_needs_no_model(screen: Screen, person: Person) -> None:
     (person.project / "here").write_text("old")
     with in_project(person) as (window, _session):
-        wait_until(lambda: says(window.chat, "!commands"))
+        wait_until(lambda: says(window.chat, "without one"))
         wait_until(lambda: says(window.chat, "sandbox"))
         window.chat.composer.text = "!echo new > here; echo done"
         window.chat.composer.send_button.emit("clicked")
