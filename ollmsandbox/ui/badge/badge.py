@@ -61,6 +61,7 @@ class SandboxBadge(Gtk.MenuButton):
 
     def __init__(self) -> None:
         super().__init__()
+        self.state = SandboxState.UNKNOWN
         self._icon = Gtk.Image()
         self._label = Gtk.Label(ellipsize=Pango.EllipsizeMode.END)
         box = Gtk.Box(spacing=6)
@@ -97,6 +98,7 @@ class SandboxBadge(Gtk.MenuButton):
             SandboxState.NONE: _("Not sandboxed: asks each time"),
             SandboxState.BROKEN: _("Commands cannot run"),
         }[sandbox]
+        self.state = sandbox
         self._icon.set_from_icon_name(_ICONS[sandbox])
         self._label.set_label(text)
         # Without this, the title would take its room.

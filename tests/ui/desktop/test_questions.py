@@ -11,6 +11,8 @@ from support.desktop import AT_REST, Outside, is_not, program
 from support.person import Person
 from support.servers.http import Replay, Reply, delta, document, finish, sse
 
+from ollmsandbox.tools.run_command import WITH_NETWORK
+
 pytestmark = pytest.mark.anybody
 
 LASTING = (
@@ -86,7 +88,7 @@ def test_a_screen_reader_says_the_whole_network_question(person: Person) -> None
         with program(person, f"{person.project}/") as window:
             window.say("go")
             window.wait_focus("Deny")
-            window.wait_for("Run command with network access: touch a?")
+            window.wait_for(WITH_NETWORK.format(command="touch a"))
             window.press("Escape", then=lambda: window.reads("Denied, "))
             window.wait_for("Round 1 is over.")
             window.close()

@@ -16,7 +16,12 @@ from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Sour
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.permission.card import ChatPermission
-from ollmsandbox.ui.permission.text import button_label, notification_text, spoken_question
+from ollmsandbox.ui.permission.text import (
+    button_label,
+    duration_text,
+    notification_text,
+    spoken_question,
+)
 
 pytestmark = pytest.mark.anybody
 
@@ -84,26 +89,26 @@ def names(card: ChatPermission) -> list[str]:
 
 
 def test_a_question_that_is_asked_again_says_why(screen: Screen) -> None:
-    notice = "The project changed while this question was open."
+    notice = "Something else happened meanwhile."
     assert notice not in texts(Shown(screen, with_network()).card)
     assert notice in texts(Shown(screen, with_network(notice=notice)).card)
 
 
 def test_the_network_question_contains_the_command_where_the_card_is_not_seen() -> None:
-    whole = "Run command with network access: {command}?"
-    heading = "Run command with network access?"
+    whole, heading = "May {command} run?", "May it run?"
     request = with_network("pip\tlist", translated=whole, heading=heading)
-    assert spoken_question(request) == "Run command with network access: pip⟨TAB⟩list?"
+    assert spoken_question(request) == "May pip⟨TAB⟩list run?"
     assert notification_text(request)[1] == spoken_question(request)
     _title, body = notification_text(replace(request, subject="x" * 1000))
-    assert body == f"Run command with network access: {'x' * 119}…?"
+    assert body == f"May {'x' * 119}… run?"
 
 
 def test_a_one_time_request_has_two_answers(screen: Screen) -> None:
     shown = Shown(screen, with_network())
     spin_until(shown.can_allow)
     assert names(shown.card) == ["Deny", "Allow Once"]
-    assert "You will be asked every time." in texts(shown.card)
+    assert shown.card.request.is_once_only
+    assert duration_text(shown.card.request) in texts(shown.card)
 
 
 def test_answers_that_last_are_behind_an_arrow_and_name_their_scope(screen: Screen) -> None:

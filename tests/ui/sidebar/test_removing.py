@@ -95,11 +95,11 @@ def test_running_commands_are_not_stopped_without_asking(screen: Screen, person:
         running = asyncio.get_event_loop().create_task(session.conversation.run(_ENDLESS))
         wait_until((person.playground / "runs").exists)
         window.sidebar.emit("delete-session", session.id)
-        assert "The agent is working in this session." in _question().get_body()
+        assert "agent is working" in _question().get_body()
         _question().response("cancel")
         wait_until(lambda: not _questions())
         _remove(window, person.project)
-        assert "The agent is working there" in _question().get_body()
+        assert "agent is working" in _question().get_body()
         assert session.state is not ConversationState.IDLE
         _question().response("cancel")
         wait_until(lambda: not _questions())

@@ -113,7 +113,7 @@ def test_leaving_the_page_does_not_interrupt_the_work(
     slow.may_go_on.set()
     wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
     assert view.page is page
-    assert told == ["1 change undone."]
+    assert len(told) == 1
     assert "line 3\n" in (person.project / "text").read_text()
     # It says what became of it, and can be pressed again.
     wait_until(lambda: page.diff is not None and "Redo" in texts(page.diff))

@@ -9,7 +9,7 @@ from pathlib import Path
 from gi.repository import Adw, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, children, texts
-from support.window import card_that, finish, press, program, says, wait_until, window_of
+from support.window import card_that, finish, press, program, wait_until, window_of
 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.permission.request import Answer
@@ -63,7 +63,7 @@ def test_the_walk_finds_what_has_no_name(screen: Screen) -> None:
 def test_the_first_page_the_side_pane_and_the_popovers(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
-        wait_until(lambda: says(window.welcome, "Commands are sandboxed here."))
+        wait_until(lambda: window.welcome.verdict.has_css_class("success"))
         assert not (found := _nameless(window)), "\n".join(found)
         window.open_project(str(person.project))
         wait_until(lambda: window.chat.session is not None)
