@@ -32,6 +32,8 @@ from .process import Result
 _SEARCHED = 1 << 16
 # The same of a command that succeeded. The status of `npm install | tail` is that of `tail`.
 _SEARCHED_OF_SUCCESS = 400
+# Characters at the beginning of a command: it goes elsewhere first. The window waits meanwhile.
+_SEARCHED_OF_COMMAND = 4096
 # What programs say, in lower case, if a host has no address.
 _NO_ADDRESS = (
     *("could not resolve host", "couldn't resolve host", "unable to resolve host"),
@@ -122,7 +124,7 @@ def links_in_the_way(plan: Plan, argv: Sequence[str], result: Result) -> list[tu
     errors = list(_lines(result, errno.EROFS))
     if not errors:
         return []
-    text = _OPERATORS.sub(" ", "\n".join(argv))
+    text = _OPERATORS.sub(" ", "\n".join(argv)[:_SEARCHED_OF_COMMAND])
     named = _ways_out(plan, _WORDS.findall(text))
     found: dict[str, str] = {}
     for error in errors:
