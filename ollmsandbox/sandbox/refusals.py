@@ -32,6 +32,8 @@ from .process import Result
 _SEARCHED = 1 << 16
 # The same of a command that succeeded. The status of `npm install | tail` is that of `tail`.
 _SEARCHED_OF_SUCCESS = 400
+# Characters at the beginning of a command: it goes elsewhere first. The window waits meanwhile.
+_SEARCHED_OF_COMMAND = 4096
 # What programs say, in lower case, if a host has no address.
 _NO_ADDRESS = (
     *("could not resolve host", "couldn't resolve host", "unable to resolve host"),
@@ -120,9 +122,20 @@ def links_in_the_way(plan: Plan, argv: Sequence[str], result: Result) -> list[tu
     roots = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder)]
     if not result.exit_code or plan.project not in roots or _rootfs(plan):
         return []
+    errors = list(_lines(result, errno.EROFS))
+    if not errors:
+        return []
+    text = _OPERATORS.sub(" ", "\n".join(argv)[:_SEARCHED_OF_COMMAND])
+    named = _ways_out(plan, _WORDS.findall(text))
     found: dict[str, str] = {}
-    for line in _lines(result, errno.EROFS):
-        found.update(_ways_out(plan, argv, line))
+    for error in errors:
+        paths = [word for word in _WORDS.findall(error) if "/" in word]
+        printed = _ways_out(plan, paths)
+        # Some programs print where a link leads. After `cd` through a link, most print only a name.
+        has_whole = any(path.startswith("/") and not _is_program(path) for path in paths)
+        found |= printed or {
+            link: folder for link, folder in named.items() if not has_whole or f"{folder}/" in error
+        }
     return [(link, folder) for link, folder in found.items() if not is_inside(folder, *roots)]
 
 
@@ -133,8 +146,8 @@ def _links_out_of_alpine(plan: Plan, result: Result) -> dict[str, str]:
         return {}
     seen = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | ReadOnlyBind)]
     words = [word for line in _lines(result, errno.ENOENT) for word in _WORDS.findall(line)]
-    ways = [way for word in words if (way := _way_out(plan, word.rstrip(":"))) is not None]
-    return {link: folder for link, folder in ways if not is_inside(folder, *seen)}
+    found = _ways_out(plan, words)
+    return {link: folder for link, folder in found.items() if not is_inside(folder, *seen)}
 
 
 def _lines(result: Result, error: int) -> Iterator[str]:
@@ -145,20 +158,15 @@ def _lines(result: Result, error: int) -> Iterator[str]:
                 yield line
 
 
-def _ways_out(plan: Plan, argv: Sequence[str], error: str) -> list[tuple[str, str]]:
-    """Return the links, and where they lead, by which a command came to a read-only path."""
-    paths = [word.rstrip(":") for word in _WORDS.findall(error) if "/" in word]
-    if printed := [way for path in paths if (way := _way_out(plan, path)) is not None]:
-        return printed
-    # Some programs print where a link leads. After `cd` through a link, most print only a name.
-    has_whole = any(path.startswith("/") and not _is_program(path) for path in paths)
-    words = [word for text in argv for word in _WORDS.findall(_OPERATORS.sub(" ", text))]
-    named = [way for word in words if (way := _way_out(plan, word)) is not None]
-    return [way for way in named if not has_whole or f"{way[1]}/" in error]
+def _ways_out(plan: Plan, words: Sequence[str]) -> dict[str, str]:
+    """Return the links by which paths among these words leave the project, and where each leads."""
+    names = dict.fromkeys(word.rstrip(":") for word in words)
+    return dict(way for name in names if (way := _way_out(plan, name)) is not None)
 
 
-def _is_program(path: str) -> bool:
+def _is_program(word: str) -> bool:
     """Return whether an error message with this path may mean the program that prints it."""
+    path = word.rstrip(":")
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
