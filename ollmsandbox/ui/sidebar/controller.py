@@ -17,6 +17,7 @@ from ..sessions.dialogs import ask_for_title
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_folder
 from ..widgets.tasks import Tasks
+from ..widgets.toasts import dismiss_when_shown
 from ..widgets.weak import weakly
 from .sidebar import Sidebar
 
@@ -239,7 +240,7 @@ class SidebarController:
             return False
         number, (toast, _undo) = list(self._removals.items())[-1]
         self._undo_removal(number)
-        toast.dismiss()
+        dismiss_when_shown(self._toasts, toast)
         return True
 
     def _undo_removal(self, number: int) -> None:
