@@ -246,4 +246,5 @@ class SidebarController:
     def _undo_removal(self, number: int) -> None:
         # Not twice: the button can be pressed while the toast disappears.
         if (removal := self._removals.pop(number, None)) is not None:
+            self._undo.set_enabled(bool(self._removals))
             self._tasks.start(removal[1]())
