@@ -266,7 +266,7 @@ def test_the_disk_cannot_be_filled_in_one_step(person: Person, kind: str) -> Non
 
 def test_the_number_of_files_in_memory_is_limited(person: Person) -> None:
     files = "for n in range(20000):\n    os.close(os.open(f'/tmp/{n}', os.O_CREAT))\n"
-    result = person.run(python(f"{files}time.sleep(5)"), profile=limited(person, "tmp: 8 MiB"))
+    result = person.run(python(f"{files}time.sleep(200)"), profile=limited(person, "tmp: 8 MiB"))
     assert result.stop is Stop.DISK
 
 

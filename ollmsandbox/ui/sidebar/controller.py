@@ -17,6 +17,7 @@ from ..sessions.dialogs import ask_for_title
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_folder
 from ..widgets.tasks import Tasks
+from ..widgets.toasts import dismiss_when_shown
 from ..widgets.weak import weakly
 from .sidebar import Sidebar
 
@@ -239,10 +240,11 @@ class SidebarController:
             return False
         number, (toast, _undo) = list(self._removals.items())[-1]
         self._undo_removal(number)
-        toast.dismiss()
+        dismiss_when_shown(self._toasts, toast)
         return True
 
     def _undo_removal(self, number: int) -> None:
         # Not twice: the button can be pressed while the toast disappears.
         if (removal := self._removals.pop(number, None)) is not None:
+            self._undo.set_enabled(bool(self._removals))
             self._tasks.start(removal[1]())

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gi.repository import Adw, GLib, Gtk, Pango
 
@@ -68,6 +68,10 @@ class Toasts:
 
     def _on_dismissed(self, _toast: Adw.Toast, text: str) -> None:
         self._queue.pop(text, None)
+        # The next one appears now, and has its own time.
+        if self._timer:
+            GLib.source_remove(self._timer)
+            self._timer = 0
         self._hurry()
         if not self._queue and self._room is not None:
             self._room.end()
@@ -111,6 +115,30 @@ class ToastRoom:
         context.add_provider(self._style, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION + 1)
         self._above.set_margin_bottom(toast.get_height() + 2 * _GAP)
         return GLib.SOURCE_REMOVE
+
+
+def dismiss_when_shown(overlay: Adw.ToastOverlay, toast: Adw.Toast) -> None:
+    """Dismiss a toast as soon as none is appearing. libadwaita 1.2 reads freed memory if a toast
+    has gone before the animation that shows it has ended."""
+
+    def dismiss() -> bool:
+        if any(child.get_opacity() < 1 for child in _toasts_of(overlay)):
+            return GLib.SOURCE_CONTINUE
+        toast.disconnect(handler)
+        toast.dismiss()
+        return GLib.SOURCE_REMOVE
+
+    timer = GLib.timeout_add(_FRAME, dismiss)
+    # It may go by itself before that.
+    handler = toast.connect("dismissed", lambda _toast: GLib.source_remove(timer))
+
+
+def _toasts_of(overlay: Adw.ToastOverlay) -> Iterator[Gtk.Widget]:
+    child = overlay.get_first_child()
+    while child is not None:
+        if child is not overlay.get_child():
+            yield child
+        child = child.get_next_sibling()
 
 
 def _toast_of(overlay: Adw.ToastOverlay) -> Gtk.Widget | None:

@@ -448,8 +448,9 @@ def test_the_model_asks_the_user(person: Person, typed: str, answer: str) -> Non
 
 
 def test_what_is_typed_during_a_turn_is_sent_with_the_next_step(person: Person) -> None:
+    person.share_playground()
     replies = [
-        run_command("echo begun; sleep 3", "1"),
+        run_command("echo begun; until [ -e ~/playground/go ]; do sleep 0.02; done", "1"),
         run_command("true", "2", network=True),
         reply("Over."),
         reply("Second."),
@@ -462,6 +463,7 @@ def test_what_is_typed_during_a_turn_is_sent_with_the_next_step(person: Person) 
         terminal.expect("reads this with its next step")
         terminal.send("!echo later" + ENTER)
         terminal.expect("runs when the model is done")
+        (person.playground / "go").touch()
         # A question has the keyboard for itself.
         terminal.expect(ENDS)
         terminal.send("d")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -166,10 +167,12 @@ def test_what_is_planted_in_a_cache_does_no_harm(
 
 def test_a_project_cannot_reach_the_layers_themselves(person: Person) -> None:
     (person.home / ".npm").mkdir()
-    ok(person.run("touch ~/.npm/of-the-first"))
-    search = "find / -name of-the-first -not -path '/proc/*' 2>/dev/null"
-    result = person.run(search, project=other_project(person))
-    assert "of-the-first" not in result.stdout.text
+    # A name that no other test on this machine uses.
+    name = uuid.uuid4().hex
+    ok(person.run(f"touch ~/.npm/{name}"))
+    search = f"find / -path /proc -prune -o -name {name} -print 2>/dev/null"
+    assert person.run(search).stdout.text.splitlines() == [f"{person.home}/.npm/{name}"]
+    assert person.run(search, project=other_project(person)).stdout.text == ""
     write = "mkdir -p ~/.cache/ollmchat/caches/x; echo x >~/.cache/ollmchat/caches/x/project"
     person.run(write, project=other_project(person))
     assert all(caches.folder.name != "x" for caches in all_caches(person.paths))

@@ -462,12 +462,17 @@ def test_the_history_lists_runs_with_their_states(person: Person) -> None:
 
 def test_changes_are_seen_while_they_happen(person: Person) -> None:
     (person.project / "old").write_text("old")
-    events: list[FileEvent] = []
-    command = "echo > new; echo >> old; sleep 1"
-    result = loop.run(person.bubble(live=events.append).exec(command))
-    assert result.exit_code == 0
-    seen = {(event.kind, os.path.basename(event.path)) for event in events}
-    assert {(EventKind.ADDED, "new"), (EventKind.UPDATED, "old")} <= seen
+    person.share_playground()
+    missing = {(EventKind.ADDED, "new"), (EventKind.UPDATED, "old")}
+
+    def note(event: FileEvent) -> None:
+        missing.discard((event.kind, os.path.basename(event.path)))
+        if not missing:
+            (person.playground / "go").touch()
+
+    command = "echo > new; echo >> old; until [ -e ~/playground/go ]; do sleep 0.02; done"
+    assert loop.run(person.bubble(live=note).exec(command)).exit_code == 0
+    assert not missing
 
 
 @pytest.mark.anybody

@@ -185,7 +185,7 @@ def test_a_very_long_message_of_the_user_is_shown_at_once(place: Place) -> None:
     def is_shown(start: str) -> bool:
         return any(text.startswith(start) for text in texts(place.view))
 
-    for text in ("x" * 5000, "line\n" * 10_000):
+    for text in ("x" * 5000, "line\n" * 3000):
         place.chat.person(text)
         # The one before may be out of sight by then, and is not kept.
         spin_until(partial(is_shown, text[:9]))

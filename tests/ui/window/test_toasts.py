@@ -7,9 +7,9 @@ import time
 
 import pytest
 from gi.repository import Adw, Gtk
-from support.screen import Screen, all_of, draw_frames, spin_until, texts
+from support.screen import Screen, all_of, draw_frames, is_shown, spin_until, texts
 
-from ollmsandbox.ui.widgets.toasts import ToastRoom, Toasts
+from ollmsandbox.ui.widgets.toasts import ToastRoom, Toasts, dismiss_when_shown
 
 pytestmark = pytest.mark.anybody
 
@@ -59,6 +59,7 @@ def test_the_same_toast_is_not_shown_twice_at_once(screen: Screen) -> None:
     for text in (_LONG, "another", _LONG, "another"):
         toasts.tell(text)
     assert len(added) == 2
+    spin_until(lambda: is_shown(overlay))
     added[0].dismiss()
     toasts.tell(_LONG)
     assert len(added) == 3
@@ -83,6 +84,17 @@ def test_toasts_time_out_and_do_not_wait_long_for_each_other(screen: Screen) -> 
     assert time.monotonic() - began < added[0].get_timeout() / 2
 
 
+def test_a_toast_is_dismissed_only_after_it_has_appeared(screen: Screen) -> None:
+    _toasts, overlay = shown(screen, 600)
+    toast = Adw.Toast(title="done", timeout=0)
+    was_shown: list[bool] = []
+    toast.connect("dismissed", lambda _toast: was_shown.append(is_shown(overlay)))
+    overlay.add_toast(toast)
+    dismiss_when_shown(overlay, toast)
+    spin_until(lambda: was_shown)
+    assert was_shown == [True]
+
+
 def test_a_toast_covers_nothing_of_the_chat_and_nothing_below(screen: Screen) -> None:
     chat = Gtk.Label(label="chat", vexpand=True)
     below = Gtk.Label(label="composer", height_request=120)
@@ -105,6 +117,7 @@ def test_a_toast_covers_nothing_of_the_chat_and_nothing_below(screen: Screen) ->
 
     # It slides up from the bottom.
     spin_until(lambda: not is_covered(below) and not is_covered(chat))
+    spin_until(lambda: is_shown(overlay))
     for one in tuple(toasts._queue.values()):
         one.dismiss()
     assert chat.get_margin_bottom() == 0
