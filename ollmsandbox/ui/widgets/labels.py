@@ -39,6 +39,14 @@ def show_ellipsized_as_tooltip(*widgets: Gtk.Widget) -> None:
             child = child.get_next_sibling()
 
 
+def set_left_to_right(label: Gtk.Label) -> None:
+    """Write a path or a command from left to right in any language, at the side where lines
+    begin."""
+    label.set_direction(Gtk.TextDirection.LTR)
+    is_mirrored = Gtk.Widget.get_default_direction() is Gtk.TextDirection.RTL
+    label.set_xalign(1.0 if is_mirrored else 0.0)
+
+
 def is_cut_off(label: Gtk.Label) -> bool:
     return label.get_layout().is_ellipsized()
 
