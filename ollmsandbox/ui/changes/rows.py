@@ -18,7 +18,12 @@ from ...text.diff import decode_text, matching_blocks, split_lines
 from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
 from ..widgets.actions import ActionButton
-from ..widgets.labels import set_accessible_name, set_left_to_right, without_hyphens
+from ..widgets.labels import (
+    in_sentences,
+    set_accessible_name,
+    set_left_to_right,
+    without_hyphens,
+)
 from ..widgets.readable import number
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weak_reference
@@ -60,7 +65,7 @@ class RunRow(Gtk.Box):
         status = run_text(run)
         title = visible_line(run.said or run.command)[:_MOST_READ]
         # For screen readers.
-        self.name = f"{title}. {status}"
+        self.name = in_sentences(title, status)
         self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [self.name])
         self.arrow.update_state([Gtk.AccessibleState.EXPANDED], [int(item.is_open)])
         about = _line(status)
@@ -128,7 +133,7 @@ class FileRow(Gtk.Box):
         if colour:
             icon.add_css_class(colour)
         self.append(icon)
-        self.name = f"{path}. {change_text(recorded)}"
+        self.name = in_sentences(path, change_text(recorded))
         text: Gtk.Widget = path_label(path)
         below = row_text(recorded, is_all_applied=item.run.is_all_applied)
         if below:
