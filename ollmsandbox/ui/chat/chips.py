@@ -28,7 +28,7 @@ class PictureChips(Gtk.FlowBox):
             column_spacing=6,
             row_spacing=6,
             max_children_per_line=20,
-            halign=Gtk.Align.START,
+            css_classes=["picture-chips"],
         )
         set_accessible_name(self, _("Attached pictures"))
         self._attached: tuple[Attachment, ...] = ()
@@ -53,7 +53,9 @@ class PictureChips(Gtk.FlowBox):
 
     def _chip(self, attachment: Attachment) -> Gtk.Widget:
         name = attachment.picture.name
-        chip = Gtk.Box(spacing=6, css_classes=["picture-chip"], tooltip_text=name)
+        chip = Gtk.Box(
+            spacing=6, css_classes=["picture-chip"], tooltip_text=name, halign=Gtk.Align.START
+        )
         picture = Gtk.Image(
             paintable=attachment.texture,
             pixel_size=_SIZE,
