@@ -15,10 +15,12 @@ import ollmsandbox.ui  # noqa: F401  isort: skip  names the versions of what com
 from gi.repository import Gdk, GdkPixbuf, GLib, Graphene, Gtk
 
 from ollmsandbox.chat.providers.connections_file import TOUR
+from ollmsandbox.chat.providers.tour.model import TourModel
 from ollmsandbox.chat.providers.tour.sample import make_sample
 from ollmsandbox.loop import run_application
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.application import Application
+from ollmsandbox.ui.changes.model import RunItem
 from ollmsandbox.ui.sessions.entries import CallEntry, Stage
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
@@ -54,8 +56,13 @@ class Photographer:
 
     async def _take(self, size: tuple[int, int], name: str) -> None:
         window = self._window
-        window.set_default_size(*size)
-        await until(lambda: (window.get_width(), window.get_height()) == size, f"{size}")
+
+        def has_size() -> bool:
+            # Again: the least width depends on what is folded, which depends on the width.
+            window.set_default_size(*size)
+            return (window.get_width(), window.get_height()) == size
+
+        await until(has_size, f"{size}")
         await asyncio.sleep(REST)
         texture = await self._painted(size)
         loader = GdkPixbuf.PixbufLoader()
@@ -140,6 +147,8 @@ async def play(application: Application, folder: Path, scheme: str) -> None:
 
     project = Path(os.environ["HOME"]) / "basket"
     make_sample(project)
+    # Nobody is here to go on after each idea.
+    TourModel.stops = ()
     (project / "check.sh").write_text(CHECK, encoding="utf-8")
     window.open_project(str(project))
     await until(lambda: window.chat.session is not None, "a session")
@@ -153,6 +162,8 @@ async def play(application: Application, folder: Path, scheme: str) -> None:
     application.asker.answer(asked.request.id, Answer.DENY)
     await talk
 
+    # It looks like a session with any other model.
+    window.chat.tour.set_visible(False)
     window.flap.set_reveal_flap(True)
     await until(lambda: len(window.changes.items) > 1, "changes")
     await picture.take("history")
@@ -181,9 +192,8 @@ async def open_file(window: Window, name: str) -> None:
         return None
 
     for item in view.items:
-        run = getattr(item, "run", None)
-        if run is not None and place() is None:
-            view.select_run(run.id)
+        if isinstance(item, RunItem) and place() is None:
+            view.select_run(item.data.id)
             await asyncio.sleep(REST)
     await until(lambda: place() is not None, f"{name} in the list")
     view.list_view.emit("activate", place())

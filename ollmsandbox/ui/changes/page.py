@@ -21,7 +21,7 @@ from ..diff.view import DiffView
 from ..resources import template
 from ..settings import Settings
 from ..widgets.actions import Action, ActionButton
-from ..widgets.labels import show_ellipsized_as_tooltip
+from ..widgets.labels import set_accessible_name, show_ellipsized_as_tooltip
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -93,6 +93,9 @@ class ChangePage(Gtk.Box):
             (Side.MERGED, self.merged_button),
         ):
             button.connect("toggled", weakly(self._on_side), side)
+            label = button.get_child()
+            assert isinstance(label, Gtk.Label)
+            set_accessible_name(button, label.get_label())
         self.diff: DiffView | None = None
         self._earlier = EarlierVersions(manager, run, recorded, tasks, progress)
         self._earlier.connect("restored", weakly(self._on_restored))

@@ -18,7 +18,12 @@ from ...text.diff import decode_text, matching_blocks, split_lines
 from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
 from ..widgets.actions import ActionButton
-from ..widgets.labels import set_accessible_name, without_hyphens
+from ..widgets.labels import (
+    in_sentences,
+    set_accessible_name,
+    set_left_to_right,
+    without_hyphens,
+)
 from ..widgets.readable import number
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weak_reference
@@ -54,14 +59,13 @@ class RunRow(Gtk.Box):
         self.arrow.connect("clicked", lambda _button: fold(item))
         top.append(self.arrow)
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
-        # Commands are written from left to right everywhere.
         command = _line(visible_line(run.command))
         command.add_css_class("monospace")
-        command.set_direction(Gtk.TextDirection.LTR)
+        set_left_to_right(command)
         status = run_text(run)
         title = visible_line(run.said or run.command)[:_MOST_READ]
         # For screen readers.
-        self.name = f"{title}. {status}"
+        self.name = in_sentences(title, status)
         self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [self.name])
         self.arrow.update_state([Gtk.AccessibleState.EXPANDED], [int(item.is_open)])
         about = _line(status)
@@ -129,7 +133,7 @@ class FileRow(Gtk.Box):
         if colour:
             icon.add_css_class(colour)
         self.append(icon)
-        self.name = f"{path}. {change_text(recorded)}"
+        self.name = in_sentences(path, change_text(recorded))
         text: Gtk.Widget = path_label(path)
         below = row_text(recorded, is_all_applied=item.run.is_all_applied)
         if below:
@@ -175,8 +179,7 @@ def path_label(path: str) -> Gtk.Label:
     label = _line(f"{name or '.'}  {folder}/" if folder else name or ".")
     if folder:
         dim_folder(label, name)
-    # Paths are written from left to right everywhere.
-    label.set_direction(Gtk.TextDirection.LTR)
+    set_left_to_right(label)
     return label
 
 

@@ -28,7 +28,7 @@ class PictureChips(Gtk.FlowBox):
             column_spacing=6,
             row_spacing=6,
             max_children_per_line=20,
-            halign=Gtk.Align.START,
+            css_classes=["picture-chips"],
         )
         set_accessible_name(self, _("Attached pictures"))
         self._attached: tuple[Attachment, ...] = ()
@@ -53,22 +53,13 @@ class PictureChips(Gtk.FlowBox):
 
     def _chip(self, attachment: Attachment) -> Gtk.Widget:
         name = attachment.picture.name
-        chip = Gtk.Box(spacing=6, css_classes=["picture-chip"], tooltip_text=name)
-        picture = Gtk.Picture(
-            paintable=attachment.texture,
-            can_shrink=True,
-            alternative_text=name,
-            width_request=_SIZE,
-            height_request=_SIZE,
+        chip = Gtk.Box(
+            spacing=6, css_classes=["picture-chip"], tooltip_text=name, halign=Gtk.Align.START
         )
-        # Without a bound, a picture asks for all its pixels.
-        frame = Gtk.ScrolledWindow(
-            child=picture,
-            hscrollbar_policy=Gtk.PolicyType.NEVER,
-            vscrollbar_policy=Gtk.PolicyType.NEVER,
-            max_content_width=_SIZE,
-            max_content_height=_SIZE,
-            can_focus=False,
+        picture = Gtk.Image(
+            paintable=attachment.texture,
+            pixel_size=_SIZE,
+            accessible_role=Gtk.AccessibleRole.PRESENTATION,
         )
         label = Gtk.Label(
             label=name, ellipsize=Pango.EllipsizeMode.MIDDLE, max_width_chars=_NAME, xalign=0
@@ -81,7 +72,7 @@ class PictureChips(Gtk.FlowBox):
         button.set_tooltip_text(words)
         set_accessible_name(button, words)
         button.connect("clicked", weakly(self._on_remove), attachment)
-        for part in (frame, label, button):
+        for part in (picture, label, button):
             chip.append(part)
         return chip
 

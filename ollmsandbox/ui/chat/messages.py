@@ -17,6 +17,7 @@ from gi.repository import GLib, GObject, Gtk, Pango
 
 from ...i18n import _, localized
 from ...text.visible import visible_words
+from ..widgets.labels import set_accessible_name
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
 from ..widgets.stops import OneStop
@@ -200,6 +201,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._box = Gtk.Box(
             orientation=Gtk.Orientation.VERTICAL, accessible_role=Gtk.AccessibleRole.LIST
         )
+        set_accessible_name(self._box, _("Messages"))
         whole = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
         whole.append(self.earlier_button)
         whole.append(self._box)

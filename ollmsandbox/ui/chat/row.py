@@ -253,7 +253,7 @@ class NoticeRow(Gtk.Box):
         self.add_css_class("notice")
         self.entry = entry
         icon = "dialog-warning-symbolic" if entry.is_error else "dialog-information-symbolic"
-        image = Gtk.Image.new_from_icon_name(icon)
+        image = Gtk.Image(icon_name=icon, accessible_role=Gtk.AccessibleRole.PRESENTATION)
         image.set_valign(Gtk.Align.START)
         # It may contain a file name, which need not be valid Unicode.
         text = "\n".join(map(visible_words, entry.text.split("\n")))

@@ -10,7 +10,7 @@ from gi.repository import Gtk, Pango
 from ...i18n import _
 from ...text.visible import visible_line
 from ...tools.todo import TodoState, TodoStep
-from ..widgets.labels import without_hyphens
+from ..widgets.labels import set_accessible_name, without_hyphens
 
 
 class TodoList(Gtk.Box):
@@ -22,6 +22,7 @@ class TodoList(Gtk.Box):
             spacing=6,
             accessible_role=Gtk.AccessibleRole.LIST,
         )
+        set_accessible_name(self, _("Plan"))
         for step in steps:
             self.append(_row(step))
 

@@ -20,7 +20,13 @@ from ..sessions.entries import CallEntry, Stage
 from ..sessions.folding import is_quiet
 from ..terminal.graph import UsageWatch
 from ..terminal.view import TerminalView
-from ..widgets.labels import set_class, show_ellipsized_as_tooltip, without_hyphens
+from ..widgets.labels import (
+    describe,
+    in_sentences,
+    set_class,
+    show_ellipsized_as_tooltip,
+    without_hyphens,
+)
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -301,6 +307,8 @@ class ToolCard(Gtk.Box):
         self.show_button.set_visible(bool(entry.run_id))
         self.changes.set_label(text)
         self.changes_box.set_visible(bool(text))
+        for button in (self.undo_button, self.show_button):
+            describe(button, in_sentences(words.title(entry), text))
         self._list_changes()
 
     def _list_changes(self) -> None:

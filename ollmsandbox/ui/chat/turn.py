@@ -12,7 +12,7 @@ from ...chat.messages import Role
 from ...i18n import _, ngettext
 from ...project.manager import ProjectManager
 from ..sessions.entries import CallEntry, MessageEntry
-from ..widgets.labels import name_buttons
+from ..widgets.labels import describe, name_buttons
 from ..widgets.readable import number
 from ..widgets.signals import signals
 from ..widgets.tasks import LatestOnly, Tasks
@@ -61,7 +61,10 @@ class TurnBar(Gtk.Revealer):
         self._runs = found.runs
         # While the bar slides away, it keeps its text.
         if found.files:
-            self._text.set_label(_text_of(found))
+            text = _text_of(found)
+            self._text.set_label(text)
+            for button in (self.review_button, self.undo_button):
+                describe(button, text)
             for label, sign, count in (
                 (self._added, "+", found.lines.added if found.lines else 0),
                 (self._removed, "\N{MINUS SIGN}", found.lines.removed if found.lines else 0),

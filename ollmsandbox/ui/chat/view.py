@@ -576,10 +576,15 @@ def row_name(entry: ChatEntry) -> str:
     if isinstance(entry, MessageEntry):
         who = _("You") if entry.role is Role.USER else entry.model or _("Agent")
         # Translators: who said something, and how it begins.
-        start = visible_line(entry.text[:_NAMED])
+        start = _start(entry.text)
         return _("{who}: {text}").format(who=who, text=start) if start else who
     assert isinstance(entry, NoticeEntry | SummaryEntry)
-    return visible_line(entry.text[:_NAMED])
+    return _start(entry.text)
+
+
+def _start(text: str) -> str:
+    line = " ".join(text[: _NAMED + 1].split())
+    return visible_line(line if len(text) <= _NAMED else f"{line[: _NAMED - 1].rstrip()}…")
 
 
 def _history(entries: Iterable[ChatEntry]) -> list[str]:

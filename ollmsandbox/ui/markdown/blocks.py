@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from gi.repository import Gtk, Pango
 
+from ..widgets.labels import set_accessible_name
 from ..widgets.scroller import NestedScroller
 from .code_block import CodeBlock
 from .inline import Inline, Spans, markup, plain
@@ -34,6 +35,8 @@ LONGEST_LABEL = 4000
 # Characters. To find its minimum width, a label breaks its text after each letter, which takes ten
 # times as long as layout. So longer labels get a fixed minimum.
 _NARROWEST = 12
+# Characters, of an item for screen readers.
+_LONGEST_NAME = 200
 _BULLETS = ("•", "◦", "-")
 _SPACING = 12
 _TIGHT = 6
@@ -153,6 +156,8 @@ def _list(
             hexpand=True,
             accessible_role=Gtk.AccessibleRole.LIST_ITEM,
         )
+        if first := _first_paragraph(item):
+            set_accessible_name(box, plain(first.spans)[:_LONGEST_NAME])
         grid.attach(box, 1, row, 1, 1)
         for inner in item.blocks:
             yield from build(inner, box.append, open_link, depth + 1, project)

@@ -328,7 +328,9 @@ def edit_diff(entry: CallEntry) -> SmallDiff | None:
 
 def line_counts(diff: SmallDiff) -> str:
     counts = [(diff.count("+"), "+"), (diff.count("-"), "\N{MINUS SIGN}")]
-    return " ".join(f"{sign}{count}" for count, sign in counts if count)
+    # The sign is before the number in right-to-left languages, too.
+    mark = "\N{LEFT-TO-RIGHT MARK}"
+    return " ".join(f"{mark}{sign}{number(count)}" for count, sign in counts if count)
 
 
 def file_markup(path: str) -> str:

@@ -15,6 +15,21 @@ def set_accessible_name(widget: Gtk.Widget, name: str) -> None:
     widget.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
 
+def in_sentences(*parts: str) -> str:
+    """Return what a screen reader says: the parts, with a full stop between them unless there is a
+    mark already."""
+    said = ""
+    for part in filter(None, parts):
+        stop = " " if said[-1:] in tuple(".!?…:") else ". "
+        said = f"{said}{stop}{part}" if said else part
+    return said
+
+
+def describe(widget: Gtk.Widget, text: str) -> None:
+    """Tell screen readers what a button is about that has the same name as others."""
+    widget.update_property([Gtk.AccessibleProperty.DESCRIPTION], [text])
+
+
 def name_buttons(top: Gtk.Widget) -> None:
     """Name buttons that have a mnemonic: GTK 4.8 reads their label twice, once with the "_"."""
     if isinstance(top, Gtk.Button) and top.get_use_underline() and (label := top.get_label()):
@@ -37,6 +52,14 @@ def show_ellipsized_as_tooltip(*widgets: Gtk.Widget) -> None:
         while child is not None:
             show_ellipsized_as_tooltip(child)
             child = child.get_next_sibling()
+
+
+def set_left_to_right(label: Gtk.Label) -> None:
+    """Write a path or a command from left to right in any language, at the side where lines
+    begin."""
+    label.set_direction(Gtk.TextDirection.LTR)
+    is_mirrored = Gtk.Widget.get_default_direction() is Gtk.TextDirection.RTL
+    label.set_xalign(1.0 if is_mirrored else 0.0)
 
 
 def is_cut_off(label: Gtk.Label) -> bool:

@@ -7,7 +7,7 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _, localized
 from ...text.visible import visible_words
-from ..widgets.labels import name_buttons, without_hyphens
+from ..widgets.labels import name_buttons, set_accessible_name, without_hyphens
 from ..widgets.weak import weakly
 
 
@@ -25,7 +25,7 @@ class NoticeBar(Gtk.Revealer):
         icon = Gtk.Image(icon_name="dialog-warning-symbolic", css_classes=["warning"])
         button = Gtk.Button(label=_("_Dismiss"), use_underline=True, valign=Gtk.Align.CENTER)
         button.connect("clicked", weakly(self._on_dismissed))
-        content = Gtk.Box(
+        self._content = content = Gtk.Box(
             spacing=12,
             css_classes=["notice-bar"],
             accessible_role=Gtk.AccessibleRole.ALERT,
@@ -51,6 +51,7 @@ class NoticeBar(Gtk.Revealer):
         # While the bar slides away, it keeps its text.
         if self._texts:
             self._label.set_label(self._texts[0])
+            set_accessible_name(self._content, self._texts[0])
         self.set_reveal_child(bool(self._texts))
 
     def _on_dismissed(self, _button: Gtk.Button) -> None:

@@ -8,7 +8,7 @@ from gi.repository import Adw, GLib, Gtk
 from ...i18n import _
 from ...sandbox.probe.probe import Capabilities, Finding
 from ..resources import template
-from ..widgets.labels import name_buttons
+from ..widgets.labels import name_buttons, set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -35,6 +35,7 @@ class Welcome(Adw.Bin):
     def __init__(self) -> None:
         super().__init__()
         name_buttons(self)
+        set_accessible_name(self.checks, _("What this computer can do"))
         self.tour_button.connect("clicked", weakly(self._on_tour))
         self.project_button.connect("clicked", weakly(self._on_project))
         self.model_button.connect("clicked", weakly(self._on_model))
@@ -123,7 +124,7 @@ def _row(title: str, subtitle: str, *, ok: bool) -> Adw.ActionRow:
     row.set_subtitle_lines(0)
     row.set_activatable(False)
     icon = "object-select-symbolic" if ok else "dialog-warning-symbolic"
-    mark = Gtk.Image.new_from_icon_name(icon)
+    mark = Gtk.Image(icon_name=icon, accessible_role=Gtk.AccessibleRole.PRESENTATION)
     mark.add_css_class("success" if ok else "warning")
     row.add_prefix(mark)
     return row
