@@ -115,7 +115,9 @@ class _Queued:
 
 
 T = TypeVar("T")
-_CUT_OFF = Sentence(N_("The answer was cut off: the model's context is full."))
+_CUT_OFF = Sentence(
+    N_("The answer was cut off: it reached its greatest length, or the model's context is full.")
+)
 _NO_CALLS = Sentence(
     N_(
         "The model seems to have written a tool call as text. Perhaps the model, or its template "
