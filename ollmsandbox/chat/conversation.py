@@ -115,7 +115,9 @@ class _Queued:
 
 
 T = TypeVar("T")
-_CUT_OFF = Sentence(N_("The answer was cut off: the model's context is full."))
+_CUT_OFF = Sentence(
+    N_("The answer was cut off: it reached its greatest length, or the model's context is full.")
+)
 _NO_CALLS = Sentence(
     N_(
         "The model seems to have written a tool call as text. Perhaps the model, or its template "
@@ -371,10 +373,13 @@ class Conversation:
             self._writer.keep_told(self._user_actions.packed())
 
     async def _exchange(self) -> TurnEnded:
-        spent = 0
-        was_empty = False
-        for step in range(self.limits.turns):
-            await self._prepare(is_first=step == 0)
+        # Since the user's last message.
+        steps = spent = 0
+        was_empty, is_first = False, True
+        while steps < self.limits.turns:
+            await self._prepare(is_first=is_first)
+            is_first = False
+            steps += 1
             reply, number = await self._reply()
             spent += self._reader.spent(reply, self.messages)
             if reply.is_empty and reply.finish.filtered:
@@ -396,6 +401,7 @@ class Conversation:
                 return TurnEnded(TurnEnd.FILTERED, _REPHRASE)
             if not message.calls:
                 if self._say_queued():
+                    steps = spent = 0
                     continue
                 if looks_like_calls(message.text, self._tool_names):
                     self._emit(Notice(_NO_CALLS))
@@ -406,7 +412,9 @@ class Conversation:
             if self.tool_context is not None and self.model is not None:
                 self.tool_context.sees_pictures = self.model.sees_pictures
             await self._tool_calls.execute(message.calls, repeated, self.messages)
-            if not self._say_queued() and self._tool_calls.is_looping:
+            if self._say_queued():
+                steps = spent = 0
+            elif self._tool_calls.is_looping:
                 return TurnEnded(TurnEnd.LOOP)
         return TurnEnded(TurnEnd.TURNS)
 

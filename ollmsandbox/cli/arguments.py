@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from argparse import ArgumentTypeError
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ..errors import SandboxError
 from ..paths import Paths
@@ -62,14 +63,25 @@ def _time(text: str, unit: str) -> float:
     return given
 
 
-def parse_amount(text: str) -> float:
-    try:
-        given = float(text)
-    except ValueError:
-        given = -1.0
-    if not 0 <= given < 1_000_000:
-        raise ArgumentTypeError(f"{text!r} is not a number of at least 0")
-    return given
+def parse_between(smallest: float, largest: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            given = float(text)
+        except ValueError:
+            given = math.nan
+        if not smallest <= given <= largest:
+            raise ArgumentTypeError(
+                f"{text!r} is not a number from {smallest:,.0f} to {largest:,.0f}"
+            )
+        return given
+
+    return parse
+
+
+def parse_header(text: str) -> str:
+    if not text.partition(":")[0].strip() or ":" not in text:
+        raise ArgumentTypeError(f"{text!r} is not NAME:VALUE")
+    return valid_unicode(text)
 
 
 def valid_unicode(text: str) -> str:
@@ -526,12 +538,15 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
     new.add_argument("--model", type=valid_unicode, metavar="MODEL", help="the model to use first")
     new.add_argument(
         "--context",
-        type=parse_count,
+        type=parse_between(1024, 1 << 24),
         metavar="TOKENS",
         help="the size of the model's context (default: what the server says)",
     )
     new.add_argument(
-        "--answer", type=parse_count, metavar="TOKENS", help="the longest answer of the model"
+        "--answer",
+        type=parse_between(1, 1 << 24),
+        metavar="TOKENS",
+        help="the longest answer of the model",
     )
     new.add_argument(
         "--effort",
@@ -540,35 +555,38 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
     )
     new.add_argument(
         "--temperature",
-        type=parse_amount,
+        type=parse_between(0, 5),
         metavar="NUMBER",
         help="how random answers are: 0 for not at all",
     )
     new.add_argument(
         "--header",
         action="append",
-        type=valid_unicode,
+        type=parse_header,
         metavar="NAME:VALUE",
         help="a header to send with each request, in place of earlier ones; may be repeated",
     )
     new.add_argument(
         "--price",
         nargs=2,
-        type=parse_amount,
+        type=parse_between(0, 1 << 20),
         metavar=("INPUT", "OUTPUT"),
         help="the price of a million tokens, to show what answers cost",
     )
     new.add_argument(
         "--connect-timeout",
-        type=parse_seconds,
+        type=parse_between(1, 3600),
         metavar="SECONDS",
         help="how long to wait for a connection (default: 10)",
     )
     new.add_argument(
         "--idle-timeout",
-        type=parse_seconds,
+        type=parse_between(1, 86400),
         metavar="SECONDS",
         help="how long the server may send nothing (default: 300)",
+    )
+    new.add_argument(
+        "--reset", action="store_true", help="first forget all settings that the connection has"
     )
     new.add_argument(
         "--key-from-stdin",

@@ -117,6 +117,9 @@ user/assistant/user/assistant/...') }}
 {%- endif %}
 {%- for message in messages %}
 {{- '<|' + message.role + '|>' }}
+{%- if message.reasoning_content %}
+{{- '<think>\\n' + message.reasoning_content + '\\n</think>\\n\\n' }}
+{%- endif %}
 {%- if message.content %}{{- message.content }}{%- endif %}
 {%- for call in message.tool_calls %}
 {{- '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
@@ -130,6 +133,7 @@ user/assistant/user/assistant/...') }}
 {%- if not tools %}{{- '<|sum up|>' }}
 {%- elif messages[-1].role == 'tool' %}{{- '<|end|>' }}
 {%- elif 'story' in messages[-1].content %}{{- '<|tell|>' }}
+{%- elif 'think' in messages[-1].content %}{{- '<|ponder|>' }}
 {%- else %}{{- '<|work|>' }}
 {%- endif %}
 {%- endif %}"""
@@ -140,6 +144,9 @@ CHAINS = {
     ],
     "<|end|>": ["All", " done."],
     "<|sum up|>": ["Task:", " to", " write", " a file."],
+    "<|ponder|>": [
+        *("<think>", "\nHm,", " well.", "\n</think>\n\n", "Let me see.", "<tool_call>"),
+    ],
     "<|tell|>": ["It was", " once", " and", " again", " and"],
 }
 
@@ -247,6 +254,19 @@ def test_a_whole_session_runs_the_calls_that_it_parses(person: Person, tmp_path:
         model = llama.model()
         run(talk())
     assert (person.project / "a.txt").read_text() == "hello\n" * 2
+
+
+def test_its_thinking_goes_back_to_it(tmp_path: Path) -> None:
+    with chain(tmp_path, 1 << 12) as llama:
+        model = llama.model()
+        conversation = Conversation(model=model, tools=[worker()], prompt="Be kind.")
+        assert run(conversation.say("Please think.")).end is TurnEnd.DONE
+        [thought] = [m for m in conversation.messages if m.thinking]
+        assert (thought.thinking.strip(), thought.text) == ("Hm, well.", "Let me see.")
+        assert [call.name for call in thought.calls] == ["run_command"]
+        assert thought.fields is not None
+        assert thought.fields.thinking == "reasoning_content"
+        assert model.sent(conversation.messages)[1] == thought
 
 
 def worker(output: str = "done") -> FakeTool:

@@ -12,7 +12,7 @@ from support.person import Person
 from support.scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
 from support.turn import check_pairs, run
 
-from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.conversation import Conversation, TurnLimits
 from ollmsandbox.chat.events import MessageAdded, QueueChanged, TextGrew, TurnEnd
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.errors import OllmSandboxError
@@ -110,6 +110,20 @@ def test_one_message_can_be_taken_back_and_one_that_waits_for_the_end_stays() ->
     assert run(conversation.say("Go on")).end is TurnEnd.DONE
     assert model.seen[1][-1].text == "Same\n\nOther"
     assert conversation.queued == ("!make", "Behind it")
+
+
+def test_the_limits_of_a_turn_count_from_the_last_message() -> None:
+    def interrupting(arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        if arguments["n"] == 2:
+            conversation.queue("Go on.")
+        return "done"
+
+    model = ScriptedModel(*([call("work", str(n), n=n)] for n in range(1, 9)))
+    conversation = Conversation(
+        model=model, tools=[FakeTool("work", interrupting)], limits=TurnLimits(turns=3)
+    )
+    assert run(conversation.say("Work")).end is TurnEnd.TURNS
+    assert len(model.seen) == 2 + 3
 
 
 def test_nothing_is_queued_while_the_model_rests() -> None:

@@ -59,7 +59,7 @@ def from_status(
     """Return the error for an HTTP status. The key must already be masked in `body`."""
     said = server_message(body)
     error = _known(said, model, status) or _by_status(
-        status, headers, body, url, model, _short(said)
+        status, headers, body, url, model, _quoted(said)
     )
     error.said = said
     return error
@@ -145,7 +145,7 @@ def from_message(body: str, url: str, model: str = "") -> ProviderError:
         can_retry=True,
         retries=MOST_RETRIES if _code(body) in _TEMPORARY - {500} else 0,
         where=server_of(url),
-        said=_short(said) or Sentence(N_("no reason given")),
+        said=_quoted(said) or Sentence(N_("no reason given")),
     )
     error.said = said
     return error
@@ -195,7 +195,7 @@ def _known(said: str, model: str, status: int) -> ProviderError | None:
             N_("Choose a model that supports tools, or enable them in the server."),
             # Translators: in place of a model's name.
             model=model or Sentence(N_("this model")),
-            said=_short(said),
+            said=_quoted(said),
         )
     if status == 413 or (
         status in _TOO_LONG_STATUS
@@ -207,7 +207,7 @@ def _known(said: str, model: str, status: int) -> ProviderError | None:
             N_("Start a new session, or give the model a larger context."),
             # Translators: in place of a model's name.
             model=model or Sentence(N_("this model")),
-            said=_short(said) or str(status),
+            said=_quoted(said) or str(status),
         )
     return None
 
@@ -224,6 +224,12 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return wait if math.isfinite(wait) and wait >= 0 else None
+
+
+def _quoted(said: str) -> str:
+    """Return a server's words as the end of a sentence: another one may follow."""
+    short = _short(said)
+    return short if not short or short.endswith((*".!?…:)\"'", "。")) else f"{short}."
 
 
 def _short(text: str) -> str:

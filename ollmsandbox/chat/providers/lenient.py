@@ -9,15 +9,32 @@ from collections.abc import Mapping
 
 from ...text.visible import replace_surrogates
 
+# Levels of lists and objects inside each other. What is deeper cannot be copied and stored.
+_DEEPEST = 100
+
 
 def read_json(text: str) -> object:
     """Parse JSON. Replace lone surrogates, which cannot be stored or shown, and numbers that JSON
     does not have, such as NaN. Raise ValueError."""
     try:
         found: object = json.loads(text, parse_constant=lambda _name: None, parse_float=_finite)
+        if text.count("{") + text.count("[") > _DEEPEST:
+            _check_depth(found)
         return _without_surrogates(found) if "\\u" in text else found
     except RecursionError as error:
         raise ValueError("too deep") from error
+
+
+def _check_depth(found: object) -> None:
+    level = [found]
+    for _ in range(_DEEPEST + 1):
+        inner: list[object] = []
+        for item in level:
+            if isinstance(item, dict | list):
+                inner += item.values() if isinstance(item, dict) else item
+        level = inner
+    if level:
+        raise ValueError("too deep")
 
 
 def _finite(text: str) -> float | None:

@@ -115,6 +115,8 @@ class WriterThread:
                     self._is_failing = True
                     self._failed(str(error))
                 return
+            except Exception as error:  # noqa: BLE001 - reported; it would fail again
+                self._failed(repr(error))
             self._is_failing = False
             with self._changed:
                 self._jobs.popleft()

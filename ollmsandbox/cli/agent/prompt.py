@@ -117,7 +117,8 @@ class Prompt:
         """Send a message, or try the last turn again without one."""
         if self._conversation.model is None:
             raise OllmSandboxError(self._no_model)
-        self._turns.say(text, self._typed)
+        if self._turns.say(text, self._typed) and self._conversation.owes_reply:
+            print("/retry tries this turn again.", file=sys.stderr)
         for left in self._conversation.take_queued():
             print(f"Not sent: {visible_line(left)}", file=sys.stderr)
 

@@ -68,9 +68,29 @@ def _list(store: ConnectionStore, *, as_json: bool) -> None:
         notes = [visible_line(connection.model)] if connection.model else []
         if connection.key.value != "none":
             notes.append(f"key in the {connection.key.value}")
+        notes += _settings(connection)
         tail = f"  ({', '.join(notes)})" if notes else ""
         name = connection.name.ljust(width)
         print(f"{mark} {name}  {connection.kind.value}  {connection.address}{tail}")
+
+
+def _settings(connection: Connection) -> list[str]:
+    """Return the settings that differ from the defaults, in words."""
+    from ...chat.providers.base import Timeouts
+
+    found = [
+        ("context {:,}", connection.room),
+        ("answer {:,}", connection.answer),
+        ("effort {}", connection.effort.value if connection.effort else None),
+        ("temperature {:g}", connection.temperature),
+        ("connect {:g} s", None if connection.connect == Timeouts.connect else connection.connect),
+        ("idle {:g} s", None if connection.idle == Timeouts.idle else connection.idle),
+    ]
+    words = [text.format(value) for text, value in found if value is not None]
+    if connection.price is not None:
+        words.append(f"price {connection.price.prompt:g} and {connection.price.reply:g}")
+    # Their values may be secret.
+    return words + [f"header {name}" for name, _value in connection.headers]
 
 
 async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
@@ -79,9 +99,11 @@ async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
     key = _read_key() if given.key_from_stdin else None
     kind = ServerKind(given.kind) if given.kind else await _guess(given.address, key)
     before = next((c for c in store.all() if c.name == given.name), None)
-    wanted = replace(
-        before or Connection(given.name, kind, given.address), kind=kind, address=given.address
-    )
+    wanted = Connection(given.name, kind, given.address)
+    if before is not None and given.reset:
+        wanted = replace(wanted, model=before.model, key=before.key)
+    elif before is not None:
+        wanted = replace(before, kind=kind, address=given.address)
     if given.model:
         wanted = replace(wanted, model=given.model)
     wanted = _with_settings(wanted, given)
@@ -94,8 +116,8 @@ def _with_settings(connection: Connection, given: argparse.Namespace) -> Connect
     from ...chat.providers.base import Effort, Price
 
     settings: dict[str, object] = {
-        "room": given.context,
-        "answer": given.answer,
+        "room": given.context and int(given.context),
+        "answer": given.answer and int(given.answer),
         "temperature": given.temperature,
         "connect": given.connect_timeout,
         "idle": given.idle_timeout,

@@ -70,7 +70,7 @@ class ChatController:
         heard: tuple[tuple[str, Callable[..., object]], ...] = (
             ("send", self._on_send),
             ("run", self._on_run),
-            ("queue", self._on_queue),
+            ("queue", self._on_send),
             ("attach", self._on_attach),
             ("attach-pictures", self._on_attach_pictures),
             ("look-at-model", self._on_look_at_model),
@@ -146,40 +146,35 @@ class ChatController:
             self._is_looking = False
 
     def _on_send(self, view: ChatView, text: str) -> None:
-        if (session := self._view.session) is not None:
-            self._tasks.start(self._send(session, text, view.composer.take_pictures()))
+        session = view.session
+        if session is None:
+            return
+        # Not what the view shows: a turn begins before its first state, or may just have ended.
+        if session.conversation.is_busy:
+            session.conversation.queue(text, waits_for_end=text.startswith("!"))
+        else:
+            self._tasks.start(self.send(session, text, view.composer.take_pictures()))
 
     def _on_retry(self, _view: ChatView) -> None:
         if (session := self._view.session) is not None:
-            self._tasks.start(self._send(session, None))
+            self._tasks.start(self.send(session, None))
 
-    def _on_run(self, _view: ChatView, command: str) -> None:
-        if (session := self._view.session) is not None:
-            self._tasks.start(self._send(session, f"!{command}"))
+    def _on_run(self, view: ChatView, command: str) -> None:
+        self._on_send(view, f"!{command}")
 
     def _on_resend(self, view: ChatView, text: str) -> None:
         """Send the last message again, with another text if there is one."""
 
         async def resend(session: OpenSession) -> None:
             before = session.take_back()
-            await self._send(session, text or before.text, (*before.pictures, *added))
+            await self.send(session, text or before.text, (*before.pictures, *added))
 
         added = view.composer.take_pictures() if text else ()
 
         if view.session is not None:
             self._tasks.start(resend(view.session))
 
-    def _on_queue(self, view: ChatView, text: str) -> None:
-        session = view.session
-        if session is None:
-            return
-        if session.conversation.is_busy:
-            session.conversation.queue(text, waits_for_end=text.startswith("!"))
-        else:
-            # It has just ended.
-            self._tasks.start(self._send(session, text))
-
-    async def _send(
+    async def send(
         self, session: OpenSession, text: str | None, pictures: Sequence[Picture] = ()
     ) -> None:
         """Send a message or a !command, or try the last turn again without one. Then send what

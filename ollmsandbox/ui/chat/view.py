@@ -469,7 +469,7 @@ class ChatView(Gtk.Box):
         cost = session.cost
         self.cost.set_visible(cost is not None)
         if cost is not None:
-            # Translators: what the model's answers have cost since the session was opened.
+            # Translators: what the model's answers in this session have cost.
             self.cost.set_label(_("Cost: {cost}").format(cost=money(cost)))
 
     def _on_looked(self, _column: MessageList) -> None:

@@ -65,7 +65,7 @@ class OpenSession(GObject.Object):
         self._growing: MessageEntry | None = None
         # Says that the server is asked again soon.
         self._retry_notice: NoticeEntry | None = None
-        # What the session has cost since it was opened; None without a price.
+        # What the session has cost; None without a price.
         self.cost: float | None = None
         self._speaker = Speaker()
         # Whether the model was asked for a title; a stored session has one.

@@ -403,7 +403,7 @@ class Window(Adw.ApplicationWindow):
             finally:
                 self.welcome.tour_button.set_sensitive(True)
             self._tasks.start(self._side.refresh())
-            await session.conversation.say(_("Show me what you can do here."))
+            await self._talk.send(session, _("Show me what you can do here."))
 
         self._tasks.start(tour())
 

@@ -85,7 +85,7 @@ def test_a_status_becomes_a_sentence(status: int, words: str) -> None:
 )
 def test_servers_say_why_each_in_its_own_way(body: object) -> None:
     with Replay({CHAT: document(body, 400)}) as server:
-        assert fails(openai(server.address)).message.endswith("It says: because")
+        assert fails(openai(server.address)).message.endswith("It says: because.")
 
 
 def test_a_wrong_address_and_a_missing_model_have_different_messages() -> None:

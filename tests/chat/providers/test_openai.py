@@ -30,6 +30,7 @@ from ollmsandbox.chat.providers.base import (
     TooLongError,
     Usage,
 )
+from ollmsandbox.chat.providers.lenient import read_arguments
 from ollmsandbox.chat.providers.openai import OpenAIServer
 
 pytestmark = pytest.mark.anybody
@@ -188,6 +189,14 @@ def test_pieces_without_a_number_belong_to_the_last_call() -> None:
 def test_arguments_that_are_no_object_are_kept_as_they_are(given: object, read: object) -> None:
     (call,) = calls_of([part(0, id="a", name="x", arguments=given)])
     assert call.arguments == read
+
+
+@pytest.mark.parametrize(("levels", "is_read"), [(100, True), (101, False), (5000, False)])
+def test_arguments_that_are_too_deep_to_be_stored_stay_text(levels: int, is_read: bool) -> None:
+    text = '{"a":' * levels + "1" + "}" * levels
+    found = read_arguments(text)
+    assert isinstance(found, dict) is is_read
+    assert is_read or found == text
 
 
 def test_an_id_that_was_there_before_is_replaced() -> None:

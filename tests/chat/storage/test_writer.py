@@ -263,6 +263,30 @@ def test_an_unwritable_database_is_reported_from_the_first_message_on(
     assert ["The disk is full." in notice.text for notice in notices] == [True]
 
 
+def test_what_cannot_be_written_is_reported_and_the_rest_is_written(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> list[str]:
+        async with opened(person, ScriptedModel(["One."], ["Two."])) as scene:
+            write = scene.factory.history.write
+
+            def failing(session_id: str, entry: StoredMessage) -> None:
+                if entry.message.text == "One.":
+                    raise RecursionError("too deep")
+                write(session_id, entry)
+
+            monkeypatch.setattr(scene.factory.history, "write", failing)
+            await scene.conversation.say("Hello")
+            await scene.listening.until(lambda: scene.listening.of(Notice))
+            assert "too deep" in scene.listening.of(Notice)[0].text
+            await scene.conversation.say("Again")
+            assert await scene.conversation.is_written()
+            stored = scene.factory.history.load(scene.conversation.session_id)
+            return [message.text for message in stored.messages]
+
+    assert loop.run(main()) == ["Hello", "Again", "Two."]
+
+
 def test_a_growing_answer_is_written_now_and_then_and_not_for_every_word(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

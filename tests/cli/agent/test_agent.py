@@ -121,7 +121,7 @@ def test_a_server_that_is_busy_for_a_moment(person: Person) -> None:
     with model_server(person, [busy, reply("Done."), busy, reply("Done.")]):
         done = person.cli("agent", "--yes-to-nothing", "Do it")
         assert done.stdout == "Done.\n"
-        assert "Loading model Trying again in 1 s" in done.stderr
+        assert "Loading model. Trying again in 1 s" in done.stderr
         lines = person.cli("agent", "--json", "Do it").stdout.splitlines()
     [event] = [e for e in map(json.loads, lines) if e["event"] == "retrying"]
     assert event["seconds"] == 1

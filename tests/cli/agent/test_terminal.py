@@ -268,6 +268,7 @@ def test_a_turn_that_failed_is_tried_again_on_request(person: Person) -> None:
         terminal.expect(PROMPT)
         terminal.send("hello" + ENTER)
         terminal.expect("not today")
+        terminal.expect("/retry tries this turn again.")
         terminal.expect(PROMPT)
         terminal.send("/retry" + ENTER)
         terminal.expect("Now it works.")

@@ -136,8 +136,35 @@ def test_settings_are_stored_and_kept(person: Person) -> None:
     # What is not given stays as it is.
     again = json.loads(cli_here(person, *add, "--effort", "default", "--context", "8192").stdout)
     assert (again["context"], again["answer"], again["effort"]) == (8192, 2048, None)
-    refused = cli_here(person, *add, "--context", "3")
-    assert refused.returncode == 125
-    assert "1024" in refused.stderr
+    assert cli_here(person, *add, "--context", "3").returncode == 2
     assert cli_here(person, *add, "--header", "X Y: 1").returncode == 125
     assert json.loads(cli_here(person, *add).stdout)["context"] == 8192
+
+
+def test_settings_are_listed_changed_one_by_one_and_reset(person: Person) -> None:
+    add = ("connections", "add", "box", "http://a.b", "--kind", "openai", "--model", "m1")
+    settings = ("--context", "8000", "--effort", "low", "--price", "1", "2.5", "--header", "X-A: b")
+    assert cli_here(person, *add, *settings).returncode == 0
+    assert cli_here(person, *add, "--temperature", "0.3", "--idle-timeout", "60").returncode == 0
+    listed = cli_here(person, "connections", "list").stdout
+    assert listed == (
+        "* box  openai  http://a.b/v1  (m1, context 8,000, effort low, temperature 0.3, idle 60 s, "
+        "price 1 and 2.5, header X-A)\n"
+    )
+    assert cli_here(person, *add[:-2], "--reset", "--answer", "500").returncode == 0
+    listed = cli_here(person, "connections", "list").stdout
+    assert listed == "* box  openai  http://a.b/v1  (m1, answer 500)\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--temperature", "9"), ("--temperature", "nan"), ("--context", "5")),
+        *(("--header", "bad"), ("--header", ": b"), ("--idle-timeout", "0.5"), ("--answer", "x")),
+    ],
+)
+def test_a_wrong_setting_is_named(person: Person, option: str, value: str) -> None:
+    add = ("connections", "add", "box", "http://a.b", "--kind", "openai")
+    done = cli_here(person, *add, option, value)
+    assert done.returncode == 2
+    assert f"argument {option}: {value!r} is not " in done.stderr

@@ -36,17 +36,17 @@ class _Weights:
 def write_chain_model(
     file: Path, chains: Mapping[str, Sequence[str]], template: str, length: int
 ) -> None:
-    """`chains` has the pieces that follow each first token, each piece once in all of them; one
-    that is repeated at the end of its chain goes on from there for ever. Every other character is
-    a token."""
+    """`chains` has the pieces that follow each first token. A piece that was there before ends its
+    chain, which goes on as it did there: for ever, if it was in the same chain. Every other
+    character is a token."""
     tokens = [("<unk>", _UNKNOWN), ("<s>", _CONTROL), ("</s>", _CONTROL)]
     tokens += [(f"<0x{number:02X}>", _BYTE) for number in range(256)]
     known = len(tokens)
     follows: dict[int, int] = {}
+    numbers: dict[str, int] = {}
     for first, pieces in chains.items():
         here = len(tokens)
         tokens.append((first, _CONTROL))
-        numbers: dict[str, int] = {}
         for piece in pieces:
             if piece not in numbers:
                 numbers[piece] = len(tokens)
