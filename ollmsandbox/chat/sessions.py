@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from .conversation import Conversation
     from .storage.writer import SessionWriter
 
+# The last calls of a stored session, from which the folders are known that it had entered.
+_MOST_CALLS = 500
+
 
 @dataclass(frozen=True)
 class ChosenModel:
@@ -156,7 +159,7 @@ class SessionFactory:
         provider = tool_context.permissions
         instructions = ProjectInstructions(tool_context)
         messages = stored.messages if stored else []
-        for call in (call for message in messages for call in message.calls):
+        for call in [call for message in messages for call in message.calls][-_MOST_CALLS:]:
             instructions.enter(call)
 
         def notices() -> list[str]:
