@@ -23,6 +23,7 @@ T = TypeVar("T")
 _LONGEST_LINE = 8 << 20
 # Answers that are kept for questions that are still being looked up in the rules.
 _MOST_EARLY = 100
+_NO_TURN = "There is no turn to try again."
 _ANSWERS = {answer.value: answer for answer in Answer}
 
 
@@ -81,6 +82,9 @@ class JsonClient:
             ended = TurnEnded(TurnEnd.STOPPED)
             while await self._has_next():
                 text = self._messages.pop(0)
+                if text is None and not conversation.owes_reply:
+                    self._write({"event": "invalid_input", "text": _NO_TURN})
+                    continue
                 ended = await (conversation.retry() if text is None else conversation.say(text))
                 self._messages[:0] = conversation.take_queued()
                 if must_end():
@@ -155,9 +159,10 @@ class JsonClient:
                     self._messages.append(text)
                     self._news.set()
             case "retry":
-                is_busy = self._conversation.is_busy or self._messages
-                if is_busy or not self._conversation.owes_reply:
-                    raise ClientError("There is no turn to try again.")
+                # `is_busy` is still true when the other program reads that the turn has ended.
+                is_working = self._conversation.is_in_turn or self._messages
+                if is_working or not self._conversation.owes_reply:
+                    raise ClientError(_NO_TURN)
                 self._messages.append(None)
                 self._news.set()
             case "answer":

@@ -16,13 +16,18 @@ from typing import Any
 
 import pytest
 from support.person import Person
+from support.scripted import ScriptedModel
 from support.servers.http import document
 from support.terminal import call_part, model_server, reply, run_command
 
+from ollmsandbox import loop
 from ollmsandbox.chat import events
-from ollmsandbox.chat.events import ChatEvent
+from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.events import ChatEvent, TurnEnd, TurnEnded
 from ollmsandbox.chat.instructions import InstructionFile
 from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.providers.base import ProviderError
+from ollmsandbox.cli.agent.client import JsonClient
 from ollmsandbox.cli.agent.events import JsonPrinter
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
 from ollmsandbox.project.changes.change import Report
@@ -238,6 +243,35 @@ def test_a_turn_that_failed_is_tried_again(person: Person) -> None:
         assert other.end() == 0
     told = [json.loads(seen.body)["messages"] for seen in server.seen if seen.method == "POST"]
     assert told[-1] == told[-2]
+
+
+def test_a_turn_is_tried_again_as_soon_as_its_end_is_read() -> None:
+    # The other program may be quicker than the end of the turn.
+    ours, theirs = os.pipe()
+    written: list[dict[str, object]] = []
+    conversation = Conversation(model=ScriptedModel(ProviderError("No"), ["Fine."], ["More."]))
+
+    async def serve() -> TurnEnded:
+        client = JsonClient(written.append, ours)
+
+        def answer(event: ChatEvent) -> None:
+            if isinstance(event, TurnEnded):
+                os.write(theirs, b'{"type": "retry"}\n')
+                client._read()
+                if event.end is TurnEnd.DONE:
+                    client._end()
+
+        conversation.listen(answer)
+        # As if it had said something before.
+        client._has_spoken = True
+        return await client.converse(conversation, "Go", lambda: False)
+
+    try:
+        assert loop.run(serve()).end is TurnEnd.DONE
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert [one["event"] for one in written] == ["invalid_input"]
 
 
 def test_the_last_line_may_lack_its_end(person: Person) -> None:
