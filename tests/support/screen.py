@@ -162,13 +162,6 @@ def one_of(widget: Gtk.Widget, kind: type[W], text: str | None = None) -> W:
     return found[0]
 
 
-def is_shown(overlay: Adw.ToastOverlay) -> bool:
-    """Return whether a toast has appeared completely: before that, a user could not press it, and
-    libadwaita 1.2 crashes if it goes."""
-    toast = overlay.get_last_child()
-    return toast is not None and toast is not overlay.get_child() and toast.get_opacity() == 1
-
-
 def texts(widget: Gtk.Widget) -> list[str]:
     """Return all visible text: labels, text views, entries."""
     return [

@@ -22,6 +22,7 @@ from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.settings import SCHEMA
+from ollmsandbox.ui.widgets.toasts import when_shown
 from ollmsandbox.ui.window.window import Window
 
 T = TypeVar("T")
@@ -129,6 +130,14 @@ def press(widget: Gtk.Widget, label: str) -> None:
     pressed.emit("clicked")
 
 
+def press_in_toast(window: Window, label: str) -> None:
+    """Press a button of a toast that has appeared completely, as a user would."""
+    shown: list[bool] = []
+    when_shown(window.toasts, lambda: shown.append(True))
+    wait_until(lambda: shown)
+    press(window.toasts, label)
+
+
 def buttons(widget: Gtk.Widget) -> list[str]:
     return [
         (texts(one) or [one.get_tooltip_text() or ""])[0]
@@ -179,6 +188,7 @@ __all__ = [
     "in_project",
     "open_session",
     "press",
+    "press_in_toast",
     "program",
     "running_loop",
     "says",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gi.repository import Adw, GLib, Gtk, Pango
+from gi.repository import Adw, Gdk, GLib, Gtk, Pango
 
 from ...text.visible import visible_words
 from .labels import show_ellipsized_as_tooltip, without_hyphens
@@ -22,6 +22,8 @@ _MOST_LINES = 10
 _AROUND = 130
 # Pixels around a toast; and milliseconds until it has a size.
 _GAP, _FRAME = 6, 50
+# Microseconds in which a toast that is opaque already comes to rest.
+_LAST_PART = 200_000
 # Seconds: the least, and what each letter adds, for a slow reader.
 _LEAST, _PER_LETTER = 4, 0.06
 # Milliseconds that a toast is shown at least when others wait for it.
@@ -121,16 +123,32 @@ def dismiss_when_shown(overlay: Adw.ToastOverlay, toast: Adw.Toast) -> None:
     """Dismiss a toast as soon as none is appearing. libadwaita 1.2 reads freed memory if a toast
     has gone before the animation that shows it has ended."""
 
-    def dismiss() -> bool:
-        if any(child.get_opacity() < 1 for child in _toasts_of(overlay)):
-            return GLib.SOURCE_CONTINUE
+    def dismiss() -> None:
         toast.disconnect(handler)
         toast.dismiss()
-        return GLib.SOURCE_REMOVE
 
-    timer = GLib.timeout_add(_FRAME, dismiss)
+    waiting = when_shown(overlay, dismiss)
     # It may go by itself before that.
-    handler = toast.connect("dismissed", lambda _toast: GLib.source_remove(timer))
+    handler = toast.connect("dismissed", lambda _toast: overlay.remove_tick_callback(waiting))
+
+
+def when_shown(overlay: Adw.ToastOverlay, act: Callable[[], object]) -> int:
+    """Call a function as soon as no toast is appearing; return the id of the tick callback."""
+    since = 0
+
+    def on_frame(_overlay: Gtk.Widget, clock: Gdk.FrameClock) -> bool:
+        nonlocal since
+        now = clock.get_frame_time()
+        if any(child.get_opacity() < 1 for child in _toasts_of(overlay)):
+            since = 0
+        elif not since:
+            since = now
+        elif now - since > _LAST_PART:
+            act()
+            return GLib.SOURCE_REMOVE
+        return GLib.SOURCE_CONTINUE
+
+    return overlay.add_tick_callback(on_frame)
 
 
 def _toasts_of(overlay: Adw.ToastOverlay) -> Iterator[Gtk.Widget]:

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from gi.repository import Adw, GLib, Gtk
 from support.person import Person
-from support.screen import Screen, all_of, is_shown
+from support.screen import Screen, all_of
 from support.window import (
     buttons,
     finish,
     in_project,
     open_session,
     press,
+    press_in_toast,
     program,
     says,
     wait_until,
@@ -76,8 +77,7 @@ def test_a_removal_is_undone_and_a_search_finds_the_messages(
         wait_until(lambda: says(window.toasts, "Removed project from the list"))
         wait_until(lambda: not all_of(window.sidebar, ProjectRow))
         wait_until(lambda: "Undo" in buttons(window.toasts))
-        wait_until(lambda: is_shown(window.toasts))
-        press(window.toasts, "Undo")
+        press_in_toast(window, "Undo")
         wait_until(lambda: len(all_of(window.sidebar, SessionRow)) == 1)
         _remove(window, person.project)
         wait_until(lambda: not all_of(window.sidebar, SessionRow))

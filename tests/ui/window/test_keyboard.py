@@ -8,13 +8,14 @@ import asyncio
 import pytest
 from gi.repository import Gtk
 from support.person import Person
-from support.screen import Screen, all_of, is_shown, spin_until, texts
+from support.screen import Screen, all_of, spin_until, texts
 from support.window import (
     buttons,
     card_that,
     finish,
     in_project,
     press,
+    press_in_toast,
     program,
     says,
     session_of,
@@ -194,8 +195,8 @@ def test_each_deleted_session_comes_back_by_its_own_button(screen: Screen, perso
             wait_until(lambda gone=session_id: gone not in _listed(window))  # type: ignore[misc]
             # Whoever deletes one in the list stays there.
             wait_until(lambda: window.get_focus() and _focus(window).is_ancestor(window.sidebar))
-        wait_until(lambda: "Undo" in buttons(window.toasts) and is_shown(window.toasts))
-        press(window.toasts, "Undo")
+        wait_until(lambda: "Undo" in buttons(window.toasts))
+        press_in_toast(window, "Undo")
         wait_until(lambda: window.chat.session is not None)
         assert session_of(window).id == both[0]
         window.sidebar.focus()

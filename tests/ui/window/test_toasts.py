@@ -7,7 +7,7 @@ import time
 
 import pytest
 from gi.repository import Adw, Gtk
-from support.screen import Screen, all_of, draw_frames, is_shown, spin_until, texts
+from support.screen import Screen, all_of, draw_frames, spin_until, texts
 
 from ollmsandbox.ui.widgets.toasts import ToastRoom, Toasts, dismiss_when_shown
 
@@ -59,8 +59,8 @@ def test_the_same_toast_is_not_shown_twice_at_once(screen: Screen) -> None:
     for text in (_LONG, "another", _LONG, "another"):
         toasts.tell(text)
     assert len(added) == 2
-    spin_until(lambda: is_shown(overlay))
-    added[0].dismiss()
+    dismiss_when_shown(overlay, added[0])
+    spin_until(lambda: len(toasts._queue) == 1)
     toasts.tell(_LONG)
     assert len(added) == 3
 
@@ -87,12 +87,18 @@ def test_toasts_time_out_and_do_not_wait_long_for_each_other(screen: Screen) -> 
 def test_a_toast_is_dismissed_only_after_it_has_appeared(screen: Screen) -> None:
     _toasts, overlay = shown(screen, 600)
     toast = Adw.Toast(title="done", timeout=0)
-    was_shown: list[bool] = []
-    toast.connect("dismissed", lambda _toast: was_shown.append(is_shown(overlay)))
+    opacity: list[float] = []
+
+    def note(_toast: Adw.Toast) -> None:
+        shown = overlay.get_last_child()
+        assert shown is not None
+        opacity.append(shown.get_opacity())
+
+    toast.connect("dismissed", note)
     overlay.add_toast(toast)
     dismiss_when_shown(overlay, toast)
-    spin_until(lambda: was_shown)
-    assert was_shown == [True]
+    spin_until(lambda: opacity)
+    assert opacity == [1]
 
 
 def test_a_toast_covers_nothing_of_the_chat_and_nothing_below(screen: Screen) -> None:
@@ -117,7 +123,6 @@ def test_a_toast_covers_nothing_of_the_chat_and_nothing_below(screen: Screen) ->
 
     # It slides up from the bottom.
     spin_until(lambda: not is_covered(below) and not is_covered(chat))
-    spin_until(lambda: is_shown(overlay))
     for one in tuple(toasts._queue.values()):
-        one.dismiss()
-    assert chat.get_margin_bottom() == 0
+        dismiss_when_shown(overlay, one)
+    spin_until(lambda: chat.get_margin_bottom() == 0)
