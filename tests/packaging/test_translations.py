@@ -160,7 +160,8 @@ def entries(file: Path | str) -> Iterator[dict[str, str]]:
 
 
 def placeholders(text: str) -> list[tuple[str, str | None]]:
-    parts = string.Formatter().parse(text.replace("\\n", "\n"))
+    # A translation may write numbers as its locale does: {size:n} for {size:,}.
+    parts = string.Formatter().parse(text.replace("\\n", "\n").replace(":n}", ":,}"))
     return sorted((name, spec) for _text, name, spec, _conversion in parts if name is not None)
 
 

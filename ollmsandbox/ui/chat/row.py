@@ -23,6 +23,7 @@ from ..widgets.labels import (
 )
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
+from ..widgets.wrap_box import WrapBox
 
 _LONG = 20_000
 _LONG_WORD = 1_000
@@ -273,11 +274,12 @@ class NoticeRow(Gtk.Box):
             for widget in (label, image):
                 widget.remove_css_class("dim-label")
             image.add_css_class("warning")
-            self._buttons = Gtk.Box(spacing=6, halign=Gtk.Align.END)
+            # Below each other where both do not fit, as in German.
+            self._buttons = WrapBox()
             for words, name in ((_("_Preferences"), "preferences"), (_("_Try Again"), "retry")):
                 button = Gtk.Button(label=words, use_underline=True)
                 button.connect("clicked", weakly(self._on_clicked), name)
-                self._buttons.append(button)
+                self._buttons.add_group([button])
             name_buttons(self._buttons)
             content.append(self._buttons)
             self._handler = entry.connect("changed", weakly(self._on_changed))

@@ -408,7 +408,7 @@ class CallEntry(ChatEntry):
         )
         entry.record, entry.stage = record, Stage.DONE
         # What the model reads of an interrupted one says no more than its state.
-        entry.stored_text = "" if entry.is_interrupted else text
+        entry.stored_text = "" if record and record.is_interrupted else text
         entry.run_id = record.run_id if record else ""
         return entry
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from gi.repository import Gtk
 from support.person import Person
 from support.screen import Screen, all_of, one_of, texts
 from support.scripted import ScriptedModel
@@ -23,8 +24,9 @@ from support.window import (
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import ProviderError
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage, StoredSession, repair
+from ollmsandbox.ui.chat import row
 from ollmsandbox.ui.chat.row import MessageRow, NoticeRow
-from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry, entries_of
+from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry, NoticeEntry, entries_of
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
@@ -91,6 +93,17 @@ def test_a_failure_has_no_buttons_once_the_talk_goes_on(talk: tuple[Window, Open
     say(window, "Again")
     wait_until(lambda: said(session) == ["Hello", "Again", "Good day."])
     assert buttons(one_of(window.chat, NoticeRow)) == []
+
+
+def test_a_failure_fits_into_a_narrow_window(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As long as in German.
+    monkeypatch.setattr(row, "_", lambda text: f"{text} and more")
+    shown = NoticeRow(NoticeEntry("The server is down.", is_error=True))
+    screen.show(shown)
+    shown.entry.mark(is_last=True)
+    assert shown.measure(Gtk.Orientation.HORIZONTAL, -1)[0] < 300
 
 
 def test_a_message_that_is_refused_says_why_in_its_session(
