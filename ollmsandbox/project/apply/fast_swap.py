@@ -11,8 +11,9 @@ import ctypes
 import errno
 import os
 import stat
+import threading
 
-from ...files.dirfd import DirEntryAt, OpenTree
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
 from ..changes.change import Change, Kind
 from ..database.models import as_bytes
 from .swap import OURS, ConflictError, Exchanged, Step, check_again, signature
@@ -20,6 +21,20 @@ from .swap import OURS, ConflictError, Exchanged, Step, check_again, signature
 # Between two file systems nothing is plain, and one may know no other rename than the usual one.
 _NEVER = (errno.EXDEV, errno.EINVAL, errno.ENOSYS)
 _NOREPLACE = 1
+
+
+def flush_in_background(folder: str) -> None:
+    """Have everything written to the disk of a folder, without waiting for it."""
+
+    def sync() -> None:
+        try:
+            _syncfs(descriptor)
+        finally:
+            os.close(descriptor)
+
+    descriptor = os.open(folder, FOLDER)
+    # A daemon: the program may end before the disk is ready.
+    threading.Thread(target=sync, daemon=True).start()
 
 
 def is_changed(found: os.stat_result, old: os.stat_result) -> bool:
@@ -145,4 +160,5 @@ def _move(source: int, name: str, target: int, new_name: str) -> None:
         raise OSError(number, os.strerror(number))
 
 
-_renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+_libc = ctypes.CDLL(None, use_errno=True)
+_renameat2, _syncfs = _libc.renameat2, _libc.syncfs

@@ -243,8 +243,10 @@ class _Walk:
                     pass
                 else:
                     was = old.st_mode
+                    if not stat.S_ISREG(was) or was & 0o111:
+                        return name
                     is_as_long = was == mode and old.st_size == new.st_size
-                    if not stat.S_ISREG(was) or was & 0o111 or is_as_long or mode & ~was:
+                    if is_file and (is_as_long or mode & ~was):
                         return name
                     kind, old_type, was = Kind.MODIFIED, file, was & 0o7777
             mode_now: int | None = mode & 0o7777
