@@ -32,9 +32,8 @@ from ..changes.change import (
     Type,
     nothing,
 )
-from ..changes.layers import find_in_layers, read_seen
 from ..changes.outside_edits import OutsideEdits
-from ..changes.overlayfs import is_whiteout
+from ..changes.overlayfs import find_in_layers, is_whiteout, read_seen
 from ..changes.reasons import Note, Reason
 from ..changes.scan import scan
 from ..database import backups, runs
@@ -45,11 +44,10 @@ from ..pending.related import RelatedChanges, ends_folder
 from ..pending.squash import squash_oldest
 from ..recovery.missing import check_roots
 from .applier import Applier, device, only_ours
-from .fast_swap import flush_in_background
 from .journal import Job, Journal, Task, raise_generation
 from .parents import closed_folders, show_modes
 from .patch import Patch, keep_base, read_small
-from .swap import Step, copy_whole, write_like
+from .swap import Step, copy_whole, flush_in_background, write_like
 
 # A clock that is set back by less is taken for a measuring error.
 _JITTER = 1_000_000
