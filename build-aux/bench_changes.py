@@ -179,7 +179,7 @@ async def against_copying(person: Person, folder: Path, files: int, rounds: int)
         )
         print(f"{files:,} files {kind}: scan, apply and backups / cp -a: {each}")
         mine, plain = statistics.median(ours), statistics.median(theirs)
-        verdict(f"scan and apply, {kind} / cp -a", mine / plain, 1.5)
+        verdict(f"scan and apply, {kind} / cp -a", mine / plain, 2.0)
 
 
 async def one_large_file(person: Person, project: Path, size: int) -> None:

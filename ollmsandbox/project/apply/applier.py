@@ -21,9 +21,18 @@ from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
 from ...paths import make_folder
 from ..changes.change import MANY, Change, Kind, Recorded, State, Type
 from ..changes.reasons import Note, Reason
-from .fast_swap import Plain
 from .patch import Patch, has_same_bytes, keep_copy, modes_note
-from .swap import HALF, ConflictError, Exchanged, Found, Step, exchange, make_single, signature
+from .swap import (
+    HALF,
+    ConflictError,
+    Exchanged,
+    Found,
+    Plain,
+    Step,
+    exchange,
+    make_single,
+    signature,
+)
 
 Check = Callable[[Found], bool]
 

@@ -32,9 +32,8 @@ from ..changes.change import (
     Type,
     nothing,
 )
-from ..changes.layers import find_in_layers, read_seen
 from ..changes.outside_edits import OutsideEdits
-from ..changes.overlayfs import is_whiteout
+from ..changes.overlayfs import find_in_layers, is_whiteout, read_seen
 from ..changes.reasons import Note, Reason
 from ..changes.scan import scan
 from ..database import backups, runs
@@ -48,7 +47,7 @@ from .applier import Applier, device, only_ours
 from .journal import Job, Journal, Task, raise_generation
 from .parents import closed_folders, show_modes
 from .patch import Patch, keep_base, read_small
-from .swap import Step, copy_whole, write_like
+from .swap import Step, copy_whole, flush_in_background, write_like
 
 # A clock that is set back by less is taken for a measuring error.
 _JITTER = 1_000_000
@@ -217,6 +216,10 @@ class Settling:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
         raise_generation(self._paths, overlay.project)
+        if len(changes) >= MANY:
+            # A rename over another file makes ext4 and btrfs write the new one first. One by one,
+            # that takes 18 of the 38 µs that each of many replaced files costs.
+            flush_in_background(overlay.folder)
         _tidy(overlay, sets)
         items = _merge_concurrent(self._paths, overlay, items)
         job = self._plan(overlay, items, mode, command, started, agreed=agreed)

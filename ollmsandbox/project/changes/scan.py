@@ -25,18 +25,27 @@ from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories
 from .git_config import (
     LARGEST,
+    LARGEST_STATE,
     REFERENCES,
     WRITTEN_BY_GIT,
     Surroundings,
     is_harmless_config,
+    is_harmless_conflict_list,
+    is_harmless_index,
     is_harmless_pointer,
     is_reference,
 )
-from .git_state import LARGEST_STATE, is_harmless_conflict_list, is_harmless_index
 from .hooks import same_hook_settings
-from .layers import find_in_layers, read_seen
 from .mass_deletion import hold_mass_deletion
-from .overlayfs import find_in_open_layers, is_opaque, is_whiteout, names_in, same_bytes
+from .overlayfs import (
+    find_in_layers,
+    find_in_open_layers,
+    is_opaque,
+    is_whiteout,
+    names_in,
+    read_seen,
+    same_bytes,
+)
 from .risky import (
     CHECKOUT,
     GIT_FOLDERS,
@@ -243,8 +252,10 @@ class _Walk:
                     pass
                 else:
                     was = old.st_mode
+                    if not stat.S_ISREG(was) or was & 0o111:
+                        return name
                     is_as_long = was == mode and old.st_size == new.st_size
-                    if not stat.S_ISREG(was) or was & 0o111 or is_as_long or mode & ~was:
+                    if is_file and (is_as_long or mode & ~was):
                         return name
                     kind, old_type, was = Kind.MODIFIED, file, was & 0o7777
             mode_now: int | None = mode & 0o7777

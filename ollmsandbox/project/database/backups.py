@@ -92,27 +92,18 @@ def _link_all(
             name = None
             if item.change.old_type is Type.FILE:
                 name = backup_name(number, item.change.path, day)
-                version = DirEntryAt(versions, str(item.number))
-                if not _is_linked(version, DirEntryAt(folder, name), manager, number):
+                version, backup = DirEntryAt(versions, str(item.number)), DirEntryAt(folder, name)
+                try:
+                    _link(version, backup, manager, number)
+                except (OSError, ConflictError):
+                    # Such as another owner's file, which we may move and neither link nor read.
+                    with contextlib.suppress(OSError):
+                        os.unlink(f"{name}{HALF}", dir_fd=folder)
                     name = None
             names.append(name)
     finally:
         os.close(folder)
     return names
-
-
-def _is_linked(
-    version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager, number: int
-) -> bool:
-    """Make a backup; return whether there is one now."""
-    try:
-        _link(version, backup, manager, number)
-    except (OSError, ConflictError):
-        # Such as another owner's file, which we may move and neither link nor read.
-        with contextlib.suppress(OSError):
-            os.unlink(f"{backup.name}{HALF}", dir_fd=backup.dir_fd)
-        return False
-    return True
 
 
 def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager, number: int) -> None:

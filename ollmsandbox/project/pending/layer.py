@@ -29,8 +29,14 @@ from ...paths import make_folder
 from ..apply.patch import Patch, half_name
 from ..apply.swap import copy_whole
 from ..changes.change import Change, Kind
-from ..changes.layers import find_in_layers, names_in_layers
-from ..changes.overlayfs import OPAQUE, folders_in, is_opaque, is_whiteout
+from ..changes.overlayfs import (
+    OPAQUE,
+    find_in_layers,
+    folders_in,
+    is_opaque,
+    is_whiteout,
+    names_in_layers,
+)
 from ..changes.scan import is_too_deep
 
 # A layer that went while a command had it mounted: it is removed after that.

@@ -18,7 +18,7 @@ from ...text.merge import merge_change
 from ..apply.journal import project_lock
 from ..apply.patch import add_to_rest, trim
 from ..changes.change import PENDING_STATES, Recorded, Report, State
-from ..changes.layers import find_in_layers, read_seen
+from ..changes.overlayfs import find_in_layers, read_seen
 from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...text.diff import LARGEST, Hunk, HunkState, find_hunks, hunk_states, split_lines
 from ..apply.swap import signature
 from ..changes.change import PENDING_STATES, Kind, Recorded, State, Type
-from ..changes.layers import find_in_layers, read_seen
+from ..changes.overlayfs import find_in_layers, read_seen
 from ..changes.reasons import Note, Reason
 from ..database import runs
 from ..database.models import Run

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..apply.recorder import root_of
 from ..apply.swap import signature
 from ..changes.change import Kind, Recorded, State, Type
-from ..changes.layers import Seen, find_in_layers, read_link, read_seen
+from ..changes.overlayfs import Seen, find_in_layers, read_link, read_seen
 from ..changes.reasons import Note, Reason
 from ..database.models import Project, Run
 from ..database.names import backup_day, backup_name

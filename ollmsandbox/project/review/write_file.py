@@ -19,7 +19,7 @@ from ..apply.journal import project_lock
 from ..apply.recorder import Recorder, root_of
 from ..apply.swap import copy
 from ..changes.change import Mode, Report
-from ..changes.layers import Seen, find_in_layers, read_seen
+from ..changes.overlayfs import Seen, find_in_layers, read_seen
 from ..changes.scan import OpenedFolders
 from ..pending.chain import layers_of
 from .versions import Version

@@ -15,7 +15,7 @@ from support.person import Person
 
 from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import Mode, State
-from ollmsandbox.project.changes.layers import find_in_layers, read_seen
+from ollmsandbox.project.changes.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.pending.chain import layers_of
 from ollmsandbox.project.review import write_file

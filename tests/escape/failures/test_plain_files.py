@@ -14,7 +14,7 @@ import pytest
 from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
 from support.person import Person, make_person
 
-from ollmsandbox.project.apply import fast_swap
+from ollmsandbox.project.apply import swap
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import Mode, Recorded, State, nothing
@@ -172,14 +172,14 @@ def test_an_edit_just_before_a_file_is_replaced_stays(
     """Between the look at a file and the step that puts another in its place."""
     snapshot = make(CHANGE)
     file = snapshot.person.project / "one" / "a"
-    real = fast_swap.Plain._cleanse
+    real = swap.Plain._cleanse
 
-    def meanwhile(self: fast_swap.Plain, name: str) -> None:
+    def meanwhile(self: swap.Plain, name: str) -> None:
         real(self, name)
         if name == "a" and os.readlink(f"/proc/self/fd/{self._place}").endswith("/one"):
             act(file)
 
-    monkeypatch.setattr(fast_swap.Plain, "_cleanse", meanwhile)
+    monkeypatch.setattr(swap.Plain, "_cleanse", meanwhile)
     settle(snapshot)
     there = look_at(snapshot.person.project).get("one/a")
     (item,) = [item for item in read(snapshot) if item.change.path == "one/a"]
@@ -204,14 +204,14 @@ def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
 ) -> None:
     snapshot = make(CHANGE)
     file = snapshot.person.project / "one" / "added"
-    real = fast_swap.Plain._cleanse
+    real = swap.Plain._cleanse
 
-    def meanwhile(self: fast_swap.Plain, name: str) -> None:
+    def meanwhile(self: swap.Plain, name: str) -> None:
         real(self, name)
         if name == "added" and os.readlink(f"/proc/self/fd/{self._place}").endswith("/one"):
             file.write_text("mine\n")
 
-    monkeypatch.setattr(fast_swap.Plain, "_cleanse", meanwhile)
+    monkeypatch.setattr(swap.Plain, "_cleanse", meanwhile)
     settle(snapshot)
     assert file.read_text() == "mine\n"
     (item,) = [item for item in read(snapshot) if item.change.path == "one/added"]

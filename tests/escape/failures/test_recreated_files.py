@@ -36,7 +36,7 @@ from ollmsandbox.project.changes.change import (
     Type,
     nothing,
 )
-from ollmsandbox.project.changes.layers import find_in_layers, names_in_layers, read_seen
+from ollmsandbox.project.changes.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.changes.scan import scan
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.pending.chain import Chain, layers_of

@@ -12,7 +12,7 @@ from ollmsandbox.project.apply.journal import Job, Task
 from ollmsandbox.project.changes import reasons
 from ollmsandbox.project.changes.change import Change, Kind, Recorded, State, Type
 from ollmsandbox.project.changes.reasons import Note, Reason
-from ollmsandbox.project.review.selection import conflict_was_reported
+from ollmsandbox.project.review.review import conflict_was_reported
 
 pytestmark = pytest.mark.anybody
 

@@ -14,7 +14,7 @@ from support.person import Person
 from ollmsandbox import loop
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, Report, State
-from ollmsandbox.project.changes.layers import find_in_layers, read_seen
+from ollmsandbox.project.changes.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes, write_changes

@@ -10,7 +10,7 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.changes.change import Mode, Recorded, State
-from ollmsandbox.project.changes.layers import find_in_layers, read_seen
+from ollmsandbox.project.changes.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.pending.chain import layers_of

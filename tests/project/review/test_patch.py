@@ -17,7 +17,7 @@ from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, Recorded, Report, State
-from ollmsandbox.project.changes.layers import find_in_layers, read_seen
+from ollmsandbox.project.changes.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.changes.reasons import Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes

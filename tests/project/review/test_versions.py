@@ -14,7 +14,7 @@ from support.person import Person
 
 from ollmsandbox.project.apply.journal import project_lock
 from ollmsandbox.project.changes.change import Mode, Type
-from ollmsandbox.project.changes.layers import find_in_layers, names_in_layers
+from ollmsandbox.project.changes.overlayfs import find_in_layers, names_in_layers
 from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import FileRecord, Run
