@@ -24,7 +24,8 @@ from ..files.dirfd import (
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100
 _NO_DEEPER = 1000
-_OPAQUE = "user.overlay.opaque"
+# The attribute of a folder that hides what is in the one below it.
+OPAQUE = "user.overlay.opaque"
 
 
 def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int = 0) -> None:
@@ -49,7 +50,7 @@ def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int =
             os.unlink(name, dir_fd=above)
             continue
         if there is not None and stat.S_ISDIR(there.st_mode):
-            if is_folder and depth < _DEEPEST and not _is_opaque(name, above):
+            if is_folder and depth < _DEEPEST and not _is_opaque_at(name, above):
                 set_mode(name, below, there.st_mode | 0o700)
                 with opened(name, above) as inner, opened(name, below) as into:
                     merge_layer(inner, into, is_lowest=is_lowest, depth=depth + 1)
@@ -61,7 +62,7 @@ def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int =
             if not is_lowest:
                 # It goes on hiding what a deletion or a file there hid in the layers below.
                 with opened(name, above) as folder:
-                    os.setxattr(folder, _OPAQUE, b"y")
+                    os.setxattr(folder, OPAQUE, b"y")
             os.unlink(name, dir_fd=below)
         if is_folder and is_lowest:
             with opened(name, above) as folder:
@@ -118,11 +119,18 @@ class _Level(NamedTuple):
             one.restore()
 
 
-def _is_opaque(name: str, dir_fd: int) -> bool:
+def is_opaque(folder: int) -> bool:
     """Return whether a folder of a layer hides what is in the one below it."""
-    with opened(name, dir_fd) as folder, contextlib.suppress(OSError):
-        return os.getxattr(folder, _OPAQUE) == b"y"
-    return False
+    # A command cannot forge it: overlayfs stores what it sets under another name.
+    try:
+        return os.getxattr(folder, OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def _is_opaque_at(name: str, dir_fd: int) -> bool:
+    with opened(name, dir_fd) as folder:
+        return is_opaque(folder)
 
 
 @contextlib.contextmanager

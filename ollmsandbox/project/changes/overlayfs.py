@@ -17,22 +17,15 @@ from dataclasses import dataclass
 
 from ...files import dirfd
 from ...files.dirfd import FOLDER, OpenTree
+from ...sandbox.merging import OPAQUE as OPAQUE
+from ...sandbox.merging import is_opaque as is_opaque
 from ...sandbox.overlay import is_whiteout as is_whiteout
 
-OPAQUE = "user.overlay.opaque"
 _ORIGIN = "user.overlay.origin"
 # In that attribute: where the file handle begins, where its type is, and the type of handle that
 # begins with the inode's number.
 _HANDLE, _HANDLE_TYPE, _INODE = 21, 4, 1
 _BLOCK = 1 << 20
-
-
-def is_opaque(folder: int) -> bool:
-    # A command cannot forge it: overlayfs stores what it sets under another name.
-    try:
-        return os.getxattr(folder, OPAQUE) == b"y"
-    except OSError:
-        return False
 
 
 def is_copied_up(path: str) -> bool:
