@@ -22,6 +22,8 @@ from ..files import trees
 from ..files.atomic import flush, write_atomically
 from ..files.locks import FileLock
 from ..paths import make_folder
+from .merging import OPAQUE as OPAQUE
+from .merging import is_opaque as is_opaque
 from .merging import merge_layer, opened
 from .process import read_stat
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from ...files import dirfd
 from ...files.dirfd import FOLDER, OpenTree
-from ...sandbox.merging import OPAQUE as OPAQUE
-from ...sandbox.merging import is_opaque as is_opaque
+from ...sandbox.overlay import OPAQUE as OPAQUE
+from ...sandbox.overlay import is_opaque as is_opaque
 from ...sandbox.overlay import is_whiteout as is_whiteout
 
 _ORIGIN = "user.overlay.origin"
