@@ -105,13 +105,13 @@ class ChangePage(Gtk.Box):
         tasks.start(self.look())
         self._earlier.refresh()
 
-    def hold(self, is_held: bool) -> None:
+    def set_busy(self, is_busy: bool) -> None:
         """Disable the buttons while something is being changed."""
         for button in self._verb_buttons:
-            button.hold(is_held)
+            button.set_busy(is_busy)
         if self.diff is not None:
-            self.diff.hold(is_held)
-        self._earlier.hold(is_held)
+            self.diff.set_busy(is_busy)
+        self._earlier.set_busy(is_busy)
 
     def focus(self) -> None:
         """Focus what does no harm: of a conflict, the button that keeps the user's edit."""
@@ -180,7 +180,7 @@ class ChangePage(Gtk.Box):
             button.unparent()
         self._verb_buttons = []
         for action in actions:
-            button = ActionButton(action, is_held=self._progress.is_working)
+            button = ActionButton(action, is_busy=self._progress.is_working)
             if action.name == "apply" and not item.is_held:
                 button.add_css_class("suggested-action")
             button.connect("clicked", weakly(self._on_verb), action.name)
@@ -227,7 +227,7 @@ class ChangePage(Gtk.Box):
             self.diff.refresh_actions()
             return
         self.diff = diff = DiffView()
-        diff.hold(self._progress.is_working)
+        diff.set_busy(self._progress.is_working)
         diff.set_section_actions(weakly(self._section_verbs))
         diff.connect("section-action", weakly(self._on_part))
         diff.prefers_two = self._settings.boolean("side-by-side")

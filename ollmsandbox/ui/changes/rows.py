@@ -109,9 +109,9 @@ class RunRow(Gtk.Box):
         shown = [visible_line(line)[:500] for line in (run.said, run.command) if line]
         self.set_tooltip_text("\n".join(shown))
 
-    def hold(self, is_held: bool) -> None:
+    def set_busy(self, is_busy: bool) -> None:
         for button in self._buttons:
-            button.hold(is_held)
+            button.set_busy(is_busy)
 
     def focus(self, *, verbs: bool) -> None:
         (self._buttons[0] if verbs and self._buttons else self.arrow).grab_focus()

@@ -54,14 +54,14 @@ class EarlierVersions(Gtk.Popover):
         for widget in (self._list, scrolled):
             widget.update_property([Gtk.AccessibleProperty.LABEL], [_("Earlier versions")])
         self.set_child(scrolled)
-        self.hold(progress.is_working)
+        self.set_busy(progress.is_working)
 
     def refresh(self) -> None:
         self._tasks.start(self._refresh())
 
-    def hold(self, is_held: bool) -> None:
+    def set_busy(self, is_busy: bool) -> None:
         """Disable the list while something is being changed."""
-        self._list.set_sensitive(not is_held)
+        self._list.set_sensitive(not is_busy)
 
     async def _refresh(self) -> None:
         found = await asyncio.to_thread(self._find)

@@ -370,7 +370,7 @@ class ChangesView(Gtk.Box):
         row: RunRow | FileRow
         if isinstance(shown, RunItem):
             row = RunRow(shown, weakly(self._act_on_run), weakly(self._fold))
-            row.hold(self.progress.is_working)
+            row.set_busy(self.progress.is_working)
             self._run_focus.watch(row, shown.data.id)
         else:
             assert isinstance(shown, FileItem)
@@ -476,9 +476,9 @@ class ChangesView(Gtk.Box):
 
     def _on_working(self, _bar: WorkBar, is_working: bool) -> None:
         if self.page is not None:
-            self.page.hold(is_working)
+            self.page.set_busy(is_working)
         for row in rows_of(self.list_view, RunRow):
-            row.hold(is_working)
+            row.set_busy(is_working)
         self._hold_all()
 
     def _hold_all(self) -> None:

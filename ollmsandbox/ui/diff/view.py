@@ -49,11 +49,11 @@ class SectionButtons:
     """The action buttons of one section. Only the last column has them, at the start of the row so
     that they stay visible however narrow it is. The other column has a row of the same height."""
 
-    def __init__(self, section: DiffSection, act: Callable[..., object], *, is_held: bool) -> None:
+    def __init__(self, section: DiffSection, act: Callable[..., object], *, is_busy: bool) -> None:
         self.section = section
         self._act = act
         self._boxes: list[Gtk.Box] = []
-        self._is_held = is_held
+        self._is_busy = is_busy
 
     def add_to(self, row: Gtk.Box, *, can_press: bool) -> None:
         box = Gtk.Box(spacing=6, sensitive=can_press, can_target=can_press)
@@ -74,14 +74,14 @@ class SectionButtons:
             if had_focus:
                 box.child_focus(Gtk.DirectionType.TAB_FORWARD)
 
-    def hold(self, is_held: bool) -> None:
+    def set_busy(self, is_busy: bool) -> None:
         """Disable the buttons while something is being changed."""
-        self._is_held = is_held
+        self._is_busy = is_busy
         for box in self._boxes:
             child = box.get_first_child()
             while child is not None:
                 if isinstance(child, ActionButton):
-                    child.hold(is_held)
+                    child.set_busy(is_busy)
                 child = child.get_next_sibling()
 
     def focus(self) -> bool:
@@ -89,7 +89,7 @@ class SectionButtons:
         return bool(self._boxes) and self._boxes[-1].child_focus(Gtk.DirectionType.TAB_FORWARD)
 
     def _button(self, action: Action) -> Gtk.Button:
-        button = ActionButton(action, is_held=self._is_held)
+        button = ActionButton(action, is_busy=self._is_busy)
         button.add_css_class("caption")
         button.connect("clicked", self._act, self.section.index, action.name)
         place = number(self.section.index + 1)
@@ -149,7 +149,7 @@ class DiffView(Gtk.Box):
         self._path = ""
         self._actions_of: Callable[[DiffSection], Sequence[Action] | None] = lambda _section: ()
         self._buttons: list[SectionButtons] = []
-        self._is_held = False
+        self._is_busy = False
         # Whether the owner wants two columns, and what the user has chosen with the button.
         self.prefers_two = False
         self._has_chosen_two: bool | None = None
@@ -194,11 +194,11 @@ class DiffView(Gtk.Box):
         for buttons in self._buttons:
             buttons.show(self._actions_of(buttons.section) or ())
 
-    def hold(self, is_held: bool) -> None:
+    def set_busy(self, is_busy: bool) -> None:
         """Disable the buttons while something is being changed."""
-        self._is_held = is_held
+        self._is_busy = is_busy
         for buttons in self._buttons:
-            buttons.hold(is_held)
+            buttons.set_busy(is_busy)
 
     def show_texts(self, old: str, new: str, path: str) -> None:
         """Compare and show two versions. Compares on a thread, because it may take seconds."""
@@ -365,7 +365,7 @@ class DiffView(Gtk.Box):
         """Insert the row above a section, with the fold before it; or only a fold, at the end."""
         folded = FoldButtons(fold) if fold else None
         buttons = (
-            SectionButtons(section, weakly(self._act), is_held=self._is_held) if section else None
+            SectionButtons(section, weakly(self._act), is_busy=self._is_busy) if section else None
         )
         for column in self._columns:
             row = Gtk.Box(spacing=6, css_classes=["hunk"])

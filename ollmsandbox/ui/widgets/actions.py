@@ -28,7 +28,7 @@ class Action(NamedTuple):
 class ActionButton(Gtk.Button):
     __gtype_name__ = "OllmActionButton"
 
-    def __init__(self, action: Action, *, is_held: bool = False) -> None:
+    def __init__(self, action: Action, *, is_busy: bool = False) -> None:
         super().__init__()
         self.action = action
         if action.caption:
@@ -41,11 +41,11 @@ class ActionButton(Gtk.Button):
             )
         else:
             self.set_label(action.label)
-        self.hold(is_held)
+        self.set_busy(is_busy)
 
-    def hold(self, is_held: bool) -> None:
+    def set_busy(self, is_busy: bool) -> None:
         """Disable the button while something is being changed."""
         if self.action.is_done:
             self.set_sensitive(False)
         else:
-            disable_unless_focused(self, is_held)
+            disable_unless_focused(self, is_busy)

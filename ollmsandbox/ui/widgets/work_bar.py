@@ -89,6 +89,6 @@ class WorkBar(Gtk.ProgressBar):
         return GLib.SOURCE_CONTINUE
 
 
-def disable_unless_focused(button: Gtk.Button, is_held: bool) -> None:
+def disable_unless_focused(button: Gtk.Button, is_busy: bool) -> None:
     """Disable a button unless it has the focus, which would move elsewhere."""
-    button.set_sensitive(not is_held or button.is_focus())
+    button.set_sensitive(not is_busy or button.is_focus())
