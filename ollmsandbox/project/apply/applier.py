@@ -74,13 +74,14 @@ class Guard:
 
         return check
 
-    def whatever(self) -> Check:
+    def allow_any(self) -> Check:
         """Allow any replacement, because the user said so; but after a kill, not of what was saved
         later."""
         return self.unchanged_since(self._decided) if self._decided else _any
 
     def _is_as_linked(self, there: os.stat_result, at: int) -> bool:
-        """When it was linked, by the first try or before a kill, it was as it should be."""
+        """Return whether a file is as it was when it was linked, by the first try or before a kill:
+        then it was as it should be."""
         return self.is_again or there.st_mtime_ns <= at
 
 
@@ -89,8 +90,8 @@ def _any(_found: Found) -> bool:
 
 
 def return_rights(spot: DirEntryAt, mode: int | None) -> None:
-    """A file that its owner may not read, or not write to, may do so for a moment, to be copied or
-    cleansed. A kill in it shall not leave it so."""
+    """Restore the mode of a file whose owner was given the right to read or write it for a moment,
+    to copy or cleanse it. A kill may have come in between."""
     found = spot.lstat()
     if found is None or mode is None or not stat.S_ISREG(found.st_mode):
         return
@@ -102,9 +103,12 @@ def return_rights(spot: DirEntryAt, mode: int | None) -> None:
 def only_ours(
     item: Recorded, written: Mapping[int, tuple[str, str]], since: int, is_moved: bool
 ) -> Recorded:
-    """After a kill: what is at a place may be what somebody else has put there by now. If it was
-    not yet written down what we left, it counts as ours only if it is as old as the command; else
-    an undo has to ask."""
+    """Return an item without its signature if what is at its place after a kill may be somebody
+    else's: then an undo has to ask.
+
+    If it was not yet written down what we left, it counts as ours only if it is as old as the
+    command.
+    """
     if item.state not in (State.APPLIED, State.UNDONE) or not item.after:
         return item
     if item.number in written:
@@ -133,8 +137,11 @@ def device(layer: str) -> int:
 
 
 class Applier:
-    """Works on one root of a project, for one run. `versions` is where the run keeps what was there
-    before (by number) and, when that is undone, what was there after (`new-` and the number)."""
+    """Applies, undoes and redoes changes of one run to one root of a project.
+
+    `versions` is where the run keeps what was there before (by number) and, when that is undone,
+    what was there after (`new-` and the number).
+    """
 
     def __init__(
         self,
@@ -178,12 +185,14 @@ class Applier:
         find_base: Callable[[Recorded], Path | None] = lambda _item: None,
         left_before: Callable[[Recorded], Collection[str]] = lambda _item: (),
     ) -> list[Recorded]:
-        """From a layer into the project. What is forced is put in place whatever is there. What is
-        closed has to be opened for it, and gets its mode back. If it is `fresh`, nothing of it was
-        begun before. If the layer `is_own`, no other run puts files there: they may have changed
-        places, which they do if there are `many`.
-        `find_base` finds what the command saw of a file that another run has changed since, and
-        `left_before` the signatures of what earlier runs left there."""
+        """Move changes from the layer `source` into the project, and return them as they are then.
+
+        `forced` paths are put in place whatever is there. `closed` folders are opened for it, and
+        get their modes back. `fresh` says that nothing of it was begun before, and `is_own` that no
+        other run puts files into the layer. `find_base` finds what the command saw of a file that
+        another run has changed since, and `left_before` the signatures of what earlier runs left
+        there.
+        """
         for path, mode in closed.items():
             self._project.set_mode(path, mode)
         layer = OpenTree(source, modes_file(source) if source else None, missing_ok=not is_own)
@@ -215,7 +224,7 @@ class Applier:
                     return has_same_bytes(kept, place)
                 return was_left(found)
 
-            check = guard.whatever() if is_forced else is_expected
+            check = guard.allow_any() if is_forced else is_expected
             if change.type is Type.FOLDER:
                 return self._folder(change, place, kept, check)
             incoming = None
@@ -302,17 +311,17 @@ class Applier:
             incoming = DirEntryAt(*layer.split(item.change.path))
             keep_copy(incoming, Patch(self._versions, item.number).result)
 
-    def go(
+    def undo_or_redo(
         self,
         recorded: Sequence[Recorded],
         forced: Iterable[str] = (),
         *,
         back: bool,
     ) -> list[Recorded]:
-        """Undo, or redo."""
-        return self._finish(self._back_or_forth(recorded, frozenset(forced), back=back))
+        """Undo changes (`back`) or redo them, and return them as they are then."""
+        return self._finish(self._undo_or_redo(recorded, frozenset(forced), back=back))
 
-    def _back_or_forth(
+    def _undo_or_redo(
         self,
         recorded: Sequence[Recorded],
         forced: frozenset[str],
@@ -344,7 +353,7 @@ class Applier:
                 # Somebody may have saved the very same.
                 return left(found) or has_same_bytes(expected, place)
 
-            check = guard.whatever() if is_forced else is_expected
+            check = guard.allow_any() if is_forced else is_expected
             if change.type is Type.FOLDER:
                 return self._folder(change, place, spot, check)
             is_first = is_forced and not self._resumed and spot.lstat() is not None
@@ -436,8 +445,8 @@ class Applier:
         layer: OpenTree | None = None,
         begun: str | None = None,
     ) -> Recorded:
-        """A failure of one is said, and the others go on. If it is `begun`, that is what was found
-        at its place."""
+        """Do one change, and return it with its new state: a failure does not stop the others.
+        `begun` is what was found at its place, if it was begun before."""
         guard = self._guard
         guard.found, guard.is_again = begun or "", begun is not None
         try:
@@ -585,7 +594,7 @@ def _remove_halves(versions: int) -> None:
 
 
 def _reversed(change: Change) -> Change:
-    """The change that takes this one back."""
+    """Return the change that takes this one back."""
     kind = {Kind.ADDED: Kind.DELETED, Kind.DELETED: Kind.ADDED}.get(change.kind, change.kind)
     was = change.type if change.kind is not Kind.DELETED else None
     return Change(

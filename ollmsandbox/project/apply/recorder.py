@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The keeper of a run: which folders its command may change, and what becomes of the changes.
+"""The folders that a run's command may change, and what becomes of its changes.
 
 What is needed only once something has changed is not loaded before.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...files.atomic import write_atomically
 from ...paths import Paths, is_inside
 from ...sandbox.overlay import Overlay, Root
-from ..changes.change import DAILY, Mode, Report, nothing
+from ..changes.change import DAILY, Mode, Report, no_step
 from ..roots import common_git_folder
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """For one run. `step` is called after each thing that is done on disk."""
+    """Settles one run. `step` is called after each thing that is done on disk."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Recorder:
         command: str = "",
         session_id: str = "",
         call_id: str = "",
-        step: Step = nothing,
+        step: Step = no_step,
     ) -> None:
         self._project = project
         self._paths = paths

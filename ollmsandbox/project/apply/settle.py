@@ -30,7 +30,7 @@ from ..changes.change import (
     Report,
     State,
     Type,
-    nothing,
+    no_step,
 )
 from ..changes.outside_edits import OutsideEdits
 from ..changes.overlayfs import find_in_layers, is_whiteout, read_seen
@@ -191,7 +191,7 @@ class _Concurrent:
 class Settling:
     """The steps from an upper folder to the project. The project is locked meanwhile."""
 
-    def __init__(self, paths: Paths, step: Step = nothing) -> None:
+    def __init__(self, paths: Paths, step: Step = no_step) -> None:
         self._paths = paths
         self._step = step
         self._manager = ProjectManager(paths)

@@ -43,7 +43,7 @@ Step = Callable[[], None]
 
 
 class Found(NamedTuple):
-    """What is at a place. If it is linked, it is also kept already: that it got this other name
+    """The file at a place. If it `is_linked`, it is also kept already; getting that other name
     changed its change time."""
 
     stat: os.stat_result
@@ -76,8 +76,11 @@ def exchange(
     step: Step,
     fresh: bool = False,
 ) -> Exchanged:
-    """Anything but a folder. Without `incoming` the place is emptied. `expects` says that there was
-    something, `fresh` that nothing of this was begun before."""
+    """Put `incoming` at a place, or empty the place without it, and keep what was there as `kept`.
+
+    None of them is a folder. `may_replace` decides whether what is there may go. `expects` says
+    that there was something, `fresh` that nothing of this was begun before.
+    """
     old = place.lstat()
     version = None if fresh else kept.lstat()
     if incoming is not None and not fresh:
@@ -130,7 +133,7 @@ def _replace(
     temporary: str,
     step: Step,
 ) -> None:
-    """Without `kept` the old one is kept already."""
+    """Put a file at a place and keep the old one; without `kept`, it is kept already."""
     cleanse(incoming, temporary)
     copied = DirEntryAt(place.dir_fd, temporary)
     is_far = os.fstat(place.dir_fd).st_dev != os.fstat(incoming.dir_fd).st_dev
@@ -156,7 +159,7 @@ def _replace(
 
 
 def _put(source: DirEntryAt, place: DirEntryAt, old: os.stat_result | None) -> None:
-    """By a rename, which costs nothing per byte and is never half done."""
+    """Rename a file into its place: that costs nothing per byte and is never half done."""
     if old is None:
         try:
             # A rename would replace what somebody puts there just now.
@@ -177,7 +180,7 @@ def _put(source: DirEntryAt, place: DirEntryAt, old: os.stat_result | None) -> N
 
 
 def check_again(place: DirEntryAt, old: os.stat_result) -> None:
-    """Somebody may have saved it since, above all while files were copied."""
+    """Raise ConflictError if somebody has saved a file since, above all while files were copied."""
     found = place.lstat()
     if (
         found is None
@@ -191,7 +194,7 @@ def check_again(place: DirEntryAt, old: os.stat_result) -> None:
 
 
 def _finish(place: DirEntryAt, incoming: DirEntryAt, temporary: str) -> Exchanged:
-    """After a kill: it is in place, and goes from where it was."""
+    """Remove what was put in place before a kill from where it came."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=place.dir_fd)
     # Last: without it nothing is looked for any more.
@@ -214,13 +217,13 @@ def _is_copy(one: DirEntryAt, other: DirEntryAt) -> bool:
 
 
 def signature(found: os.stat_result | None) -> str:
-    """Something else after every change to the file or its name."""
+    """Return a text that differs after every change to the file or its name; "" for no file."""
     return f"{found.st_ino}:{found.st_ctime_ns}" if found else ""
 
 
 def cleanse(spot: DirEntryAt, temporary: str) -> None:
-    """A file as the project may have it: nothing of the overlay's, nobody's rights lent, and no
-    other name, by which it would change when that is changed."""
+    """Make a file what the project may have: without attributes of the overlay, without setuid and
+    setgid bits, and without another name, through which it could be changed later."""
     path = f"/proc/self/fd/{spot.dir_fd}/{spot.name}"
     ours = [name for name in _attributes(path) if name.startswith(OURS)]
     for name in ours:
@@ -254,7 +257,7 @@ def _cut(spot: DirEntryAt, found: os.stat_result, half: DirEntryAt) -> None:
 
 
 def _attributes(file: str | int) -> list[str]:
-    """Of the file at a path, or of an open one."""
+    """Return the extended attributes of the file at a path, or of an open one."""
     try:
         return os.listxattr(file, follow_symlinks=isinstance(file, int))
     except OSError:
@@ -262,8 +265,8 @@ def _attributes(file: str | int) -> list[str]:
 
 
 def make_single(spot: DirEntryAt, place: DirEntryAt) -> None:
-    """A file with no other name: what is written to it in the project must not be written to a
-    backup, too."""
+    """Replace a file that has other names by a copy: what is written to it in the project must not
+    be written to a backup, too."""
     found, there = spot.lstat(), place.lstat()
     if found is not None and there is not None and os.path.samestat(found, there):
         return  # that other name is the place, where it was linked to before a kill
@@ -304,21 +307,24 @@ def _keep(place: DirEntryAt, kept: DirEntryAt, old: os.stat_result) -> None:
 
 
 def _can_be_copied(found: os.stat_result) -> bool:
-    """A socket or a device cannot be, and so cannot be restored if it is on another disk."""
+    """Return whether a file can be copied. A socket or a device cannot, and so cannot be restored
+    on another disk."""
     return (
         stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode) or stat.S_ISFIFO(found.st_mode)
     )
 
 
 def copy_whole(source: DirEntryAt, target: DirEntryAt, half: DirEntryAt | None = None) -> None:
-    """All of it, or nothing at the name. The `half` is beside it, unless that is not our folder."""
+    """Copy a file so that `target` appears only when it is complete. The `half` is beside it,
+    unless that is not our folder."""
     half = half or DirEntryAt(target.dir_fd, f"{target.name}{HALF}")
     copy(source, half)
     _rename(half, target)
 
 
 def copy(source: DirEntryAt, target: DirEntryAt) -> None:
-    """With mode and times; as root with the owner. Without what lends rights."""
+    """Copy a file with its mode and times, and as root with its owner, but without setuid and
+    setgid bits."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(target.name, dir_fd=target.dir_fd)
     found = os.stat(source.name, dir_fd=source.dir_fd, follow_symlinks=False)
@@ -400,7 +406,7 @@ def flush_in_background(folder: str) -> None:
 
 
 def _is_changed(found: os.stat_result, old: os.stat_result) -> bool:
-    """By anybody. That it was moved changed its change time alone."""
+    """Return whether anybody changed a file. Moving it changes nothing but its change time."""
     return (
         found.st_ino != old.st_ino
         or found.st_mtime_ns != old.st_mtime_ns
@@ -428,7 +434,7 @@ class Plain:
         self.found = ""
 
     def reset(self) -> None:
-        """The trees have gone elsewhere."""
+        """Forget the open folders, because the trees were used for something else."""
         self._folder = None
         self.is_begun, self.found = False, ""
 

@@ -14,7 +14,7 @@ from ...sandbox.overlay import Overlay, leftovers
 from ..apply.journal import Journal, project_lock
 from ..apply.settle import Settling
 from ..apply.swap import Step
-from ..changes.change import Mode, Report, nothing
+from ..changes.change import Mode, Report, no_step
 from ..changes.scan import restore_opened
 from ..database.backups import clean_up
 from ..manager import ProjectManager, is_missing
@@ -33,7 +33,7 @@ def _unreadable(folder: str) -> Report:
     return Report("", errors=(str(OllmSandboxError(text, what_to_do, folder=folder)),))
 
 
-def finish_leftovers(paths: Paths, step: Step = nothing) -> list[Report]:
+def finish_leftovers(paths: Paths, step: Step = no_step) -> list[Report]:
     """Finish what killed programs left behind, and report each run.
 
     What an interrupted command had written becomes pending. What cannot be finished, because a

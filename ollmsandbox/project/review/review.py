@@ -18,7 +18,7 @@ from ..apply.journal import Job, Journal, Task, parts, project_lock
 from ..apply.parents import closed_folders, numbered_parents, show_modes
 from ..apply.patch import Patch
 from ..apply.swap import Step
-from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type, nothing
+from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type, no_step
 from ..changes.reasons import Note, Reason
 from ..changes.scan import type_of
 from ..database import backups
@@ -45,7 +45,7 @@ _TARGETS = {
 class Review:
     """Whole runs, or chosen paths of them. A folder stands for all that is in it."""
 
-    def __init__(self, paths: Paths, step: Step = nothing) -> None:
+    def __init__(self, paths: Paths, step: Step = no_step) -> None:
         self._paths = paths
         self._step = step
         self.manager = ProjectManager(paths)
@@ -457,9 +457,9 @@ class Review:
             before = len(done)
             try:
                 if job.task is Task.UNDO:
-                    done += applier.go(items, job.forced, back=True)
+                    done += applier.undo_or_redo(items, job.forced, back=True)
                 elif job.task is Task.REDO:
-                    done += applier.go(items, job.forced, back=False)
+                    done += applier.undo_or_redo(items, job.forced, back=False)
                 elif job.task is Task.HUNKS:
                     done += applier.merge_hunks(items)
                 else:

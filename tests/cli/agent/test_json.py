@@ -249,7 +249,7 @@ def test_a_turn_is_tried_again_as_soon_as_its_end_is_read() -> None:
     # The other program may be quicker than the end of the turn.
     ours, theirs = os.pipe()
     written: list[dict[str, object]] = []
-    conversation = Conversation(model=ScriptedModel(ProviderError("No"), ["Fine."], ["More."]))
+    conversation = Conversation(model=ScriptedModel([ProviderError("No")], ["Fine."]))
 
     async def serve() -> TurnEnded:
         client = JsonClient(written.append, ours)

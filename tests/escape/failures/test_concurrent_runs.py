@@ -20,7 +20,7 @@ from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Kind, Mode, State, nothing
+from ollmsandbox.project.changes.change import Kind, Mode, State, no_step
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Versions
@@ -354,7 +354,7 @@ def test_a_kill_at_any_step(person: Person) -> None:
     def settle(step: Step) -> None:
         snapshot.settle(Mode.REVIEW, step)
 
-    settle(nothing)
+    settle(no_step)
     expected = look()
     assert expected[0] == [
         ("file", State.CONFLICT, b"second\n"),

@@ -25,7 +25,7 @@ from support.person import Person, make_person
 from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.project.apply import swap
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, Report, State, nothing
+from ollmsandbox.project.changes.change import Mode, Report, State, no_step
 from ollmsandbox.project.recovery.recover import finish_leftovers
 
 
@@ -201,7 +201,7 @@ def exchange_all(place: DirEntryAt, incoming: DirEntryAt, kept: DirEntryAt) -> N
         may_replace=lambda _found: True,
         expects=False,
         temporary="half",
-        step=nothing,
+        step=no_step,
     )
 
 
@@ -341,6 +341,6 @@ def test_an_edit_after_a_kill_stays(snapshot: Snapshot, case: str, named: bool) 
         assert file.read_text() == "mine\n", told
         check_finished(person)
         # Neither is anything lost when the user insists.
-        act_on(snapshot, action, nothing, named=True)
+        act_on(snapshot, action, no_step, named=True)
         kept = [one for one in person.paths.versions.glob("*/*") if one.is_file()]
         assert b"mine\n" in [one.read_bytes() for one in (file, *kept) if one.exists()], told

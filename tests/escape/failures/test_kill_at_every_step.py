@@ -18,7 +18,7 @@ from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_
 from support.person import make_person
 
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, nothing
+from ollmsandbox.project.changes.change import Mode, no_step
 
 MAKE = r"""
 umask 022
@@ -169,7 +169,7 @@ def test_a_kill_at_any_step(
     untouched = look_at(snapshot.person.project)
     operation.before(snapshot)
     before = look_at(snapshot.person.project)
-    operation.act(snapshot, nothing)
+    operation.act(snapshot, no_step)
     wanted = snapshot.look()
     # Not all of them each time: that takes minutes. Of the commonest case more, and in no two cases
     # the same ones, nor as root those that others look at.

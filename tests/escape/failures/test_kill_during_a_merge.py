@@ -13,7 +13,7 @@ from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_
 from support.person import Person
 
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, nothing
+from ollmsandbox.project.changes.change import Mode, no_step
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import hunks, state
 
@@ -65,7 +65,7 @@ def test_a_kill_during_a_merge(person: Person, name: str) -> None:
     snapshot = Snapshot(person)
     settle(person, f"{EDIT}; chmod 600 file", mode)
     for earlier in before:
-        earlier(snapshot, nothing)
+        earlier(snapshot, no_step)
     snapshot.save()
 
     def restore() -> None:
@@ -76,7 +76,7 @@ def test_a_kill_during_a_merge(person: Person, name: str) -> None:
 
     restore()
     old = look_at(person.project)
-    act(snapshot, nothing)
+    act(snapshot, no_step)
     wanted = snapshot.look()
     assert MINE in file.read_text()
     # Not after each step each time.
@@ -92,7 +92,7 @@ def test_a_change_can_be_discarded_after_a_kill_while_a_hunk_was(person: Person)
     (person.project / "file").write_text(OLD)
     snapshot = Snapshot(person)
     settle(person, f"{EDIT}; echo more >>file", Mode.REVIEW)
-    discard_hunk(snapshot, nothing, 0)
+    discard_hunk(snapshot, no_step, 0)
     snapshot.save()
     number, is_killed = 1, True
     while is_killed:

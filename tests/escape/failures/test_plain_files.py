@@ -17,7 +17,7 @@ from support.person import Person, make_person
 from ollmsandbox.project.apply import swap
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, Recorded, State, nothing
+from ollmsandbox.project.changes.change import Mode, Recorded, State, no_step
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review.versions import Versions
 
@@ -51,7 +51,7 @@ echo 'this is new' >"$(printf '\377bytes')"
 HELD = CHANGE + "mkdir -p .git/hooks; echo evil >.git/hooks/pre-commit\n"
 
 
-def settle(snapshot: Snapshot, step: Step = nothing) -> None:
+def settle(snapshot: Snapshot, step: Step = no_step) -> None:
     snapshot.settle(Mode.AUTO, step)
 
 
@@ -94,7 +94,7 @@ def test_a_kill_at_any_step(make: Callable[[str], Snapshot], case: str) -> None:
     untouched = look_at(snapshot.person.project)
     before(snapshot)
     old = look_at(snapshot.person.project)
-    act(snapshot, nothing)
+    act(snapshot, no_step)
     wanted = snapshot.look()
     every = EVERY or 29
     number = 1 + list(CASES).index(case) + (0 if os.getuid() == 0 else 8)

@@ -34,7 +34,7 @@ from ollmsandbox.project.changes.change import (
     Recorded,
     State,
     Type,
-    nothing,
+    no_step,
 )
 from ollmsandbox.project.changes.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.changes.scan import scan
@@ -84,7 +84,7 @@ def leave(person: Person, command: str) -> str:
     return left.name.removeprefix("overlay-")
 
 
-def settle_left(person: Person, run_id: str, mode: Mode, step: Step = nothing) -> None:
+def settle_left(person: Person, run_id: str, mode: Mode, step: Step = no_step) -> None:
     for overlay in leftovers(person.paths.cache, print):
         try:
             if overlay.run_id == run_id:

@@ -17,7 +17,7 @@ from ollmsandbox import loop
 from ollmsandbox.files import trees
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, Report, State, nothing
+from ollmsandbox.project.changes.change import Mode, Report, State, no_step
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.process import Sinks
 
@@ -89,7 +89,7 @@ def cleared_afterwards(person: Person) -> Iterator[None]:
         trees.empty(folder)
 
 
-def settle(person: Person, command: str, mode: Mode = Mode.AUTO, step: Step = nothing) -> Report:
+def settle(person: Person, command: str, mode: Mode = Mode.AUTO, step: Step = no_step) -> Report:
     recorder = Recorder(os.path.realpath(person.project), person.paths, mode=mode, step=step)
     person.run(command, keeper=recorder)
     return recorder.report or Report("")
@@ -114,7 +114,7 @@ def during(person: Person, command: str, act: Callable[[], object], mode: Mode) 
     return recorder.report or Report("")
 
 
-def review(person: Person, action: str, run_id: str, *paths: str, step: Step = nothing) -> Report:
+def review(person: Person, action: str, run_id: str, *paths: str, step: Step = no_step) -> Report:
     found = Review(person.paths, step)
     try:
         run = found.manager.run(run_id)

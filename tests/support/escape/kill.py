@@ -25,7 +25,7 @@ from support.person import Person
 from ollmsandbox.files import dirfd, trees
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, Report, nothing
+from ollmsandbox.project.changes.change import Mode, Report, no_step
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.recovery.recover import finish_leftovers
@@ -165,7 +165,7 @@ class Snapshot:
 
     # --- what is done with it ------------------------------------------------------------------
 
-    def settle(self, mode: Mode, step: Step = nothing) -> Report:
+    def settle(self, mode: Mode, step: Step = no_step) -> Report:
         """Settle the changes as at the end of a run."""
         (overlay,) = leftovers(self.person.paths.cache, print)
         project, paths = str(self.person.project), self.person.paths
@@ -179,20 +179,20 @@ class Snapshot:
         assert recorder.report is not None
         return recorder.report
 
-    def apply(self, step: Step = nothing) -> None:
+    def apply(self, step: Step = no_step) -> None:
         with self.review(step) as (review, run):
             review.apply(run)
 
-    def discard(self, step: Step = nothing) -> None:
+    def discard(self, step: Step = no_step) -> None:
         with self.review(step) as (review, run):
             review.discard(run)
 
-    def undo(self, step: Step = nothing) -> None:
+    def undo(self, step: Step = no_step) -> None:
         with self.review(step) as (review, run):
             review.undo(run)
 
     @contextlib.contextmanager
-    def review(self, step: Step = nothing) -> Iterator[tuple[Review, Run]]:
+    def review(self, step: Step = no_step) -> Iterator[tuple[Review, Run]]:
         """Yield a review and the last run."""
         review = Review(self.person.paths, step)
         try:
