@@ -99,8 +99,8 @@ class Recorder:
         with project_lock(self._paths, self._project, changes=False):
             return self.settle_locked(overlay)
 
-    def settle_locked(self, overlay: Overlay, *, agreed: bool = False) -> Report:
-        """Settle the run while the caller holds the project's lock. If the user has `agreed`,
+    def settle_locked(self, overlay: Overlay, *, approved: bool = False) -> Report:
+        """Settle the run while the caller holds the project's lock. If the user has `approved`,
         nothing is held."""
         from .settle import Settling
 
@@ -108,7 +108,7 @@ class Recorder:
         if not overlay.is_untouched():
             overlay.copy_shared()
         settling = Settling(self._paths, self._step)
-        return settling.settle(overlay, self._mode, self._command, self._started, agreed=agreed)
+        return settling.settle(overlay, self._mode, self._command, self._started, approved=approved)
 
 
 def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
@@ -125,20 +125,20 @@ def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
 
 def _approved_roots(paths: Paths, project: str) -> tuple[str, ...]:
     file = paths.linked_roots(project)
-    agreed: list[str] | None = None
+    roots: list[str] | None = None
     with contextlib.suppress(OSError, ValueError):
-        agreed = json.loads(file.read_text(encoding="utf-8"))
-    if agreed is None:
+        roots = json.loads(file.read_text(encoding="utf-8"))
+    if roots is None:
         if not paths.database.exists():
             return ()
         from ..folder import Folder
         from ..manager import ProjectManager
 
         with contextlib.closing(ProjectManager(paths)) as manager:
-            _, *agreed = Folder(project, manager).approved_roots()
-        write_atomically(file, json.dumps(agreed))
+            _, *roots = Folder(project, manager).approved_roots()
+        write_atomically(file, json.dumps(roots))
     # One that was replaced by a link since leads somewhere else now.
-    return tuple(root for root in agreed if os.path.isdir(root) and os.path.realpath(root) == root)
+    return tuple(root for root in roots if os.path.isdir(root) and os.path.realpath(root) == root)
 
 
 def root_of(paths: Paths, project: str, path: str) -> tuple[str, str] | None:

@@ -47,7 +47,7 @@ from .applier import Applier, device, only_ours
 from .journal import Job, Journal, Task, raise_generation
 from .parents import closed_folders, show_modes
 from .patch import Patch, keep_base, read_small
-from .swap import Step, copy_whole, flush_in_background, write_like
+from .swap import Step, copy_whole, write_like
 
 # A clock that is set back by less is taken for a measuring error.
 _JITTER = 1_000_000
@@ -203,9 +203,9 @@ class Settling:
         command: str,
         started: float,
         *,
-        agreed: bool = False,
+        approved: bool = False,
     ) -> Report:
-        """Settle a run of which nothing was begun. If the user has `agreed`, nothing is held."""
+        """Settle a run of which nothing was begun. If the user has `approved`, nothing is held."""
         sets = _find_changes(overlay)
         changes = [change for found in sets.values() for change in found.changes]
         skipped = tuple(skip for found in sets.values() for skip in found.skipped)
@@ -216,16 +216,12 @@ class Settling:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
         raise_generation(self._paths, overlay.project)
-        if len(changes) >= MANY:
-            # A rename over another file makes ext4 and btrfs write the new one first. One by one,
-            # that takes 18 of the 38 µs that each of many replaced files costs.
-            flush_in_background(overlay.folder)
         _tidy(overlay, sets)
         items = _merge_concurrent(self._paths, overlay, items)
-        job = self._plan(overlay, items, mode, command, started, agreed=agreed)
-        return Report(overlay.run_id, tuple(self.run(overlay, job, fresh=True)), skipped)
+        job = self._write_journal(overlay, items, mode, command, started, approved=approved)
+        return Report(overlay.run_id, tuple(self.finish(overlay, job, fresh=True)), skipped)
 
-    def _plan(
+    def _write_journal(
         self,
         overlay: Overlay,
         items: Sequence[Recorded],
@@ -233,19 +229,23 @@ class Settling:
         command: str,
         started: float,
         *,
-        agreed: bool,
+        approved: bool,
     ) -> Job:
-        """Write the journal. Nothing is changed yet, but from here on the job will be finished."""
+        """Decide which changes wait, and write the journal. Nothing is changed yet, but from here
+        on the job will be finished."""
         if mode is Mode.AUTO:
             items = self._with_lost_bases(overlay, items)
         waits = {item.number for item in items if item.state is not State.PENDING}
         waits |= {
             item.number
             for item in items
-            if mode is not Mode.AUTO or (item.change.flags and item.is_held and not agreed)
+            if mode is not Mode.AUTO or (item.change.flags and item.is_held and not approved)
         }
-        items, on_pending = self._on_pending(overlay, items)
-        waits |= on_pending
+        chain = Chain(self._paths, overlay.project)
+        if chain.runs:
+            rows = runs.changes_of_runs(self._manager, chain.runs)
+            items = _on_pending_files(items, rows, _seen_runs(overlay))
+            waits |= _that_need(items, rows)
         job = Job(
             task=Task.SETTLE,
             run_id=overlay.run_id,
@@ -265,34 +265,6 @@ class Settling:
         self._step()
         return job
 
-    def _on_pending(
-        self, overlay: Overlay, items: Sequence[Recorded]
-    ) -> tuple[Sequence[Recorded], set[int]]:
-        """Return the changes, and the numbers of those that need pending ones, which nobody has
-        approved yet. What the command saw of a file was never in the project then."""
-        chain = Chain(self._paths, overlay.project)
-        if not chain.runs:
-            return items, set()
-        rows = runs.changes_of_runs(self._manager, chain.runs)
-        seen = _seen_runs(overlay)
-        places = {(row.change.root, row.change.path) for run_id, row in rows if run_id in seen}
-        items = [
-            item._replace(began=0) if (item.change.root, item.change.path) in places else item
-            for item in items
-        ]
-        related = RelatedChanges(rows)
-        waits = [item for item in items if related.touches(item.change)]
-        # What ends a folder waits with all that was in it.
-        folders = {
-            (item.change.root, item.change.path) for item in waits if ends_folder(item.change)
-        }
-        return items, {item.number for item in waits} | {
-            item.number
-            for item in items
-            if folders
-            and any((item.change.root, path) in folders for path in folders_above(item.change.path))
-        }
-
     def _with_lost_bases(self, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
         """Return the changes, as conflicts those that build on what was discarded meanwhile."""
         began = min((item.began for item in items), default=0)
@@ -311,8 +283,9 @@ class Settling:
             for item in items
         ]
 
-    def run(self, overlay: Overlay, job: Job, *, fresh: bool = False) -> list[Recorded]:
-        """Run the job. It can be repeated after a kill; `fresh` if it is the first time."""
+    def finish(self, overlay: Overlay, job: Job, *, fresh: bool = False) -> list[Recorded]:
+        """Do the job, and return its changes as they are then. It can be repeated after a kill;
+        `fresh` if it is the first time."""
         manager = self._manager
         versions = self._paths.versions / job.run_id
         try:
@@ -415,10 +388,10 @@ class Settling:
     ) -> None:
         """Put what was not applied on top of the chain, where the next command sees it."""
         left: dict[str, set[str]] = {}
-        settled: dict[str, list[str]] = {}
+        applied: dict[str, list[str]] = {}
         for item in done:
             if item.state is State.APPLIED:
-                settled.setdefault(item.change.root, []).append(item.change.path)
+                applied.setdefault(item.change.root, []).append(item.change.path)
             else:
                 left.setdefault(item.change.root, set()).add(item.change.path)
         names = {name: root for name, root in overlay.overlay_map.items() if root in left}
@@ -430,12 +403,38 @@ class Settling:
             upper = overlay.upper(name)
             layer = chain.layer_of(job.run_id, root)
             source = layer if os.path.isdir(layer) else upper
-            pending.drop(source, settled.get(root, ()), left[root])
+            pending.drop(source, applied.get(root, ()), left[root])
             self._step()
             pending.move_in(upper, layer)
             self._step()
         with contextlib.suppress(OSError):  # the next run tries again, and reports it
             squash_oldest(self._paths, job.project)
+
+
+def _on_pending_files(
+    items: Sequence[Recorded], rows: Sequence[tuple[str, Recorded]], seen: frozenset[str]
+) -> list[Recorded]:
+    """Return the changes, those of files that the command saw as pending without the time when it
+    began: what it saw was never in the project."""
+    places = {(row.change.root, row.change.path) for run_id, row in rows if run_id in seen}
+    return [
+        item._replace(began=0) if (item.change.root, item.change.path) in places else item
+        for item in items
+    ]
+
+
+def _that_need(items: Sequence[Recorded], rows: Sequence[tuple[str, Recorded]]) -> set[int]:
+    """Return the numbers of the changes that need these pending ones, which nobody has approved."""
+    related = RelatedChanges(rows)
+    waiting = [item for item in items if related.touches(item.change)]
+    # What ends a folder waits with all that was in it.
+    folders = {(item.change.root, item.change.path) for item in waiting if ends_folder(item.change)}
+    return {item.number for item in waiting} | {
+        item.number
+        for item in items
+        if folders
+        and any((item.change.root, path) in folders for path in folders_above(item.change.path))
+    }
 
 
 def _seen_runs(overlay: Overlay) -> frozenset[str]:

@@ -13,13 +13,12 @@ import ctypes
 import errno
 import os
 import stat
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ...files import dirfd
 from ...files.copying import copy_content
-from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
+from ...files.dirfd import DirEntryAt, OpenTree
 from ..changes.change import Change, Kind
 from ..changes.overlayfs import same_bytes
 from ..changes.reasons import Reason
@@ -36,8 +35,7 @@ NO_LINKS = (
 # Between two file systems nothing is plain, and one may know no other rename than the usual one.
 _NEVER = (errno.EXDEV, errno.EINVAL, errno.ENOSYS)
 _NOREPLACE = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-_renameat2, _syncfs = _libc.renameat2, _libc.syncfs
+_renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
 
 Step = Callable[[], None]
 
@@ -389,20 +387,6 @@ def _copy_attributes(given: int, made: int, found: os.stat_result) -> None:
         if (name.startswith("user.") and not name.startswith(OURS)) or name == _RIGHTS:
             with contextlib.suppress(OSError):  # not every file system has them
                 os.setxattr(made, name, os.getxattr(given, name))
-
-
-def flush_in_background(folder: str) -> None:
-    """Have everything written to the disk of a folder, without waiting for it."""
-
-    def sync() -> None:
-        try:
-            _syncfs(descriptor)
-        finally:
-            os.close(descriptor)
-
-    descriptor = os.open(folder, FOLDER)
-    # A daemon: the program may end before the disk is ready.
-    threading.Thread(target=sync, daemon=True).start()
 
 
 def _is_changed(found: os.stat_result, old: os.stat_result) -> bool:

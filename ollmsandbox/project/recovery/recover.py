@@ -109,7 +109,7 @@ def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
         if now.sources:
             here = overlay.part(now.sources)
             check_roots(here)
-            reports.append(Report(job.run_id, tuple(Settling(paths, step).run(here, now))))
+            reports.append(Report(job.run_id, tuple(Settling(paths, step).finish(here, now))))
         if left:
             overlay.keep_only(left | out, anew=False)
             journal.take_up()

@@ -40,12 +40,12 @@ def write_file(
     session_id: str = "",
     call_id: str = "",
     based_on: bytes | None = None,
-    agreed: bool = False,
+    approved: bool = False,
 ) -> Report:
     """Create or change a file of the project, by its full path. Without a mode, it keeps its own.
 
     Do nothing if the file is no longer what the change is `based_on`. What git would run is held,
-    unless the user has `agreed`.
+    unless the user has `approved`.
     """
 
     def make(spot: DirEntryAt) -> None:
@@ -62,7 +62,7 @@ def write_file(
         session_id=session_id,
         call_id=call_id,
     )
-    return work.run(recorder, make, mode, based_on, agreed=agreed)
+    return work.run(recorder, make, mode, based_on, approved=approved)
 
 
 def restore(
@@ -73,7 +73,7 @@ def restore(
     *,
     command: str = "",
     how: Mode = Mode.AUTO,
-    agreed: bool = False,
+    approved: bool = False,
 ) -> Report:
     """An earlier version of a file, with its mode, in the place of the one there is. Bytes are
     shared where the disk can."""
@@ -92,7 +92,7 @@ def restore(
     name = os.path.basename(path)
     recorder = Recorder(project, paths, mode=how, command=command or f"Earlier version of {name}")
     mode = stat.S_IMODE(seen.found.st_mode) & 0o1777
-    return _Work(paths, project, path).run(recorder, make, mode, None, agreed=agreed)
+    return _Work(paths, project, path).run(recorder, make, mode, None, approved=approved)
 
 
 class _Work:
@@ -116,7 +116,7 @@ class _Work:
         mode: int | None,
         based_on: bytes | None,
         *,
-        agreed: bool,
+        approved: bool,
     ) -> Report:
         with project_lock(self._paths, self._project):
             roots = recorder.roots(is_mounted=False)
@@ -128,7 +128,7 @@ class _Work:
                 overlay.cleanup()
                 raise
             try:
-                report = recorder.settle_locked(overlay, agreed=agreed)
+                report = recorder.settle_locked(overlay, approved=approved)
             except BaseException:
                 # What has begun is finished at the next start.
                 overlay.release()

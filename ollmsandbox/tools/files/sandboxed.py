@@ -244,7 +244,7 @@ class SandboxedFile:
             session_id=self._context.session_id,
             call_id=self._call_id,
             based_on=old,
-            agreed=True,
+            approved=True,
         )
 
     def _argv(self, script: str, arguments: Sequence[str]) -> list[str]:

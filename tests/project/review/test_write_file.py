@@ -116,7 +116,7 @@ def test_a_git_hook_is_held(person: Person) -> None:
     report = write(person, ".git/hooks/pre-commit", "echo", mode=0o755)
     assert states(report) == [(".git/hooks/pre-commit", "added", "pending")]
     assert os.listdir(person.project / ".git/hooks") == []
-    report = write(person, ".git/hooks/pre-push", "echo", agreed=True)
+    report = write(person, ".git/hooks/pre-push", "echo", approved=True)
     assert states(report) == [(".git/hooks/pre-push", "added", "applied")]
 
 
