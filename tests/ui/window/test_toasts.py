@@ -84,23 +84,6 @@ def test_toasts_time_out_and_do_not_wait_long_for_each_other(screen: Screen) -> 
     assert time.monotonic() - began < added[0].get_timeout() / 2
 
 
-def test_a_toast_is_dismissed_only_after_it_has_appeared(screen: Screen) -> None:
-    _toasts, overlay = shown(screen, 600)
-    toast = Adw.Toast(title="done", timeout=0)
-    opacity: list[float] = []
-
-    def note(_toast: Adw.Toast) -> None:
-        shown = overlay.get_last_child()
-        assert shown is not None
-        opacity.append(shown.get_opacity())
-
-    toast.connect("dismissed", note)
-    overlay.add_toast(toast)
-    dismiss_when_shown(overlay, toast)
-    spin_until(lambda: opacity)
-    assert opacity == [1]
-
-
 def test_a_toast_covers_nothing_of_the_chat_and_nothing_below(screen: Screen) -> None:
     chat = Gtk.Label(label="chat", vexpand=True)
     below = Gtk.Label(label="composer", height_request=120)
