@@ -22,8 +22,8 @@ _MOST_LINES = 10
 _AROUND = 130
 # Pixels around a toast; and milliseconds until it has a size.
 _GAP, _FRAME = 6, 50
-# Microseconds in which a toast that is opaque already comes to rest.
-_LAST_PART = 200_000
+# Microseconds: longer than libadwaita takes to show a toast (300 ms) or to replace one (500 ms).
+_APPEARING = 600_000
 # Seconds: the least, and what each letter adds, for a slow reader.
 _LEAST, _PER_LETTER = 4, 0.06
 # Milliseconds that a toast is shown at least when others wait for it.
@@ -134,16 +134,16 @@ def dismiss_when_shown(overlay: Adw.ToastOverlay, toast: Adw.Toast) -> None:
 
 def when_shown(overlay: Adw.ToastOverlay, act: Callable[[], object]) -> int:
     """Call a function as soon as no toast is appearing; return the id of the tick callback."""
+    shown: list[Gtk.Widget] = []
     since = 0
 
     def on_frame(_overlay: Gtk.Widget, clock: Gdk.FrameClock) -> bool:
-        nonlocal since
+        nonlocal shown, since
         now = clock.get_frame_time()
-        if any(child.get_opacity() < 1 for child in _toasts_of(overlay)):
-            since = 0
-        elif not since:
-            since = now
-        elif now - since > _LAST_PART:
+        found = list(_toasts_of(overlay))
+        if not since or found != shown:
+            shown, since = found, now
+        elif now - since > _APPEARING:
             act()
             return GLib.SOURCE_REMOVE
         return GLib.SOURCE_CONTINUE
