@@ -182,7 +182,7 @@ def _die_with_two_children(answers: int) -> None:
 
 
 _LAUNCH = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 {glib}
 for name in {taken}:
@@ -199,7 +199,15 @@ null = os.open("/dev/null", os.O_RDWR)
 started = starter.start(order, [null, theirs, null, null])
 os.close(theirs)
 print(*os.read(out, 1000).decode().split())
-print(*sorted(os.readlink(file) for file in Path(f"/proc/{{starter.pid}}/fd").iterdir()))
+def opened():
+    try:
+        return sorted(os.readlink(file) for file in Path(f"/proc/{{starter.pid}}/fd").iterdir())
+    except FileNotFoundError:
+        return []
+# It closes what it passed on a moment later.
+while (seen := opened()) != (time.sleep(0.2), opened())[1] or not seen:
+    pass
+print(*seen)
 print(Path(f"/proc/{{starter.pid}}/environ").read_bytes())
 print("Gio" in repr(starter._wait))
 starter.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ...errors import Sentence
+from ...errors import Sentence, sentence
 from ...permission.request import Answer, Source, Verdict
 from ...project.changes.change import Kind
 from ...project.changes.labels import count_kinds
@@ -193,7 +193,7 @@ def _sentence_from_json(kept: object) -> object:
     if not isinstance(kept, dict):
         return kept
     fields = {name: _sentence_from_json(field) for name, field in kept["fields"].items()}
-    return Sentence(str(kept["text"]), **fields)
+    return sentence(str(kept["text"]), **fields)
 
 
 def record_to_json(record: CallRecord | None) -> str:

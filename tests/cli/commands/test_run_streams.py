@@ -155,7 +155,8 @@ def test_json_lists_what_changed_and_what_was_left_out(person: Person) -> None:
 def test_json_says_what_ended_the_command(person: Person) -> None:
     found = document(person, "-c", "kill -TERM $$", code=143)
     assert (found["exit_code"], found["signal"], found["stopped"]) == (143, 15, None)
-    found = document(person, "--timeout", "0.5", "-c", "echo so far; sleep 60", code=124)
+    # Long enough for a busy machine to start the shell.
+    found = document(person, "--timeout", "4", "-c", "echo so far; sleep 60", code=124)
     assert (found["timed_out"], found["stopped"]) == (True, "time")
     assert found["stdout"] == "so far\n"
 
