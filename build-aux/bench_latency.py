@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 
 # Milliseconds.
-INTERVAL, MOST, MOST_P99 = 2, 100.0, 20.0
+INTERVAL, MOST, MOST_P99 = 2, 50.0, 16.0
 # A time in which the empty window was blocked: seconds of the monotonic clock.
 Span = tuple[float, float]
 

@@ -72,6 +72,7 @@ def numbers(count: int) -> str:
 
 
 def talking(count: int) -> object:
+    from ollmsandbox.chat.messages import Message
     from ollmsandbox.chat.providers.base import FinishPiece, Piece, TextPiece
 
     tokens = re.findall(r"\s*\S+|\s+$", numbers(count // 12 + 1))
@@ -82,6 +83,11 @@ def talking(count: int) -> object:
         """As a quick server does: some words at a time."""
 
         name = "talker"
+        longest_answer = None
+        sees_pictures = False
+
+        def sent(self, messages: Sequence[Message]) -> list[Message]:
+            return list(messages)
 
         async def context_length(self) -> int | None:
             return None
@@ -275,18 +281,18 @@ def compare_opening(rounds: int) -> None:
         which: [statistics.median(one[i] for one in results[1:]) for i in range(3)]
         for which, results in found.items()
     }
-    for i, (what, unit, factor) in enumerate(
+    for i, (what, unit, factor, most) in enumerate(
         (
-            ("first frame", "ms", 1000),
-            ("first frame, its own work", "ms", 1000),
-            ("idle memory", "MB", 1),
+            ("first frame", "ms", 1000, 1.7),
+            ("first frame, its own work", "ms", 1000, 1.7),
+            ("idle memory", "MB", 1, 1.5),
         )
     ):
         bare, ours = medians["bare"][i] * factor, medians["program"][i] * factor
-        word = "reached" if ours <= 2 * bare else "MISSED"
+        word = "reached" if ours <= most * bare else "MISSED"
         print(
             f"{what}: {ours:.0f} {unit}, a bare window {bare:.0f} {unit}: {ours / bare:.2f} times"
-            f" (to reach: 2.00): {word}",
+            f" (to reach: {most:.2f}): {word}",
             flush=True,
         )
 

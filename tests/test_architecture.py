@@ -180,17 +180,32 @@ def test_public_functions_and_classes_have_unique_names() -> None:
     assert {name: found for name, found in shared.items() if name not in SHARED_NAMES} == {}
 
 
-def test_run_loads_nothing_it_does_not_need() -> None:
-    """Start-up is paid for at every command."""
+def loaded_by(*names: str) -> set[str]:
+    """Return the modules that are loaded after these were imported."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "import ollmsandbox.cli.commands.run, ollmsandbox.engine.run, ollmsandbox.loop;"
+        f"import {', '.join(names)};"
         "print('\\n'.join(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, str(ROOT)], capture_output=True, text=True, check=True
     )
-    loaded = set(done.stdout.split())
+    return set(done.stdout.split())
+
+
+def test_run_loads_nothing_it_does_not_need() -> None:
+    """Start-up is paid for at every command."""
+    package = "ollmsandbox"
+    loaded = loaded_by(f"{package}.cli.commands.run", f"{package}.engine.run", f"{package}.loop")
     for heavy in ("gi.repository.Gtk", "requests", "peewee", "pyseccomp", "markdown_it"):
         assert heavy not in loaded
     assert not [name for name in loaded if name.startswith(("ollmsandbox.chat", "ollmsandbox.ui"))]
+    # The process that starts sandboxes is started before this.
+    assert "asyncio" not in loaded_by(f"{package}.cli.main", f"{package}.sandbox.starter.client")
+
+
+def test_the_first_frame_loads_nothing_it_does_not_need() -> None:
+    """What ui/window/startup.py loads after it took 280 of 790 ms before it."""
+    loaded = loaded_by("ollmsandbox.ui.application")
+    for later in ("requests", "markdown_it", "chat.conversation", "ui.chat.row", "ui.chat.group"):
+        assert {later, f"ollmsandbox.{later}"}.isdisjoint(loaded), later

@@ -17,7 +17,6 @@ from ..permission.store import RuleStore
 from ..project.changes.change import Mode
 from ..project.manager import ProjectManager
 from ..sandbox.profile.file import DEFAULT_PROFILE
-from .conversation import STANDARD_LIMITS, TurnLimits
 from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore
 from .providers.connections_file import TOUR, Connection
@@ -26,7 +25,7 @@ from .storage.stored import StoredSession
 
 if TYPE_CHECKING:
     from ..tools.context import QuestionAsker, ToolContext
-    from .conversation import Conversation
+    from .conversation import Conversation, TurnLimits
     from .storage.writer import SessionWriter
 
 # The last calls of a stored session, from which the folders are known that it had entered.
@@ -92,7 +91,7 @@ class SessionFactory:
         profile_name: str = DEFAULT_PROFILE,
         ask_every_command: bool = False,
         allow_private: bool = False,
-        limits: TurnLimits = STANDARD_LIMITS,
+        limits: TurnLimits | None = None,
         with_model: bool = True,
     ) -> Conversation:
         """Open a new session, or a stored one with its project, and its model unless another one
@@ -146,12 +145,12 @@ class SessionFactory:
         chosen: ChosenModel | None,
         stored: StoredSession | None,
         told: str,
-        limits: TurnLimits,
+        limits: TurnLimits | None,
         tool_context: ToolContext,
     ) -> Conversation:
         from ..permission.provider import Provider
         from ..tools import all_tools
-        from .conversation import Conversation
+        from .conversation import STANDARD_LIMITS, Conversation
         from .instructions import ProjectInstructions
         from .prompt import system_prompt
         from .user_actions import UserActions
@@ -170,7 +169,7 @@ class SessionFactory:
             model=chosen.model if chosen else None,
             tools=all_tools(tool_context),
             writer=writer,
-            limits=limits,
+            limits=limits or STANDARD_LIMITS,
             prompt=partial(system_prompt, tool_context, instructions),
             messages=messages,
             tool_context=tool_context,

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .. import N_
 from ..engine.run import (
@@ -31,9 +31,12 @@ from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile.file import DEFAULT_PROFILE
 from ..sandbox.profile.profile import Limits, Profile
-from ..sandbox.rootfs.install import InstallProgress
 from ..sandbox.rootfs.store import Installed
 from .base import Stream, ToolError, UserQuestion, Watcher
+
+if TYPE_CHECKING:
+    # It loads the HTTP client.
+    from ..sandbox.rootfs.install import InstallProgress
 
 
 class Permissions(Protocol):

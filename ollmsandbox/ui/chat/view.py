@@ -37,14 +37,13 @@ from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .messages import MessageList
 from .queue import EditBar, QueueBar
-from .row import NoticeRow, SummaryRow
 from .tour import TourBar
 from .turn import TurnBar
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
     from .group import CallGroupRow
-    from .row import MessageRow
+    from .row import MessageRow, NoticeRow
     from .tool_card import ToolCard
 
 _WIDTH = 860
@@ -287,19 +286,19 @@ class ChatView(Gtk.Box):
         return row
 
     def _make_content(self, entry: ChatEntry) -> Gtk.Widget:
+        # Imported here: the first frame needs no Markdown. See window/startup.py.
+        from .row import MessageRow, NoticeRow, SummaryRow
+
         row: Gtk.Widget
         if isinstance(entry, CallGroup):
             from .group import CallGroupRow
 
             row = CallGroupRow(entry, self._make_content, self._drop_content)
         elif isinstance(entry, MessageEntry):
-            # Imported here: the first frame needs no Markdown. See window/startup.py.
-            from .row import MessageRow
-
             row = MessageRow(entry, self.session.project if self.session else None)
             row.connect("open-link", weakly(self._pass_on), "open-link")
             row.connect("edit", weakly(self._on_edit))
-            row.connect("retry", weakly(self._on_retry))
+            row.connect("retry", weakly(self._on_resend))
         elif isinstance(entry, CallEntry):
             from .tool_card import ToolCard
 
@@ -319,6 +318,8 @@ class ChatView(Gtk.Box):
         return row
 
     def _drop_content(self, row: Gtk.Widget) -> None:
+        from .row import SummaryRow
+
         if not isinstance(row, SummaryRow):
             cast("MessageRow | ToolCard | CallGroupRow | NoticeRow", row).forget()
 
@@ -532,12 +533,12 @@ class ChatView(Gtk.Box):
             self.editing.set_visible(False)
             self.composer.text = self.editing.before
 
-    def _on_retry(self, row: MessageRow | NoticeRow) -> None:
+    def _on_retry(self, _row: NoticeRow) -> None:
         goes_on = self.session is not None and self.session.conversation.owes_reply
-        if isinstance(row, NoticeRow) and goes_on:
-            self.emit("retry")
-        else:
-            self.emit("resend", "")
+        self.emit(*(("retry",) if goes_on else ("resend", "")))
+
+    def _on_resend(self, _row: MessageRow) -> None:
+        self.emit("resend", "")
 
     def _pass_on_attached(self, _composer: Composer, *args: object) -> None:
         *values, name = args
