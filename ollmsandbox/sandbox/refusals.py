@@ -212,8 +212,8 @@ def _find(
     missing = "\n".join(line for line in lines if _says(line, errno.ENOENT, errno.EACCES))
     for path in _hidden(plan) if missing else ():
         name = path.lower()
-        # Whether it exists or not: that is hidden, too. To compile a pattern for each of the many
-        # paths would take 20 ms.
+        # Whether it exists or not: that is hidden, too. To compile a pattern takes 70 µs, and there
+        # are hundreds of paths.
         if name in missing and re.search(re.escape(name) + r"(?![\w.-])", missing):
             yield Sentence(_HIDDEN, path=path)
     for home in _homes_in_parts(plan):
