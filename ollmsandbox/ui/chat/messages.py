@@ -21,144 +21,18 @@ from ..widgets.labels import set_accessible_name
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
 from ..widgets.stops import OneStop
+from ..widgets.viewport import AnchoredViewport, VisibleColumn
 from ..widgets.weak import weakly
 
 T = TypeVar("T")
 
 # The number of entries shown at first, and added by each click on "Show Earlier Messages".
 PAGE = 200
-# Pixels from the end within which scrolling down counts as reaching it.
-_NEAR = 24
 # Seconds for making rows in one go, and milliseconds of pause in which a frame is drawn.
 _SLICE, _PAUSE = 0.005, 8
 # A row is in view if this many pixels of it are.
 _IN_VIEW = 40
 _AROUND_FOCUS = 12
-
-
-class AnchoredViewport(Gtk.Viewport):
-    """A viewport that keeps one of the `rows` where it is, or stays at the end.
-
-    The anchor is the row at the upper edge. A layout that moves it is corrected before it is drawn.
-    """
-
-    __gtype_name__ = "OllmAnchoredViewport"
-
-    # Emitted in the middle of a layout: handlers must not change widgets.
-    __gsignals__ = signals({"moved": ()})
-
-    def __init__(self, rows: Gtk.Box, child: Gtk.Widget) -> None:
-        # By default, a viewport gives each output no more than its smallest height.
-        natural = Gtk.ScrollablePolicy.NATURAL
-        super().__init__(child=child, scroll_to_focus=False, vscroll_policy=natural)
-        self._rows = rows
-        self._content = child
-        self.following = True
-        # Whether rows are still to be made, so that the anchor may not be at its place yet.
-        self.is_growing = False
-        self._anchor: Gtk.Widget | None = None
-        # The part of the anchor above the upper edge; None shows as much of the anchor as fits.
-        self._above: float | None = 0.0
-        self._last_value = 0.0
-        self._is_laying_out = False
-
-    def follow_end(self) -> None:
-        self.following = True
-        self._lay_out()
-
-    def hold(self, row: Gtk.Widget, above: float | None = 0.0) -> None:
-        """Bring a row to the upper edge; with None, show all of it, or its end if it is higher."""
-        self.following = False
-        self._anchor, self._above = row, above
-        # At once, for those who ask what is in view; the layout may have to correct it.
-        self._correct()
-        self._lay_out()
-
-    def release(self, row: Gtk.Widget) -> None:
-        """Take a neighbour as the anchor before a row is removed."""
-        if row is self._anchor:
-            self._anchor, self._above = row.get_next_sibling() or row.get_prev_sibling(), 0.0
-
-    def place_of(self, row: Gtk.Widget) -> tuple[float, float]:
-        """Return where a widget begins and ends, from the upper edge of what is in view."""
-        known, bounds = row.compute_bounds(self._content)
-        top = (bounds.get_y() if known else 0.0) - self._adjustment.get_value()
-        return top, top + (bounds.get_height() if known else 0.0)
-
-    def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
-        adjustment = self._adjustment
-        before = adjustment.get_value(), adjustment.get_upper(), adjustment.get_page_size()
-        self._is_laying_out = True
-        Gtk.Viewport.do_size_allocate(self, width, height, baseline)
-        if self._correct():
-            Gtk.Viewport.do_size_allocate(self, width, height, baseline)
-        self._is_laying_out = False
-        if not self.following and not self.is_growing:
-            self.following = adjustment.get_value() >= self._end - 1
-            self._hold_what_is_seen()
-        if before != (adjustment.get_value(), adjustment.get_upper(), height):
-            self.emit("moved")
-
-    @property
-    def _adjustment(self) -> Gtk.Adjustment:
-        adjustment = self.get_vadjustment()
-        assert adjustment is not None  # the scrolled window sets one
-        return adjustment
-
-    @property
-    def _end(self) -> float:
-        adjustment = self._adjustment
-        return max(0.0, adjustment.get_upper() - adjustment.get_page_size())
-
-    def _correct(self) -> bool:
-        """Scroll to where the anchor is in its place; return whether that is somewhere else."""
-        adjustment = self._adjustment
-        value = wanted = adjustment.get_value()
-        if self.following:
-            wanted = self._end
-        elif self._anchor is not None and self._anchor.get_height():
-            top, bottom = self.place_of(self._anchor)
-            hidden = max(0.0, bottom - top - adjustment.get_page_size())
-            wanted += top + (hidden if self._above is None else self._above)
-            wanted = max(0.0, min(wanted, self._end))
-        if wanted == value:
-            return False
-        was_laying_out, self._is_laying_out = self._is_laying_out, True
-        adjustment.set_value(wanted)
-        self._is_laying_out = was_laying_out
-        return True
-
-    def _hold_what_is_seen(self) -> None:
-        row = self._rows.get_first_child()
-        while row is not None:
-            top, bottom = self.place_of(row)
-            if bottom > 0:
-                self._anchor, self._above = row, -top
-                return
-            row = row.get_next_sibling()
-
-    def _lay_out(self) -> None:
-        """Allocate every widget from the window down to the rows.
-
-        GtkViewport calls queue_allocate(), which skips the widgets whose size stays the same. A
-        text view may ask for another height while it is allocated: that request would get stuck in
-        the skipped widgets, and GTK would never draw them again.
-        """
-        self._rows.queue_resize()
-
-    def note_value(self, adjustment: Gtk.Adjustment) -> None:
-        """Find out what the user wants to see after the scroll position has changed."""
-        value = adjustment.get_value()
-        upwards = value < self._last_value
-        self._last_value = value
-        if self._is_laying_out:
-            return
-        # However little the user scrolls up, the list must not pull them back.
-        self.following = value >= self._end - (1 if upwards else _NEAR)
-        if not self.following:
-            self._hold_what_is_seen()
-        self._lay_out()
-        self.emit("moved")
 
 
 class MessageList(Gtk.ScrolledWindow, Generic[T]):
@@ -198,9 +72,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         for name in ("flat", "earlier-messages"):
             self.earlier_button.add_css_class(name)
         self.earlier_button.connect("clicked", weakly(self._on_earlier))
-        self._box = Gtk.Box(
-            orientation=Gtk.Orientation.VERTICAL, accessible_role=Gtk.AccessibleRole.LIST
-        )
+        self._box = VisibleColumn(role=Gtk.AccessibleRole.LIST)
         set_accessible_name(self._box, _("Messages"))
         whole = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
         whole.append(self.earlier_button)

@@ -37,6 +37,7 @@ class Panes:
         self._sidebar = sidebar
         self._chat = chat
         self._changes = changes
+        _put_shadows_last(leaflet)
         pane = flap.get_flap()
         assert pane is not None
         for widget, keys, callback in (
@@ -141,6 +142,19 @@ class Panes:
         window = pane.get_root()
         focus = window.get_focus() if isinstance(window, Gtk.Window) else None
         return focus is not None and focus.is_ancestor(pane)
+
+
+def _put_shadows_last(leaflet: Adw.Leaflet) -> None:
+    """Move the leaflet's own children behind its pages.
+
+    Whenever something in the window changes its size, the leaflet sets the style classes of its
+    shadows. GTK then looks up the styles of all widgets in what follows them: for each word of an
+    answer, those of the whole chat.
+    """
+    # The stubs do not know that it can be iterated over.
+    pages = {page.get_child() for page in leaflet.get_pages()}  # type: ignore[attr-defined]
+    while (first := leaflet.get_first_child()) is not None and first not in pages:
+        first.insert_before(leaflet, None)
 
 
 def _add_key(widget: Gtk.Widget, keys: str, callback: Callable[[], bool | None]) -> None:
