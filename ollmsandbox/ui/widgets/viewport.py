@@ -73,9 +73,10 @@ class VisibleColumn(Gtk.Box):
 
 
 class AnchoredViewport(Gtk.Viewport):
-    """A viewport that keeps one of the `rows` where it is, or stays at the end.
+    """A viewport that keeps one of its rows where it is, or stays at the end.
 
-    The anchor is the row at the upper edge. A layout that moves it is corrected before it is drawn.
+    The rows are in `pages`, a column of columns. The anchor is the row at the upper edge. A layout
+    that moves it is corrected before it is drawn.
     """
 
     __gtype_name__ = "OllmAnchoredViewport"
@@ -83,11 +84,11 @@ class AnchoredViewport(Gtk.Viewport):
     # Emitted in the middle of a layout: handlers must not change widgets.
     __gsignals__ = signals({"moved": ()})
 
-    def __init__(self, rows: Gtk.Box, child: Gtk.Widget) -> None:
+    def __init__(self, pages: Gtk.Box, child: Gtk.Widget) -> None:
         # By default, a viewport gives each output no more than its smallest height.
         natural = Gtk.ScrollablePolicy.NATURAL
         super().__init__(child=child, scroll_to_focus=False, vscroll_policy=natural)
-        self._rows = rows
+        self._pages = pages
         self._content = child
         self.following = True
         # Whether rows are still to be made, so that the anchor may not be at its place yet.
@@ -174,13 +175,19 @@ class AnchoredViewport(Gtk.Viewport):
         return True
 
     def _hold_what_is_seen(self) -> None:
-        row = self._rows.get_first_child()
-        while row is not None:
-            top, bottom = self.place_of(row)
-            if bottom > 0:
-                self._anchor, self._above = row, -top
-                return
-            row = row.get_next_sibling()
+        row = self._first_in_view(self._pages)
+        if row is not None and (row := self._first_in_view(row)) is not None:
+            self._anchor, self._above = row, -self.place_of(row)[0]
+
+    def _first_in_view(self, column: Gtk.Widget) -> Gtk.Widget | None:
+        """Return the first child of which something is in view; empty ones have no height."""
+        child = column.get_first_child()
+        while child is not None:
+            top, bottom = self.place_of(child)
+            if bottom > max(top, 0):
+                return child
+            child = child.get_next_sibling()
+        return None
 
     def _lay_out(self) -> None:
         """Allocate every widget from the window down to the rows.
@@ -189,7 +196,10 @@ class AnchoredViewport(Gtk.Viewport):
         text view may ask for another height while it is allocated: that request would get stuck in
         the skipped widgets, and GTK would never draw them again.
         """
-        self._rows.queue_resize()
+        page = self._pages.get_first_child()
+        while page is not None:
+            page.queue_resize()
+            page = page.get_next_sibling()
 
     def note_value(self, adjustment: Gtk.Adjustment) -> None:
         """Find out what the user wants to see after the scroll position has changed."""
