@@ -210,9 +210,6 @@ class Composer(Gtk.Box):
         text = self.text.strip()
         if text.startswith("!"):
             return bool(self._command)
-        if self.attached and self._is_busy:
-            # Only text can be queued.
-            return False
         return bool(text or self.attached) and not self._why_not
 
     def _send(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from gi.repository import Gtk, Pango
 
+from ...chat.conversation import QueuedMessage
 from ...i18n import _
 from ...text.visible import visible_line
 from ..widgets.labels import set_accessible_name
@@ -31,17 +32,22 @@ class QueueBar(Gtk.Box):
         self.append(heading)
         self._rows: list[Gtk.Widget] = []
 
-    def show_texts(self, texts: Sequence[str]) -> None:
+    def show_messages(self, messages: Sequence[QueuedMessage]) -> None:
         for row in self._rows:
             self.remove(row)
-        self._rows = [self._row(place, text) for place, text in enumerate(texts)]
+        self._rows = [self._row(place, message) for place, message in enumerate(messages)]
         for row in self._rows:
             self.append(row)
-        self.set_visible(bool(texts))
+        self.set_visible(bool(messages))
 
-    def _row(self, place: int, text: str) -> Gtk.Widget:
-        shown = visible_line(text[:_MOST_SHOWN])
+    def _row(self, place: int, message: QueuedMessage) -> Gtk.Widget:
+        shown = visible_line(message.title[:_MOST_SHOWN])
         row = Gtk.Box(spacing=6)
+        if message.pictures:
+            names = ", ".join(picture.name for picture in message.pictures)
+            icon = Gtk.Image(icon_name="image-x-generic-symbolic", tooltip_text=names)
+            set_accessible_name(icon, _("Attached pictures"))
+            row.append(icon)
         row.append(
             Gtk.Label(label=shown, xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.END)
         )

@@ -59,6 +59,8 @@ class ChatView(Gtk.Box):
             "send": (str,),
             "run": (str,),
             "queue": (str,),
+            # Take a message out of the queue, by its place there.
+            "unqueue": (int,),
             "stop": (),
             "retry": (),
             "attach": (),
@@ -156,7 +158,7 @@ class ChatView(Gtk.Box):
         self._without.append(self.connect_button)
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.queue = QueueBar()
-        self.queue.connect("drop", weakly(self._on_drop_queued))
+        self.queue.connect("drop", weakly(self._pass_on), "unqueue")
         self.tour = TourBar()
         self.tour.connect("next", weakly(self._on_tour_next))
         self.tour.connect("connect-model", weakly(self._on_connect))
@@ -200,7 +202,7 @@ class ChatView(Gtk.Box):
             self.composer.text = ""
             self.composer.attached = ()
             self.composer.set_busy(False)
-            self.queue.show_texts(())
+            self.queue.show_messages(())
             self.tour.set_visible(False)
             self._show_page()
             self.waiting.show_count(0)
@@ -549,14 +551,7 @@ class ChatView(Gtk.Box):
             self.session.attached = chips.attached
 
     def _on_queue(self, session: OpenSession) -> None:
-        self.queue.show_texts(session.conversation.queued)
-
-    def _on_drop_queued(self, _bar: QueueBar, place: int) -> None:
-        if self.session is not None:
-            for text in self.session.conversation.take_queued(place):
-                if self.composer.is_untouched:
-                    self.composer.text = text
-            self.composer.focus()
+        self.queue.show_messages(session.conversation.queued)
 
     def _on_stop(self, *_args: object) -> None:
         self.emit("stop")
