@@ -11,7 +11,7 @@ from gi.repository import Gtk, Pango
 
 from ...chat.providers.connections_file import TOUR
 from ...i18n import _
-from ..widgets.labels import name_buttons
+from ..widgets.labels import decorative_icon, name_buttons
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -62,12 +62,12 @@ class ModelChooser(Gtk.MenuButton):
         super().__init__()
         self._connections: tuple[ConnectionItem, ...] = ()
         self._current = ("", "")
-        self._icon = Gtk.Image()
+        self._icon = decorative_icon()
         self._label = Gtk.Label(xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.MIDDLE)
         content = Gtk.Box(spacing=9)
         content.append(self._icon)
         content.append(self._label)
-        content.append(Gtk.Image.new_from_icon_name("pan-up-symbolic"))
+        content.append(decorative_icon("pan-up-symbolic"))
         self.set_child(content)
         # GTK centres it, so the arrow would move with the length of the name.
         if (around := content.get_parent()) is not None:
@@ -194,10 +194,12 @@ class _ModelRow(Gtk.ListBoxRow):
         label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
         box.append(label)
         if state is not None:
-            mark = Gtk.Image.new_from_icon_name(_ICONS[state])
+            mark = decorative_icon(_ICONS[state])
             if state is ConnectionState.FAILED:
                 mark.add_css_class("warning")
             box.append(mark)
+            # An integer: this state has a third value, so GTK does not take a boolean.
+            self.update_state([Gtk.AccessibleState.SELECTED], [1])
         self.set_child(box)
         self.set_tooltip_text(model)
         self.update_property([Gtk.AccessibleProperty.LABEL], [model])

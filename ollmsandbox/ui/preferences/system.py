@@ -22,6 +22,7 @@ from ...sandbox.rootfs.settings import RootfsSettings, load_rootfs_settings, sav
 from ...text.ansi import harmless
 from ...text.visible import visible_line
 from ..widgets.dialogs import choose_file, confirm
+from ..widgets.labels import decorative_icon
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -88,7 +89,7 @@ class SystemPage(Adw.PreferencesPage):
         )
         self._status = rows.action(_("Status"), _("Checking…"))
         self._trouble = rows.action(_("Installation"))
-        mark = Gtk.Image.new_from_icon_name("dialog-warning-symbolic")
+        mark = decorative_icon("dialog-warning-symbolic")
         mark.add_css_class("warning")
         self._trouble.add_prefix(mark)
         self._tier = Adw.ComboRow(title=_("Programs"), use_subtitle=True)
