@@ -26,12 +26,7 @@ from ...sandbox.process import Stop
 from ...tools.base import Picture
 from ..changes.view import ChangesView
 from ..permission.asker import WindowAsker
-from ..sessions.attachment import (
-    Attachment,
-    decode_attachment,
-    is_picture_file,
-    read_attachment,
-)
+from ..sessions.attachment import decode_attachment, is_picture_file, read_attachment
 from ..sessions.entries import CallEntry
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
@@ -179,14 +174,15 @@ class ChatController:
     def _on_run(self, view: ChatView, command: str) -> None:
         self._on_send(view, f"!{command}")
 
-    def _on_resend(self, view: ChatView, text: str) -> None:
-        """Send the last message again, with another text if there is one."""
+    def _on_resend(self, view: ChatView, text: str, pictures: Sequence[Picture]) -> None:
+        """Send the last message again, with another text and pictures if there are any."""
 
         async def resend(session: OpenSession) -> None:
             before = session.take_back()
-            await self.send(session, text or before.text, (*before.pictures, *added))
-
-        added = view.composer.take_pictures() if text else ()
+            if text or pictures:
+                await self.send(session, text, pictures)
+            else:
+                await self.send(session, before.text, before.pictures)
 
         if view.session is not None:
             self._tasks.start(resend(view.session))
@@ -238,19 +234,10 @@ class ChatController:
                 composer.text = text
             else:
                 session.draft = text
-        if pictures := [picture for message in messages for picture in message.pictures]:
-            self._tasks.start(self._attach_again(session, pictures))
+        self._attach(session, *(picture for message in messages for picture in message.pictures))
 
-    async def _attach_again(self, session: OpenSession, pictures: Sequence[Picture]) -> None:
-        for picture in pictures:
-            found = await asyncio.to_thread(
-                decode_attachment, picture.data, picture.name, os.environ
-            )
-            if found is not None:
-                self._attach(session, found)
-
-    def _attach(self, session: OpenSession, attachment: Attachment) -> None:
-        session.attached = (*session.attached, attachment)
+    def _attach(self, session: OpenSession, *pictures: Picture) -> None:
+        session.attached = (*session.attached, *pictures)
         if self._view.session is session:
             self._view.composer.attached = session.attached
 

@@ -10,6 +10,7 @@ from gi.repository import Gtk, Pango
 from ...chat.conversation import QueuedMessage
 from ...i18n import _
 from ...text.visible import visible_line
+from ...tools.base import Picture
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -52,7 +53,7 @@ class QueueBar(Gtk.Box):
             Gtk.Label(label=shown, xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.END)
         )
         cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
-        for name in ("flat", "circular", "small-button"):
+        for name in ("flat", "circular", "chip-button"):
             cross.add_css_class(name)
         cross.set_tooltip_text(_("Do Not Send"))
         set_accessible_name(cross, _("Do not send: {}").format(shown))
@@ -74,15 +75,15 @@ class EditBar(Gtk.Box):
     def __init__(self) -> None:
         super().__init__(spacing=6, visible=False)
         self.add_css_class("queue-bar")
-        # What the composer had in it before.
-        self.before = ""
+        # The text and the pictures that the composer had before.
+        self.before: tuple[str, tuple[Picture, ...]] = ("", ())
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
         label = Gtk.Label(label=words, xalign=0, hexpand=True, wrap=True)
         for name in ("caption", "dim-label"):
             label.add_css_class(name)
         self.append(label)
         cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
-        for name in ("flat", "circular", "small-button"):
+        for name in ("flat", "circular", "chip-button"):
             cross.add_css_class(name)
         cross.set_tooltip_text(_("Cancel"))
         set_accessible_name(cross, _("Cancel"))
