@@ -46,7 +46,7 @@ class RunRow(Gtk.Box):
     __gtype_name__ = "OllmRunRow"
 
     def __init__(self, item: RunItem, act: Act, fold: Fold) -> None:
-        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=3)
+        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.add_css_class("run-row")
         run = item.data
         self.run_id = run.id

@@ -21,6 +21,7 @@ from ...sandbox.rootfs.rootfs import Rootfs, Status
 from ...sandbox.rootfs.settings import RootfsSettings, load_rootfs_settings, save_rootfs_settings
 from ...text.ansi import harmless
 from ...text.visible import visible_line
+from ..terminal.usage import amount
 from ..widgets.dialogs import choose_file, confirm
 from ..widgets.labels import decorative_icon
 from ..widgets.signals import signals
@@ -36,7 +37,7 @@ def tier_text(tier: Tier) -> str:
         _("With Git, Node and more (recommended)"),
         _("With compilers"),
     )[tier.number]
-    return _("{title}, about {size}").format(title=title, size=GLib.format_size(tier.size))
+    return _("{title}, about {size}").format(title=title, size=amount(tier.size))
 
 
 def status_text(status: Status) -> str:
