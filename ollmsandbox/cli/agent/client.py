@@ -86,7 +86,7 @@ class JsonClient:
                     self._write({"event": "invalid_input", "text": _NO_TURN})
                     continue
                 ended = await (conversation.retry() if text is None else conversation.say(text))
-                self._messages[:0] = conversation.take_queued()
+                self._messages[:0] = [queued.text for queued in conversation.take_queued()]
                 if must_end():
                     break
             return ended

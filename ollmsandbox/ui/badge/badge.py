@@ -11,7 +11,7 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_words
-from ..widgets.labels import without_hyphens
+from ..widgets.labels import decorative_icon, without_hyphens
 
 
 class SandboxState(Enum):
@@ -62,7 +62,7 @@ class SandboxBadge(Gtk.MenuButton):
     def __init__(self) -> None:
         super().__init__()
         self.state = SandboxState.UNKNOWN
-        self._icon = Gtk.Image()
+        self._icon = decorative_icon()
         self._label = Gtk.Label(ellipsize=Pango.EllipsizeMode.END)
         box = Gtk.Box(spacing=6)
         box.append(self._icon)

@@ -19,6 +19,7 @@ from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
 from ..widgets.actions import ActionButton
 from ..widgets.labels import (
+    decorative_icon,
     in_sentences,
     set_accessible_name,
     set_left_to_right,
@@ -45,7 +46,7 @@ class RunRow(Gtk.Box):
     __gtype_name__ = "OllmRunRow"
 
     def __init__(self, item: RunItem, act: Act, fold: Fold) -> None:
-        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=3)
+        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.add_css_class("run-row")
         run = item.data
         self.run_id = run.id
@@ -128,7 +129,7 @@ class FileRow(Gtk.Box):
         self.item = item
         recorded = item.recorded
         path = visible_path(recorded.change.path)
-        icon = Gtk.Image.new_from_icon_name(kind_icon(recorded))
+        icon = decorative_icon(kind_icon(recorded))
         colour = _COLOURS.get(recorded.change.kind)
         if colour:
             icon.add_css_class(colour)
@@ -149,7 +150,7 @@ class FileRow(Gtk.Box):
             pill = Gtk.Label(label=label, valign=Gtk.Align.CENTER, css_classes=["caption", "pill"])
             self.append(pill)
             self._text = pill
-        self.append(Gtk.Image.new_from_icon_name("go-next-symbolic"))
+        self.append(decorative_icon("go-next-symbolic"))
         # Setting a tooltip text right away would take as long as everything else here.
         self.connect("query-tooltip", _tell_path)
 

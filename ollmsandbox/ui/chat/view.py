@@ -59,6 +59,8 @@ class ChatView(Gtk.Box):
             "send": (str,),
             "run": (str,),
             "queue": (str,),
+            # Take a message out of the queue, by its place there.
+            "unqueue": (int,),
             "stop": (),
             "retry": (),
             "attach": (),
@@ -66,8 +68,8 @@ class ChatView(Gtk.Box):
             "look-at-model": (),
             "dropped": (object,),
             "pasted": (object,),
-            # Send the last message again, as it was or with this text.
-            "resend": (str,),
+            # Send the last message again, as it was or with this text and these pictures.
+            "resend": (str, object),
             "stop-call": (object,),
             "answer": (str, object),
             "reply": (str, str),
@@ -94,6 +96,8 @@ class ChatView(Gtk.Box):
             icon_name="user-available-symbolic",
             title=_("What should we work on?"),
             vexpand=True,
+            # It scrolls, but has nothing to use: no stop for the keyboard.
+            can_focus=False,
         )
         self._empty.add_css_class("compact")
         self.activity = ActivityLine()
@@ -156,7 +160,7 @@ class ChatView(Gtk.Box):
         self._without.append(self.connect_button)
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.queue = QueueBar()
-        self.queue.connect("drop", weakly(self._on_drop_queued))
+        self.queue.connect("drop", weakly(self._pass_on), "unqueue")
         self.tour = TourBar()
         self.tour.connect("next", weakly(self._on_tour_next))
         self.tour.connect("connect-model", weakly(self._on_connect))
@@ -200,7 +204,7 @@ class ChatView(Gtk.Box):
             self.composer.text = ""
             self.composer.attached = ()
             self.composer.set_busy(False)
-            self.queue.show_texts(())
+            self.queue.show_messages(())
             self.tour.set_visible(False)
             self._show_page()
             self.waiting.show_count(0)
@@ -513,15 +517,21 @@ class ChatView(Gtk.Box):
         self.emit("connect-model")
 
     def _on_send(self, _composer: Composer, text: str) -> None:
-        is_edited = self.editing.get_visible()
-        self.editing.set_visible(False)
-        self.emit("resend" if is_edited else "send", text)
+        if self.editing.get_visible():
+            pictures = self.composer.take_pictures()
+            self.editing.set_visible(False)
+            # What was unsent before stays so.
+            self.composer.text, self.composer.attached = self.editing.before
+            self.emit("resend", text, pictures)
+        else:
+            self.emit("send", text)
 
     def _on_edit(self, row: MessageRow) -> None:
         if not self.editing.get_visible():
-            self.editing.before = self.composer.draft
+            self.editing.before = (self.composer.draft, self.composer.attached)
         self.editing.set_visible(True)
         self.composer.text = row.entry.text
+        self.composer.attached = row.entry.pictures
         self.composer.focus()
 
     def _on_cancel_edit(self, _bar: EditBar) -> None:
@@ -531,14 +541,14 @@ class ChatView(Gtk.Box):
     def _end_edit(self) -> None:
         if self.editing.get_visible():
             self.editing.set_visible(False)
-            self.composer.text = self.editing.before
+            self.composer.text, self.composer.attached = self.editing.before
 
     def _on_retry(self, _row: NoticeRow) -> None:
         goes_on = self.session is not None and self.session.conversation.owes_reply
-        self.emit(*(("retry",) if goes_on else ("resend", "")))
+        self.emit(*(("retry",) if goes_on else ("resend", "", ())))
 
     def _on_resend(self, _row: MessageRow) -> None:
-        self.emit("resend", "")
+        self.emit("resend", "", ())
 
     def _pass_on_attached(self, _composer: Composer, *args: object) -> None:
         *values, name = args
@@ -549,14 +559,7 @@ class ChatView(Gtk.Box):
             self.session.attached = chips.attached
 
     def _on_queue(self, session: OpenSession) -> None:
-        self.queue.show_texts(session.conversation.queued)
-
-    def _on_drop_queued(self, _bar: QueueBar, place: int) -> None:
-        if self.session is not None:
-            for text in self.session.conversation.take_queued(place):
-                if self.composer.is_untouched:
-                    self.composer.text = text
-            self.composer.focus()
+        self.queue.show_messages(session.conversation.queued)
 
     def _on_stop(self, *_args: object) -> None:
         self.emit("stop")

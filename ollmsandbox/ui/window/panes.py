@@ -90,7 +90,9 @@ class Panes:
         is_behind = leaflet.get_folded() and leaflet.get_visible_child_name() == "sidebar"
         leaflet.set_visible_child_name("content")
         is_open = self._flap.get_reveal_flap() and not is_behind
-        has_keyboard = self._is_in(self._changes)
+        # Also on the handle and in the header bar, beside the changes themselves.
+        pane = self._flap.get_flap()
+        has_keyboard = pane is not None and self._is_in(pane)
         self._flap.set_reveal_flap(not is_open)
         if is_open and (has_keyboard or self._flap.get_folded()):
             self._chat.focus_composer()
