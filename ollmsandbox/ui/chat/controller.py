@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
-from ...chat.events import TurnEnd
 from ...chat.providers.base import ProviderError
 from ...chat.storage.history import History
+from ...chat.turn_end import TurnEnd
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...paths import is_inside
 from ...permission.request import Answer
-from ...project.folder import Folder
 from ...project.manager import ProjectManager
 from ...sandbox.process import Stop
 from ...tools.base import Picture
@@ -293,6 +292,8 @@ class ChatController:
         session = self._view.session
         if session is None or session.project is None:
             return []
+        from ...project.folder import Folder  # not needed for the first frame
+
         folder = Folder(session.project, self._manager)
         return await asyncio.to_thread(folder.find_files, text, _MOST_FOUND)
 

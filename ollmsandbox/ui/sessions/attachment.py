@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gi.repository import Gdk, Gio
 
@@ -21,8 +21,7 @@ _FORMATS = (
 )
 
 
-@dataclass(frozen=True)
-class Attachment:
+class Attachment(NamedTuple):
     picture: Picture
     # Decoded outside the window's process.
     texture: Gdk.Texture

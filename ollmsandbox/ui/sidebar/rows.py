@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gi.repository import Gio, GLib, Gtk, Pango
 
@@ -14,8 +14,7 @@ from ..sessions.items import Day, Key, ProjectItem, SessionItem
 from ..widgets.stops import TAB_DIRECTIONS
 
 
-@dataclass(frozen=True)
-class OlderItem:
+class OlderItem(NamedTuple):
     """A button for the sessions of a project that are not listed."""
 
     path: str
@@ -26,8 +25,7 @@ class OlderItem:
         return ("older", self.path, self.name)
 
 
-@dataclass(frozen=True)
-class DayItem:
+class DayItem(NamedTuple):
     """A heading above the sessions of a day."""
 
     path: str
