@@ -32,7 +32,6 @@ from .events import (
     Retrying,
     StateChanged,
     TokensUsed,
-    TurnEnd,
     TurnEnded,
     report,
 )
@@ -43,6 +42,7 @@ from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
 from .storage.stored import Spent, StoredMessage
 from .storage.writer import SessionWriter
+from .turn_end import TurnEnd
 from .user_actions import UserActions
 from .written import find_written_calls, looks_like_calls
 

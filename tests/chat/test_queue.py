@@ -13,8 +13,9 @@ from support.scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
 from support.turn import check_pairs, run
 
 from ollmsandbox.chat.conversation import Conversation, QueuedMessage, TurnLimits
-from ollmsandbox.chat.events import MessageAdded, QueueChanged, TextGrew, TurnEnd
+from ollmsandbox.chat.events import MessageAdded, QueueChanged, TextGrew
 from ollmsandbox.chat.messages import Role
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Picture, Watcher
 

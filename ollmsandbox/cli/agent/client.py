@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from ...chat.conversation import Conversation
-from ...chat.events import TurnEnd, TurnEnded
+from ...chat.events import TurnEnded
+from ...chat.turn_end import TurnEnd
 from ...errors import OllmSandboxError
 from ...permission.request import Answer, PermissionRequest, Unanswered
 from ...text.ansi import escape_line

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from gi.repository import Gtk, Pango
 
@@ -29,8 +29,7 @@ class SandboxState(Enum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A heading of the popover, and the sentences below it."""
 
     title: str

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gi.repository import GLib
 
 from ...i18n import _, ngettext
-from ...sandbox.profile.profile import Limits
 from ..settings import LIMITS
 from ..widgets.readable import number
+
+if TYPE_CHECKING:
+    from ...sandbox.profile.profile import Limits
 
 
 def sentences(limits: Limits, *, is_sandboxed: bool = True) -> list[str]:

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
-from ...chat.conversation import QueuedMessage
-from ...chat.events import TurnEnd
 from ...chat.providers.base import ProviderError
 from ...chat.storage.history import History
+from ...chat.turn_end import TurnEnd
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...paths import is_inside
 from ...permission.request import Answer
-from ...project.folder import Folder
 from ...project.manager import ProjectManager
 from ...sandbox.process import Stop
 from ...tools.base import Picture
@@ -37,6 +35,7 @@ from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
 if TYPE_CHECKING:
+    from ...chat.conversation import QueuedMessage
     from ..sessions.open_session import OpenSession
 
 # Milliseconds without a key.
@@ -192,6 +191,8 @@ class ChatController:
     ) -> None:
         """Send a message or a !command, or try the last turn again without one. Then send what
         still waits, whether or not the session is still shown."""
+        from ...chat.conversation import QueuedMessage  # loaded with the first session
+
         conversation = session.conversation
         waiting = [None if text is None else QueuedMessage(text, tuple(pictures))]
         while waiting:
@@ -314,6 +315,8 @@ class ChatController:
         session = self._view.session
         if session is None or session.project is None:
             return []
+        from ...project.folder import Folder  # not needed for the first frame
+
         folder = Folder(session.project, self._manager)
         return await asyncio.to_thread(folder.find_files, text, _MOST_FOUND)
 

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, cast
 from gi.repository import Adw, Gio, GObject, Gtk
 
 from ...chat.messages import Role
-from ...chat.providers.tour.model import TourModel
 from ...i18n import _
-from ...permission.request import Answer
-from ...sandbox.probe.probe import Capabilities
 from ...text.visible import visible_line
 from ..sessions import tool_text
 from ..sessions.entries import (
@@ -24,14 +21,12 @@ from ..sessions.entries import (
     SummaryEntry,
 )
 from ..sessions.folding import CallGroup, can_fold, fold, group_text, is_quiet
-from ..settings import Settings
 from ..widgets.labels import name_buttons, set_class
 from ..widgets.readable import money
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
 from .bars import MissingFolderBar, QuestionBar
-from .chips import PictureChips
 from .composer import Composer
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
@@ -41,7 +36,11 @@ from .tour import TourBar
 from .turn import TurnBar
 
 if TYPE_CHECKING:
+    from ...permission.request import Answer
+    from ...sandbox.probe.probe import Capabilities
     from ..sessions.open_session import OpenSession
+    from ..settings import Settings
+    from .chips import PictureChips
     from .group import CallGroupRow
     from .row import MessageRow, NoticeRow
     from .tool_card import ToolCard
@@ -456,6 +455,8 @@ class ChatView(Gtk.Box):
 
     def _on_tour(self, session: OpenSession) -> None:
         if session.tour_stop:
+            from ...chat.providers.tour.model import TourModel
+
             self.tour.show_stop(session.tour_stop, len(TourModel.stops))
         elif session.is_tour_over:
             self.tour.show_end()

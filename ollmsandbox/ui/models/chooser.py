@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from gi.repository import Gtk, Pango
 
@@ -37,8 +37,7 @@ class ConnectionState(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class ConnectionItem:
+class ConnectionItem(NamedTuple):
     name: str
     state: ConnectionState
     models: Sequence[str] = ()

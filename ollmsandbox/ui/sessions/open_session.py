@@ -14,10 +14,11 @@ from gi.repository import Gio, GObject
 
 from ...chat import events
 from ...chat.conversation import Conversation
-from ...chat.events import ChatEvent, ConversationState, TurnEnd
+from ...chat.events import ChatEvent, ConversationState
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.providers.base import ReportsLoading
 from ...chat.providers.connections_file import TOUR
+from ...chat.turn_end import TurnEnd
 from ...errors import UnsavedError
 from ...i18n import _, localized, ngettext
 from ...project.changes.change import State as ChangeState

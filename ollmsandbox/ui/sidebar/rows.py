@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gi.repository import Gio, GLib, Gtk, Pango
 
@@ -15,8 +15,7 @@ from ..widgets.labels import decorative_icon, in_sentences
 from ..widgets.stops import TAB_DIRECTIONS
 
 
-@dataclass(frozen=True)
-class OlderItem:
+class OlderItem(NamedTuple):
     """A button for the sessions of a project that are not listed."""
 
     path: str
@@ -27,8 +26,7 @@ class OlderItem:
         return ("older", self.path, self.name)
 
 
-@dataclass(frozen=True)
-class DayItem:
+class DayItem(NamedTuple):
     """A heading above the sessions of a day."""
 
     path: str

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gi.repository import Adw, GLib, Gtk
 
 from ...i18n import _
-from ...sandbox.probe.probe import Capabilities, Finding
 from ..resources import template
 from ..widgets.labels import decorative_icon, name_buttons, set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
+
+if TYPE_CHECKING:
+    from ...sandbox.probe.probe import Capabilities, Finding
 
 
 @Gtk.Template(filename=template("window/welcome"))
