@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
-from ...chat.conversation import QueuedMessage
 from ...chat.events import TurnEnd
+from ...chat.messages import QueuedMessage
 from ...chat.providers.base import ProviderError
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gi.repository import Gtk, Pango
 
-from ...chat.conversation import QueuedMessage
+from ...chat.messages import QueuedMessage
 from ...i18n import _
 from ...text.visible import visible_line
 from ...tools.base import Picture
