@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ..errors import OllmSandboxError
 from ..paths import is_inside
 from .database.models import FoundLink
+from .file_records import Scanner
 from .manager import ProjectManager, escape_like
 from .roots import common_git_folder
-from .scan import Scan, Scanner, ScanProgress
 
 
 @dataclass(frozen=True)
@@ -76,30 +76,13 @@ class Folder:
             for target, paths in found.items()
         ]
 
-    async def scan(
-        self,
-        progress: Callable[[ScanProgress], None] | None = None,
-        cancel: threading.Event | None = None,
-    ) -> Scan:
-        """Update the records in a thread. `progress` is called on the loop that awaits this."""
-        loop = asyncio.get_running_loop()
-        abandoned = threading.Event()
-
-        def tell(state: ScanProgress) -> None:
-            if progress is not None and not abandoned.is_set():
-                loop.call_soon_threadsafe(progress, state)
-
-        def is_stopped() -> bool:
-            return abandoned.is_set() or (cancel is not None and cancel.is_set())
-
-        scanner = Scanner(self.manager, self.path, is_stopped, tell)
+    async def scan(self) -> None:
+        """Update the records in a thread, which stops if this is cancelled."""
+        is_over = threading.Event()
         try:
-            scan = await asyncio.to_thread(scanner.run)
+            await asyncio.to_thread(Scanner(self.manager, self.path, is_over.is_set).run)
         finally:
-            abandoned.set()
-        if progress is not None:
-            progress(ScanProgress(scan.folders, scan.files, is_done=True))
-        return scan
+            is_over.set()
 
     @contextlib.contextmanager
     def scan_meanwhile(self, tell: Callable[[str], None]) -> Iterator[None]:

@@ -15,7 +15,7 @@ from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
 from .database.connection import Database, insert_rows
-from .database.models import ApprovedRoot, ChangeRow, Project, Run, Setting, as_bytes
+from .database.models import ApprovedRoot, Project, Run, Setting, as_bytes
 from .database.names import backups_in
 from .roots import may_be_root
 
@@ -28,13 +28,8 @@ _HAS_PENDING = (
     " AND change.state IN ('pending', 'conflict', 'failed'))"
 )
 
-UPSERT_SEEN = (
-    "INSERT INTO filerecord (project_id, path, is_deleted, seen_at) VALUES (?, ?, 0, ?)"
-    " ON CONFLICT (project_id, path)"
-    " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
-)
 # A record without a new backup keeps the one it has.
-UPDATE_RECORD = (
+_UPDATE_RECORD = (
     "ON CONFLICT DO UPDATE SET is_deleted = excluded.is_deleted,"
     " last_approved_copy_path ="
     " coalesce(excluded.last_approved_copy_path, last_approved_copy_path),"
@@ -184,16 +179,6 @@ class ProjectManager:
 
     # --- records of files ----------------------------------------------------------------------
 
-    def records_for(self, project: Project, paths: Sequence[str]) -> dict[str, int]:
-        """Return the ids of the records of these files, by absolute path; add missing records."""
-        names = list(dict.fromkeys(map(os.fsencode, paths)))
-        # Seen just now: a scan that is under way must not remove what is about to be used.
-        now = time.time()
-        with self.store.transaction() as connection:
-            connection.executemany(UPSERT_SEEN, ((project.id, name, now) for name in names))
-            ids = self._ids(project, names)
-        return {path: ids[os.fsencode(path)] for path in paths}
-
     def mark_deleted(self, project: Project, paths: Sequence[str], deleted: bool) -> None:
         with self.store.transaction() as connection:
             connection.executemany(
@@ -245,7 +230,7 @@ class ProjectManager:
                     )
                     for id_, path, copy, gone in files
                 ),
-                UPDATE_RECORD,
+                _UPDATE_RECORD,
             )
 
     def has_backup(self, number: int) -> bool:
@@ -401,12 +386,6 @@ class ProjectManager:
             run=run_id,
             runs=", ".join(run.id for run in found[:5]) + (" ..." if len(found) > 5 else ""),
         )
-
-    def changes(self, run: Run) -> list[ChangeRow]:
-        with self.store.translated_errors():
-            return list(
-                ChangeRow.select().where(ChangeRow.run == run.id).order_by(ChangeRow.number)
-            )
 
 
 def is_missing(folder: str) -> bool:

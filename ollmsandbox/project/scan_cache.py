@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..files.atomic import write_atomically
 
-_VERSION = 1
+_VERSION = 2
 # Seconds. File systems tell time in ticks, of up to 2 s: something that changed shortly before it
 # was read may change again without a later time.
 _TOO_FRESH = 2.0
@@ -45,8 +45,6 @@ class KnownFolder(NamedTuple):
     # The subfolders that are not ignored, and all links.
     folders: tuple[str, ...]
     links: tuple[str, ...]
-    files: int
-    ignored: int
 
 
 class ScanCache:
@@ -78,16 +76,9 @@ class ScanCache:
                 exclude = _stamp(stored["exclude"])
                 folders = {
                     path: KnownFolder(
-                        Stamp(*stamp),
-                        _stamp(ignore_file),
-                        tuple(folders),
-                        tuple(links),
-                        files,
-                        ignored,
+                        Stamp(*stamp), _stamp(ignore_file), tuple(folders), tuple(links)
                     )
-                    for path, (stamp, ignore_file, folders, links, files, ignored) in stored[
-                        "folders"
-                    ].items()
+                    for path, (stamp, ignore_file, folders, links) in stored["folders"].items()
                 }
                 cache.began, cache.exclude, cache.folders = stored["began"], exclude, folders
         return cache

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.folder import records_for
 from support.person import Person
 
 from ollmsandbox.chat.sessions import SessionFactory
@@ -121,12 +122,12 @@ def test_sessions_system_and_records_move_along(person: Person, review: Review) 
     history.create(_talk("one", person.project))
     set_system(person.paths, str(person.project), System.ALPINE)
     beside = str(person.project) + "-not"
-    manager.records_for(project, [f"{person.project}/a", beside])
+    records_for(manager, project, [f"{person.project}/a", beside])
     new = _move(person, review)
     assert [one.id for one in history.sessions(str(new))] == ["one"]
     assert system_of(person.paths, str(new)) is System.ALPINE
     assert system_of(person.paths, str(person.project)) is System.HOST
-    ids = manager.records_for(_known(review, new), [f"{new}/a", beside])
+    ids = records_for(manager, _known(review, new), [f"{new}/a", beside])
     assert sorted(ids.values()) == [1, 2]
 
 
@@ -339,13 +340,13 @@ def test_records_of_a_project_that_moved_up_keep_apart(person: Person, review: R
     down.mkdir(parents=True)
     project = manager.add_project(down)
     names = ["b/b/f", "b/f", "f"]
-    ids = manager.records_for(project, [f"{down}/{name}" for name in names])
+    ids = records_for(manager, project, [f"{down}/{name}" for name in names])
     # Outside, in whose place a file of the project will be.
-    manager.records_for(project, [f"{up}/f"])
+    records_for(manager, project, [f"{up}/f"])
     down.rename(person.home / "away")
     project = move_project(manager, RuleStore(manager.paths), project, up)
     expected = [ids[f"{down}/{name}"] for name in names]
-    moved = manager.records_for(project, [f"{up}/{name}" for name in names])
+    moved = records_for(manager, project, [f"{up}/{name}" for name in names])
     assert [moved[f"{up}/{name}"] for name in names] == expected
 
 

@@ -20,8 +20,8 @@ from .. import N_
 from ..errors import ProjectError
 from ..files.dirfd import FOLDER
 from ..paths import is_inside
-from . import ignore
-from .manager import UPSERT_SEEN, ProjectManager
+from .ignore import IgnoredPaths
+from .manager import ProjectManager
 from .scan_cache import UNKNOWN, KnownFolder, ScanCache, Stamp
 
 # Each level takes a descriptor; deeper folders count as unreadable.
@@ -29,42 +29,29 @@ _DEEPEST = 250
 # Rows in one transaction: a few milliseconds.
 _BATCH = 1000
 _MOST_LINKS = 1000
-_PROGRESS_SECONDS = 0.1
+_SEE = (
+    "INSERT INTO filerecord (project_id, path, is_deleted, seen_at) VALUES (?, ?, 0, ?)"
+    " ON CONFLICT (project_id, path)"
+    " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
+)
 _UNSEEN = "(coalesce(seen_at, 0) < :stamp AND last_approved_copy_path IS NULL)"
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-@dataclass(frozen=True)
-class ScanProgress:
-    folders: int
-    files: int
-    is_done: bool
-
-
-@dataclass(frozen=True)
-class Scan:
-    """The numbers of what a scan found. An ignored folder counts once, without its content."""
-
-    folders: int
-    files: int
-    ignored: int
-    unreadable: int
-    links: int
-    removed: int
-    is_cancelled: bool
-
-
 @dataclass
 class _Level:
-    """A folder above the present one: its subfolders still to visit, and its ignore file."""
+    """A folder above the present one, by its path in the project: what is in it. Its subfolders
+    are those that are still to be visited."""
 
     descriptor: int
-    name: bytes
-    folders: list[bytes]
-    rules: ignore.IgnoreRules | None
+    path: str
     # Whether the ignore files here and further out are those of the last scan.
     has_same_rules: bool
-    links: list[bytes] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+
+    def inner(self, name: str) -> str:
+        return f"{self.path}/{name}" if self.path else name
 
 
 class _Stopped(Exception):
@@ -74,39 +61,29 @@ class _Stopped(Exception):
 class Scanner:
     """One scan, in a thread of its own."""
 
-    def __init__(
-        self,
-        manager: ProjectManager,
-        path: str,
-        is_stopped: Callable[[], bool],
-        tell: Callable[[ScanProgress], None] = lambda _progress: None,
-    ) -> None:
+    def __init__(self, manager: ProjectManager, path: str, is_stopped: Callable[[], bool]) -> None:
         self._manager = manager
         self._path = path
-        self._tell = tell
+        # What the paths in the records begin with.
+        self._top = os.fsencode(path).rstrip(b"/") + b"/"
         self._is_stopped = is_stopped
         self._stamp = time.time()
-        self._told_at = 0.0
         self._project_id = 0
         self._levels: list[_Level] = []
-        self._exclude: ignore.IgnoreRules | None = None
         self._old = ScanCache(0)
         self._new = ScanCache(self._stamp)
-        # Absolute paths, as in the records.
-        self._unchanged: set[bytes] = set()
-        self._batch: list[bytes] = []
-        self._found_links: list[tuple[bytes, str]] = []
-        self._folders = self._files = self._ignored = self._unreadable = 0
-        self._links = self._removed = 0
+        # Paths in the project.
+        self._unchanged: set[str] = set()
+        self._batch: list[str] = []
+        self._links: list[tuple[str, str]] = []
 
-    def run(self) -> Scan:
-        is_cancelled = False
+    def run(self) -> None:
         try:
             project = self._manager.find_project(self._path)
             self._project_id = (project or self._manager.add_project(self._path)).id
             file = self._manager.paths.scan_cache(self._path)
             self._old = ScanCache.read(file, self._project_id)
-            try:
+            with contextlib.suppress(_Stopped):
                 self._walk()
                 self._write_links()
                 folders, before = self._new.folders, self._old.folders
@@ -115,20 +92,9 @@ class Scanner:
                 self._sweep(only_deleted=is_unchanged)
                 if not is_unchanged:
                     self._new.write(file, self._project_id)
-            except _Stopped:
-                is_cancelled = True
         finally:
             # Close this thread's connection: the thread may never need it again.
             self._manager.store.close()
-        return Scan(
-            self._folders,
-            self._files,
-            self._ignored,
-            self._unreadable,
-            self._links,
-            self._removed,
-            is_cancelled,
-        )
 
     def _walk(self) -> None:
         try:
@@ -137,10 +103,11 @@ class Scanner:
             raise ProjectError(
                 N_("{folder} cannot be read: {why}."), folder=self._path, why=error.strerror
             ) from error
-        self._exclude, exclude_stamp = _read_exclude(top)
-        self._new.exclude = self._new.settled(exclude_stamp)
         try:
-            self._enter(top, b"", has_same_rules=exclude_stamp == self._old.exclude)
+            exclude = _stamp_of_file(".git/info/exclude", top)
+            self._new.exclude = self._new.settled(exclude)
+            ignored = IgnoredPaths(self._path)
+            self._enter(top, "", ignored, has_same_rules=exclude == self._old.exclude)
             while self._levels:
                 level = self._levels[-1]
                 if not level.folders:
@@ -148,150 +115,95 @@ class Scanner:
                     continue
                 name = level.folders.pop()
                 if len(self._levels) >= _DEEPEST:
-                    self._unreadable += 1
-                    continue
-                if level.has_same_rules and self._is_unchanged_leaf(level, name):
                     continue
                 try:
                     descriptor = os.open(name, FOLDER, dir_fd=level.descriptor)
-                except OSError as error:
-                    # A folder that was deleted or replaced meanwhile is not unreadable.
-                    self._unreadable += error.errno not in _NOT_THERE
-                    continue
-                self._enter(descriptor, name, has_same_rules=level.has_same_rules)
+                except OSError:
+                    continue  # closed, deleted or replaced: the records stay, or go with the files
+                same = level.has_same_rules
+                self._enter(descriptor, level.inner(name), ignored, has_same_rules=same)
             self._write_batch()
         finally:
             for level in self._levels:
                 os.close(level.descriptor)
 
-    def _is_unchanged_leaf(self, level: _Level, name: bytes) -> bool:
-        """Return whether nothing in the folder has to be looked at, and keep it if so."""
-        way = [*(one.name for one in self._levels[1:]), name]
-        path = os.fsdecode(b"/".join(way))
-        known = self._old.folders.get(path)
-        if known is None or known.folders or known.links or known.ignore_file:
-            return False
-        try:
-            found = os.stat(name, dir_fd=level.descriptor, follow_symlinks=False)
-        except OSError:
-            return False
-        if Stamp.of(found) != known.stamp:
-            return False
-        self._pause()
-        self._keep(path, known)
-        return True
-
-    def _keep(self, path: str, known: KnownFolder) -> None:
-        self._new.folders[path] = known
-        top = os.fsencode(self._path).rstrip(b"/")
-        self._unchanged.add(top + b"/" + os.fsencode(path) if path else top)
-        self._folders += 1
-        self._files += known.files
-        self._ignored += known.ignored
-
-    def _enter(self, descriptor: int, name: bytes, *, has_same_rules: bool) -> None:
-        level = _Level(descriptor, name, [], None, has_same_rules)
+    def _enter(
+        self, descriptor: int, path: str, ignored: IgnoredPaths, *, has_same_rules: bool
+    ) -> None:
+        level = _Level(descriptor, path, has_same_rules)
         self._levels.append(level)
-        way = [one.name for one in self._levels[1:]]
-        path = os.fsdecode(b"/".join(way))
-        around = os.fsencode(self._path).rstrip(b"/") + b"".join(b"/" + one for one in way) + b"/"
         # Before it is read: a later change makes another stamp.
         stamp = Stamp.of(os.fstat(descriptor))
         ignore_stamp = _stamp_of_file(".gitignore", descriptor)
-        level.rules = ignore.read_ignore_file(".gitignore", descriptor) if ignore_stamp else None
         known = self._old.folders.get(path)
         level.has_same_rules &= known is not None and known.ignore_file == ignore_stamp
         if known is not None and known.stamp == stamp and level.has_same_rules:
             self._pause()
-            self._keep(path, known)
-            level.folders += map(os.fsencode, known.folders)
+            self._new.folders[path] = known
+            self._unchanged.add(path)
+            level.folders += known.folders
             for link in known.links:
                 # What it leads to may have changed.
-                self._follow(around + os.fsencode(link))
+                self._follow(level.inner(link))
             return
-        self._folders += 1
-        files, ignored = self._files, self._ignored
-        try:
+        with contextlib.suppress(OSError):  # it cannot be read
             with os.scandir(descriptor) as entries:
                 for entry in entries:
-                    self._meet(entry, level, way, around)
-        except OSError:
-            self._unreadable += 1
-            return
-        self._new.folders[path] = KnownFolder(
-            self._new.settled(stamp) or UNKNOWN,
-            self._new.settled(ignore_stamp),
-            tuple(map(os.fsdecode, level.folders)),
-            tuple(map(os.fsdecode, level.links)),
-            self._files - files,
-            self._ignored - ignored,
-        )
+                    self._meet(entry, level, ignored)
+            self._new.folders[path] = KnownFolder(
+                self._new.settled(stamp) or UNKNOWN,
+                self._new.settled(ignore_stamp),
+                tuple(level.folders),
+                tuple(level.links),
+            )
 
     def _pause(self) -> None:
         if self._is_stopped():
             raise _Stopped
-        self._report()
 
-    def _meet(
-        self, entry: os.DirEntry[str], level: _Level, way: list[bytes], around: bytes
-    ) -> None:
+    def _meet(self, entry: os.DirEntry[str], level: _Level, ignored: IgnoredPaths) -> None:
         self._pause()
-        name = os.fsencode(entry.name)
-        if name == b".git":
+        if entry.name == ".git":
             return
+        path = level.inner(entry.name)
         is_folder = entry.is_dir(follow_symlinks=False)
         is_link = entry.is_symlink()
         if is_link:
-            level.links.append(name)
-            self._follow(around + name)
-        if self._is_ignored([*way, name], is_folder):
-            self._ignored += 1
-        elif is_folder:
-            level.folders.append(name)
+            level.links.append(entry.name)
+            self._follow(path)
+        if ignored.covers(path, is_folder=is_folder):
+            return
+        if is_folder:
+            level.folders.append(entry.name)
         elif is_link or entry.is_file(follow_symlinks=False):
-            self._files += 1
-            self._batch.append(around + name)
+            self._batch.append(path)
             if len(self._batch) >= _BATCH:
                 self._write_batch()
 
-    def _is_ignored(self, names: list[bytes], is_folder: bool) -> bool:
-        # The nearest ignore file decides, then those further out.
-        for depth in range(len(self._levels) - 1, -1, -1):
-            if rules := self._levels[depth].rules:
-                verdict = rules.decide(names[depth:], is_folder)
-                if verdict is not None:
-                    return verdict
-        return self._exclude is not None and bool(self._exclude.decide(names, is_folder))
-
-    def _follow(self, link: bytes) -> None:
+    def _follow(self, link: str) -> None:
         """Note where a link leads if that is a folder outside the project. Do not enter it."""
-        target = os.path.realpath(os.fsdecode(link))
+        if len(self._links) >= _MOST_LINKS:
+            return
+        target = os.path.realpath(os.path.join(self._path, link))
         if not is_inside(target, self._path) and os.path.isdir(target):
-            self._links += 1
-            if len(self._found_links) < _MOST_LINKS:
-                self._found_links.append((link, target))
-
-    def _report(self) -> None:
-        now = time.monotonic()
-        if now - self._told_at >= _PROGRESS_SECONDS:
-            self._told_at = now
-            self._tell(ScanProgress(self._folders, self._files, is_done=False))
+            self._links.append((link, target))
 
     def _write_batch(self) -> None:
-        rows = [(self._project_id, path, self._stamp) for path in self._batch]
+        rows = [
+            (self._project_id, self._top + os.fsencode(path), self._stamp) for path in self._batch
+        ]
         self._batch.clear()
         with self._changing() as connection:
-            connection.executemany(UPSERT_SEEN, rows)
+            connection.executemany(_SEE, rows)
 
     def _write_links(self) -> None:
-        start = len(os.fsencode(self._path).rstrip(b"/")) + 1
         with self._changing() as connection:
             connection.execute("DELETE FROM foundlink WHERE project_id = ?", (self._project_id,))
             connection.executemany(
                 "INSERT INTO foundlink (project_id, path, target) VALUES (?, ?, ?)",
                 (
-                    (self._project_id, link[start:], os.fsencode(target))
-                    for link, target in self._found_links
+                    (self._project_id, os.fsencode(link), os.fsencode(target))
+                    for link, target in self._links
                 ),
             )
 
@@ -309,15 +221,12 @@ class Scanner:
         """Remove the records that only a backup kept, if someone has removed the backup."""
         missing = self._manager.forget_missing_backups(self._project_id)
         is_there = _Presence()
-        gone = [(number, self._stamp) for number, path in missing if is_there(path) is False]
         with self._changing() as connection:
-            before = connection.total_changes
             connection.executemany(
                 "DELETE FROM filerecord WHERE id = ? AND last_approved_copy_path IS NULL"
                 " AND coalesce(seen_at, 0) < ?",
-                gone,
+                [(number, self._stamp) for number, path in missing if is_there(path) is False],
             )
-            self._removed += connection.total_changes - before
 
     def _sweep(self, *, only_deleted: bool) -> None:
         """Update the records of files that the walk did not find.
@@ -329,9 +238,7 @@ class Scanner:
         after = b""
         is_there = _Presence()
         while True:
-            if self._is_stopped():
-                raise _Stopped
-            self._report()
+            self._pause()
             with self._manager.store.translated_errors():
                 rows = self._manager.store.connection.execute(
                     "SELECT path, id, is_deleted, coalesce(seen_at, 0) FROM filerecord"
@@ -347,34 +254,27 @@ class Scanner:
             if not rows:
                 return
             after = rows[-1][0]
-            rows = [row for row in rows if row[2] or not self._is_known(row[0], row[3])]
-            back = [
-                number for path, number, deleted, _ in rows if deleted and is_there(path) is True
-            ]
+            back = [(number,) for path, number, deleted, _ in rows if deleted and is_there(path)]
             gone = [
                 (number, self._stamp)
-                for path, number, deleted, _ in rows
-                if not deleted and is_there(path) is False
+                for path, number, deleted, seen_at in rows
+                if not deleted and not self._is_known(path, seen_at) and is_there(path) is False
             ]
             if not back and not gone:
                 continue
             with self._changing() as connection:
-                connection.executemany(
-                    "UPDATE filerecord SET is_deleted = 0 WHERE id = ?",
-                    ((number,) for number in back),
-                )
-                before = connection.total_changes
+                connection.executemany("UPDATE filerecord SET is_deleted = 0 WHERE id = ?", back)
                 # A run may have begun to use it since.
                 connection.executemany(
                     "DELETE FROM filerecord WHERE id = ? AND NOT is_deleted"
                     " AND last_approved_copy_path IS NULL AND coalesce(seen_at, 0) < ?",
                     gone,
                 )
-                self._removed += connection.total_changes - before
 
     def _is_known(self, path: bytes, seen_at: float) -> bool:
         """Return whether an earlier scan saw a file in a folder that has not changed since."""
-        return seen_at <= self._old.began and path.rpartition(b"/")[0] in self._unchanged
+        inner = os.fsdecode(path.removeprefix(self._top))
+        return seen_at <= self._old.began and os.path.dirname(inner) in self._unchanged
 
 
 class _Presence:
@@ -401,19 +301,3 @@ def _stamp_of_file(name: str, around: int) -> Stamp | None:
         return Stamp.of(os.stat(name, dir_fd=around, follow_symlinks=False))
     except OSError:
         return None
-
-
-def _read_exclude(top: int) -> tuple[ignore.IgnoreRules | None, Stamp | None]:
-    descriptor = top
-    opened: list[int] = []
-    try:
-        for name in (".git", "info"):
-            descriptor = os.open(name, FOLDER, dir_fd=descriptor)
-            opened.append(descriptor)
-        stamp = _stamp_of_file("exclude", descriptor)
-        return ignore.read_ignore_file("exclude", descriptor), stamp
-    except OSError:
-        return None, None  # no repository, or one of another kind
-    finally:
-        for one in opened:
-            os.close(one)
