@@ -79,12 +79,9 @@ class MissingRootError(OllmSandboxError):
         self.root = root
 
 
-def check_roots(overlay: Overlay, *, whole: bool = False) -> None:
-    """Raise MissingRootError if a root is missing, or, with `whole`, the project."""
-    folders = {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
-    if whole:
-        folders.setdefault(overlay.project, overlay.folder)
-    for root, folder in folders.items():
+def check_roots(overlay: Overlay) -> None:
+    """Raise MissingRootError if a root of a run is missing."""
+    for name, root in overlay.overlay_map.items():
         if not is_missing(root):
             continue
         if _had_begun(overlay):
@@ -103,13 +100,13 @@ def check_roots(overlay: Overlay, *, whole: bool = False) -> None:
                 folder=overlay.folder,
             )
         raise MissingRootError(
-            N_("{root} is missing. What the command wrote to it is kept in {folder}."),
+            N_("{root} is missing. What the command wrote is kept in {folder}."),
             N_(
                 "Restore the folder and run any command in it. If you do not need the "
                 "changes, run `ollmsandbox discard {run}`."
             ),
             root=root,
-            folder=folder,
+            folder=os.path.dirname(overlay.upper(name)),
             run=overlay.run_id,
         )
 
@@ -122,10 +119,10 @@ def discard_interrupted(paths: Paths, run_id: str, *, whole: bool = True) -> str
     project = ""
     for overlay in leftovers(paths.cache, lambda _folder: None):
         try:
-            roots = (overlay.project, *overlay.overlay_map.values())
+            roots = overlay.overlay_map.values()
             if overlay.run_id == run_id and any(map(is_missing, roots)):
                 if _had_begun(overlay):
-                    check_roots(overlay, whole=True)
+                    check_roots(overlay)
                 if not whole:
                     raise OllmSandboxError(
                         N_("A run that was not finished can only be discarded as a whole."),

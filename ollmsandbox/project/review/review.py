@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ... import N_
@@ -14,7 +15,7 @@ from ...files.dirfd import DirEntryAt, OpenTree, opened_folder
 from ...paths import Paths, is_inside, make_folder
 from ...text.merge import keep_both
 from ..apply.applier import Applier, only_ours
-from ..apply.journal import Job, Journal, Task, parts, project_lock
+from ..apply.journal import Job, Journal, Task, project_lock
 from ..apply.parents import closed_folders, numbered_parents, show_modes
 from ..apply.patch import Patch
 from ..apply.swap import Step
@@ -67,7 +68,7 @@ class Review:
         commands changed the same at the same time, choosing one discards the other. With `alone`,
         no other run's changes are touched.
         """
-        with project_lock(self._paths, run.project.path):
+        with self.locked(run):
             rows = self._rows(run)
             waiting, back = _to_apply(rows, chosen, only_pending=only_pending)
             waiting = [item for item in waiting if chosen or self._can_be_tried(run, item)]
@@ -104,7 +105,7 @@ class Review:
     def discard(self, run: Run, chosen: Sequence[str] = (), *, alone: bool = False) -> Report:
         """Discard pending changes, and those of later runs that need them; with `alone`, no other
         run's."""
-        with project_lock(self._paths, run.project.path):
+        with self.locked(run):
             items = choose(records.read_changes(self.manager, run), chosen)
             items = [item for item in items if item.state in PENDING_STATES]
             along, items = self._with_related(run, items, needed=False)
@@ -196,7 +197,7 @@ class Review:
 
     def undo(self, run: Run, chosen: Sequence[str] = (), *, with_later: bool = False) -> Report:
         """Undo applied changes; `with_later`, first what later runs did to the same files."""
-        with project_lock(self._paths, run.project.path):
+        with self.locked(run):
             rows = self._rows(run)
             made = [
                 row
@@ -257,7 +258,7 @@ class Review:
     def keep_both(self, run: Run, chosen: Sequence[str] = ()) -> Report:
         """End conflicts in text files with both versions: lines that both changed appear twice."""
         done: list[Recorded] = []
-        with project_lock(self._paths, run.project.path):
+        with self.locked(run):
             rows = choose(records.read_changes(self.manager, run), chosen)
             for item in rows:
                 if item.state is not State.CONFLICT or not item.change.is_edit:
@@ -287,26 +288,27 @@ class Review:
         return sorted(found, key=lambda run: order.get(run.id, -1))
 
     def finish(self, journal: Journal) -> list[Report]:
-        """What was cut off. If a part is for a folder that is gone, that is left, and can be tried
-        once more."""
+        """Finish what was cut off, or raise MissingRootError if one of its folders is missing."""
         job = journal.read()
         if job is None:
             journal.check(self._paths)
             return []
         with project_lock(self._paths, job.project):
-            # Who had the lock until now may have ended it.
-            jobs = journal.read_rest()
-            roots = {root for job in jobs for root in job.sources}
-            gone = {root for root in roots if is_missing(root)}
-            if gone and gone != roots and not is_missing(job.project):
-                journal.put_off(parts(jobs, gone))
-                jobs = parts(jobs, roots - gone)
-            for part in jobs:
-                check_job_roots(self._paths, part)
-            if not jobs:
-                journal.take_up()
-                return []
-            return [self._perform(jobs, journal, jobs[-1].run_id, resumed=True)]
+            return self._resume(journal)
+
+    def _resume(self, journal: Journal) -> list[Report]:
+        # Who had the lock until now may have ended it.
+        jobs = journal.read_all()
+        for job in jobs:
+            check_job_roots(self._paths, job)
+        return [self._perform(jobs, journal, jobs[-1].run_id, resumed=True)] if jobs else []
+
+    @contextlib.contextmanager
+    def locked(self, run: Run) -> Iterator[None]:
+        """Lock the project of a run, after finishing what was cut off there."""
+        with project_lock(self._paths, run.project.path):
+            self._resume(Journal.of_person(self._paths, run.id))
+            yield
 
     def _job(self, task: Task, run: Run, items: Sequence[Recorded], *, forced: bool = False) -> Job:
         return Job(
@@ -369,9 +371,6 @@ class Review:
         if not jobs:
             return Report(run_id)
         journal = Journal.of_person(self._paths, run_id)
-        # What waits there for a folder that is gone comes later, but for what is decided anew.
-        anew = {place_of(item) for job in jobs for item in job.items}
-        journal.put_off([one for job in journal.read_all() if (one := job.without(anew)).items])
         journal.write(*jobs)
         self._step()
         return self._perform(jobs, journal, run_id, resumed=False)
@@ -399,8 +398,7 @@ class Review:
             if rest := jobs[number:]:
                 journal.write(*rest)
         self.manager.store.make_durable()
-        if not journal.take_up():
-            journal.end()
+        journal.end()
         changes = tuple(done.pop(run_id))
         along = tuple(Report(other, tuple(items)) for other, items in done.items())
         return Report(run_id, changes, along=along)
