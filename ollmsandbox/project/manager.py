@@ -13,7 +13,7 @@ from peewee import SQL, fn
 
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
-from ..paths import Paths
+from ..paths import Paths, is_inside
 from .database.connection import Database, insert_rows
 from .database.models import ApprovedRoot, Project, Run, Setting, as_bytes
 from .database.names import backups_in
@@ -116,9 +116,6 @@ class ProjectManager:
             raise ProjectError(N_("{folder} is no longer in the list of projects."), folder=path)
         return project
 
-    def missing(self, project: Project) -> bool:
-        return is_missing(project.path)
-
     @property
     def active_project(self) -> Project | None:
         with self.store.translated_errors():
@@ -126,7 +123,7 @@ class ProjectManager:
             if setting is None:
                 return None
             project = Project.get_or_none(Project.id == int(setting.value))
-        return None if project is None or self.missing(project) else project
+        return None if project is None or is_missing(project.path) else project
 
     @active_project.setter
     def active_project(self, project: Project | None) -> None:
@@ -142,7 +139,7 @@ class ProjectManager:
     def approve_root(self, project: Project, folder: AnyPath) -> None:
         """Let commands in this project change a folder outside it; raise if that is refused."""
         real = _existing_folder(folder)
-        if not self.may_be_root(project.path, real):
+        if not may_be_root(self.paths, project.path, real):
             raise ProjectError(
                 N_(
                     "Commands cannot be given access to {folder}: it contains the project, "
@@ -173,9 +170,18 @@ class ProjectManager:
             approved = ApprovedRoot.select().where(ApprovedRoot.project == project.id)
             return [root.path for root in approved.order_by(ApprovedRoot.path)]
 
-    def may_be_root(self, project_path: str, folder: str) -> bool:
-        """Return whether commands may be given access to a folder; links must be resolved."""
-        return may_be_root(self.paths, project_path, folder)
+    def usable_roots(self, path: str) -> list[str]:
+        """Return the approved folders that commands in the project at this path may change now;
+        none is inside another."""
+        project = self.find_project(path)
+        roots: list[str] = []
+        # They are sorted, so that parents come first.
+        for approved in self.approved_roots(project) if project else ():
+            # If a link took its place, it is not the folder that the user approved.
+            is_allowed = not is_missing(approved) and may_be_root(self.paths, path, approved)
+            if is_allowed and not is_inside(approved, path, *roots):
+                roots.append(approved)
+        return roots
 
     # --- records of files ----------------------------------------------------------------------
 

@@ -131,11 +131,10 @@ def _approved_roots(paths: Paths, project: str) -> tuple[str, ...]:
     if roots is None:
         if not paths.database.exists():
             return ()
-        from ..folder import Folder
         from ..manager import ProjectManager
 
         with contextlib.closing(ProjectManager(paths)) as manager:
-            _, *roots = Folder(project, manager).approved_roots()
+            roots = manager.usable_roots(project)
         write_atomically(file, json.dumps(roots))
     # One that was replaced by a link since leads somewhere else now.
     return tuple(root for root in roots if os.path.isdir(root) and os.path.realpath(root) == root)

@@ -44,8 +44,7 @@ def encode_lines(lines: Sequence[str]) -> bytes:
 
 def text_versions(manager: ProjectManager, run: Run, item: Recorded) -> TextVersions | None:
     """Return both versions; None if one is not text, was not kept, or does not exist."""
-    change = item.change
-    if change.kind is not Kind.MODIFIED or change.type is not Type.FILE:
+    if not item.change.is_edit:
         return None
     versions = Versions(manager)
     before, after = versions.before(run, item), versions.after(run, item)

@@ -103,7 +103,7 @@ def test_it_is_reported_once_and_finished_when_the_folder_is_back(
     [report] = recover(person.paths).finished
     assert [item.change.path for item in report.changes] == ["f"]
     assert not folder.exists()
-    assert not (person.paths.cache / "told").exists()
+    assert not (person.paths.cache / "missing-roots.json").exists()
 
 
 def test_it_can_be_discarded(snapshot: Snapshot) -> None:
@@ -121,7 +121,6 @@ def test_it_can_be_discarded(snapshot: Snapshot) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert not folder.exists()
     assert other.cli("discard", run_id).returncode != 0
-    assert not (person.paths.cache / "told").exists()
 
 
 def test_a_run_whose_root_exists_is_recorded_before_it_is_discarded(snapshot: Snapshot) -> None:
@@ -360,7 +359,7 @@ def test_it_is_reported_even_if_nothing_can_be_recorded(snapshot: Snapshot) -> N
     person = snapshot.person
     cut_off(snapshot, begun=False)
     shutil.rmtree(person.project)
-    (person.paths.cache / "told").write_text("no folder")
+    (person.paths.cache / "missing-roots.json").mkdir()
     for _ in range(2):
         [said] = recover(person.paths).errors
         assert str(person.project) in said
