@@ -22,7 +22,7 @@ from ..files.dirfd import FOLDER
 from ..paths import is_inside
 from .ignore import IgnoredPaths
 from .manager import ProjectManager
-from .scan_cache import UNKNOWN, KnownFolder, ScanCache, Stamp
+from .scan_cache import KnownFolder, ScanCache, stamp_of
 
 # Each level takes a descriptor; deeper folders count as unreadable.
 _DEEPEST = 250
@@ -104,10 +104,10 @@ class Scanner:
                 N_("{folder} cannot be read: {why}."), folder=self._path, why=error.strerror
             ) from error
         try:
-            exclude = _stamp_of_file(".git/info/exclude", top)
-            self._new.exclude = self._new.settled(exclude)
+            exclude = _find(".git/info/exclude", top)
+            self._new.exclude = self._new.settled_stamp(exclude)
             ignored = IgnoredPaths(self._path)
-            self._enter(top, "", ignored, has_same_rules=exclude == self._old.exclude)
+            self._enter(top, "", ignored, has_same_rules=stamp_of(exclude) == self._old.exclude)
             while self._levels:
                 level = self._levels[-1]
                 if not level.folders:
@@ -133,11 +133,10 @@ class Scanner:
         level = _Level(descriptor, path, has_same_rules)
         self._levels.append(level)
         # Before it is read: a later change makes another stamp.
-        stamp = Stamp.of(os.fstat(descriptor))
-        ignore_stamp = _stamp_of_file(".gitignore", descriptor)
+        found, ignore_file = os.fstat(descriptor), _find(".gitignore", descriptor)
         known = self._old.folders.get(path)
-        level.has_same_rules &= known is not None and known.ignore_file == ignore_stamp
-        if known is not None and known.stamp == stamp and level.has_same_rules:
+        level.has_same_rules &= known is not None and known.ignore_file == stamp_of(ignore_file)
+        if known is not None and known.stamp == stamp_of(found) and level.has_same_rules:
             self._pause()
             self._new.folders[path] = known
             self._unchanged.add(path)
@@ -151,10 +150,10 @@ class Scanner:
                 for entry in entries:
                     self._meet(entry, level, ignored)
             self._new.folders[path] = KnownFolder(
-                self._new.settled(stamp) or UNKNOWN,
-                self._new.settled(ignore_stamp),
-                tuple(level.folders),
-                tuple(level.links),
+                self._new.settled_stamp(found),
+                self._new.settled_stamp(ignore_file),
+                list(level.folders),
+                level.links,
             )
 
     def _pause(self) -> None:
@@ -296,8 +295,8 @@ class _Presence:
             return False if error.errno in _NOT_THERE else None
 
 
-def _stamp_of_file(name: str, around: int) -> Stamp | None:
+def _find(name: str, around: int) -> os.stat_result | None:
     try:
-        return Stamp.of(os.stat(name, dir_fd=around, follow_symlinks=False))
+        return os.stat(name, dir_fd=around, follow_symlinks=False)
     except OSError:
         return None

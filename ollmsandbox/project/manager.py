@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from peewee import SQL, fn
 
@@ -250,18 +250,19 @@ class ProjectManager:
         """Remove backups that are more than seven days old; return how many.
 
         The day is in the name: the file itself may have been in the project for years. Also clean
-        up the records of backups that someone else removed.
+        up the records of backups that someone else removed, and of deleted files without a backup.
         """
         now = time.time() if now is None else now
         limit = time.strftime("%y-%m-%d", time.localtime(now - KEEP_BACKUPS))
         old = [backup for backup in backups_in(self.paths.backups) if backup.day < limit]
-        # First: a kill after the deletion would leave records of backups that do not exist.
-        self.forget_backups([(backup.number, backup.path) for backup in old])
         for backup in old:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(backup.path)
         self.forget_missing_backups()
-        self.forget_deleted_files()
+        with self.store.transaction() as connection:
+            connection.execute(
+                "DELETE FROM filerecord WHERE is_deleted AND last_approved_copy_path IS NULL"
+            )
         return len(old)
 
     def forget_missing_backups(self, project_id: int | None = None) -> list[tuple[int, bytes]]:
@@ -300,25 +301,10 @@ class ProjectManager:
             )
         return [(number, path) for number, path, _ in missing if number not in newest]
 
-    def forget_backups(self, copies: Sequence[tuple[int, str]]) -> None:
-        """Remove backups from the records: the id of each file's record, and the backup's path."""
-        with self.store.transaction() as connection:
-            connection.executemany(
-                "UPDATE filerecord SET last_approved_copy_path = NULL"
-                " WHERE id = ? AND last_approved_copy_path = ?",
-                ((number, os.fsencode(path)) for number, path in copies),
-            )
-
-    def forget_deleted_files(self) -> None:
-        """Remove the records of deleted files that have no backup."""
-        with self.store.transaction() as connection:
-            connection.execute(
-                "DELETE FROM filerecord WHERE is_deleted AND last_approved_copy_path IS NULL"
-            )
-
     def _ids(self, project: Project, names: list[bytes]) -> dict[bytes, int]:
         ids: dict[bytes, int] = {}
-        for chunk in _chunks(names):
+        for start in range(0, len(names), _CHUNK):
+            chunk = names[start : start + _CHUNK]
             marks = ",".join("?" * len(chunk))
             ids.update(
                 self.store.connection.execute(
@@ -421,8 +407,3 @@ def _modified_at(path: str | bytes) -> float | None:
 def escape_like(text: str) -> str:
     shown = text.encode("utf-8", "replace").decode("utf-8")
     return shown.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-
-
-def _chunks(names: list[bytes]) -> Iterator[list[bytes]]:
-    for start in range(0, len(names), _CHUNK):
-        yield names[start : start + _CHUNK]

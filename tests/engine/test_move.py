@@ -24,7 +24,7 @@ from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database.models import Project
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.manager import ProjectManager, is_missing
 from ollmsandbox.project.pending.chain import Chain
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.system import System, set_system, system_of
@@ -196,11 +196,11 @@ def test_a_link_in_the_place_of_the_folder_leads_to_the_new_one(
     around = person.home / "around"
     (around / "project").mkdir(parents=True)
     project = review.manager.add_project(around / "project")
-    assert not review.manager.missing(project)
+    assert not is_missing(project.path)
     old = around if is_parent else around / "project"
     old.symlink_to(old.rename(person.home / "there"))
     new = person.home / "there" / "project" if is_parent else person.home / "there"
-    assert review.manager.missing(project)
+    assert is_missing(project.path)
     assert asyncio.run(sessions.move_project(project.path, str(new))) == str(new)
     assert _paths(review) == [str(new)]
     with pytest.raises(ProjectError, match="no longer in the list"):

@@ -147,14 +147,12 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     base, result, current = Versions(manager).three_way(run, item)
     before = None if change.kind is Kind.ADDED else base
     after = None if is_gone else result
-    if current == after:
+    states = None
+    if current not in (after, before):
+        states = set(current_hunk_states(manager, run, item).values())
+    if current == after or states == {HunkState.PRESENT}:
         return item._replace(state=State.APPLIED, note=None)
-    if current == before:
-        return item._replace(state=State.UNDONE, note=None)
-    states = set(current_hunk_states(manager, run, item).values())
-    if states == {HunkState.PRESENT}:
-        return item._replace(state=State.APPLIED, note=None)
-    if states == {HunkState.UNDONE}:
+    if current == before or states == {HunkState.UNDONE}:
         return item._replace(state=State.UNDONE, note=None)
     is_partly = states == {HunkState.PRESENT, HunkState.UNDONE}
     return item._replace(note=_PARTLY if is_partly else _EDITED)
