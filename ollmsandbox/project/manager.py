@@ -13,7 +13,7 @@ from peewee import SQL, fn
 
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
-from ..paths import Paths, is_inside
+from ..paths import Paths
 from .database.connection import Database, insert_rows
 from .database.models import ApprovedRoot, Project, Run, Setting, as_bytes
 from .database.names import backups_in
@@ -169,19 +169,6 @@ class ProjectManager:
         with self.store.translated_errors():
             approved = ApprovedRoot.select().where(ApprovedRoot.project == project.id)
             return [root.path for root in approved.order_by(ApprovedRoot.path)]
-
-    def usable_roots(self, path: str) -> list[str]:
-        """Return the approved folders that commands in the project at this path may change now;
-        none is inside another."""
-        project = self.find_project(path)
-        roots: list[str] = []
-        # They are sorted, so that parents come first.
-        for approved in self.approved_roots(project) if project else ():
-            # If a link took its place, it is not the folder that the user approved.
-            is_allowed = not is_missing(approved) and may_be_root(self.paths, path, approved)
-            if is_allowed and not is_inside(approved, path, *roots):
-                roots.append(approved)
-        return roots
 
     # --- records of files ----------------------------------------------------------------------
 

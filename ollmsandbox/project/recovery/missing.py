@@ -46,8 +46,8 @@ class MissingRootMarks:
 
 def was_notified(paths: Paths, name: str) -> bool:
     """Return whether the user was notified of a run and its root is still missing."""
-    root = _read(_file(paths)).get(name)
-    return bool(root) and not os.path.isdir(root)
+    root = _read(_file(paths)).get(name, "")
+    return root != "" and not os.path.isdir(root)
 
 
 def _file(paths: Paths) -> Path:
