@@ -101,7 +101,7 @@ def discard_hunks(
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     change = item.change
     part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
-    with project_lock(manager.paths, run.project.path):
+    with closing(Review(manager.paths)) as review, review.locked(run):
         rests = _merge_rests(manager, run, item, found.new, part)
         if not rests or rests[0].then is None:
             raise _changed(_full(item))

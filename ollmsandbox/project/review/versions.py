@@ -148,7 +148,7 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierVersion:
     """A version of a file from before; it can be restored."""
 
     # When something else took its place; of a backup only the day is known.
@@ -158,7 +158,7 @@ class Earlier:
     run_id: str = ""
 
 
-def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Earlier]:
+def earlier_versions(manager: ProjectManager, project: Project, path: str) -> list[EarlierVersion]:
     """Return the kept versions of a file, by its full path, of runs and days; the newest first."""
     kept = [
         (until, manager.paths.versions / run_id, str(number), run_id)
@@ -167,14 +167,14 @@ def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Ear
     kept += [
         (day, manager.paths.backups, name, "") for name, day in _copies(manager, project, path)
     ]
-    found: list[Earlier] = []
+    found: list[EarlierVersion] = []
     known: set[int] = set()
     for until, folder, name, run_id in kept:
         seen = find_in_layers([str(folder)], name)
         # A backup is mostly the very file that a run kept.
         if seen is not None and seen.is_file and seen.found.st_ino not in known:
             known.add(seen.found.st_ino)
-            found.append(Earlier(until, Version(seen), run_id))
+            found.append(EarlierVersion(until, Version(seen), run_id))
     return sorted(found, key=lambda earlier: -earlier.until)
 
 
