@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,7 +62,7 @@ def candidates(project: str) -> list[Candidate]:
 
     paths = Paths.from_environ(os.environ)
     standard = read_profile(DEFAULT_PROFILE, paths.profiles, paths.cache)
-    bare_home = replace(standard, caches=(), caches_if_present=())
+    bare_home = standard._replace(caches=(), caches_if_present=())
 
     async def without_caches() -> None:
         result = await Bubble(project, profile=bare_home).exec("true")

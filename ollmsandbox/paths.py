@@ -8,7 +8,6 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -20,16 +19,23 @@ from .errors import OllmSandboxError
 _NAME = "ollmchat"
 
 
-@dataclass(frozen=True)
 class Paths:
     """The user's home folder and the program's folders. Asking for a path creates nothing, except
     `runtime`."""
 
-    home: Path
-    data: Path
-    cache: Path
-    config: Path
-    runtime_candidates: tuple[Path, ...]
+    def __init__(
+        self,
+        home: Path,
+        data: Path,
+        cache: Path,
+        config: Path,
+        runtime_candidates: tuple[Path, ...],
+    ) -> None:
+        self.home = home
+        self.data = data
+        self.cache = cache
+        self.config = config
+        self.runtime_candidates = runtime_candidates
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Paths:
@@ -267,8 +273,13 @@ class FolderSet:
     """Answers `path in folders` as `is_inside` does, faster for many paths."""
 
     def __init__(self, folders: Iterable[str]) -> None:
-        self._folders = frozenset(folders)
-        self._prefixes = tuple(f"{folder.rstrip('/')}/" for folder in self._folders)
+        self._folders = frozenset(folder.rstrip("/") for folder in folders)
 
     def __contains__(self, path: str) -> bool:
-        return path in self._folders or path.startswith(self._prefixes)
+        # The path itself, then each folder around it; "" is the root.
+        end = len(path.rstrip("/"))
+        while end >= 0:
+            if path[:end] in self._folders:
+                return True
+            end = path.rfind("/", 0, end)
+        return False

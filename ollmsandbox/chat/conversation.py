@@ -32,7 +32,6 @@ from .events import (
     Retrying,
     StateChanged,
     TokensUsed,
-    TurnEnd,
     TurnEnded,
     report,
 )
@@ -43,6 +42,7 @@ from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
 from .storage.stored import Spent, StoredMessage
 from .storage.writer import SessionWriter
+from .turn_end import TurnEnd
 from .user_actions import UserActions
 from .written import find_written_calls, looks_like_calls
 
@@ -108,10 +108,16 @@ STANDARD_LIMITS = TurnLimits()
 
 
 @dataclass(frozen=True)
-class _Queued:
+class QueuedMessage:
     text: str
+    pictures: tuple[Picture, ...] = ()
     # A command of the user's own, or anything else that the model does not read.
-    waits_for_end: bool
+    waits_for_end: bool = False
+
+    @property
+    def title(self) -> str:
+        """The text, or else the names of the pictures."""
+        return self.text or ", ".join(picture.name for picture in self.pictures)
 
 
 T = TypeVar("T")
@@ -164,7 +170,7 @@ class Conversation:
         self._listeners = Listeners()
         self._task: asyncio.Task[object] | None = None
         self._ending: TurnEnd | None = None
-        self._queue: list[_Queued] = []
+        self._queue: list[QueuedMessage] = []
         # Whether the model works, and not a command of the user's own.
         self.is_in_turn = False
         if writer is not None:
@@ -190,7 +196,7 @@ class Conversation:
         if self.model is None:
             raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
         self._check_idle()
-        self._begin(text or ", ".join(picture.name for picture in pictures))
+        self._begin(QueuedMessage(text, tuple(pictures)).title)
         # The number of a message about what the user did in the meantime, which comes first.
         number = None
         if self._writer is not None and self._user_actions and self._user_actions.may_have_some:
@@ -222,31 +228,36 @@ class Conversation:
         """Whether the model, or a command of the user's own, works."""
         return self._task is not None
 
-    def queue(self, text: str, *, waits_for_end: bool = False) -> None:
+    def queue(
+        self, text: str, pictures: Sequence[Picture] = (), *, waits_for_end: bool = False
+    ) -> None:
         """Send a message while the model works: it reads it with its next step, unless the message
         waits for the end of the turn. What is left in the queue then is for the front end."""
         if not self.is_busy:
             raise OllmSandboxError(N_("The model is not working."))
-        self._queue.append(_Queued(text, waits_for_end))
-        self._emit(QueueChanged(self.queued))
+        self._queue.append(QueuedMessage(text, tuple(pictures), waits_for_end))
+        self._tell_queue()
 
     @property
-    def queued(self) -> tuple[str, ...]:
+    def queued(self) -> tuple[QueuedMessage, ...]:
         """The messages that wait, the oldest first."""
-        return tuple(message.text for message in self._queue)
+        return tuple(self._queue)
 
-    def take_queued(self, place: int | None = None) -> list[str]:
+    def take_queued(self, place: int | None = None) -> list[QueuedMessage]:
         """Take one message out of the queue, or all of them."""
         taken = self._queue[:] if place is None else self._queue[place : place + 1]
         self._unqueue(taken)
-        return [message.text for message in taken]
+        return taken
 
-    def _unqueue(self, taken: Sequence[_Queued]) -> None:
+    def _unqueue(self, taken: Sequence[QueuedMessage]) -> None:
         if taken:
             # By identity: two messages may be equal.
             gone = set(map(id, taken))
             self._queue = [message for message in self._queue if id(message) not in gone]
-            self._emit(QueueChanged(self.queued))
+            self._tell_queue()
+
+    def _tell_queue(self) -> None:
+        self._emit(QueueChanged(tuple(message.title for message in self._queue)))
 
     def take_back(self, at: float) -> None:
         """Forget the user's message of that time and all after it. Changes to files stay."""
@@ -423,7 +434,7 @@ class Conversation:
         read = list(itertools.takewhile(lambda queued: not queued.waits_for_end, self._queue))
         self._unqueue(read)
         for queued in read:
-            message = Message(Role.USER, queued.text, at=time.time())
+            message = Message(Role.USER, queued.text, pictures=queued.pictures, at=time.time())
             self._add(message)
             self._emit(MessageAdded(message))
         if read:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from .. import N_
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Report
 from ..sandbox.monitor import FileEvent
@@ -16,6 +15,7 @@ from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, Stream, UserQuestion
 from .instructions import InstructionFile
 from .messages import Message, ToolCall
+from .turn_end import TurnEnd
 
 
 class ConversationState(Enum):
@@ -25,20 +25,6 @@ class ConversationState(Enum):
     STREAMING = "streaming"
     ASKING = "asking"
     RUNNING = "running"
-
-
-class TurnEnd(Enum):
-    """Why a turn ended; the value is a text for the user."""
-
-    DONE = ""
-    STOPPED = N_("Stopped.")
-    TURNS = N_("The turn limit was reached.")
-    TOKENS = N_("The token limit was reached.")
-    TIME = N_("The time limit was reached.")
-    FAILED = N_("The model's server failed.")
-    FILTERED = N_("The server's content filter stopped the answer.")
-    EMPTY = N_("The model sent an empty answer.")
-    LOOP = N_("The model keeps repeating the same call.")
 
 
 @dataclass(frozen=True)

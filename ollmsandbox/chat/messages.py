@@ -45,6 +45,8 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Message:
+    """A message of the user or the model, or the result of a call."""
+
     role: Role
     text: str
     thinking: str = ""

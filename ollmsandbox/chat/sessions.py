@@ -6,14 +6,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import N_
-from ..paths import Paths
-from ..permission.request import Asker
-from ..permission.store import RuleStore
 from ..project.changes.change import Mode
 from ..project.manager import ProjectManager
 from ..sandbox.profile.file import DEFAULT_PROFILE
@@ -21,19 +17,21 @@ from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore
 from .providers.connections_file import TOUR, Connection
 from .storage.history import History, new_session_id
-from .storage.stored import StoredSession
 
 if TYPE_CHECKING:
+    from ..paths import Paths
+    from ..permission.request import Asker
+    from ..permission.store import RuleStore
     from ..tools.context import QuestionAsker, ToolContext
     from .conversation import Conversation, TurnLimits
+    from .storage.stored import StoredSession
     from .storage.writer import SessionWriter
 
 # The last calls of a stored session, from which the folders are known that it had entered.
 _MOST_CALLS = 500
 
 
-@dataclass(frozen=True)
-class ChosenModel:
+class ChosenModel(NamedTuple):
     """A model and its connection."""
 
     connection: Connection
@@ -60,7 +58,12 @@ class SessionFactory:
         self.connections = ConnectionStore(paths, environ, say=say)
         self._asker = asker
         self._questions = questions
-        self.rules = RuleStore(paths)
+
+    @cached_property
+    def rules(self) -> RuleStore:
+        from ..permission.store import RuleStore  # not needed before a session is open
+
+        return RuleStore(self.paths)
 
     async def choose(self, connection: str = "", model_name: str = "") -> ChosenModel | None:
         """Return the named model, or else the default; None if there is no connection."""

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NamedTuple
 
 from .. import __version__
 from ..errors import OllmSandboxError, in_words
@@ -22,13 +21,14 @@ from .arguments import FAILED, HelpFormatter
 from .streams import complain, give_up, open_streams
 
 
-class SubCommand(NamedTuple):
-    name: str
-    help: str
-    # Relative to this package.
-    module: str
-    # The function in that module that runs the command.
-    handler: str
+class SubCommand:
+    def __init__(self, name: str, help: str, module: str, handler: str) -> None:
+        self.name = name
+        self.help = help
+        # Relative to this package.
+        self.module = module
+        # The function in that module that runs the command.
+        self.handler = handler
 
 
 COMMANDS = (

@@ -14,11 +14,13 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
+from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import OllmSandboxError, sentence
+
+if TYPE_CHECKING:
+    from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z%]*)")
 _DEEPEST = 100
@@ -49,12 +51,12 @@ class Value:
     """A part of the file, and the keys that lead to it, as in `limits.time`."""
 
     source: YamlSource
-    node: yaml.Node
+    node: MappingNode | ScalarNode | SequenceNode
     key: str = ""
 
     @property
     def is_null(self) -> bool:
-        return isinstance(self.node, yaml.ScalarNode) and self.node.tag.endswith(":null")
+        return self.node.id == "scalar" and self.node.tag.endswith(":null")
 
     @property
     def first_line(self) -> int:
@@ -70,7 +72,7 @@ class Value:
 
     def mapping(self, known: Sequence[str] = ()) -> dict[str, Value]:
         """Return the values by key. Only the known keys are allowed, if any are given."""
-        if not isinstance(self.node, yaml.MappingNode):
+        if self.node.id != "mapping":
             raise self.fail(N_("expected keys with values."))
         entries: dict[str, Value] = {}
         for key_node, value_node in self.node.value:
@@ -84,7 +86,7 @@ class Value:
         return entries
 
     def items(self) -> list[Value]:
-        if not isinstance(self.node, yaml.SequenceNode):
+        if self.node.id != "sequence":
             raise self.fail(N_("expected a list."))
         return [Value(self.source, node, self.key) for node in self.node.value]
 
@@ -92,7 +94,7 @@ class Value:
         return tuple(item.text() for item in self.items())
 
     def text(self) -> str:
-        if not isinstance(self.node, yaml.ScalarNode) or self.is_null:
+        if self.node.id != "scalar" or self.is_null:
             raise self.fail(N_("expected text."))
         return str(self.node.value)
 
@@ -142,6 +144,8 @@ class Value:
 
 def parse_yaml(text: str, source: YamlSource) -> Value | None:
     """Return the file's content, or None if it is empty. Raise the source's error."""
+    import yaml  # takes 25 ms, and most users have no such files when the window opens
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         # Composing nodes recurses in C, which would overflow the stack; listing events does not.

@@ -14,7 +14,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -238,7 +237,8 @@ async def _attack_back(
     """Attack the copy back into the project: this needs all that a run has, in other folders than
     the user's own."""
     folder = repository.parent
-    paths = replace(Paths.from_environ(environ), data=folder / "data", cache=folder / "cache")
+    own = {"XDG_DATA_HOME": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache")}
+    paths = Paths.from_environ({**environ, **own})
     environ = {**environ, "OUTSIDE": str(outside)}
     run = prepare_run(str(repository), paths, environ, timeout=_TIMEOUT)
     await run.execute(["/bin/sh", "-c", _COPY_BACK])

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from ..paths import Paths
 from ..project.apply.recorder import Recorder, needs_recovery
-from ..project.changes.change import Mode, Report
+from ..project.changes.mode import DAILY, Mode
 from ..project.system import System, system_of
 from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
@@ -32,6 +32,7 @@ from ..sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ..sandbox.profile.profile import Limits, Profile
 
 if TYPE_CHECKING:
+    from ..project.changes.change import Report
     from ..project.manager import ProjectManager
     from ..project.recovery.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
@@ -123,7 +124,6 @@ def finish_interrupted_runs(
 
 
 def _remove_old_caches(manager: ProjectManager) -> None:
-    from ..project.changes.change import DAILY
     from ..project.settings import KEEP_CACHES_DAYS, KEEP_CACHES_MIB
     from ..sandbox.caches import remove_old_caches
 

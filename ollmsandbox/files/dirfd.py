@@ -218,12 +218,13 @@ def restore_modes(layer: str) -> None:
         OpenTree(layer, file).close()
 
 
-class UnlockedFolder(NamedTuple):
+class UnlockedFolder:
     """A folder that has permissions for a while."""
 
-    name: str
-    dir_fd: int
-    mode: int
+    def __init__(self, name: str, dir_fd: int, mode: int) -> None:
+        self.name = name
+        self.dir_fd = dir_fd
+        self.mode = mode
 
     def restore(self) -> None:
         set_mode(self.name, self.dir_fd, self.mode)

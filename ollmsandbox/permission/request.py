@@ -118,6 +118,8 @@ class PermissionRequest:
 
 @dataclass(frozen=True)
 class Verdict:
+    """What was decided about a request, and by whom."""
+
     request: PermissionRequest
     answer: Answer
     source: Source

@@ -9,7 +9,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -78,7 +77,7 @@ class Bubble:
         )
         if timeout is not None:
             limits = self._profile.limits._replace(time=timeout)
-            self._profile = replace(self._profile, limits=limits)
+            self._profile = self._profile._replace(limits=limits)
         self._capabilities = capabilities
         self._keeper = keeper
         roots = keeper.roots() if keeper else [Root(self.project)]
@@ -300,7 +299,7 @@ class Bubble:
 
     @cached_property
     def _host(self) -> Host:
-        return Host.read()
+        return Host()
 
     @cached_property
     def _machine(self) -> Capabilities:

@@ -22,7 +22,6 @@ import time
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
 
 from .. import N_
 from ..errors import SandboxError
@@ -48,11 +47,12 @@ class PlainFolder(Enum):
     ROOTFS = "rootfs"
 
 
-class LayerPart(NamedTuple):
+class LayerPart:
     """A folder of a layer, with the mode of the user's folder below it."""
 
-    name: str
-    mode: int
+    def __init__(self, name: str, mode: int) -> None:
+        self.name = name
+        self.mode = mode
 
 
 class CacheLayers:
@@ -214,13 +214,14 @@ class CacheLayers:
             self._locks.pop().release()
 
 
-class ProjectCaches(NamedTuple):
+class ProjectCaches:
     """The caches of a project, as they are on disk."""
 
-    folder: Path
-    # Where the project was when they were last used, or "" if that is not known.
-    project: str
-    used: float
+    def __init__(self, folder: Path, project: str, used: float) -> None:
+        self.folder = folder
+        # Where the project was when they were last used, or "" if that is not known.
+        self.project = project
+        self.used = used
 
     def measure(self) -> tuple[int, int]:
         """Return the number of files and the bytes on disk."""

@@ -38,15 +38,21 @@ _LEAD = 'exec setsid -c "$@"'
 _LEAD_WITH_INPUT = 'exec setsid -c "$0" -c \'exec "$@" <&3 3<&-\' sh "$@" 3<&0 <&1'
 
 
-class LaunchPrograms(NamedTuple):
+class LaunchPrograms:
     """The programs and namespaces that a sandbox is started with."""
 
-    bwrap: str
-    # bwrap is started in these: we can mount there, later mounts of the host do not appear, and
-    # everything dies with the first process. Root needs no user namespace for that.
-    namespaces: tuple[str, ...] = ()
-    # The command that limits the memory, if a limit is set and systemd runs.
-    scope: tuple[str, ...] = ()
+    def __init__(
+        self,
+        bwrap: str,
+        namespaces: tuple[str, ...] = (),
+        scope: tuple[str, ...] = (),
+    ) -> None:
+        self.bwrap = bwrap
+        # bwrap is started in these: we can mount there, later mounts of the host do not appear, and
+        # everything dies with the first process. Root needs no user namespace for that.
+        self.namespaces = namespaces
+        # The command that limits the memory, if a limit is set and systemd runs.
+        self.scope = scope
 
 
 class LaunchedBwrap(NamedTuple):

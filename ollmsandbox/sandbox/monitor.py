@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..files.dirfd import FOLDER
@@ -306,9 +307,9 @@ class Monitor:
             self.is_partial = True
             return
         real = self._real(path)
-        known = {os.path.basename(p) for p in self._changes if os.path.dirname(p) == real}
+        known = _children(self._changes, real)
         removed = {name for name in known if self._changes[f"{real}/{name}"] is EventKind.REMOVED}
-        folders = {os.path.basename(p) for p in self._folders if os.path.dirname(p) == path}
+        folders = _children(self._folders, path)
         for name in folders - names:
             # Before new names, see `_on_changed`.
             self._look(f"{path}/{name}", was_gone=True)
@@ -320,7 +321,8 @@ class Monitor:
             self.is_partial = True
             self._tell(EventKind.UPDATED, real)
         else:
-            for name in names - known - folders:
+            # No more than can be kept: a step of the main loop has no time for all of very many.
+            for name in islice(names - known - folders, _MOST_KEPT - len(self._changes) + 1):
                 self._queue(f"{path}/{name}")
 
     def _pause(self, path: str) -> None:
@@ -354,6 +356,13 @@ def _open_folder(path: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _children(paths: Iterable[str], folder: str) -> set[str]:
+    """Return the names of those paths that are directly in the folder."""
+    prefix = f"{folder}/"
+    start = len(prefix)
+    return {p[start:] for p in paths if p.startswith(prefix) and p.find("/", start) < 0}
 
 
 def _is_folder(path: str) -> bool:

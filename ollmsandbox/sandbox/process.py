@@ -254,11 +254,12 @@ def read_stat(pid: int) -> list[str]:
         return file.read().rpartition(b")")[2].decode("ascii").split()
 
 
-class ProcessUsage(NamedTuple):
+class ProcessUsage:
     """Seconds of processor time, with those of children that have ended, and bytes of memory."""
 
-    cpu: float
-    memory: int
+    def __init__(self, cpu: float, memory: int) -> None:
+        self.cpu = cpu
+        self.memory = memory
 
 
 def usage_below(pid: int) -> ProcessUsage | None:

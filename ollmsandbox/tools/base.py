@@ -7,15 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .. import N_
 from ..errors import OllmSandboxError, Sentence, WorkingDirError, in_words
-from ..permission.request import PermissionRequest, Verdict
-from ..project.changes.change import Report
-from ..sandbox.monitor import FileEvent
-from ..sandbox.plan.plan import Plan
-from ..sandbox.process import Result, Stop
+
+if TYPE_CHECKING:
+    from ..permission.request import PermissionRequest, Verdict
+    from ..project.changes.change import Report
+    from ..sandbox.monitor import FileEvent
+    from ..sandbox.plan.plan import Plan
+    from ..sandbox.process import Result, Stop
 
 
 class ToolError(OllmSandboxError):

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
@@ -15,8 +16,6 @@ from ..errors import OllmSandboxError
 from ..i18n import _
 from ..loop import run_application
 from ..paths import Paths
-from ..permission.request import PermissionRequest
-from ..tools.base import UserQuestion
 from .models.choice import ModelChoice
 from .permission.asker import WindowAsker
 from .permission.text import notification_text
@@ -25,6 +24,10 @@ from .sessions.sessions import Sessions
 from .settings import SCHEMA, Settings
 from .window.garbage import keep_smooth
 from .window.window import Window
+
+if TYPE_CHECKING:
+    from ..permission.request import PermissionRequest
+    from ..tools.base import UserQuestion
 
 # Seconds after which a busy thread lets the window run. A frame needs the interpreter a hundred
 # times, and would wait 5 ms each time by default. Measured with 20 times and one busy thread: the

@@ -11,8 +11,8 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gi.repository import Gio, GLib, GObject
 
@@ -136,8 +136,7 @@ _MOST_MIB = 999_999
 _DAY = 86400
 
 
-@dataclass(frozen=True)
-class LimitSetting:
+class LimitSetting(NamedTuple):
     """A setting that replaces a profile's limit `name`, in units of `unit`.
 
     0 means the profile's limit. With less than `least`, no command would work.

@@ -27,7 +27,7 @@ from support.turn import check_pairs, run
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import Notice, TextGrew, TurnEnd
+from ollmsandbox.chat.events import Notice, TextGrew
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import (
     FinishPiece,
@@ -39,6 +39,7 @@ from ollmsandbox.chat.providers.base import (
 )
 from ollmsandbox.chat.providers.discover import KnownServer, find_servers
 from ollmsandbox.chat.providers.openai import OpenAIServer
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.tools.base import Picture
 
 ROOM = 2048

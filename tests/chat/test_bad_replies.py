@@ -17,7 +17,6 @@ from ollmsandbox.chat.events import (
     Notice,
     ReplyWithdrawn,
     TokensUsed,
-    TurnEnd,
     TurnEnded,
 )
 from ollmsandbox.chat.messages import Message, Role, ToolSpec
@@ -29,6 +28,7 @@ from ollmsandbox.chat.providers.base import (
     ThinkingPiece,
     Usage,
 )
+from ollmsandbox.chat.turn_end import TurnEnd
 
 pytestmark = pytest.mark.anybody
 

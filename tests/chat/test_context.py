@@ -11,9 +11,10 @@ from support.scripted import FakeTool, Listening, ScriptedModel, call
 from ollmsandbox import loop
 from ollmsandbox.chat.context import EARLIER, FIRST_STEPS, ContextWindow
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import Notice, TurnEnd
+from ollmsandbox.chat.events import Notice
 from ollmsandbox.chat.messages import Message, Role, ServerFields, ToolCall
 from ollmsandbox.chat.providers.base import TooLongError
+from ollmsandbox.chat.turn_end import TurnEnd
 
 pytestmark = pytest.mark.anybody
 

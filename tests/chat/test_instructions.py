@@ -12,9 +12,10 @@ from support.person import Person
 from support.scripted import Reply, ScriptedModel, call
 from support.turn import run
 
-from ollmsandbox.chat.events import InstructionsRead, PermissionAsked, TurnEnd
+from ollmsandbox.chat.events import InstructionsRead, PermissionAsked
 from ollmsandbox.chat.instructions import InstructionFile
 from ollmsandbox.chat.messages import Role
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.changes.change import Mode
 

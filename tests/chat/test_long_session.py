@@ -29,8 +29,9 @@ from support.servers.strict import ollama_faults, openai_faults
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation, TurnLimits
-from ollmsandbox.chat.events import MessageAdded, Notice, TurnEnd
+from ollmsandbox.chat.events import MessageAdded, Notice
 from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.chat.turn_end import TurnEnd
 
 pytestmark = pytest.mark.anybody
 

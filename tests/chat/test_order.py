@@ -18,8 +18,8 @@ from ollmsandbox.chat.events import (
     CallEnded,
     CallQueued,
     CommandStarted,
-    TurnEnd,
 )
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Watcher
 

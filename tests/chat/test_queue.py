@@ -12,24 +12,31 @@ from support.person import Person
 from support.scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
 from support.turn import check_pairs, run
 
-from ollmsandbox.chat.conversation import Conversation, TurnLimits
-from ollmsandbox.chat.events import MessageAdded, QueueChanged, TextGrew, TurnEnd
+from ollmsandbox.chat.conversation import Conversation, QueuedMessage, TurnLimits
+from ollmsandbox.chat.events import MessageAdded, QueueChanged, TextGrew
 from ollmsandbox.chat.messages import Role
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.tools.base import Watcher
+from ollmsandbox.tools.base import Picture, Watcher
 
 pytestmark = pytest.mark.anybody
+
+PICTURE = Picture("image/png", b"pixels", "shot.png")
 
 
 def said(conversation: Conversation) -> list[tuple[Role, str]]:
     return [(message.role, message.text) for message in conversation.messages]
 
 
+def waiting(conversation: Conversation) -> list[str]:
+    return [message.text for message in conversation.queued]
+
+
 def test_a_message_is_read_with_the_next_step() -> None:
     def interrupting(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
         conversation.queue("Use tabs.")
         conversation.queue("And be quick.")
-        assert conversation.queued == ("Use tabs.", "And be quick.")
+        assert waiting(conversation) == ["Use tabs.", "And be quick."]
         return "done"
 
     model = ScriptedModel([call("work", "1")], ["Fine."])
@@ -53,6 +60,20 @@ def test_a_message_is_read_with_the_next_step() -> None:
         (),
     ]
     assert len([e for e in listening.of(MessageAdded) if e.message.role is Role.USER]) == 3
+
+
+def test_the_model_gets_the_pictures_of_a_queued_message() -> None:
+    def interrupting(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        conversation.queue("", [PICTURE])
+        return "done"
+
+    model = ScriptedModel([call("work", "1")], ["Fine."])
+    conversation = Conversation(model=model, tools=[FakeTool("work", interrupting)])
+    listening = Listening()
+    conversation.listen(listening)
+    run(conversation.say("Go on"))
+    assert model.seen[1][-1].pictures == (PICTURE,)
+    assert listening.of(QueueChanged)[0].texts == ("shot.png",)
 
 
 def test_a_message_during_the_last_answer_continues_the_turn() -> None:
@@ -84,10 +105,10 @@ def test_a_stopped_turn_keeps_the_queue_for_the_user() -> None:
         conversation.listen(listening)
         turn = asyncio.ensure_future(conversation.say("Hello"))
         await listening.until(lambda: listening.of(TextGrew))
-        conversation.queue("Never mind")
+        conversation.queue("Never mind", [PICTURE])
         await conversation.stop()
         assert (await turn).end is TurnEnd.STOPPED
-        assert conversation.take_queued() == ["Never mind"]
+        assert conversation.take_queued() == [QueuedMessage("Never mind", (PICTURE,))]
         assert conversation.queued == ()
         assert conversation.messages[-1].text == "Hm"
 
@@ -100,16 +121,16 @@ def test_one_message_can_be_taken_back_and_one_that_waits_for_the_end_stays() ->
             conversation.queue(text)
         conversation.queue("!make", waits_for_end=True)
         conversation.queue("Behind it")
-        assert conversation.take_queued(1) == ["Same"]
+        assert conversation.take_queued(1) == [QueuedMessage("Same")]
         assert conversation.take_queued(9) == []
-        assert conversation.queued == ("Same", "Other", "!make", "Behind it")
+        assert waiting(conversation) == ["Same", "Other", "!make", "Behind it"]
         return "done"
 
     model = ScriptedModel([call("work", "1")], ["Fine."])
     conversation = Conversation(model=model, tools=[FakeTool("work", interrupting)])
     assert run(conversation.say("Go on")).end is TurnEnd.DONE
     assert model.seen[1][-1].text == "Same\n\nOther"
-    assert conversation.queued == ("!make", "Behind it")
+    assert waiting(conversation) == ["!make", "Behind it"]
 
 
 def test_the_limits_of_a_turn_count_from_the_last_message() -> None:

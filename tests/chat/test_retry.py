@@ -14,10 +14,11 @@ from support.turn import echo
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import MessageAdded, Retrying, TurnEnd
+from ollmsandbox.chat.events import MessageAdded, Retrying
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.providers import client
 from ollmsandbox.chat.providers.base import ProviderError
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError
 
 pytestmark = pytest.mark.anybody

@@ -15,7 +15,6 @@ from ollmsandbox.chat.events import (
     CommandStarted,
     PermissionAnswered,
     PermissionAsked,
-    TurnEnd,
 )
 from ollmsandbox.chat.instructions import ProjectInstructions
 from ollmsandbox.chat.messages import Role
@@ -23,6 +22,7 @@ from ollmsandbox.chat.prompt import system_prompt
 from ollmsandbox.chat.providers.base import ProviderError
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.chat.sessions import SessionFactory
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.store import RuleStore

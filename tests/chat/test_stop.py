@@ -28,9 +28,9 @@ from ollmsandbox.chat.events import (
     PermissionAsked,
     StateChanged,
     TextGrew,
-    TurnEnd,
 )
 from ollmsandbox.chat.messages import Role
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.project.changes.change import Kind
 from ollmsandbox.project.database.connection import Database
 from ollmsandbox.sandbox.process import Stop

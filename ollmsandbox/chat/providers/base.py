@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from ...errors import NetError, OllmSandboxError
@@ -63,29 +62,25 @@ class NoToolsError(ProviderError):
     """The model cannot call tools."""
 
 
-@dataclass(frozen=True)
-class TextPiece:
+class TextPiece(NamedTuple):
     """A piece of the answer's text."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class ThinkingPiece:
+class ThinkingPiece(NamedTuple):
     """A piece of the model's reasoning."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class CallPiece:
+class CallPiece(NamedTuple):
     """A whole tool call."""
 
     call: ToolCall
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """Numbers of tokens, as counted by the server."""
 
     prompt: int
@@ -94,16 +89,14 @@ class Usage:
     cost: float | None = None
 
 
-@dataclass(frozen=True)
-class RetryPiece:
+class RetryPiece(NamedTuple):
     """The server failed; the request is repeated after a while."""
 
     seconds: float
     why: ProviderError
 
 
-@dataclass(frozen=True)
-class FinishPiece:
+class FinishPiece(NamedTuple):
     """The end of an answer: `cut_off` if the server had no room for more, `filtered` if its content
     filter ended the answer."""
 
@@ -114,8 +107,7 @@ class FinishPiece:
 Piece = TextPiece | ThinkingPiece | CallPiece | ServerFields | Usage | RetryPiece | FinishPiece
 
 
-@dataclass(frozen=True)
-class ModelInfo:
+class ModelInfo(NamedTuple):
     name: str
     # None where the server does not say.
     context_length: int | None = None
@@ -185,8 +177,7 @@ class Server(Protocol):
 DEFAULT_CONTEXT = 32768
 
 
-@dataclass(frozen=True)
-class Timeouts:
+class Timeouts(NamedTuple):
     """Seconds."""
 
     connect: float = 10.0
@@ -205,8 +196,7 @@ class Effort(Enum):
     MAX = "max"
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(NamedTuple):
     """The price of a million tokens, in any currency."""
 
     prompt: float
@@ -216,8 +206,7 @@ class Price:
         return (prompt * self.prompt + reply * self.reply) / 1_000_000
 
 
-@dataclass(frozen=True)
-class ReplyOptions:
+class ReplyOptions(NamedTuple):
     """The user's settings for the replies of a connection; None leaves it to the server."""
 
     # In tokens.

@@ -33,7 +33,6 @@ from .connections_file import (
     write,
 )
 from .keys import KeyStorage, KeyStore
-from .tour.model import TourServer
 
 __all__ = ["TOUR", "Connection", "ConnectionList", "ConnectionStore", "ServerKind"]
 
@@ -182,6 +181,8 @@ class ConnectionStore:
     def server(self, connection: Connection, key: str | None = None) -> Server:
         """Return the server of a connection; `key` replaces the stored one."""
         if connection.kind is ServerKind.TOUR:
+            from .tour.model import TourServer
+
             return TourServer(self._say)
 
         async def find_key() -> str:

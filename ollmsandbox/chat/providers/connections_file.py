@@ -8,13 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-import yaml
-
 from ... import N_
 from ...config.yaml_reader import Value, YamlSource, parse_yaml
 from .base import Effort, Price, ProviderError, Timeouts, ollama_root, openai_root
 from .keys import KeyStorage
-from .tour.model import NAME
+from .tour import NAME
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,63}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -32,6 +30,8 @@ class ServerKind(Enum):
 
 @dataclass(frozen=True)
 class Connection:
+    """How to reach a model server."""
+
     name: str
     kind: ServerKind
     address: str
@@ -48,12 +48,14 @@ class Connection:
     price: Price | None = None
     # Seconds until a server has to accept a connection, and without data after which the connection
     # counts as lost.
-    connect: float = Timeouts.connect
-    idle: float = Timeouts.idle
+    connect: float = Timeouts().connect
+    idle: float = Timeouts().idle
 
 
 @dataclass(frozen=True)
 class ConnectionList:
+    """The connections in the file, and the name of the default one."""
+
     connections: tuple[Connection, ...] = ()
     default: str = ""
 
@@ -142,6 +144,8 @@ def _connection(name: str, value: Value) -> Connection:
 def write(listing: ConnectionList) -> str:
     document: dict[str, object] = {"default": listing.default} if listing.default else {}
     document["connections"] = {c.name: _entry(c) for c in listing.connections}
+    import yaml  # takes 25 ms, and the window does not need it to open
+
     return _HEADER + yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
 
 
@@ -160,9 +164,9 @@ def _entry(connection: Connection) -> dict[str, object]:
         entry["headers"] = dict(connection.headers)
     if connection.price is not None:
         entry["price"] = {"input": connection.price.prompt, "output": connection.price.reply}
-    if connection.connect != Timeouts.connect:
+    if connection.connect != Timeouts().connect:
         entry["connect"] = connection.connect
-    if connection.idle != Timeouts.idle:
+    if connection.idle != Timeouts().idle:
         entry["idle"] = connection.idle
     return entry
 

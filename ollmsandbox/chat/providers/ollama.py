@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import replace
 
 from ..messages import Message, Role, ServerFields, ToolSpec
 from .base import (
@@ -77,7 +76,7 @@ class OllamaServer:
         async def look(name: str) -> ModelInfo:
             async with turn:
                 info = await self._look(name)
-            return replace(info, is_loaded=None if loaded is None else name in loaded)
+            return info._replace(is_loaded=None if loaded is None else name in loaded)
 
         return list(await asyncio.gather(*map(look, names)))
 

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import time
 from collections.abc import Iterator
 
 from ...project.changes.change import Recorded
+from ...tools.base import Picture
 from ..messages import Role, ToolCall
 from .history import History
 from .stored import CallRecord, Spent, StoredMessage, StoredSession
@@ -53,8 +56,28 @@ def spent_words(spent: Spent) -> list[str]:
     return words if spent.cost is None else [*words, f"cost {spent.cost:.4f}"]
 
 
-def as_markdown(history: History, session_id: str) -> str:
-    return "\n\n".join(_markdown(history, history.load(session_id))) + "\n"
+def as_markdown(history: History, session_id: str, *, with_pictures: bool = True) -> str:
+    """Return the session as text that people can read, with its pictures at the end."""
+    session = history.load(session_id)
+    parts = list(_markdown(history, session))
+    if with_pictures:
+        shown = [picture for entry in session.entries for picture in entry.message.pictures]
+        parts += dict.fromkeys(
+            f"[{_label(one)}]: data:{one.media_type};base64,{_base64(one)}" for one in shown
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(picture: Picture) -> str:
+    return f"![{_escape(picture.name or 'Picture')}][{_label(picture)}]"
+
+
+def _label(picture: Picture) -> str:
+    return f"picture-{hashlib.sha256(picture.data).hexdigest()[:12]}"
+
+
+def _base64(picture: Picture) -> str:
+    return base64.b64encode(picture.data).decode()
 
 
 def _message(history: History, entry: StoredMessage) -> dict[str, object]:
@@ -78,6 +101,15 @@ def _message(history: History, entry: StoredMessage) -> dict[str, object]:
                 else dict(call.arguments),
             }
             for call in message.calls
+        ]
+    if message.pictures:
+        document["pictures"] = [
+            {
+                "name": picture.name,
+                "media_type": picture.media_type,
+                "data": _base64(picture),
+            }
+            for picture in message.pictures
         ]
     if message.call_id:
         document["call_id"] = message.call_id
@@ -130,6 +162,7 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
         yield f"## {'You' if message.role is Role.USER else _escape(message.model or 'Model')}"
         if message.thinking:
             yield "\n".join(f"> {line}" for line in message.thinking.splitlines())
+        yield from map(_shown, message.pictures)
         if message.text:
             yield message.text
         if message.partial:
@@ -146,6 +179,7 @@ def _call_result(history: History, entry: StoredMessage) -> Iterator[str]:
         yield f"Permission: {record.answer.value} ({record.source.value})"
     if entry.message.text:
         yield _fenced(entry.message.text)
+    yield from map(_shown, entry.message.pictures)
     if record is not None:
         lines = [
             f"- {item.change.kind.value} {_code(_path(item))} ({item.state.value})"

@@ -8,7 +8,8 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from typing import NamedTuple
 
 from peewee import JOIN, Case, ModelSelect, fn
 
@@ -28,7 +29,6 @@ from ...project.database.models import (
 )
 from ...project.database.runs import read_changes
 from ...project.manager import ProjectManager
-from ...project.review.state import current_changes
 from ...text.visible import printable_line
 from ...tools.base import Picture
 from ..messages import Message, Role
@@ -63,8 +63,7 @@ DELETE FROM chatpicture WHERE id IN (
 )"""
 
 
-@dataclass(frozen=True)
-class SessionRun:
+class SessionRun(NamedTuple):
     id: str
     command: str
     project: str
@@ -294,6 +293,8 @@ class History:
 
     def states(self, session_id: str) -> dict[str, frozenset[State]]:
         """Return the states of the changes of each run in the session, as they are now."""
+        from ...project.review.state import current_changes  # the list of sessions needs no changes
+
         with self.manager.store.translated_errors():
             query = Run.select(Run, Project).join(Project).where(Run.session_id == session_id)
             rows = list(query)

@@ -110,6 +110,8 @@ def spent_from_json(text: str) -> Spent:
 
 @dataclass(frozen=True)
 class SessionInfo:
+    """What the list of sessions shows."""
+
     id: str
     title: str
     # The project's folder, or "" without one.
@@ -123,6 +125,8 @@ class SessionInfo:
 
 @dataclass(frozen=True)
 class StoredSession:
+    """A session as it is in the database."""
+
     info: SessionInfo
     entries: tuple[StoredMessage, ...]
     draft: str = ""

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from ...chat.conversation import Conversation
-from ...chat.events import TurnEnd, TurnEnded
+from ...chat.events import TurnEnded
+from ...chat.turn_end import TurnEnd
 from ...errors import OllmSandboxError
 from ...permission.request import Answer, PermissionRequest, Unanswered
 from ...text.ansi import escape_line
@@ -86,7 +87,7 @@ class JsonClient:
                     self._write({"event": "invalid_input", "text": _NO_TURN})
                     continue
                 ended = await (conversation.retry() if text is None else conversation.say(text))
-                self._messages[:0] = conversation.take_queued()
+                self._messages[:0] = [queued.text for queued in conversation.take_queued()]
                 if must_end():
                     break
             return ended

@@ -120,7 +120,7 @@ class Prompt:
         if self._turns.say(text, self._typed) and self._conversation.owes_reply:
             print("/retry tries this turn again.", file=sys.stderr)
         for left in self._conversation.take_queued():
-            print(f"Not sent: {visible_line(left)}", file=sys.stderr)
+            print(f"Not sent: {visible_line(left.text)}", file=sys.stderr)
 
     def _hear(self, line: str) -> None:
         """Send what was typed during a turn with the next step; keep commands for its end."""

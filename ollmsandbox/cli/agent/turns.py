@@ -13,7 +13,8 @@ from types import FrameType
 from typing import TypeVar
 
 from ...chat.conversation import Conversation
-from ...chat.events import ChatEvent, Listener, TurnEnd, TurnEnded
+from ...chat.events import ChatEvent, Listener, TurnEnded
+from ...chat.turn_end import TurnEnd
 from ...errors import OllmSandboxError
 from ..streams import give_up
 from .client import JsonClient

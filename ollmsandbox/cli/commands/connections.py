@@ -78,13 +78,17 @@ def _settings(connection: Connection) -> list[str]:
     """Return the settings that differ from the defaults, in words."""
     from ...chat.providers.base import Timeouts
 
+    usual = Timeouts()
     found = [
         ("context {:,}", connection.room),
         ("answer {:,}", connection.answer),
         ("effort {}", connection.effort.value if connection.effort else None),
         ("temperature {:g}", connection.temperature),
-        ("connect {:g} s", None if connection.connect == Timeouts.connect else connection.connect),
-        ("idle {:g} s", None if connection.idle == Timeouts.idle else connection.idle),
+        (
+            "connect {:g} s",
+            None if connection.connect == usual.connect else connection.connect,
+        ),
+        ("idle {:g} s", None if connection.idle == usual.idle else connection.idle),
     ]
     words = [text.format(value) for text, value in found if value is not None]
     if connection.price is not None:

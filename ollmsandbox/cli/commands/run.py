@@ -133,7 +133,7 @@ class _Run:
         import asyncio
 
         from ...engine.run import finish_interrupted_runs, prepare_run
-        from ...project.changes.change import Mode
+        from ...project.changes.mode import Mode
         from ...project.opening import check_links
         from ...sandbox.plan.folders import find_project
         from ...sandbox.profile.file import DEFAULT_PROFILE

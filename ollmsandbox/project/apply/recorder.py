@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from ...files.atomic import write_atomically
 from ...paths import Paths, is_inside
 from ...sandbox.overlay import Overlay, Root
-from ..changes.change import DAILY, Mode, Report, no_step
+from ..changes.mode import DAILY, Mode, no_step
 from ..roots import common_git_folder, may_be_root
 
 if TYPE_CHECKING:
+    from ..changes.change import Report
     from .swap import Step
 
 

@@ -6,6 +6,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from .mode import DAILY as DAILY
+from .mode import Mode as Mode
+from .mode import no_step as no_step
 from .reasons import Note, Reason
 
 
@@ -132,19 +135,8 @@ class ChangeSet(NamedTuple):
         return bool(self.changes)
 
 
-DAILY = 86400
-
-
 # A run with so many changes keeps no copies of versions to be merged.
 MANY = 1000
-
-
-class Mode(Enum):
-    """What becomes of a run's changes."""
-
-    AUTO = "auto"
-    REVIEW = "review"
-    NEVER = "never"
 
 
 class Report(NamedTuple):
@@ -156,7 +148,3 @@ class Report(NamedTuple):
     errors: tuple[str, ...] = ()
     # What was applied or discarded along with it, of other runs.
     along: tuple[Report, ...] = ()
-
-
-def no_step() -> None:
-    """Do nothing between two steps. Tests end the program here."""

@@ -6,15 +6,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..apply.journal import Job
 from ..changes.change import PENDING_STATES, Change, Flag, Kind, Recorded, State, Type
 from ..changes.reasons import Note
-from ..manager import ProjectManager
 from . import models
 from .connection import insert_rows
 from .models import as_bytes
+
+if TYPE_CHECKING:
+    from ..apply.journal import Job
+    from ..manager import ProjectManager
 
 _INSERT = (
     "INSERT OR REPLACE INTO change (run_id, number, root, path, kind, type, mode, old_mode,"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -28,21 +27,13 @@ class MountPoint(NamedTuple):
     root: str
 
 
-@dataclass(frozen=True)
 class Host:
     """The sockets and mounts of this computer, as they are when a command starts."""
 
-    sockets: tuple[str, ...]
-    mounts: tuple[MountPoint, ...]
-    resolver: str
-
-    @classmethod
-    def read(cls) -> Host:
-        return cls(
-            sockets=_sockets(),
-            mounts=mount_table(),
-            resolver=os.path.realpath("/etc/resolv.conf"),
-        )
+    def __init__(self) -> None:
+        self.sockets = _sockets()
+        self.mounts = mount_table()
+        self.resolver = os.path.realpath("/etc/resolv.conf")
 
     def sockets_below(self, folder: str) -> list[str]:
         return [socket for socket in self.sockets if is_inside(socket, folder)]

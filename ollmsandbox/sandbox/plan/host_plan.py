@@ -197,7 +197,7 @@ class _HostBuilder(PlanBuilder):
     def outside(self) -> list[Mount]:
         """Return mounts that hide masked names and sockets outside the home folder."""
         elsewhere = FolderSet((*self.empty, self._home, self.project, "/dev"))
-        names = {n for n in self._hidden_elsewhere if _can_see(n)}
+        names = _visible(self._hidden_elsewhere)
         names |= {alias for name in names for alias in self.host.aliases(name)}
         listening = {s for s in self.host.sockets if s not in self._in_hidden}
         folders: dict[str, set[str]] = {}
@@ -358,6 +358,16 @@ class _HostBuilder(PlanBuilder):
             hidden=spec.hidden,
             allowed=names,
         )
+
+
+def _visible(paths: Iterable[str]) -> set[str]:
+    """Return the paths that the user can read or enter."""
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folders.setdefault(os.path.dirname(path), []).append(path)
+    # Most of these folders do not exist.
+    there = [inside for folder, inside in folders.items() if os.path.isdir(folder)]
+    return {path for inside in there for path in inside if _can_see(path)}
 
 
 def _can_see(path: str) -> bool:

@@ -12,14 +12,12 @@ import errno
 import hashlib
 import os
 import stat
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ...files.locks import FileLock
 from ...paths import FolderSet
-from ..overlay import is_whiteout
 
 # The most folders with a layer in one run. All runs share the mount points, as each mounts in a
 # namespace of its own.
@@ -36,8 +34,7 @@ class LayerFolder(NamedTuple):
     gid: int
 
 
-@dataclass(frozen=True)
-class LayerSpec:
+class LayerSpec(NamedTuple):
     """Describes the layer for `folder`. Equal specs share one layer."""
 
     folder: str
@@ -46,12 +43,15 @@ class LayerSpec:
     # Names and targets of symbolic links that the layer adds.
     links: tuple[tuple[str, str], ...] = ()
 
-    @cached_property
+    @property
     def name(self) -> str:
-        key = repr((_VERSION, self.hidden, self.folders, self.links)).encode(
-            "utf-8", "surrogateescape"
-        )
-        return hashlib.sha256(key).hexdigest()[:24]
+        return _layer_name(self.hidden, self.folders, self.links)
+
+
+@lru_cache(maxsize=64)
+def _layer_name(*content: object) -> str:
+    key = repr((_VERSION, *content)).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(key).hexdigest()[:24]
 
 
 def spec_for(
@@ -70,18 +70,7 @@ def spec_for(
     )
     hidden, parents = _outermost(hidden, missing)
     folders = [_like(folder, name) for name in ("", *sorted({*parents, *added}))]
-    return _spec(folder, hidden, tuple(folders), links)
-
-
-@lru_cache(maxsize=64)
-def _spec(
-    folder: str,
-    hidden: tuple[str, ...],
-    folders: tuple[LayerFolder, ...],
-    links: tuple[tuple[str, str], ...],
-) -> LayerSpec:
-    # The same object as in the last run, since computing its name takes a while.
-    return LayerSpec(folder, hidden, folders, links)
+    return LayerSpec(folder, hidden, tuple(folders), links)
 
 
 @lru_cache(maxsize=64)
@@ -112,7 +101,7 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
             _fill(made / "top", spec)
             # The kernel omits whiteouts from a listing only where a layer is below them, so the
             # same folders come once more, without whiteouts.
-            _fill(made / "frame", replace(spec, hidden=()))
+            _fill(made / "frame", spec._replace(hidden=()))
             if target.exists():
                 # Not removed: a command may be using it.
                 broken = tempfile.mkdtemp(dir=layers, prefix="broken-")
@@ -125,15 +114,18 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
 
 @lru_cache(maxsize=64)
 def _is_whole(target: Path, spec: LayerSpec) -> bool:
-    """Return whether the layer hides all names. Each program checks this once."""
+    """Return whether nothing of the layer is missing: a program that cleans up temporary folders
+    may have removed a part of it. Each program checks this once."""
+    folders: dict[str, set[str]] = {}
+    for path in (*spec.hidden, *(name for name, _target in spec.links)):
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, set()).add(name)
     try:
-        whiteouts = [os.lstat(f"{target}/top/{name}") for name in spec.hidden]
-        frame = os.lstat(f"{target}/frame")
+        # Hundreds of names are in a few folders.
+        found = [names.issubset(os.listdir(f"{target}/top/{f}")) for f, names in folders.items()]
     except OSError:
         return False
-    gone = all(map(is_whiteout, whiteouts))
-    linked = all(os.path.islink(f"{target}/top/{name}") for name, _where in spec.links)
-    return gone and linked and stat.S_ISDIR(frame.st_mode)
+    return all(found) and os.path.isdir(target / "frame")
 
 
 def prepare_mount_point(runtime: Path, number: int) -> None:

@@ -9,7 +9,6 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from ... import N_
 from ...errors import ProfileError
@@ -123,11 +122,12 @@ def _look(path: str) -> tuple[str, os.stat_result | None]:
     return path, found
 
 
-class FolderNames(NamedTuple):
+class FolderNames:
     """The names in a folder, and those of them that are symbolic links."""
 
-    names: frozenset[str]
-    links: frozenset[str]
+    def __init__(self, names: frozenset[str], links: frozenset[str]) -> None:
+        self.names = names
+        self.links = links
 
 
 def list_names(folder: str, found: os.stat_result) -> FolderNames:

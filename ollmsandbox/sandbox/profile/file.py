@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,7 +96,7 @@ def _load(
     profile = _read(name, user_folder)
     if kept is not None:
         with contextlib.suppress(OllmSandboxError, OSError):  # then the YAML is read next time, too
-            write_atomically(kept, json.dumps({"versions": versions, "profile": asdict(profile)}))
+            write_atomically(kept, json.dumps({"versions": versions, "profile": profile._asdict()}))
     return profile
 
 
@@ -122,7 +121,7 @@ def _read(name: str, user_folder: Path, extended_by: tuple[str, ...] = ()) -> Pr
         # result in a profile that masks nothing.
         base = None if built_in.exists() else DEFAULT_PROFILE
         profile = _File(own, user_folder, extended_by).added_to(profile, default_base=base)
-    return replace(profile, name=name)
+    return profile._replace(name=name)
 
 
 class _File:
@@ -160,16 +159,16 @@ class _File:
         return name
 
     def _description(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, description=value.text())
+        return profile._replace(description=value.text())
 
     def _masks(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, masks=join(profile.masks, _paths(value)))
+        return profile._replace(masks=join(profile.masks, _paths(value)))
 
     def _show(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, show=join(profile.show, _paths(value)))
+        return profile._replace(show=join(profile.show, _paths(value)))
 
     def _mask_variables(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, mask_variables=join(profile.mask_variables, value.texts()))
+        return profile._replace(mask_variables=join(profile.mask_variables, value.texts()))
 
     def _moved_folders(self, profile: Profile, value: Value) -> Profile:
         given = value.mapping()
@@ -177,33 +176,33 @@ class _File:
             _check_variable(name, folder)
             _check_path(folder)
         added = tuple((name, folder.text()) for name, folder in given.items())
-        return replace(profile, moved_folders=join(profile.moved_folders, added))
+        return profile._replace(moved_folders=join(profile.moved_folders, added))
 
     def _run(self, profile: Profile, value: Value) -> Profile:
         paths = _paths(value)
         for item in value.items():
             if not item.text().startswith("/run/"):
                 raise item.fail(N_("{path} is not below /run."), path=repr(item.text()))
-        return replace(profile, run=join(profile.run, paths))
+        return profile._replace(run=join(profile.run, paths))
 
     def _caches(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, caches=join(profile.caches, _templates(value)))
+        return profile._replace(caches=join(profile.caches, _templates(value)))
 
     def _caches_if_present(self, profile: Profile, value: Value) -> Profile:
         added = join(profile.caches_if_present, _templates(value))
-        return replace(profile, caches_if_present=added)
+        return profile._replace(caches_if_present=added)
 
     def _masks_in_other_projects(self, profile: Profile, value: Value) -> Profile:
         added = join(profile.masks_in_other_projects, _names(value))
-        return replace(profile, masks_in_other_projects=added)
+        return profile._replace(masks_in_other_projects=added)
 
     def _show_in_other_projects(self, profile: Profile, value: Value) -> Profile:
         added = join(profile.show_in_other_projects, _names(value))
-        return replace(profile, show_in_other_projects=added)
+        return profile._replace(show_in_other_projects=added)
 
     def _home_with_network(self, profile: Profile, value: Value) -> Profile:
         added = join(profile.home_with_network, _templates(value))
-        return replace(profile, home_with_network=added)
+        return profile._replace(home_with_network=added)
 
     def _devices(self, profile: Profile, value: Value) -> Profile:
         for item in value.items():
@@ -216,19 +215,19 @@ class _File:
                     "own."
                 )
                 raise item.fail(text, path=repr(path))
-        return replace(profile, devices=join(profile.devices, value.texts()))
+        return profile._replace(devices=join(profile.devices, value.texts()))
 
     def _extra_ro_binds(self, profile: Profile, value: Value) -> Profile:
         added = join(profile.extra_ro_binds, _paths(value))
-        return replace(profile, extra_ro_binds=added)
+        return profile._replace(extra_ro_binds=added)
 
     def _skills(self, profile: Profile, value: Value) -> Profile:
         _check_path(value)
-        return replace(profile, skills=value.text())
+        return profile._replace(skills=value.text())
 
     def _commands(self, profile: Profile, value: Value) -> Profile:
         added = tuple(self._rules(words, given) for words, given in value.mapping().items())
-        return replace(profile, commands=join(profile.commands, added))
+        return profile._replace(commands=join(profile.commands, added))
 
     def _rules(self, words: str, value: Value) -> CommandRules:
         if not words.split():
@@ -254,11 +253,11 @@ class _File:
         )
 
     def _unix_sockets(self, profile: Profile, value: Value) -> Profile:
-        return replace(profile, unix_sockets=value.choice("allow", "deny") == "allow")
+        return profile._replace(unix_sockets=value.choice("allow", "deny") == "allow")
 
     def _playground(self, profile: Profile, value: Value) -> Profile:
         is_shared = value.choice("separate", "shared") == "shared"
-        return replace(profile, shared_playground=is_shared)
+        return profile._replace(shared_playground=is_shared)
 
     def _deny_syscalls(self, profile: Profile, value: Value) -> Profile:
         names = value.texts()
@@ -266,22 +265,22 @@ class _File:
         if self._path.parent != BUILT_IN:
             for item in value.items():
                 _check_call(item)
-        return replace(profile, deny_syscalls=join(profile.deny_syscalls, names))
+        return profile._replace(deny_syscalls=join(profile.deny_syscalls, names))
 
     def _environment(self, profile: Profile, value: Value) -> Profile:
         entries = value.mapping(("drop", "keep", "set"))
         if "drop" in entries:
             drop = join(profile.environment_drop, entries["drop"].texts())
-            profile = replace(profile, environment_drop=drop)
+            profile = profile._replace(environment_drop=drop)
         if "keep" in entries:
             keep = join(profile.environment_keep, entries["keep"].texts())
-            profile = replace(profile, environment_keep=keep)
+            profile = profile._replace(environment_keep=keep)
         if "set" in entries:
             given = entries["set"].mapping()
             for name, text in given.items():
                 _check_variable(name, text)
             added = tuple((name, text.text()) for name, text in given.items())
-            profile = replace(profile, environment_set=join(profile.environment_set, added))
+            profile = profile._replace(environment_set=join(profile.environment_set, added))
         return profile
 
     def _limits(self, profile: Profile, value: Value) -> Profile:
@@ -302,7 +301,7 @@ class _File:
             limits = limits._replace(max_time=limits.time)
         elif limits.max_time is not None:
             limits = limits._replace(time=min(limits.time or limits.max_time, limits.max_time))
-        return replace(profile, limits=limits, own_memory_limit=own_memory)
+        return profile._replace(limits=limits, own_memory_limit=own_memory)
 
 
 _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {

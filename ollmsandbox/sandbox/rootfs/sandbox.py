@@ -77,7 +77,7 @@ class RootfsSandbox:
             EmptyFolder(name, profile.limits.tmp) for name in ("/tmp", "/var/tmp", "/dev/shm")
         ]
         mounts += [EmptyFolder("/run", _MiB, writable=False), SealedFolder("/dev")]
-        resolver = Host.read().resolver
+        resolver = Host().resolver
         if network and os.path.isfile(resolver):
             mounts.append(ReadOnlyBind(resolver, f"/{RESOLVER}"))
         environment = {"HOME": "/root", "PATH": PATH, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}

@@ -65,9 +65,10 @@ class StartOrder(NamedTuple):
         )
 
 
-class StartedProcess(NamedTuple):
-    pid: int
-    pidfd: int
+class StartedProcess:
+    def __init__(self, pid: int, pidfd: int) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
 
 
 class Starter:

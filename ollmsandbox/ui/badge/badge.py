@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_words
-from ..widgets.labels import without_hyphens
+from ..widgets.labels import decorative_icon, without_hyphens
 
 
 class SandboxState(Enum):
@@ -29,8 +29,7 @@ class SandboxState(Enum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A heading of the popover, and the sentences below it."""
 
     title: str
@@ -62,7 +61,7 @@ class SandboxBadge(Gtk.MenuButton):
     def __init__(self) -> None:
         super().__init__()
         self.state = SandboxState.UNKNOWN
-        self._icon = Gtk.Image()
+        self._icon = decorative_icon()
         self._label = Gtk.Label(ellipsize=Pango.EllipsizeMode.END)
         box = Gtk.Box(spacing=6)
         box.append(self._icon)

@@ -6,15 +6,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ...chat.sessions import SessionFactory
-from ...sandbox.probe.probe import Capabilities
 from ..settings import Settings, own_limits
-from ..widgets.tasks import Tasks
 from .badge import SandboxBadge, SandboxState, Section
 from .project import ProjectState, find_state, machine_state, with_network
 
 if TYPE_CHECKING:
+    from ...chat.sessions import SessionFactory
+    from ...sandbox.probe.probe import Capabilities
     from ..sessions.open_session import OpenSession
+    from ..widgets.tasks import Tasks
 
 # Seconds without another change.
 _REST = 0.4

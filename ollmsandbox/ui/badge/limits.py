@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gi.repository import GLib
 
 from ...i18n import _, ngettext
-from ...sandbox.profile.profile import Limits
 from ..settings import LIMITS
+from ..widgets.readable import number
+
+if TYPE_CHECKING:
+    from ...sandbox.profile.profile import Limits
 
 
 def sentences(limits: Limits, *, is_sandboxed: bool = True) -> list[str]:
@@ -28,7 +32,7 @@ def in_words(name: str, limits: Limits, *, is_sandboxed: bool = True) -> str:
     if name == "time":
         return _duration(round(value))
     if name == "processes":
-        return _("{} processes").format(value)
+        return _("{} processes").format(number(round(value)))
     templates: dict[str, Callable[[], str]] = {
         "memory": lambda: _("{} of memory"),
         "disk": lambda: _("{} written to disk") if is_sandboxed else _("{} written to the project"),

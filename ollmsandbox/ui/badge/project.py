@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
-from ...paths import Paths
 from ...sandbox.plan.mounts import (
     BoundFolder,
     HiddenPath,
@@ -18,18 +16,18 @@ from ...sandbox.plan.mounts import (
     OverlaidFolder,
     WritableFolder,
 )
-from ...sandbox.plan.plan import Plan
-from ...sandbox.profile.profile import Limits, Profile
 from ...text.visible import visible_line
 from .badge import SandboxState, Section
 from .limits import sentences
 
 if TYPE_CHECKING:
+    from ...paths import Paths
+    from ...sandbox.plan.plan import Plan
+    from ...sandbox.profile.profile import Limits, Profile
     from ..sessions.open_session import OpenSession
 
 
-@dataclass(frozen=True)
-class ProjectState:
+class ProjectState(NamedTuple):
     sandbox: SandboxState
     sections: tuple[Section, ...]
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 from gi.repository import Gio, GObject
 
@@ -22,14 +23,17 @@ from ...chat.storage.history import History
 from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
 from ...project.changes.short_list import severity
 from ...project.database import runs as records
-from ...project.database.models import Project, Run
-from ...project.manager import ProjectManager
-from ...project.review.state import current_changes
 from ..widgets.weak import weak_reference
+
+if TYPE_CHECKING:
+    from ...project.database.models import Project, Run
+    from ...project.manager import ProjectManager
 
 
 @dataclass(frozen=True)
 class RunData:
+    """A run with its changes, as the list shows it."""
+
     id: str
     command: str
     started_at: float
@@ -56,8 +60,7 @@ class RunData:
         return any(item.is_held and item.state in PENDING_STATES for item in self.items)
 
 
-@dataclass(frozen=True)
-class RunSearch:
+class RunSearch(NamedTuple):
     runs: tuple[RunData, ...] = ()
     # Pending changes of the project, whatever is listed.
     pending: int = 0
@@ -129,6 +132,8 @@ def said_line(text: str) -> str:
 def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:
     """Return the changes in the order of a file manager, with those first that need
     a second look, then deleted ones. Folders are left out if a change inside them is listed."""
+    from ...project.review.state import current_changes  # not needed for the first frame
+
     items = current_changes(manager, run, records.read_changes(manager, run))
     inner = {item.change.path.rpartition("/")[0] for item in items}
     shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]

@@ -5,31 +5,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gi.repository import Gtk, Pango
 
-from ...errors import OllmSandboxError
-from ...project.changes.change import Kind, Recorded, State, Type
-from ...project.database.models import Run
-from ...project.manager import ProjectManager
-from ...project.review.versions import Version, Versions
-from ...text.diff import decode_text, matching_blocks, split_lines
+from ...project.changes.change import Kind, Recorded, State
 from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
 from ..widgets.actions import ActionButton
 from ..widgets.labels import (
+    decorative_icon,
     in_sentences,
     set_accessible_name,
     set_left_to_right,
     without_hyphens,
 )
 from ..widgets.readable import number
-from ..widgets.tasks import Tasks
 from ..widgets.weak import weak_reference
 from ..widgets.wrap_box import WrapBox
 from .model import FileItem, RunItem
 from .text import change_text, kind_icon, pill_label, row_text, run_actions, run_text
+
+if TYPE_CHECKING:
+    from ...project.manager import ProjectManager
+    from ..widgets.tasks import Tasks
+    from .lines import LineCount
 
 Act = Callable[[str, RunItem], None]
 Fold = Callable[[RunItem], None]
@@ -45,7 +45,7 @@ class RunRow(Gtk.Box):
     __gtype_name__ = "OllmRunRow"
 
     def __init__(self, item: RunItem, act: Act, fold: Fold) -> None:
-        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=3)
+        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.add_css_class("run-row")
         run = item.data
         self.run_id = run.id
@@ -128,7 +128,7 @@ class FileRow(Gtk.Box):
         self.item = item
         recorded = item.recorded
         path = visible_path(recorded.change.path)
-        icon = Gtk.Image.new_from_icon_name(kind_icon(recorded))
+        icon = decorative_icon(kind_icon(recorded))
         colour = _COLOURS.get(recorded.change.kind)
         if colour:
             icon.add_css_class(colour)
@@ -149,7 +149,7 @@ class FileRow(Gtk.Box):
             pill = Gtk.Label(label=label, valign=Gtk.Align.CENTER, css_classes=["caption", "pill"])
             self.append(pill)
             self._text = pill
-        self.append(Gtk.Image.new_from_icon_name("go-next-symbolic"))
+        self.append(decorative_icon("go-next-symbolic"))
         # Setting a tooltip text right away would take as long as everything else here.
         self.connect("query-tooltip", _tell_path)
 
@@ -209,20 +209,12 @@ def _line(text: str) -> Gtk.Label:
     return Gtk.Label(label=text, xalign=0, ellipsize=Pango.EllipsizeMode.END)
 
 
-# Bytes. Larger files are only compared when the user opens them.
-_LARGEST = 128 << 10
 _BATCH = 8
 _MOST_KNOWN = 5000
 # Seconds in which new rows get their positions. Also limits the work while the list is scrolled.
 _PAUSE = 0.1
 
 Key = tuple[str, int, State]
-
-
-@dataclass(frozen=True)
-class LineCount:
-    added: int
-    removed: int
 
 
 class LineCounts:
@@ -305,37 +297,6 @@ def _show(row: FileRow, lines: LineCount | None) -> None:
 
 
 def _count_all(manager: ProjectManager, items: Sequence[FileItem]) -> list[LineCount | None]:
+    from .lines import count_lines  # not needed for the first frame
+
     return [count_lines(manager, item.run.id, item.recorded) for item in items]
-
-
-def count_lines(manager: ProjectManager, run_id: str, item: Recorded) -> LineCount | None:
-    """Return the line counts; None if it is not text, or a version was not kept."""
-    if item.change.type is not Type.FILE:
-        return None
-    try:
-        run = manager.run(run_id)
-    except OllmSandboxError:
-        return None  # it is being removed, and so is its row
-    return compare_lines(manager, (run, item), (run, item))
-
-
-def compare_lines(
-    manager: ProjectManager, first: tuple[Run, Recorded], last: tuple[Run, Recorded]
-) -> LineCount | None:
-    """Return the line counts from before the first change of a file to after the last."""
-    versions = Versions(manager)
-    try:
-        old, new = _lines(versions.before(*first)), _lines(versions.after(*last))
-    except (OSError, OllmSandboxError):
-        return None  # it is being removed, and so is its row
-    if old is None or new is None:
-        return None
-    same = sum(block.size for block in matching_blocks(old, new))
-    return LineCount(len(new) - same, len(old) - same)
-
-
-def _lines(version: Version) -> list[str] | None:
-    if version.note or version.size > _LARGEST or version.type not in (None, Type.FILE):
-        return None
-    text = decode_text(version.read(_LARGEST))
-    return None if text is None else split_lines(text)

@@ -11,7 +11,7 @@ from ...project.database import runs as records
 from ...project.database.models import Run
 from ...project.manager import ProjectManager
 from ...project.review.state import current_changes
-from .rows import LineCount, compare_lines
+from .lines import LineCount, compare_lines
 
 # Of more files, no lines are counted: nobody waits for that.
 _MOST_FILES = 200

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gi.repository import Adw, GLib, GObject, Gtk
 
 from ...i18n import _, ngettext
-from ...project.manager import ProjectManager
-from ...project.review.review import Review
 from ..resources import template
-from ..settings import Settings
 from ..widgets.dialogs import confirm
 from ..widgets.readable import number
 from ..widgets.signals import signals
@@ -28,6 +25,9 @@ from .text import along_text, busy_text, empty_text, result_text
 
 if TYPE_CHECKING:
     from ...project.changes.change import Report
+    from ...project.manager import ProjectManager
+    from ...project.review.review import Review
+    from ..settings import Settings
     from .actions import ActionResult
     from .page import ChangePage
     from .rows import LineCounts
@@ -547,6 +547,8 @@ class ChangesView(Gtk.Box):
         at_work = self.progress.working()
 
         def with_review(do: Callable[[Review], T]) -> T:
+            from ...project.review.review import Review  # not needed for the first frame
+
             with closing(Review(self._manager.paths)) as review:
                 return do(review)
 

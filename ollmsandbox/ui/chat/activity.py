@@ -10,6 +10,7 @@ from gi.repository import GLib, Gtk
 
 from ...i18n import _
 from ..sessions.entries import Activity
+from ..widgets.labels import decorative_icon
 from ..widgets.weak import weakly
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ActivityLine(Gtk.Box):
         self._handlers: list[int] = []
         self._clock = 0
         self._spinner = Gtk.Spinner()
-        self._still = Gtk.Image.new_from_icon_name("content-loading-symbolic")
+        self._still = decorative_icon("content-loading-symbolic")
         self._label = Gtk.Label(xalign=0)
         for name in ("dim-label", "numeric"):
             self._label.add_css_class(name)

@@ -7,7 +7,7 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _, ngettext
 from ...text.visible import visible_line
-from ..widgets.labels import name_buttons
+from ..widgets.labels import decorative_icon, name_buttons
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -22,7 +22,7 @@ class MissingFolderBar(Gtk.Revealer):
         super().__init__()
         self._label = Gtk.Label(xalign=0, wrap=True, wrap_mode=Pango.WrapMode.WORD_CHAR)
         self._label.set_hexpand(True)
-        icon = Gtk.Image.new_from_icon_name("dialog-warning-symbolic")
+        icon = decorative_icon("dialog-warning-symbolic")
         icon.add_css_class("warning")
         text = Gtk.Box(spacing=9)
         text.append(icon)
@@ -63,9 +63,9 @@ class QuestionBar(Gtk.Revealer):
         super().__init__()
         self._label = Gtk.Label(xalign=0, hexpand=True, wrap=True)
         content = Gtk.Box(spacing=9)
-        content.append(Gtk.Image.new_from_icon_name("security-medium-symbolic"))
+        content.append(decorative_icon("security-medium-symbolic"))
         content.append(self._label)
-        self._arrow = Gtk.Image.new_from_icon_name("go-up-symbolic")
+        self._arrow = decorative_icon("go-up-symbolic")
         content.append(self._arrow)
         self._button = Gtk.Button(child=content)
         self._button.add_css_class("waiting-bar")

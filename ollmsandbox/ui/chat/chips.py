@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from gi.repository import Gtk, Pango
+from gi.repository import Adw, Gtk, Pango
 
 from ...i18n import _
-from ..sessions.attachment import Attachment
+from ...tools.base import Picture
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -31,35 +31,40 @@ class PictureChips(Gtk.FlowBox):
             css_classes=["picture-chips"],
         )
         set_accessible_name(self, _("Attached pictures"))
-        self._attached: tuple[Attachment, ...] = ()
+        self._attached: tuple[Picture, ...] = ()
 
     @property
-    def attached(self) -> tuple[Attachment, ...]:
+    def attached(self) -> tuple[Picture, ...]:
         return self._attached
 
     @attached.setter
-    def attached(self, attached: tuple[Attachment, ...]) -> None:
+    def attached(self, attached: tuple[Picture, ...]) -> None:
         if attached == self._attached:
             return
         self._attached = attached
         while (child := self.get_first_child()) is not None:
             self.remove(child)
-        for attachment in attached:
-            chip = Gtk.FlowBoxChild(child=self._chip(attachment), focusable=False)
-            set_accessible_name(chip, attachment.picture.name)
+        for picture in attached:
+            chip = Gtk.FlowBoxChild(child=self._chip(picture), focusable=False)
+            set_accessible_name(chip, picture.name)
             self.append(chip)
         self.set_visible(bool(attached))
         self.emit("changed")
 
-    def _chip(self, attachment: Attachment) -> Gtk.Widget:
-        name = attachment.picture.name
+    def _chip(self, picture: Picture) -> Gtk.Widget:
+        # Imported here: the first frame needs none.
+        from ..markdown.picture import DecodedPicture
+
+        name = picture.name
         chip = Gtk.Box(
             spacing=6, css_classes=["picture-chip"], tooltip_text=name, halign=Gtk.Align.START
         )
-        picture = Gtk.Image(
-            paintable=attachment.texture,
-            pixel_size=_SIZE,
-            accessible_role=Gtk.AccessibleRole.PRESENTATION,
+        # It has its place before it is decoded. The chip has a name, so the picture needs none.
+        place = Adw.Bin(
+            child=DecodedPicture(picture.data, "", _SIZE),
+            width_request=_SIZE,
+            height_request=_SIZE,
+            valign=Gtk.Align.CENTER,
         )
         label = Gtk.Label(
             label=name, ellipsize=Pango.EllipsizeMode.MIDDLE, max_width_chars=_NAME, xalign=0
@@ -71,10 +76,10 @@ class PictureChips(Gtk.FlowBox):
         words = _("Remove {name}").format(name=name)
         button.set_tooltip_text(words)
         set_accessible_name(button, words)
-        button.connect("clicked", weakly(self._on_remove), attachment)
-        for part in (picture, label, button):
+        button.connect("clicked", weakly(self._on_remove), picture)
+        for part in (place, label, button):
             chip.append(part)
         return chip
 
-    def _on_remove(self, _button: Gtk.Button, attachment: Attachment) -> None:
-        self.attached = tuple(one for one in self._attached if one is not attachment)
+    def _on_remove(self, _button: Gtk.Button, picture: Picture) -> None:
+        self.attached = tuple(one for one in self._attached if one is not picture)

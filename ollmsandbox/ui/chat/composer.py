@@ -13,7 +13,6 @@ from ...project.changes.change import Mode
 from ...tools.base import Picture
 from ..diff.images import MOST_BYTES
 from ..resources import template
-from ..sessions.attachment import Attachment
 from ..settings import Settings
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
@@ -137,17 +136,16 @@ class Composer(Gtk.Box):
         return not (self.text or self._is_composing or hidden)
 
     @property
-    def attached(self) -> tuple[Attachment, ...]:
+    def attached(self) -> tuple[Picture, ...]:
         return self.chips.attached
 
     @attached.setter
-    def attached(self, attached: tuple[Attachment, ...]) -> None:
+    def attached(self, attached: tuple[Picture, ...]) -> None:
         self.chips.attached = attached
 
     def take_pictures(self) -> tuple[Picture, ...]:
         """Return the pictures that go with a message, and remove them here."""
-        taken = tuple(attachment.picture for attachment in self.attached)
-        self.attached = ()
+        taken, self.attached = self.attached, ()
         return taken
 
     def set_sees_pictures(self, sees_pictures: bool) -> None:
@@ -210,9 +208,6 @@ class Composer(Gtk.Box):
         text = self.text.strip()
         if text.startswith("!"):
             return bool(self._command)
-        if self.attached and self._is_busy:
-            # Only text can be queued.
-            return False
         return bool(text or self.attached) and not self._why_not
 
     def _send(self) -> None:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
-from ...chat.events import TurnEnd
 from ...chat.providers.base import ProviderError
 from ...chat.storage.history import History
+from ...chat.turn_end import TurnEnd
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...paths import is_inside
 from ...permission.request import Answer
-from ...project.folder import Folder
 from ...project.manager import ProjectManager
 from ...sandbox.process import Stop
 from ...tools.base import Picture
@@ -36,6 +35,7 @@ from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
 if TYPE_CHECKING:
+    from ...chat.conversation import QueuedMessage
     from ..sessions.open_session import OpenSession
 
 # Milliseconds without a key.
@@ -71,6 +71,7 @@ class ChatController:
             ("send", self._on_send),
             ("run", self._on_run),
             ("queue", self._on_send),
+            ("unqueue", self._on_unqueue),
             ("attach", self._on_attach),
             ("attach-pictures", self._on_attach_pictures),
             ("look-at-model", self._on_look_at_model),
@@ -149,11 +150,21 @@ class ChatController:
         session = view.session
         if session is None:
             return
+        is_command = text.startswith("!")
+        pictures = () if is_command else view.composer.take_pictures()
         # Not what the view shows: a turn begins before its first state, or may just have ended.
         if session.conversation.is_busy:
-            session.conversation.queue(text, waits_for_end=text.startswith("!"))
+            session.conversation.queue(text, pictures, waits_for_end=is_command)
         else:
-            self._tasks.start(self.send(session, text, view.composer.take_pictures()))
+            self._tasks.start(self.send(session, text, pictures))
+
+    def _on_unqueue(self, view: ChatView, place: int) -> None:
+        """Take a message back, into the composer if that is empty."""
+        if (session := view.session) is not None:
+            taken = session.conversation.take_queued(place)
+            if view.composer.is_untouched and not view.composer.attached:
+                self._give_back(session, taken)
+            view.composer.focus()
 
     def _on_retry(self, _view: ChatView) -> None:
         if (session := self._view.session) is not None:
@@ -162,14 +173,15 @@ class ChatController:
     def _on_run(self, view: ChatView, command: str) -> None:
         self._on_send(view, f"!{command}")
 
-    def _on_resend(self, view: ChatView, text: str) -> None:
-        """Send the last message again, with another text if there is one."""
+    def _on_resend(self, view: ChatView, text: str, pictures: Sequence[Picture]) -> None:
+        """Send the last message again, with another text and pictures if there are any."""
 
         async def resend(session: OpenSession) -> None:
             before = session.take_back()
-            await self.send(session, text or before.text, (*before.pictures, *added))
-
-        added = view.composer.take_pictures() if text else ()
+            if text or pictures:
+                await self.send(session, text, pictures)
+            else:
+                await self.send(session, before.text, before.pictures)
 
         if view.session is not None:
             self._tasks.start(resend(view.session))
@@ -179,16 +191,18 @@ class ChatController:
     ) -> None:
         """Send a message or a !command, or try the last turn again without one. Then send what
         still waits, whether or not the session is still shown."""
+        from ...chat.conversation import QueuedMessage  # loaded with the first session
+
         conversation = session.conversation
-        waiting = [text]
+        waiting = [None if text is None else QueuedMessage(text, tuple(pictures))]
         while waiting:
-            text = waiting.pop()
+            message = waiting.pop()
             try:
-                goes_on = await self._turn(session, text, pictures)
-                pictures = ()
+                goes_on = await self._turn(session, message)
             except OllmSandboxError as error:
                 # The session refuses it, and says why where it was sent.
-                self._give_back(session, (text or "", *conversation.take_queued()))
+                refused = [message] if message is not None else []
+                self._give_back(session, [*refused, *conversation.take_queued()])
                 session.add_notice(localized(str(error)), is_error=True)
                 return
             if not goes_on:
@@ -198,27 +212,35 @@ class ChatController:
                 session.was_named = True
                 self._tasks.start(self._sessions.name(session))
 
-    async def _turn(
-        self, session: OpenSession, text: str | None, pictures: Sequence[Picture] = ()
-    ) -> bool:
+    async def _turn(self, session: OpenSession, message: QueuedMessage | None) -> bool:
         """Return whether the turn ended by itself."""
-        if text is not None and text.startswith("!"):
-            outcome = await session.conversation.run(text[1:].strip())
-            return outcome.stop is not Stop.PERSON
         conversation = session.conversation
-        ended = await (conversation.retry() if text is None else conversation.say(text, pictures))
+        if message is None:
+            ended = await conversation.retry()
+        elif message.text.startswith("!"):
+            outcome = await conversation.run(message.text[1:].strip())
+            return outcome.stop is not Stop.PERSON
+        else:
+            ended = await conversation.say(message.text, message.pictures)
         return ended.end is TurnEnd.DONE
 
-    def _give_back(self, session: OpenSession, texts: Sequence[str]) -> None:
-        """Put unsent messages back into the composer."""
-        text = "\n\n".join(filter(None, texts))
-        if not text:
-            return
+    def _give_back(self, session: OpenSession, messages: Sequence[QueuedMessage]) -> None:
+        """Put unsent messages back into the composer, in front of what it has."""
+        composer = self._view.composer if self._view.session is session else None
+        draft = composer.draft if composer else session.draft
+        texts = [message.text for message in messages if message.text]
+        if texts:
+            text = "\n\n".join([*texts, draft] if draft else texts)
+            if composer is not None:
+                composer.text = text
+            else:
+                session.draft = text
+        self._attach(session, *(picture for message in messages for picture in message.pictures))
+
+    def _attach(self, session: OpenSession, *pictures: Picture) -> None:
+        session.attached = (*session.attached, *pictures)
         if self._view.session is session:
-            if not self._view.composer.text:
-                self._view.composer.text = text
-        elif not session.draft:
-            session.draft = text
+            self._view.composer.attached = session.attached
 
     def _on_attach(self, view: ChatView) -> None:
         async def attach() -> None:
@@ -263,9 +285,9 @@ class ChatController:
             if pictures and await self._sees_pictures(session):
                 for path in pictures:
                     found = await asyncio.to_thread(read_attachment, path, os.environ)
-                    if found is not None and view.session is session:
+                    if found is not None and session is not None:
                         left.remove(path)
-                        view.composer.attached = (*view.composer.attached, found)
+                        self._attach(session, found)
             elif pictures:
                 self._tasks.tell(_("This model cannot see pictures. Their paths were inserted."))
             if view.session is session:
@@ -284,8 +306,8 @@ class ChatController:
             found = await asyncio.to_thread(decode_attachment, data, name, os.environ)
             if found is None:
                 self._tasks.tell(_("This picture cannot be attached."))
-            elif view.session is session:
-                view.composer.attached = (*view.composer.attached, found)
+            elif session is not None:
+                self._attach(session, found)
 
         self._tasks.start(paste())
 
@@ -293,6 +315,8 @@ class ChatController:
         session = self._view.session
         if session is None or session.project is None:
             return []
+        from ...project.folder import Folder  # not needed for the first frame
+
         folder = Folder(session.project, self._manager)
         return await asyncio.to_thread(folder.find_files, text, _MOST_FOUND)
 

@@ -10,6 +10,7 @@ from gi.repository import Gtk, Pango
 from ...i18n import _
 from ..sessions.entries import ChatEntry
 from ..sessions.folding import CallGroup, group_duration, group_text
+from ..widgets.labels import decorative_icon
 from ..widgets.weak import weakly
 
 
@@ -32,7 +33,7 @@ class CallGroupRow(Gtk.Box):
         self._make_row = weakly(make_row)
         self._drop_row = weakly(drop_row)
         self._rows: dict[ChatEntry, Gtk.Widget] = {}
-        self._arrow = Gtk.Image(accessible_role=Gtk.AccessibleRole.PRESENTATION)
+        self._arrow = decorative_icon()
         self._text = Gtk.Label(xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.END)
         self._time = Gtk.Label()
         for name in ("caption", "numeric"):

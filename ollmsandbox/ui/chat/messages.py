@@ -21,144 +21,18 @@ from ..widgets.labels import set_accessible_name
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
 from ..widgets.stops import OneStop
+from ..widgets.viewport import AnchoredViewport, VisibleColumn
 from ..widgets.weak import weakly
 
 T = TypeVar("T")
 
 # The number of entries shown at first, and added by each click on "Show Earlier Messages".
 PAGE = 200
-# Pixels from the end within which scrolling down counts as reaching it.
-_NEAR = 24
 # Seconds for making rows in one go, and milliseconds of pause in which a frame is drawn.
-_SLICE, _PAUSE = 0.005, 8
+_SLICE, _PAUSE = 0.002, 8
 # A row is in view if this many pixels of it are.
 _IN_VIEW = 40
 _AROUND_FOCUS = 12
-
-
-class AnchoredViewport(Gtk.Viewport):
-    """A viewport that keeps one of the `rows` where it is, or stays at the end.
-
-    The anchor is the row at the upper edge. A layout that moves it is corrected before it is drawn.
-    """
-
-    __gtype_name__ = "OllmAnchoredViewport"
-
-    # Emitted in the middle of a layout: handlers must not change widgets.
-    __gsignals__ = signals({"moved": ()})
-
-    def __init__(self, rows: Gtk.Box, child: Gtk.Widget) -> None:
-        # By default, a viewport gives each output no more than its smallest height.
-        natural = Gtk.ScrollablePolicy.NATURAL
-        super().__init__(child=child, scroll_to_focus=False, vscroll_policy=natural)
-        self._rows = rows
-        self._content = child
-        self.following = True
-        # Whether rows are still to be made, so that the anchor may not be at its place yet.
-        self.is_growing = False
-        self._anchor: Gtk.Widget | None = None
-        # The part of the anchor above the upper edge; None shows as much of the anchor as fits.
-        self._above: float | None = 0.0
-        self._last_value = 0.0
-        self._is_laying_out = False
-
-    def follow_end(self) -> None:
-        self.following = True
-        self._lay_out()
-
-    def hold(self, row: Gtk.Widget, above: float | None = 0.0) -> None:
-        """Bring a row to the upper edge; with None, show all of it, or its end if it is higher."""
-        self.following = False
-        self._anchor, self._above = row, above
-        # At once, for those who ask what is in view; the layout may have to correct it.
-        self._correct()
-        self._lay_out()
-
-    def release(self, row: Gtk.Widget) -> None:
-        """Take a neighbour as the anchor before a row is removed."""
-        if row is self._anchor:
-            self._anchor, self._above = row.get_next_sibling() or row.get_prev_sibling(), 0.0
-
-    def place_of(self, row: Gtk.Widget) -> tuple[float, float]:
-        """Return where a widget begins and ends, from the upper edge of what is in view."""
-        known, bounds = row.compute_bounds(self._content)
-        top = (bounds.get_y() if known else 0.0) - self._adjustment.get_value()
-        return top, top + (bounds.get_height() if known else 0.0)
-
-    def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
-        adjustment = self._adjustment
-        before = adjustment.get_value(), adjustment.get_upper(), adjustment.get_page_size()
-        self._is_laying_out = True
-        Gtk.Viewport.do_size_allocate(self, width, height, baseline)
-        if self._correct():
-            Gtk.Viewport.do_size_allocate(self, width, height, baseline)
-        self._is_laying_out = False
-        if not self.following and not self.is_growing:
-            self.following = adjustment.get_value() >= self._end - 1
-            self._hold_what_is_seen()
-        if before != (adjustment.get_value(), adjustment.get_upper(), height):
-            self.emit("moved")
-
-    @property
-    def _adjustment(self) -> Gtk.Adjustment:
-        adjustment = self.get_vadjustment()
-        assert adjustment is not None  # the scrolled window sets one
-        return adjustment
-
-    @property
-    def _end(self) -> float:
-        adjustment = self._adjustment
-        return max(0.0, adjustment.get_upper() - adjustment.get_page_size())
-
-    def _correct(self) -> bool:
-        """Scroll to where the anchor is in its place; return whether that is somewhere else."""
-        adjustment = self._adjustment
-        value = wanted = adjustment.get_value()
-        if self.following:
-            wanted = self._end
-        elif self._anchor is not None and self._anchor.get_height():
-            top, bottom = self.place_of(self._anchor)
-            hidden = max(0.0, bottom - top - adjustment.get_page_size())
-            wanted += top + (hidden if self._above is None else self._above)
-            wanted = max(0.0, min(wanted, self._end))
-        if wanted == value:
-            return False
-        was_laying_out, self._is_laying_out = self._is_laying_out, True
-        adjustment.set_value(wanted)
-        self._is_laying_out = was_laying_out
-        return True
-
-    def _hold_what_is_seen(self) -> None:
-        row = self._rows.get_first_child()
-        while row is not None:
-            top, bottom = self.place_of(row)
-            if bottom > 0:
-                self._anchor, self._above = row, -top
-                return
-            row = row.get_next_sibling()
-
-    def _lay_out(self) -> None:
-        """Allocate every widget from the window down to the rows.
-
-        GtkViewport calls queue_allocate(), which skips the widgets whose size stays the same. A
-        text view may ask for another height while it is allocated: that request would get stuck in
-        the skipped widgets, and GTK would never draw them again.
-        """
-        self._rows.queue_resize()
-
-    def note_value(self, adjustment: Gtk.Adjustment) -> None:
-        """Find out what the user wants to see after the scroll position has changed."""
-        value = adjustment.get_value()
-        upwards = value < self._last_value
-        self._last_value = value
-        if self._is_laying_out:
-            return
-        # However little the user scrolls up, the list must not pull them back.
-        self.following = value >= self._end - (1 if upwards else _NEAR)
-        if not self.following:
-            self._hold_what_is_seen()
-        self._lay_out()
-        self.emit("moved")
 
 
 class MessageList(Gtk.ScrolledWindow, Generic[T]):
@@ -189,19 +63,21 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._make_row = weakly(make_row) if inspect.ismethod(make_row) else make_row
         self._name_row = name_row
         self._items: list[T] = []
-        # The items from here on have rows, or will soon.
+        # The items from here on have rows.
         self._first = 0
         self._rows: dict[T, OneStop] = {}
+        # The items whose rows are still empty, in the order in which they are shown.
+        self._unmade: list[T] = []
         self.earlier_button = Gtk.Button(
             label=_("Show Earlier Messages"), halign=Gtk.Align.CENTER, visible=False
         )
         for name in ("flat", "earlier-messages"):
             self.earlier_button.add_css_class(name)
         self.earlier_button.connect("clicked", weakly(self._on_earlier))
-        self._box = Gtk.Box(
-            orientation=Gtk.Orientation.VERTICAL, accessible_role=Gtk.AccessibleRole.LIST
-        )
-        set_accessible_name(self._box, _("Messages"))
+        self._box = VisibleColumn()
+        # GTK looks up the styles of all that follows a widget when it is added. So there is an
+        # empty page for earlier messages before they are shown, and an empty row before it is made.
+        self._empty_pages: list[VisibleColumn] = []
         whole = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
         whole.append(self.earlier_button)
         whole.append(self._box)
@@ -229,8 +105,14 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         """Replace all items, and go to the end."""
         for item in tuple(self._rows):
             self._drop(item)
+        while (page := self._box.get_first_child()) is not None:
+            self._box.remove(page)
         self._items = list(items)
-        self._show_from(max(0, len(self._items) - PAGE))
+        self._first = len(self._items)
+        self._empty_pages = [_new_page() for _page in range(self._first // PAGE + 1)]
+        for page in self._empty_pages:
+            self._box.append(page)
+        self._show_from(max(0, self._first - PAGE))
         self.scroll_to_end()
 
     def append(self, item: T) -> None:
@@ -240,14 +122,26 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._items.insert(index, item)
         if index < self._first:
             self._first += 1
-        elif self._viewport.following:
+            return
+        if self._viewport.following:
             self._drop_oldest()
+        row = self._new_row(item)
+        if index > self._first:
+            previous = self._rows[self._items[index - 1]]
+            row.insert_after(_parent(previous), previous)
+        elif index + 1 < len(self._items):
+            following = self._rows[self._items[index + 1]]
+            row.insert_before(_parent(following), following)
+        else:
+            self._take_page().append(row)
+        self._unmade.append(item)
         self._show_from(self._first)
 
     def remove_at(self, index: int) -> None:
-        item = self._items.pop(index)
-        self._drop(item)
-        self._show_from(self._first - 1 if index < self._first else self._first)
+        self._drop(self._items.pop(index))
+        if index < self._first:
+            self._first -= 1
+        self._show_from(self._first)
 
     def row_of(self, item: T) -> Gtk.Widget | None:
         """Return the widget that was made for an item, or None."""
@@ -316,27 +210,45 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._show_from(max(0, self._first - PAGE))
 
     def _show_from(self, first: int) -> None:
-        self._first = first
+        if first < self._first:
+            page, earlier = self._take_page(), self._items[first : self._first]
+            for item in earlier:
+                page.append(self._new_row(item))
+            self._unmade[:0] = earlier
+            self._first = first
         if not first and self.earlier_button.has_focus():
             # A hidden button would pass the keyboard on to somewhere else.
             self.child_focus(Gtk.DirectionType.TAB_FORWARD)
         self.earlier_button.set_visible(first > 0)
-        self._viewport.is_growing = len(self._rows) < len(self._items) - first
+        self._viewport.is_growing = bool(self._unmade)
         self.look_again()
+
+    def _take_page(self) -> VisibleColumn:
+        """Return an empty page above all rows."""
+        if self._empty_pages:
+            return self._empty_pages.pop()
+        page = _new_page()
+        self._box.prepend(page)
+        return page
+
+    def _new_row(self, item: T) -> OneStop:
+        self._rows[item] = row = OneStop(accessible_role=Gtk.AccessibleRole.LIST_ITEM)
+        return row
 
     def _shown(self, item: T) -> Gtk.Widget:
         index = self._items.index(item)
         if index < self._first:
             self._show_from(index)
-        if item not in self._rows:
-            self._build(index)
+        if item in self._unmade:
+            self._unmade.remove(item)
+            self._make(item)
         return self._rows[item]
 
     def _look(self) -> bool:
         if self._viewport.is_growing and self._frames.waits(self._viewport):
             return self._look_later()
         try:
-            self._viewport.is_growing = self._build_missing(time.monotonic() + _SLICE)
+            self._viewport.is_growing = self._make_some(time.monotonic() + _SLICE)
         finally:
             self._source = 0
         if self._viewport.is_growing:
@@ -350,19 +262,15 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._source = GLib.timeout_add(_PAUSE, weakly(self._look))
         return GLib.SOURCE_REMOVE
 
-    def _build_missing(self, end: float) -> bool:
+    def _make_some(self, end: float) -> bool:
         """Make rows, the newest first; return whether some are left to make at the `end`."""
-        if len(self._rows) == len(self._items) - self._first:
-            return False
-        for index in range(len(self._items) - 1, self._first - 1, -1):
-            if self._items[index] not in self._rows:
-                if time.monotonic() >= end:
-                    return True
-                self._build(index)
+        while self._unmade:
+            if time.monotonic() >= end:
+                return True
+            self._make(self._unmade.pop())
         return False
 
-    def _build(self, index: int) -> None:
-        item = self._items[index]
+    def _make(self, item: T) -> None:
         try:
             child = self._make_row(item)
         except Exception as error:  # noqa: BLE001 - the other rows are shown nevertheless
@@ -370,21 +278,20 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
             child = _error_row(error)
         if child is None:  # the widget that makes them is gone
             return
-        row = OneStop(child=child, accessible_role=Gtk.AccessibleRole.LIST_ITEM)
+        row = self._rows[item]
+        row.set_child(child)
         if self._name_row is not None:
             row.update_property([Gtk.AccessibleProperty.LABEL], [self._name_row(item)])
-        earlier = (self._rows.get(one) for one in reversed(self._items[self._first : index]))
-        self._box.insert_child_after(row, next((one for one in earlier if one is not None), None))
-        self._rows[item] = row
 
     def _drop(self, item: T) -> None:
         row = self._rows.pop(item, None)
         if row is None:
             return
         self._viewport.release(row)
-        child = row.get_child()
-        self._box.remove(row)
-        if child is not None:
+        _parent(row).remove(row)
+        if item in self._unmade:
+            self._unmade.remove(item)
+        elif (child := row.get_child()) is not None:
             self.emit("row-dropped", item, child)
 
     def _drop_oldest(self) -> None:
@@ -440,6 +347,18 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         # At the end, the next layout follows to what was added there.
         elif bottom > page and top >= 0 and not self._viewport.following:
             adjustment.set_value(adjustment.get_value() + min(top, bottom - page))
+
+
+def _new_page() -> VisibleColumn:
+    page = VisibleColumn(role=Gtk.AccessibleRole.LIST)
+    set_accessible_name(page, _("Messages"))
+    return page
+
+
+def _parent(row: Gtk.Widget) -> VisibleColumn:
+    page = row.get_parent()
+    assert isinstance(page, VisibleColumn)
+    return page
 
 
 def _error_row(error: Exception) -> Gtk.Widget:

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_line
+from ...tools.base import Picture
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
+
+if TYPE_CHECKING:
+    from ...chat.conversation import QueuedMessage
 
 _MOST_SHOWN = 500
 
@@ -31,22 +36,27 @@ class QueueBar(Gtk.Box):
         self.append(heading)
         self._rows: list[Gtk.Widget] = []
 
-    def show_texts(self, texts: Sequence[str]) -> None:
+    def show_messages(self, messages: Sequence[QueuedMessage]) -> None:
         for row in self._rows:
             self.remove(row)
-        self._rows = [self._row(place, text) for place, text in enumerate(texts)]
+        self._rows = [self._row(place, message) for place, message in enumerate(messages)]
         for row in self._rows:
             self.append(row)
-        self.set_visible(bool(texts))
+        self.set_visible(bool(messages))
 
-    def _row(self, place: int, text: str) -> Gtk.Widget:
-        shown = visible_line(text[:_MOST_SHOWN])
+    def _row(self, place: int, message: QueuedMessage) -> Gtk.Widget:
+        shown = visible_line(message.title[:_MOST_SHOWN])
         row = Gtk.Box(spacing=6)
+        if message.pictures:
+            names = ", ".join(picture.name for picture in message.pictures)
+            icon = Gtk.Image(icon_name="image-x-generic-symbolic", tooltip_text=names)
+            set_accessible_name(icon, _("Attached pictures"))
+            row.append(icon)
         row.append(
             Gtk.Label(label=shown, xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.END)
         )
         cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
-        for name in ("flat", "circular", "small-button"):
+        for name in ("flat", "circular", "chip-button"):
             cross.add_css_class(name)
         cross.set_tooltip_text(_("Do Not Send"))
         set_accessible_name(cross, _("Do not send: {}").format(shown))
@@ -68,15 +78,15 @@ class EditBar(Gtk.Box):
     def __init__(self) -> None:
         super().__init__(spacing=6, visible=False)
         self.add_css_class("queue-bar")
-        # What the composer had in it before.
-        self.before = ""
+        # The text and the pictures that the composer had before.
+        self.before: tuple[str, tuple[Picture, ...]] = ("", ())
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
         label = Gtk.Label(label=words, xalign=0, hexpand=True, wrap=True)
         for name in ("caption", "dim-label"):
             label.add_css_class(name)
         self.append(label)
         cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
-        for name in ("flat", "circular", "small-button"):
+        for name in ("flat", "circular", "chip-button"):
             cross.add_css_class(name)
         cross.set_tooltip_text(_("Cancel"))
         set_accessible_name(cross, _("Cancel"))

@@ -15,6 +15,7 @@ from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
 from ..widgets.labels import (
+    decorative_icon,
     name_buttons,
     set_accessible_name,
     set_class,
@@ -254,7 +255,7 @@ class NoticeRow(Gtk.Box):
         self.add_css_class("notice")
         self.entry = entry
         icon = "dialog-warning-symbolic" if entry.is_error else "dialog-information-symbolic"
-        image = Gtk.Image(icon_name=icon, accessible_role=Gtk.AccessibleRole.PRESENTATION)
+        image = decorative_icon(icon)
         image.set_valign(Gtk.Align.START)
         # It may contain a file name, which need not be valid Unicode.
         text = "\n".join(map(visible_words, entry.text.split("\n")))

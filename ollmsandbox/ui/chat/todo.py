@@ -10,7 +10,7 @@ from gi.repository import Gtk, Pango
 from ...i18n import _
 from ...text.visible import visible_line
 from ...tools.todo import TodoState, TodoStep
-from ..widgets.labels import set_accessible_name, without_hyphens
+from ..widgets.labels import decorative_icon, set_accessible_name, without_hyphens
 
 
 class TodoList(Gtk.Box):
@@ -35,7 +35,7 @@ def _row(step: TodoStep) -> Gtk.Widget:
         TodoState.DOING: ("media-playback-start-symbolic", _("In progress: {step}")),
         TodoState.DONE: ("checkbox-checked-symbolic", _("Done: {step}")),
     }[state]
-    image = Gtk.Image.new_from_icon_name(icon)
+    image = decorative_icon(icon)
     image.set_valign(Gtk.Align.START)
     label = Gtk.Label(label=text, xalign=0, wrap=True, hexpand=True)
     label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, cast
 from gi.repository import Adw, Gio, GObject, Gtk
 
 from ...chat.messages import Role
-from ...chat.providers.tour.model import TourModel
 from ...i18n import _
-from ...permission.request import Answer
-from ...sandbox.probe.probe import Capabilities
 from ...text.visible import visible_line
 from ..sessions import tool_text
 from ..sessions.entries import (
@@ -24,14 +21,12 @@ from ..sessions.entries import (
     SummaryEntry,
 )
 from ..sessions.folding import CallGroup, can_fold, fold, group_text, is_quiet
-from ..settings import Settings
 from ..widgets.labels import name_buttons, set_class
 from ..widgets.readable import money
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
 from .bars import MissingFolderBar, QuestionBar
-from .chips import PictureChips
 from .composer import Composer
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
@@ -41,7 +36,11 @@ from .tour import TourBar
 from .turn import TurnBar
 
 if TYPE_CHECKING:
+    from ...permission.request import Answer
+    from ...sandbox.probe.probe import Capabilities
     from ..sessions.open_session import OpenSession
+    from ..settings import Settings
+    from .chips import PictureChips
     from .group import CallGroupRow
     from .row import MessageRow, NoticeRow
     from .tool_card import ToolCard
@@ -59,6 +58,8 @@ class ChatView(Gtk.Box):
             "send": (str,),
             "run": (str,),
             "queue": (str,),
+            # Take a message out of the queue, by its place there.
+            "unqueue": (int,),
             "stop": (),
             "retry": (),
             "attach": (),
@@ -66,8 +67,8 @@ class ChatView(Gtk.Box):
             "look-at-model": (),
             "dropped": (object,),
             "pasted": (object,),
-            # Send the last message again, as it was or with this text.
-            "resend": (str,),
+            # Send the last message again, as it was or with this text and these pictures.
+            "resend": (str, object),
             "stop-call": (object,),
             "answer": (str, object),
             "reply": (str, str),
@@ -94,6 +95,8 @@ class ChatView(Gtk.Box):
             icon_name="user-available-symbolic",
             title=_("What should we work on?"),
             vexpand=True,
+            # It scrolls, but has nothing to use: no stop for the keyboard.
+            can_focus=False,
         )
         self._empty.add_css_class("compact")
         self.activity = ActivityLine()
@@ -156,7 +159,7 @@ class ChatView(Gtk.Box):
         self._without.append(self.connect_button)
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.queue = QueueBar()
-        self.queue.connect("drop", weakly(self._on_drop_queued))
+        self.queue.connect("drop", weakly(self._pass_on), "unqueue")
         self.tour = TourBar()
         self.tour.connect("next", weakly(self._on_tour_next))
         self.tour.connect("connect-model", weakly(self._on_connect))
@@ -200,7 +203,7 @@ class ChatView(Gtk.Box):
             self.composer.text = ""
             self.composer.attached = ()
             self.composer.set_busy(False)
-            self.queue.show_texts(())
+            self.queue.show_messages(())
             self.tour.set_visible(False)
             self._show_page()
             self.waiting.show_count(0)
@@ -452,6 +455,8 @@ class ChatView(Gtk.Box):
 
     def _on_tour(self, session: OpenSession) -> None:
         if session.tour_stop:
+            from ...chat.providers.tour.model import TourModel
+
             self.tour.show_stop(session.tour_stop, len(TourModel.stops))
         elif session.is_tour_over:
             self.tour.show_end()
@@ -513,15 +518,21 @@ class ChatView(Gtk.Box):
         self.emit("connect-model")
 
     def _on_send(self, _composer: Composer, text: str) -> None:
-        is_edited = self.editing.get_visible()
-        self.editing.set_visible(False)
-        self.emit("resend" if is_edited else "send", text)
+        if self.editing.get_visible():
+            pictures = self.composer.take_pictures()
+            self.editing.set_visible(False)
+            # What was unsent before stays so.
+            self.composer.text, self.composer.attached = self.editing.before
+            self.emit("resend", text, pictures)
+        else:
+            self.emit("send", text)
 
     def _on_edit(self, row: MessageRow) -> None:
         if not self.editing.get_visible():
-            self.editing.before = self.composer.draft
+            self.editing.before = (self.composer.draft, self.composer.attached)
         self.editing.set_visible(True)
         self.composer.text = row.entry.text
+        self.composer.attached = row.entry.pictures
         self.composer.focus()
 
     def _on_cancel_edit(self, _bar: EditBar) -> None:
@@ -531,14 +542,14 @@ class ChatView(Gtk.Box):
     def _end_edit(self) -> None:
         if self.editing.get_visible():
             self.editing.set_visible(False)
-            self.composer.text = self.editing.before
+            self.composer.text, self.composer.attached = self.editing.before
 
     def _on_retry(self, _row: NoticeRow) -> None:
         goes_on = self.session is not None and self.session.conversation.owes_reply
-        self.emit(*(("retry",) if goes_on else ("resend", "")))
+        self.emit(*(("retry",) if goes_on else ("resend", "", ())))
 
     def _on_resend(self, _row: MessageRow) -> None:
-        self.emit("resend", "")
+        self.emit("resend", "", ())
 
     def _pass_on_attached(self, _composer: Composer, *args: object) -> None:
         *values, name = args
@@ -549,14 +560,7 @@ class ChatView(Gtk.Box):
             self.session.attached = chips.attached
 
     def _on_queue(self, session: OpenSession) -> None:
-        self.queue.show_texts(session.conversation.queued)
-
-    def _on_drop_queued(self, _bar: QueueBar, place: int) -> None:
-        if self.session is not None:
-            for text in self.session.conversation.take_queued(place):
-                if self.composer.is_untouched:
-                    self.composer.text = text
-            self.composer.focus()
+        self.queue.show_messages(session.conversation.queued)
 
     def _on_stop(self, *_args: object) -> None:
         self.emit("stop")

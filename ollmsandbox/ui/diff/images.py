@@ -11,7 +11,6 @@ from gi.repository import Gdk, GLib, Gtk
 
 from ...i18n import _
 from ...loop import start_daemon
-from ...sandbox.isolated import run_isolated
 from ..resources import template
 from ..terminal.usage import amount
 from ..widgets.weak import weakly
@@ -42,6 +41,8 @@ def read_picture(data: bytes, environ: Mapping[str, str]) -> Gdk.Texture | None:
     """
     if len(data) > MOST_BYTES:
         return None
+    from ...sandbox.isolated import run_isolated  # the composer needs only MOST_BYTES
+
     argv = (sys.executable, "-I", decoder.__file__)
     found = run_isolated(argv, data, environ, most=MOST_BYTES, timeout=_LONGEST) or b""
     head, _newline, pixels = found.partition(b"\n")

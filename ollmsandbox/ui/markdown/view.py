@@ -17,6 +17,7 @@ from ...i18n import _
 from ...text.visible import replace_unshowable
 from ..widgets.scheduling import FrameByFrame, Patience, is_late
 from ..widgets.signals import signals
+from ..widgets.viewport import VisibleColumn
 from ..widgets.weak import weakly
 from .blocks import build
 from .code_block import CodeBlock
@@ -33,6 +34,10 @@ _LINE_HEIGHT = 1.2
 _TAG = "line-height"
 # Seconds. A message that takes no longer is built at once, with its final height.
 _AT_ONCE = 0.006
+# Pixels.
+_SPACING = 12
+# Blocks. Each word that arrives lays out a whole column again, but no group that stays as it is.
+_MOST_IN_GROUP = 30
 
 
 class MarkdownView(Adw.Bin):
@@ -50,7 +55,8 @@ class MarkdownView(Adw.Bin):
     def __init__(self, text: str = "", *, project: str = "") -> None:
         super().__init__()
         self._project = project
-        self._column = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
+        # Groups of blocks, each a column, and what is being written.
+        self._column = VisibleColumn(spacing=_SPACING)
         self._column.add_css_class("markdown")
         self.set_child(self._column)
         self._source = 0
@@ -69,8 +75,8 @@ class MarkdownView(Adw.Bin):
         return self._settled
 
     def set_text(self, whole: str) -> None:
-        while (child := self._column.get_last_child()) is not None:
-            self._column.remove(child)
+        while self._remove_last():
+            pass
         self._start()
         self._pieces.append(whole)
         self._splitter.feed(whole)
@@ -100,12 +106,20 @@ class MarkdownView(Adw.Bin):
         if self._patience.waits():
             return GLib.SOURCE_CONTINUE
         end = time.monotonic() + _SLICE / 2
-        while (child := self._column.get_last_child()) is not None:
-            self._column.remove(child)
+        while self._remove_last():
             if is_late() or time.monotonic() >= end:
                 return GLib.SOURCE_CONTINUE
         self._source = 0
         return GLib.SOURCE_REMOVE
+
+    def _remove_last(self) -> bool:
+        """Remove the last block, and return whether there was one."""
+        last = self._column.get_last_child()
+        if isinstance(last, VisibleColumn) and (block := last.get_last_child()) is not None:
+            last.remove(block)
+        elif last is not None:
+            self._column.remove(last)
+        return last is not None
 
     def _start(self) -> None:
         self._pieces: list[str] = []
@@ -116,6 +130,8 @@ class MarkdownView(Adw.Bin):
         self._settled = True
         self._tail: Gtk.TextView | None = None
         self._code: CodeBlock | None = None
+        self._group: VisibleColumn | None = None
+        self._room = 0
 
     def _schedule(self, delay: int) -> None:
         if not self._source:
@@ -164,11 +180,16 @@ class MarkdownView(Adw.Bin):
             code, self._code = self._code, None
             if isinstance(block, Code) and code.text == block.text:
                 return iter(())  # shown already while it was written
-            self._column.remove(code)
+            assert self._group is not None  # the code is in it, because nothing was added since
+            self._group.remove(code)
         return build(block, self._add, weakly(self._link_clicked), project=self._project)
 
     def _add(self, widget: Gtk.Widget) -> None:
-        widget.insert_before(self._column, self._tail)
+        if self._group is None or not self._room:
+            self._group, self._room = VisibleColumn(spacing=_SPACING), _MOST_IN_GROUP
+            self._group.insert_before(self._column, self._tail)
+        self._group.append(widget)
+        self._room -= 1
 
     def _show_tail(self) -> None:
         if (open_code := self._splitter.open_code()) is not None:
@@ -203,7 +224,7 @@ class MarkdownView(Adw.Bin):
     def _show_code(self, language: str, code: str) -> None:
         if self._code is None:
             self._code = CodeBlock(replace_unshowable(language))
-            self._code.insert_before(self._column, self._tail)
+            self._add(self._code)
         # The last line may become the closing fence.
         lines, _newline, last = code.rpartition("\n")
         if last.strip(" `~"):

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from gi.repository import Gtk, Pango
 
 from ...chat.providers.connections_file import TOUR
 from ...i18n import _
-from ..widgets.labels import name_buttons
+from ..widgets.labels import decorative_icon, name_buttons
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -37,8 +37,7 @@ class ConnectionState(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class ConnectionItem:
+class ConnectionItem(NamedTuple):
     name: str
     state: ConnectionState
     models: Sequence[str] = ()
@@ -62,12 +61,12 @@ class ModelChooser(Gtk.MenuButton):
         super().__init__()
         self._connections: tuple[ConnectionItem, ...] = ()
         self._current = ("", "")
-        self._icon = Gtk.Image()
+        self._icon = decorative_icon()
         self._label = Gtk.Label(xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.MIDDLE)
         content = Gtk.Box(spacing=9)
         content.append(self._icon)
         content.append(self._label)
-        content.append(Gtk.Image.new_from_icon_name("pan-up-symbolic"))
+        content.append(decorative_icon("pan-up-symbolic"))
         self.set_child(content)
         # GTK centres it, so the arrow would move with the length of the name.
         if (around := content.get_parent()) is not None:
@@ -87,11 +86,13 @@ class ModelChooser(Gtk.MenuButton):
         for side in ("top", "bottom"):
             getattr(none, f"set_margin_{side}")(12)
         self._list.set_placeholder(none)
-        self._scrolled = Gtk.ScrolledWindow(
+        scrolled = Gtk.ScrolledWindow(
             child=self._list,
             hscrollbar_policy=Gtk.PolicyType.NEVER,
             propagate_natural_height=True,
             max_content_height=360,
+            # Its rows are the stops of the keyboard.
+            focusable=False,
         )
         buttons = Gtk.Box(spacing=6, homogeneous=True)
         for label, name in ((_("_Refresh"), "refresh"), (_("_Connect…"), "connect-model")):
@@ -101,9 +102,10 @@ class ModelChooser(Gtk.MenuButton):
             buttons.append(button)
         box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6, width_request=260)
         box.append(self._filter)
-        box.append(self._scrolled)
+        box.append(scrolled)
         box.append(buttons)
         self._popover = Gtk.Popover(child=box)
+        self._popover.connect("map", weakly(self._on_opened))
         self.set_popover(self._popover)
         self._fill()
 
@@ -165,8 +167,14 @@ class ModelChooser(Gtk.MenuButton):
                     state = connection.state if is_current else None
                     self._list.append(_ModelRow(connection.name, model, state))
         self._filter.set_visible(count > _MANY)
-        # An empty list has nothing to focus.
-        self._scrolled.set_can_focus(bool(self._connections))
+
+    def _on_opened(self, _popover: Gtk.Popover) -> None:
+        """Begin at the model in use."""
+        place = 0
+        while (row := self._list.get_row_at_index(place)) is not None:
+            if isinstance(row, _ModelRow) and (row.connection, row.model) == self._current:
+                row.grab_focus()
+            place += 1
 
     def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
         self._fill_list()
@@ -194,10 +202,12 @@ class _ModelRow(Gtk.ListBoxRow):
         label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
         box.append(label)
         if state is not None:
-            mark = Gtk.Image.new_from_icon_name(_ICONS[state])
+            mark = decorative_icon(_ICONS[state])
             if state is ConnectionState.FAILED:
                 mark.add_css_class("warning")
             box.append(mark)
+            # An integer: this state has a third value, so GTK does not take a boolean.
+            self.update_state([Gtk.AccessibleState.SELECTED], [1])
         self.set_child(box)
         self.set_tooltip_text(model)
         self.update_property([Gtk.AccessibleProperty.LABEL], [model])

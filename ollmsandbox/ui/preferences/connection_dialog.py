@@ -154,8 +154,8 @@ class ConnectionDialog(Adw.Window):
             effort=_EFFORTS[self.effort.get_selected()],
             temperature=_number(self.temperature),
             price=Price(*(price or 0.0 for price in prices)) if has_price else None,
-            connect=Timeouts.connect if connect is None else connect,
-            idle=Timeouts.idle if idle is None else idle,
+            connect=Timeouts().connect if connect is None else connect,
+            idle=Timeouts().idle if idle is None else idle,
             headers=tuple((name.strip(), value.strip()) for name, _colon, value in headers),
         )
 

@@ -15,6 +15,7 @@ from ...chat.providers.keys import KeyStorage
 from ...i18n import _
 from ..models.row import DefaultModelRow
 from ..widgets.dialogs import confirm
+from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with
@@ -94,7 +95,9 @@ class ConnectionsPage(Adw.PreferencesPage):
         row = rows.action(connection.name, subtitle)
         if is_default:
             mark = Gtk.Image.new_from_icon_name("object-select-symbolic")
-            mark.set_tooltip_text(_("Used for new sessions"))
+            words = _("Used for new sessions")
+            mark.set_tooltip_text(words)
+            set_accessible_name(mark, words)
             row.add_suffix(mark)
         else:
             row.add_suffix(

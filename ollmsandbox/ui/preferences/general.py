@@ -47,7 +47,7 @@ class GeneralPage(Adw.PreferencesPage):
                 settings,
                 "side-by-side",
                 _("Show Changes Side by Side"),
-                _("When the window is wide enough"),
+                _("Even when they share the window with the chat"),
             )
         )
         self.add(changes)

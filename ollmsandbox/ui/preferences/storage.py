@@ -49,7 +49,6 @@ class StoragePage(Adw.PreferencesPage):
         self._clear_button = rows.button(
             _("Clear…"), weakly(self._clear), _("Clear the playground")
         )
-        self._clear_button.add_css_class("destructive-action")
         self._clear_button.set_sensitive(False)
         self._size.add_suffix(self._clear_button)
         playground.add(self._size)
@@ -62,7 +61,6 @@ class StoragePage(Adw.PreferencesPage):
         self._clear_caches_button = rows.button(
             _("Clear…"), weakly(self._clear_caches), _("Clear the caches")
         )
-        self._clear_caches_button.add_css_class("destructive-action")
         self._clear_caches_button.set_sensitive(False)
         self._caches_size.add_suffix(self._clear_caches_button)
         self._caches.add(self._caches_size)

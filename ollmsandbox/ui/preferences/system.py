@@ -21,7 +21,9 @@ from ...sandbox.rootfs.rootfs import Rootfs, Status
 from ...sandbox.rootfs.settings import RootfsSettings, load_rootfs_settings, save_rootfs_settings
 from ...text.ansi import harmless
 from ...text.visible import visible_line
+from ..terminal.usage import amount
 from ..widgets.dialogs import choose_file, confirm
+from ..widgets.labels import decorative_icon
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -35,7 +37,7 @@ def tier_text(tier: Tier) -> str:
         _("With Git, Node and more (recommended)"),
         _("With compilers"),
     )[tier.number]
-    return _("{title}, about {size}").format(title=title, size=GLib.format_size(tier.size))
+    return _("{title}, about {size}").format(title=title, size=amount(tier.size))
 
 
 def status_text(status: Status) -> str:
@@ -88,7 +90,7 @@ class SystemPage(Adw.PreferencesPage):
         )
         self._status = rows.action(_("Status"), _("Checking…"))
         self._trouble = rows.action(_("Installation"))
-        mark = Gtk.Image.new_from_icon_name("dialog-warning-symbolic")
+        mark = decorative_icon("dialog-warning-symbolic")
         mark.add_css_class("warning")
         self._trouble.add_prefix(mark)
         self._tier = Adw.ComboRow(title=_("Programs"), use_subtitle=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from gi.repository import Gdk, Gio
+from gi.repository import Gio
 
 from ...text.visible import visible_line
 from ...tools.base import LARGEST_PICTURE, Picture
@@ -21,20 +20,13 @@ _FORMATS = (
 )
 
 
-@dataclass(frozen=True)
-class Attachment:
-    picture: Picture
-    # Decoded outside the window's process.
-    texture: Gdk.Texture
-
-
 def is_picture_file(path: str) -> bool:
     """Return whether the name is that of a picture."""
     kind, _is_uncertain = Gio.content_type_guess(os.path.basename(path), None)
     return kind.startswith("image/")
 
 
-def read_attachment(path: str, environ: Mapping[str, str]) -> Attachment | None:
+def read_attachment(path: str, environ: Mapping[str, str]) -> Picture | None:
     """Return the picture in a file; None if it is none or unreadable. May run on any thread."""
     try:
         with open(path, "rb") as file:
@@ -44,7 +36,7 @@ def read_attachment(path: str, environ: Mapping[str, str]) -> Attachment | None:
     return decode_attachment(data, visible_line(os.path.basename(path)), environ)
 
 
-def decode_attachment(data: bytes, name: str, environ: Mapping[str, str]) -> Attachment | None:
+def decode_attachment(data: bytes, name: str, environ: Mapping[str, str]) -> Picture | None:
     """Return the picture; None if it is none. One that is too large for servers, or in a format
     that they do not know, becomes a PNG of at most 1600 pixels. May run on any thread."""
     texture = read_picture(data, environ)
@@ -55,4 +47,4 @@ def decode_attachment(data: bytes, name: str, environ: Mapping[str, str]) -> Att
         kind = "image/webp"
     if not kind or len(data) > LARGEST_PICTURE:
         kind, data = "image/png", texture.save_to_png_bytes().get_data() or b""
-    return Attachment(Picture(kind, data, name), texture) if len(data) <= LARGEST_PICTURE else None
+    return Picture(kind, data, name) if len(data) <= LARGEST_PICTURE else None

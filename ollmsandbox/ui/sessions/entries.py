@@ -13,23 +13,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gi.repository import GObject
 
-from ...chat.events import TurnEnd
 from ...chat.messages import Message, Role, ToolCall
-from ...chat.storage.stored import CallRecord, StoredSession
+from ...chat.turn_end import TurnEnd
 from ...i18n import _, localized
-from ...permission.request import PermissionRequest, Verdict
 from ...project.changes.change import Report, State
 from ...sandbox.output import Capture
-from ...sandbox.plan.plan import Plan
-from ...sandbox.process import Stop
 from ...tools.base import Outcome, Picture, Stream, ToolError, UserQuestion
 from ...tools.todo import NAME as PLAN
 from ...tools.todo import TodoStep, read_steps
 from ..terminal.output import OutputFile, end_of, write_readable
 from ..widgets.signals import signals
+
+if TYPE_CHECKING:
+    from ...chat.storage.stored import CallRecord, StoredSession
+    from ...permission.request import PermissionRequest, Verdict
+    from ...sandbox.plan.plan import Plan
+    from ...sandbox.process import Stop
 
 # Of the output, as it came: what a view that is made later has to show.
 _KEPT = 4 << 20

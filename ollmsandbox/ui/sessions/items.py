@@ -23,6 +23,8 @@ class Day(Enum):
 
 @dataclass(frozen=True)
 class SessionItem:
+    """A session in the sidebar."""
+
     id: str
     title: str
     is_busy: bool = False
@@ -38,6 +40,8 @@ class SessionItem:
 
 @dataclass(frozen=True)
 class ProjectItem:
+    """A project in the sidebar, with its sessions."""
+
     # Empty for sessions without a project.
     path: str
     name: str

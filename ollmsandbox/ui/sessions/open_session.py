@@ -14,18 +14,19 @@ from gi.repository import Gio, GObject
 
 from ...chat import events
 from ...chat.conversation import Conversation
-from ...chat.events import ChatEvent, ConversationState, TurnEnd
+from ...chat.events import ChatEvent, ConversationState
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.providers.base import ReportsLoading
 from ...chat.providers.connections_file import TOUR
+from ...chat.turn_end import TurnEnd
 from ...errors import UnsavedError
 from ...i18n import _, localized, ngettext
 from ...project.changes.change import State as ChangeState
 from ...text.visible import visible_path
+from ...tools.base import Picture
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
 from . import tool_text
-from .attachment import Attachment
 from .entries import (
     Activity,
     CallEntry,
@@ -84,7 +85,7 @@ class OpenSession(GObject.Object):
         # What is typed, and what of it is stored.
         self.draft = self.kept_draft = ""
         # The pictures that go with it.
-        self.attached: tuple[Attachment, ...] = ()
+        self.attached: tuple[Picture, ...] = ()
         self.keeping: asyncio.Task[None] | None = None
         self.connection = ""
         self.model_name = ""

@@ -16,19 +16,15 @@ from gi.repository import GObject
 from ... import N_
 from ...chat.messages import Role
 from ...chat.providers.connections_file import TOUR
-from ...chat.providers.tour.model import TourModel
 from ...chat.providers.tour.sample import remove_sample
-from ...chat.sessions import SessionFactory
 from ...chat.storage.history import title_from
 from ...chat.storage.stored import SessionInfo, Spent
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _, ngettext
 from ...project.changes.change import Mode
-from ...project.database.models import Project
 from ...project.opening import check_links, check_readable
 from ...sandbox.plan.folders import find_project
 from ..changes.model import count_pending
-from ..models.choice import ModelChoice
 from ..settings import Settings, own_limits
 from ..widgets.readable import money, number
 from ..widgets.signals import signals
@@ -38,6 +34,9 @@ from .items import Day, ProjectItem, SessionItem
 
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation
+    from ...chat.sessions import SessionFactory
+    from ...project.database.models import Project
+    from ..models.choice import ModelChoice
     from .open_session import OpenSession
 
 _ONE_DAY = 86400
@@ -245,6 +244,8 @@ class Sessions(GObject.Object):
     def use_model(self, session: OpenSession, connection: str, model: str) -> None:
         session.connection, session.model_name = connection, model
         found = self._choice.model(connection, model)
+        from ...chat.providers.tour.model import TourModel
+
         if isinstance(found, TourModel):
             found.pause = session.pause_tour
         session.conversation.use_model(found, connection)

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gi.repository import GLib
 
@@ -292,8 +292,7 @@ def _git_parts(line: GitLine) -> Iterator[str]:
         yield text.format(count=number(line.refs))
 
 
-@dataclass(frozen=True)
-class SmallDiff:
+class SmallDiff(NamedTuple):
     """The changed lines of an edit: number, sign and text of each."""
 
     lines: tuple[tuple[int, str, str], ...]

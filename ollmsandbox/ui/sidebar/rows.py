@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gi.repository import Gio, GLib, Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.items import Day, Key, ProjectItem, SessionItem
+from ..widgets.labels import decorative_icon, in_sentences
 from ..widgets.stops import TAB_DIRECTIONS
 
 
-@dataclass(frozen=True)
-class OlderItem:
+class OlderItem(NamedTuple):
     """A button for the sessions of a project that are not listed."""
 
     path: str
@@ -26,8 +26,7 @@ class OlderItem:
         return ("older", self.path, self.name)
 
 
-@dataclass(frozen=True)
-class DayItem:
+class DayItem(NamedTuple):
     """A heading above the sessions of a day."""
 
     path: str
@@ -58,7 +57,7 @@ class ProjectRow(_TabRow):
         self.item = item
         self.set_tooltip_text(visible_line(item.path))
         box = Gtk.Box(spacing=6)
-        self._icon = Gtk.Image.new_from_icon_name("dialog-warning-symbolic")
+        self._icon = decorative_icon("dialog-warning-symbolic")
         box.append(self._icon)
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True, valign=Gtk.Align.CENTER)
         name = _line(item.name)
@@ -93,7 +92,9 @@ class ProjectRow(_TabRow):
                 menu.append_item(entry)
             box.append(_menu_button(menu, _("Menu for {}").format(item.name)))
         self.set_child(box)
-        self.update_property([Gtk.AccessibleProperty.LABEL], [item.name])
+        missing = _("Folder not found") if item.is_missing else ""
+        said = in_sentences(item.name, missing)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [said])
         self.show_collapsed(False)
 
     def show_collapsed(self, is_collapsed: bool) -> None:
@@ -113,7 +114,7 @@ class SessionRow(_TabRow):
         self._title = _line("")
         self._title.set_hexpand(True)
         box.append(self._title)
-        self._asks = Gtk.Image.new_from_icon_name("media-record-symbolic")
+        self._asks = decorative_icon("media-record-symbolic")
         self._asks.set_tooltip_text(_("Needs your answer"))
         for style in ("accent", "asks-dot"):
             self._asks.add_css_class(style)

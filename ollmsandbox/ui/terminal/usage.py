@@ -7,7 +7,7 @@ import asyncio
 import locale
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...i18n import _
 from ...sandbox.process import usage_below
@@ -15,8 +15,7 @@ from ...sandbox.process import usage_below
 INTERVAL = 0.5
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     # Percent of one processor; None for the first sample, which has nothing to compare with.
     cpu: float | None
     memory: int

@@ -15,6 +15,11 @@ def set_accessible_name(widget: Gtk.Widget, name: str) -> None:
     widget.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
 
+def decorative_icon(name: str | None = None) -> Gtk.Image:
+    """Return an icon that screen readers leave out: a text beside or around it says the same."""
+    return Gtk.Image(icon_name=name, accessible_role=Gtk.AccessibleRole.PRESENTATION)
+
+
 def in_sentences(*parts: str) -> str:
     """Return what a screen reader says: the parts, with a full stop between them unless there is a
     mark already."""

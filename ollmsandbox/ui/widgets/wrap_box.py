@@ -70,20 +70,32 @@ class WrapBox(Gtk.Widget):
             least = max((widget.measure(orientation, -1)[0] for widget in widgets), default=0)
             return least, max(least, self._natural(widgets)), -1, -1
         lines = self.lines_for(for_size)
-        height = sum(map(_height, lines)) + self.row_spacing * max(0, len(lines) - 1)
+        heights = [self._height(line, for_size, is_only=len(lines) == 1) for line in lines]
+        height = sum(heights) + self.row_spacing * max(0, len(lines) - 1)
         return height, height, -1, -1
 
     def do_size_allocate(self, width: int, _height_given: int, _baseline: int) -> None:
         lines = self.lines_for(width)
         y = 0
         for line in lines:
-            height = _height(line)
-            place = self._places if len(lines) == 1 else self._shares
+            is_only = len(lines) == 1
+            height = self._height(line, width, is_only=is_only)
+            place = self._places if is_only else self._shares
             for widget, x, wide in place(line, width):
                 right = self.get_direction() is Gtk.TextDirection.RTL
                 point = Graphene.Point().init(width - x - wide if right else x, y)
                 widget.allocate(wide, height, -1, Gsk.Transform.new().translate(point))
             y += height + self.row_spacing
+
+    def _height(self, line: _Line, width: int, *, is_only: bool) -> int:
+        """Return the height of a line: a text that is too long for it is wrapped."""
+        if width < 0:
+            return max(widget.measure(Gtk.Orientation.VERTICAL, -1)[1] for widget in line)
+        place = self._places if is_only else self._shares
+        return max(
+            widget.measure(Gtk.Orientation.VERTICAL, wide)[1]
+            for widget, _x, wide in place(line, width)
+        )
 
     def _places(self, line: _Line, width: int) -> Iterator[tuple[Gtk.Widget, int, int]]:
         rest = max(0, width - self._natural(line))
@@ -105,10 +117,6 @@ class WrapBox(Gtk.Widget):
             wide = self._natural([widget]) + rest
             yield widget, round(x), round(x + wide) - round(x)
             x += wide + self.spacing
-
-
-def _height(line: _Line) -> int:
-    return max(widget.measure(Gtk.Orientation.VERTICAL, -1)[1] for widget in line)
 
 
 def _children(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:

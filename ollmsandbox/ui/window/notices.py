@@ -7,7 +7,7 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _, localized
 from ...text.visible import visible_words
-from ..widgets.labels import name_buttons, set_accessible_name, without_hyphens
+from ..widgets.labels import decorative_icon, name_buttons, set_accessible_name, without_hyphens
 from ..widgets.weak import weakly
 
 
@@ -22,7 +22,8 @@ class NoticeBar(Gtk.Revealer):
         self._label = Gtk.Label(xalign=0, wrap=True, hexpand=True, selectable=True)
         self._label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
         without_hyphens(self._label)
-        icon = Gtk.Image(icon_name="dialog-warning-symbolic", css_classes=["warning"])
+        icon = decorative_icon("dialog-warning-symbolic")
+        icon.add_css_class("warning")
         button = Gtk.Button(label=_("_Dismiss"), use_underline=True, valign=Gtk.Align.CENTER)
         button.connect("clicked", weakly(self._on_dismissed))
         self._content = content = Gtk.Box(

@@ -37,6 +37,7 @@ class Panes:
         self._sidebar = sidebar
         self._chat = chat
         self._changes = changes
+        _put_shadows_last(leaflet)
         pane = flap.get_flap()
         assert pane is not None
         for widget, keys, callback in (
@@ -89,7 +90,9 @@ class Panes:
         is_behind = leaflet.get_folded() and leaflet.get_visible_child_name() == "sidebar"
         leaflet.set_visible_child_name("content")
         is_open = self._flap.get_reveal_flap() and not is_behind
-        has_keyboard = self._is_in(self._changes)
+        # Also on the handle and in the header bar, beside the changes themselves.
+        pane = self._flap.get_flap()
+        has_keyboard = pane is not None and self._is_in(pane)
         self._flap.set_reveal_flap(not is_open)
         if is_open and (has_keyboard or self._flap.get_folded()):
             self._chat.focus_composer()
@@ -141,6 +144,19 @@ class Panes:
         window = pane.get_root()
         focus = window.get_focus() if isinstance(window, Gtk.Window) else None
         return focus is not None and focus.is_ancestor(pane)
+
+
+def _put_shadows_last(leaflet: Adw.Leaflet) -> None:
+    """Move the leaflet's own children behind its pages.
+
+    Whenever something in the window changes its size, the leaflet sets the style classes of its
+    shadows. GTK then looks up the styles of all widgets in what follows them: for each word of an
+    answer, those of the whole chat.
+    """
+    # The stubs do not know that it can be iterated over.
+    pages = {page.get_child() for page in leaflet.get_pages()}  # type: ignore[attr-defined]
+    while (first := leaflet.get_first_child()) is not None and first not in pages:
+        first.insert_before(leaflet, None)
 
 
 def _add_key(widget: Gtk.Widget, keys: str, callback: Callable[[], bool | None]) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ...project.folder import Folder
 from ...project.manager import ProjectManager, is_missing
 from ..widgets.tasks import Tasks
 
@@ -43,6 +42,8 @@ class ProjectScan:
         # The chat says that a folder is missing.
         if not await asyncio.to_thread(is_missing, project):
             # In a thread: even a look at a folder may take long.
+            from ...project.folder import Folder  # not needed for the first frame
+
             folder = await asyncio.to_thread(Folder, project, self._manager)
             await folder.scan()
 

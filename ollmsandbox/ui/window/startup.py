@@ -47,7 +47,11 @@ def after_first_frame(window: Gtk.Window, do: Callable[[], object]) -> None:
     def realized(shown: Gtk.Widget) -> None:
         clock = shown.get_frame_clock()
         if clock is not None and not done:
-            handlers.append((clock, clock.connect("after-paint", begin)))
+            handlers.append((clock, clock.connect("after-paint", painted)))
+
+    def painted(_clock: Gdk.FrameClock) -> None:
+        # The frame is shown only when this handler has returned.
+        GLib.idle_add(begin)
 
     window.connect("realize", realized)
     GLib.timeout_add(_TIMEOUT, begin)

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gi.repository import Adw, GLib, Gtk
 
 from ...i18n import _
-from ...sandbox.probe.probe import Capabilities, Finding
 from ..resources import template
-from ..widgets.labels import name_buttons, set_accessible_name
+from ..widgets.labels import decorative_icon, name_buttons, set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
+
+if TYPE_CHECKING:
+    from ...sandbox.probe.probe import Capabilities, Finding
 
 
 @Gtk.Template(filename=template("window/welcome"))
@@ -83,8 +87,8 @@ class Welcome(Adw.Bin):
         )
         row.set_title_lines(0)
         row.set_subtitle_lines(0)
-        row.add_prefix(Gtk.Image.new_from_icon_name("computer-symbolic"))
-        row.add_suffix(Gtk.Image.new_from_icon_name("go-next-symbolic"))
+        row.add_prefix(decorative_icon("computer-symbolic"))
+        row.add_suffix(decorative_icon("go-next-symbolic"))
         row.set_activatable(True)
         row.connect("activated", weakly(self._on_system))
         return row
@@ -124,7 +128,7 @@ def _row(title: str, subtitle: str, *, ok: bool) -> Adw.ActionRow:
     row.set_subtitle_lines(0)
     row.set_activatable(False)
     icon = "object-select-symbolic" if ok else "dialog-warning-symbolic"
-    mark = Gtk.Image(icon_name=icon, accessible_role=Gtk.AccessibleRole.PRESENTATION)
+    mark = decorative_icon(icon)
     mark.add_css_class("success" if ok else "warning")
     row.add_prefix(mark)
     return row

@@ -6,32 +6,24 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gio, GObject, Gsk, Gtk
 
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import make_sample, unused_folder
-from ...chat.sessions import SessionFactory
 from ...i18n import _
-from ...paths import Paths
-from ...permission.request import PermissionRequest
-from ...sandbox.probe.probe import probe
 from ...text.visible import visible_line
-from ...tools.base import UserQuestion
 from ..badge.badge import SandboxBadge
 from ..badge.controller import BadgeController
 from ..changes.view import ChangesView
 from ..chat.controller import ChatController
 from ..chat.model_controller import ModelController
 from ..chat.view import ChatView
-from ..models.choice import ModelChoice
 from ..models.chooser import ModelChooser
-from ..permission.asker import WindowAsker
 from ..resources import template
 from ..sessions.dialogs import export_session
-from ..sessions.sessions import Sessions
-from ..settings import Settings
 from ..sidebar.controller import SidebarController
 from ..sidebar.sidebar import Sidebar
 from ..widgets.focus import FocusKeeper
@@ -43,7 +35,6 @@ from ..widgets.toasts import ToastRoom, Toasts
 from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
-from .maintenance import Maintenance
 from .notices import NoticeBar
 from .outside import FileWatch
 from .panes import ChangesLayout, HeaderLayout, Panes
@@ -53,8 +44,18 @@ from .startup import after_first_frame, load_rest
 from .welcome import Welcome
 
 if TYPE_CHECKING:
+    from ...chat.sessions import SessionFactory
+    from ...paths import Paths
+    from ...permission.request import PermissionRequest
+    from ...sandbox.probe.probe import Capabilities
+    from ...tools.base import UserQuestion
+    from ..models.choice import ModelChoice
+    from ..permission.asker import WindowAsker
     from ..preferences.window import Preferences
     from ..sessions.open_session import OpenSession
+    from ..sessions.sessions import Sessions
+    from ..settings import Settings
+    from .maintenance import Maintenance
 
 
 async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
@@ -282,12 +283,18 @@ class Window(Adw.ApplicationWindow):
             FileWatch(self._factory.paths.database, weakly(self._on_database)),
             FileWatch(self._factory.connections.file, weakly(self._models.look_for_connections)),
         ]
-        self._maintenance = Maintenance(
-            self._factory.manager,
-            self._tasks,
-            weakly(self.notices.tell),
-            weakly(self.changes.refresh),
-        )
+        self._tasks.start(self._begin_maintenance())
+
+    async def _begin_maintenance(self) -> None:
+        # In a thread: it loads the sandbox, which takes 25 ms.
+        module = await asyncio.to_thread(import_module, "ollmsandbox.ui.window.maintenance")
+        if not self._closer.has_begun:
+            self._maintenance = module.Maintenance(
+                self._factory.manager,
+                self._tasks,
+                weakly(self.notices.tell),
+                weakly(self.changes.refresh),
+            )
 
     async def _show_last(self) -> None:
         last = self._settings.text("last-session")
@@ -304,12 +311,17 @@ class Window(Adw.ApplicationWindow):
                 self._show(None)
 
     async def _look_at_machine(self) -> None:
-        found = await asyncio.to_thread(probe, self._factory.paths, self._factory.environ)
+        found = await asyncio.to_thread(self._probe)
         self.welcome.show_capabilities(found)
         self.chat.show_capabilities(found)
         self._badge.show_capabilities(found)
         self.is_ready = True
         await load_rest()
+
+    def _probe(self) -> Capabilities:
+        from ...sandbox.probe.probe import probe  # loaded by the thread that calls this
+
+        return probe(self._factory.paths, self._factory.environ)
 
     def do_close_request(self) -> bool:
         self._closer.request()

@@ -30,7 +30,7 @@ from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import TOUR, Connection, ServerKind
 from ollmsandbox.chat.providers.discover import FoundServer, KnownServer, find_servers
 from ollmsandbox.chat.providers.keys import KeyStorage
-from ollmsandbox.chat.providers.tour.model import NAME
+from ollmsandbox.chat.providers.tour import NAME
 from ollmsandbox.files.locks import locked
 from ollmsandbox.net.addresses import is_loopback
 

@@ -35,12 +35,12 @@ from support.servers.strict import (
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import TurnEnd
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import Model
 from ollmsandbox.chat.providers.openai import to_openai
 from ollmsandbox.chat.storage.history import History, new_session_id
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.paths import Paths
 from ollmsandbox.project.manager import ProjectManager
 

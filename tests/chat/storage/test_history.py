@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import multiprocessing
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +37,7 @@ from ollmsandbox.tools.base import Picture
 pytestmark = pytest.mark.anybody
 
 LARGE = Picture("image/png", bytes(2000))
+SHOT = Picture("image/png", b"pixels", "a_b.png")
 
 
 @pytest.fixture
@@ -377,7 +380,7 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
     session_id = begin(history, "A *talk*", person.project)
     fence = "output\n```\nnot the end\n```"
     for entry in (
-        StoredMessage(0, Message(Role.USER, "Please look", at=1.0)),
+        StoredMessage(0, Message(Role.USER, "Please look", pictures=(SHOT, SHOT), at=1.0)),
         StoredMessage(
             1,
             Message(
@@ -391,7 +394,7 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
         ),
         StoredMessage(
             2,
-            Message(Role.TOOL, fence, call_id="1", at=3.0),
+            Message(Role.TOOL, fence, call_id="1", pictures=(LARGE,), at=3.0),
             CallRecord(ok=True, answer=Answer.ALLOW, source=Source.PERSON),
         ),
         StoredMessage(
@@ -417,7 +420,15 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
         "Task: look.",
     ):
         assert part in text
+    found = re.findall(r"!\[(.*)\]\[(.*)\]", text)
+    assert [name for name, _label in found] == ["a\\_b.png", "a\\_b.png", "Picture"]
+    for (_name, label), data in zip(found, (SHOT, SHOT, LARGE), strict=True):
+        kept = base64.b64encode(data.data).decode()
+        assert text.count(f"\n\n[{label}]: data:image/png;base64,{kept}\n") == 1
+    assert "base64" not in as_markdown(history, session_id, with_pictures=False)
     document = json.loads(as_json(history, session_id))
+    [shot, _again] = document["messages"][0]["pictures"]
+    assert (shot["name"], base64.b64decode(shot["data"])) == ("a_b.png", SHOT.data)
     assert document["messages"][1]["calls"][0]["arguments"] == {"command": "cat x"}
     assert document["messages"][2]["result"]["answer"] == "allow"
     assert document["messages"][4]["partial"] is True

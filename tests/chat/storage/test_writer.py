@@ -15,11 +15,12 @@ from support.person import ROOT, Person
 from support.scripted import ScriptedModel, SlowModel, call
 
 from ollmsandbox import loop
-from ollmsandbox.chat.events import CallEnded, Notice, TextGrew, TurnEnd
+from ollmsandbox.chat.events import CallEnded, Notice, TextGrew
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.providers.base import ProviderError, ThinkingPiece
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import INTERRUPTED, StoredMessage, StoredSession
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError, Sentence
 from ollmsandbox.project.manager import ProjectManager
 

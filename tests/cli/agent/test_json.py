@@ -23,10 +23,11 @@ from support.terminal import call_part, model_server, reply, run_command
 from ollmsandbox import loop
 from ollmsandbox.chat import events
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import ChatEvent, TurnEnd, TurnEnded
+from ollmsandbox.chat.events import ChatEvent, TurnEnded
 from ollmsandbox.chat.instructions import InstructionFile
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import ProviderError
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.cli.agent.client import JsonClient
 from ollmsandbox.cli.agent.events import JsonPrinter
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
@@ -83,7 +84,7 @@ EVENTS: tuple[ChatEvent, ...] = (
     events.InstructionsRead((InstructionFile("AGENTS.md", 7, False),)),
     events.Retrying(2.0, "Busy"),
     events.TokensUsed(1, 2, None, 0.5),
-    events.TurnEnded(events.TurnEnd.DONE),
+    events.TurnEnded(TurnEnd.DONE),
 )
 
 
@@ -122,7 +123,7 @@ def test_the_events_are_those_of_the_documentation() -> None:
 @pytest.mark.anybody
 def test_every_end_of_a_turn_is_documented() -> None:
     [row] = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| `end` ")]
-    assert {end.name.lower() for end in events.TurnEnd} <= {*re.findall(r"`(\w+)`", row)}
+    assert {end.name.lower() for end in TurnEnd} <= {*re.findall(r"`(\w+)`", row)}
 
 
 class Client:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from support.person import Person, make_person
 from support.plan import plan_of, project_error, starts_in
 
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.paths import Paths
 from ollmsandbox.sandbox.plan.mounts import (
     BoundFolder,
     DevicesAndProcesses,
@@ -283,7 +283,8 @@ def test_a_folder_of_another_user_is_not_used(person: Person, tmp_path: Path) ->
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / f"ollmchat-{os.getuid()}").symlink_to(person.project)
-    paths = replace(person.paths, runtime_candidates=(shared,))
+    own = person.paths
+    paths = Paths(own.home, own.data, own.cache, own.config, runtime_candidates=(shared,))
     folder = paths.runtime
     assert folder.parent == shared
     assert not folder.is_symlink()

@@ -211,10 +211,10 @@ def test_without_the_network_there_is_no_resolver_and_no_way_out(
         assert "nameserver" not in off.stdout.text
         on = person.run(ask, rootfs=alpine, network=True)
         assert "hello" in on.stdout.text
-    resolver = ReadOnlyBind(Host.read().resolver, "/etc/resolv.conf")
+    resolver = ReadOnlyBind(Host().resolver, "/etc/resolv.conf").args()
     plans = {n: person.bubble(rootfs=alpine, network=n).plan for n in (True, False)}
-    assert resolver in plans[True].mounts
-    assert resolver not in plans[False].mounts
+    assert resolver in [mount.args() for mount in plans[True].mounts]
+    assert resolver not in [mount.args() for mount in plans[False].mounts]
 
 
 @contextmanager

@@ -3,20 +3,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gi.repository import Gdk, GdkPixbuf, GLib, Gtk
 from support.person import Person
-from support.screen import Screen, all_of
+from support.screen import Screen, all_of, texts
 from support.scripted import ScriptedModel
-from support.window import finish, in_project, open_session, program, wait_until, window_of
+from support.window import finish, in_project, open_session, press, program, wait_until, window_of
 
 from ollmsandbox.tools.base import LARGEST_PICTURE, Picture
 from ollmsandbox.ui.markdown.picture import DecodedPicture
 from ollmsandbox.ui.sessions.attachment import decode_attachment
-from ollmsandbox.ui.sessions.entries import MessageEntry
+from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
@@ -66,9 +67,87 @@ def test_a_dropped_picture_goes_to_a_model_that_sees(
     assert not composer.attached and not composer.chips.get_visible()
     wait_until(lambda: any(one.get_visible() for one in all_of(window.chat, DecodedPicture)))
     # And once more when it is tried again.
-    window.chat.emit("resend", "")
+    window.chat.emit("resend", "", ())
     wait_until(lambda: len(model.seen) == 2 and not session.is_busy)
     assert len(sent(model)) == 1
+
+
+def test_a_picture_can_be_queued_and_taken_back(
+    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
+) -> None:
+    window, session, _model = talk
+    end = asyncio.Event()
+    model = SeeingModel([end, "First."], ["Second."])
+    session.conversation.use_model(model)
+    composer = window.chat.composer
+    composer.text = "first"
+    composer.send_button.emit("clicked")
+    wait_until(lambda: session.is_busy)
+    composer.emit("dropped", [save(person.project)])
+    wait_until(lambda: composer.attached)
+    composer.text = "What is it?"
+    composer.send_button.emit("clicked")
+    assert not composer.attached
+    assert texts(window.chat.queue)[1:] == ["What is it?"]
+    [cross] = all_of(window.chat.queue, Gtk.Button)
+    cross.emit("clicked")
+    assert composer.text == "What is it?" and not session.conversation.queued
+    assert composer.attached
+    composer.send_button.emit("clicked")
+    end.set()
+    wait_until(lambda: len(model.seen) == 2 and not session.is_busy)
+    assert [one.name for one in sent(model)] == ["shot.png"]
+
+
+def test_a_refused_message_returns_with_its_pictures(
+    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
+) -> None:
+    window, session, _model = talk
+    composer = window.chat.composer
+    composer.emit("dropped", [save(person.project)])
+    wait_until(lambda: composer.attached)
+    composer.text = "What is it?"
+    session.conversation.use_model(None)
+    composer.send_button.emit("clicked")
+    wait_until(lambda: composer.text == "What is it?")
+    assert [one.name for one in composer.attached] == ["shot.png"]
+
+
+def test_an_edited_message_shows_its_pictures_and_one_can_be_removed(
+    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
+) -> None:
+    window, session, model = talk
+    composer = window.chat.composer
+    composer.emit("dropped", [save(person.project)])
+    wait_until(lambda: composer.attached)
+    composer.text = "What is it?"
+    composer.send_button.emit("clicked")
+    wait_until(lambda: model.seen and not session.is_busy)
+    composer.text = "unsent"
+    press(window.chat, "Edit and Send Again")
+    assert [one.name for one in composer.attached] == ["shot.png"]
+    window.chat.editing.emit("cancel")
+    assert (composer.text, composer.attached) == ("unsent", ())
+    press(window.chat, "Edit and Send Again")
+    [remove] = all_of(composer.chips, Gtk.Button)
+    remove.emit("clicked")
+    composer.send_button.emit("clicked")
+    wait_until(lambda: len(model.seen) == 2 and not session.is_busy)
+    assert (model.seen[-1][-1].text, sent(model)) == ("What is it?", ())
+    assert composer.text == "unsent"
+
+
+def test_a_command_of_the_user_leaves_the_pictures_for_the_next_message(
+    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
+) -> None:
+    window, session, _model = talk
+    composer = window.chat.composer
+    composer.emit("dropped", [save(person.project)])
+    wait_until(lambda: composer.attached)
+    composer.text = "!true"
+    composer.send_button.emit("clicked")
+    wait_until(lambda: any(isinstance(one, CallEntry) for one in session) and not session.is_busy)
+    assert composer.attached
 
 
 def test_a_model_that_sees_nothing_gets_the_path(
@@ -142,9 +221,9 @@ def test_a_session_keeps_the_pictures_that_were_sent(screen: Screen, person: Per
 
 def test_servers_get_formats_and_sizes_that_they_accept(screen: Screen, person: Person) -> None:
     found = decode_attachment(picture(kind="bmp"), "shot", person.environ)
-    assert found is not None and found.picture.media_type == "image/png"
+    assert found is not None and found.media_type == "image/png"
     large = picture(2000, "bmp")
     assert len(large) > LARGEST_PICTURE
     found = decode_attachment(large, "shot", person.environ)
-    assert found is not None and len(found.picture.data) <= LARGEST_PICTURE
+    assert found is not None and len(found.data) <= LARGEST_PICTURE
     assert decode_attachment(b"\x89PNG\r\n\x1a\nnot", "shot", person.environ) is None

@@ -84,7 +84,7 @@ def test_what_is_typed_while_a_command_of_the_user_runs_is_sent_after_it(
         say(window, "!sleep 60")
         wait_until(lambda: session.is_busy)
         say(window, "And then?")
-        assert session.conversation.queued == ("And then?",)
+        assert [one.text for one in session.conversation.queued] == ["And then?"]
         [call] = [one for one in session if isinstance(one, CallEntry)]
         session.conversation.stop_call(call.call.id)
         wait_until(lambda: not session.is_busy)
@@ -110,7 +110,7 @@ def test_a_cross_takes_a_message_back(working: tuple[Window, OpenSession, asynci
     say(window, "second")
     say(window, "third")
     all_of(window.chat.queue, Gtk.Button)[0].emit("clicked")
-    assert session.conversation.queued == ("third",)
+    assert [one.text for one in session.conversation.queued] == ["third"]
     assert window.chat.composer.text == "second"
     end.set()
     wait_until(lambda: said(session) == ["first", "third"])
@@ -121,9 +121,10 @@ def test_what_was_queued_comes_back_when_the_user_stops(
 ) -> None:
     window, session, _end = working
     say(window, "second")
+    window.chat.composer.text = "unsent"
     press(window, "Stop")
     wait_until(lambda: not session.is_busy and not session.conversation.queued)
-    assert window.chat.composer.text == "second"
+    assert window.chat.composer.text == "second\n\nunsent"
     assert said(session) == ["first"]
 
 

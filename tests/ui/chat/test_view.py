@@ -24,10 +24,10 @@ from ollmsandbox.chat.events import (
     TextGrew,
     ThinkingGrew,
     TokensUsed,
-    TurnEnd,
     TurnEnded,
 )
 from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.ui.chat.row import MessageRow, NoticeRow, SummaryRow
 from ollmsandbox.ui.chat.tool_card import ToolCard

@@ -241,6 +241,20 @@ def _dialogs() -> list[ConnectionDialog]:
     return [one for one in Gtk.Window.list_toplevels() if isinstance(one, ConnectionDialog)]
 
 
+def test_the_list_opens_at_the_model_in_use(room: Room) -> None:
+    with Replay(TALK) as server:
+        room.put(Connection("mine", ServerKind.OPENAI, server.address, "small"))
+        room.session("mine")
+        room.look_again()
+    room.window.set_content(room.chooser)
+    room.chooser.popup()
+    wait_until(lambda: isinstance(room.window.get_focus(), Gtk.ListBoxRow))
+    focus = room.window.get_focus()
+    assert focus is not None and texts(focus) == ["small"]
+    room.chooser.popdown()
+    wait_until(lambda: not focus.get_mapped())
+
+
 def test_a_key_that_was_refused_in_a_turn_is_looked_for_in_the_next_one(room: Room) -> None:
     path = "/v1/chat/completions"
     refused = Reply([b'{"error": {"message": "no"}}'], status=401)

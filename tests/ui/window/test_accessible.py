@@ -17,6 +17,7 @@ from ollmsandbox.ui.changes.rows import FileRow, RunRow
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.preferences.window import Preferences
 from ollmsandbox.ui.sessions.entries import Stage
+from ollmsandbox.ui.widgets.labels import decorative_icon
 from ollmsandbox.ui.widgets.work_bar import WorkBar
 from ollmsandbox.ui.window.about import shortcuts
 from ollmsandbox.ui.window.window import Window
@@ -39,6 +40,7 @@ _USED = (
 # They give a name to what is made inside of them.
 _NAMING = (
     Gtk.MenuButton,
+    Gtk.Switch,
     Gtk.DropDown,
     Gtk.SpinButton,
     Gtk.SearchEntry,
@@ -48,7 +50,7 @@ _NAMING = (
     Adw.SplitButton,
 )
 # Made by the platform, with names of its own.
-_PARTS = ("enable_switch", "search_entry", "search_button")
+_PARTS = ("enable_switch", "search_entry", "search_button", "image")
 _PLATFORM = ("WindowControls", "ShortcutsWindow", "EmojiChooser", "ViewSwitcher")
 
 
@@ -57,7 +59,9 @@ def test_the_walk_finds_what_has_no_name(screen: Screen) -> None:
     box.append(Gtk.Button(icon_name="list-add-symbolic", tooltip_text="Add"))
     box.append(Gtk.Button(label="Named"))
     box.append(Gtk.Entry())
-    assert len(_nameless(box)) == 2
+    box.append(Gtk.Image(icon_name="list-add-symbolic"))
+    box.append(decorative_icon("list-add-symbolic"))
+    assert len(_nameless(box)) == 3
 
 
 def test_the_first_page_the_side_pane_and_the_popovers(screen: Screen, person: Person) -> None:
@@ -175,6 +179,8 @@ def _walk(widget: Gtk.Widget, above: tuple[str, ...], found: list[str]) -> None:
     is_used = widget.get_focusable() or isinstance(widget, Gtk.Editable)
     if isinstance(widget, _USED) and is_used and not _has_name(widget):
         found.append(" > ".join(here[-6:]))
+    if isinstance(widget, Gtk.Image) and _is_read(widget) and not _has_name(widget):
+        found.append(" > ".join(here[-6:]))
     if isinstance(widget, _NAMING) and _has_name(widget):
         if isinstance(widget, Gtk.MenuButton) and (popover := widget.get_popover()) is not None:
             _walk(popover, here, found)
@@ -183,6 +189,12 @@ def _walk(widget: Gtk.Widget, above: tuple[str, ...], found: list[str]) -> None:
     below = [widget.get_child()] if isinstance(widget, Gtk.SearchBar) else children(widget)
     for child in filter(None, below):
         _walk(child, here, found)
+
+
+def _is_read(image: Gtk.Image) -> bool:
+    """Return whether a screen reader mentions an image. Those without an icon are not drawn."""
+    is_drawn = image.get_storage_type() is not Gtk.ImageType.EMPTY and image.get_visible()
+    return is_drawn and image.get_accessible_role() is not Gtk.AccessibleRole.PRESENTATION
 
 
 def _has_name(widget: Gtk.Widget) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from gi.repository import Gdk, Gtk
 from support.person import Person
-from support.screen import Screen, draw_frames
+from support.screen import Screen, children, draw_frames
 from support.window import in_project, wait_until
 
 from ollmsandbox.ui.window.window import Window
@@ -68,3 +68,9 @@ def test_the_changes_fill_the_window_until_they_are_hidden(window: Window) -> No
     window.activate_action("win.toggle-changes", None)
     wait_until(lambda: window.chat.get_mapped() and window.side_pane.get_mapped())
     assert not window.fill_button.get_active()
+
+
+def test_words_of_an_answer_do_not_restyle_the_whole_window(window: Window) -> None:
+    # The leaflet's shadows, whose styles it sets at each layout, must not precede its pages.
+    first = next(children(window.leaflet))
+    assert first in (window.flap, window.side_pane)

@@ -64,6 +64,24 @@ def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, pers
         assert set(_round(window, BACKWARD)) >= {"Reasoning", "Message", "New Session"}
 
 
+def test_an_empty_page_is_no_stop_and_closing_the_changes_leads_to_the_composer(
+    screen: Screen, person: Person
+) -> None:
+    with in_project(person) as (window, _session):
+        window.flap.set_reveal_flap(True)
+        wait_until(lambda: window.flap.get_reveal_progress() == 1)
+        window.chat.focus_composer()
+        stops = set()
+        for _step in range(40):
+            assert window.child_focus(FORWARD)
+            stops.add(_focus(window))
+        assert not [one for one in stops if isinstance(one, Gtk.ScrolledWindow)]
+        assert window.fill_button in stops
+        window.fill_button.grab_focus()
+        window.activate_action("win.toggle-changes", None)
+        assert _focus(window) is window.chat.composer.view
+
+
 def test_an_insensitive_widget_passes_the_focus_on(screen: Screen) -> None:
     box = Gtk.Box()
     before, pressed, beside = (Gtk.Button(label=name) for name in ("before", "pressed", "beside"))

@@ -13,11 +13,11 @@ from .... import N_
 from ....errors import Sentence
 from ...messages import Message, Role, ToolCall, ToolSpec
 from ..base import CallPiece, FinishPiece, ModelInfo, Piece, TextPiece, ThinkingPiece
+from . import NAME
 from .sample import LEFT, MARK, RIGHT, WRONG, make_sample, unused_folder
 
-__all__ = ["NAME", "TourModel", "TourServer", "make_sample", "unused_folder"]
+__all__ = ["TourModel", "TourServer", "make_sample", "unused_folder"]
 
-NAME = N_("Tour (scripted, no AI)")
 _THOUGHT = Sentence(N_("I am a script, so there isn't much to think about."))
 
 _FIX = r"sed -i 's/for item in basket)/for item, number in basket.items())/; "
