@@ -12,7 +12,7 @@ from itertools import groupby
 
 from ..project.apply.swap import signature
 from ..project.changes.change import PENDING_STATES, Recorded, Report, State, Type
-from ..project.changes.labels import shown_name
+from ..project.changes.short_list import shown_name
 from ..text.ansi import escape_line
 from .storage.history import History, SessionRun
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from ..paths import is_inside
 from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
-from ..project.changes.labels import (
+from ..project.changes.reasons import Note, Reason
+from ..project.changes.short_list import (
     FLAG_LABELS,
     HEADING,
     KIND_ORDER,
@@ -24,7 +25,6 @@ from ..project.changes.labels import (
     shown_path,
     skipped_lines,
 )
-from ..project.changes.reasons import Note, Reason
 from ..project.database.models import Run
 from ..project.review.review import Review
 from ..project.review.versions import Version, Versions

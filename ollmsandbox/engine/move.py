@@ -21,7 +21,7 @@ from ..paths import Paths
 from ..permission.store import RuleStore
 from ..project.apply.journal import Journal, project_lock
 from ..project.database.models import ChatSession, FoundLink, Project
-from ..project.manager import AnyPath, ProjectManager
+from ..project.manager import AnyPath, ProjectManager, is_missing
 from ..project.opening import check_links
 from ..project.pending.chain import Chain
 from ..sandbox.caches import move_caches
@@ -99,7 +99,7 @@ def _check_closed(
 def _check_folders(manager: ProjectManager, project: Project, folder: AnyPath) -> str:
     check_links(folder, manager.paths)
     old, new = project.path, os.path.realpath(folder)
-    if not manager.missing(project):
+    if not is_missing(project.path):
         raise ProjectError(
             N_("{folder} still exists."),
             N_("Open the other folder as a separate project."),

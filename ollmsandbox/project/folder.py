@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from ..errors import OllmSandboxError
 from ..paths import is_inside
+from .apply.recorder import linked_roots
 from .database.models import FoundLink
+from .file_records import Scanner
 from .manager import ProjectManager, escape_like
-from .roots import common_git_folder
-from .scan import Scan, Scanner, ScanProgress
+from .roots import may_be_root
 
 
 @dataclass(frozen=True)
@@ -35,29 +36,12 @@ class Folder:
         self.manager = manager
 
     def build_roots(self) -> tuple[str, ...]:
-        """Return the folders that commands may change; none is inside another.
+        """Return the folders that commands may change, the project first; none is inside another.
 
-        These are the project, the approved folders outside it, and for a worktree of git the
-        repository it belongs to.
+        These are the approved folders outside the project, and for a worktree of git the repository
+        it belongs to.
         """
-        roots = self.approved_roots()
-        common = common_git_folder(self.manager.paths, self.path)
-        return roots if common is None or is_inside(common, *roots) else (*roots, common)
-
-    def approved_roots(self) -> tuple[str, ...]:
-        """Return the project, then the approved folders outside it; none is inside another."""
-        roots = [self.path]
-        project = self.manager.find_project(self.path)
-        for approved in self.manager.approved_roots(project) if project else ():
-            # If a link took its place, it is not the folder that the user approved.
-            if os.path.realpath(approved) != approved or not os.path.isdir(approved):
-                continue
-            if not self.manager.may_be_root(self.path, approved):
-                continue
-            # They are sorted, so that parents come first.
-            if not is_inside(approved, *roots):
-                roots.append(approved)
-        return tuple(roots)
+        return (self.path, *linked_roots(self.manager.paths, self.path))
 
     def linked_folders(self) -> list[LinkedFolder]:
         """Return the folders outside that links led to in the last scan, if not approved."""
@@ -72,34 +56,17 @@ class Folder:
                 if not is_inside(link.target, *roots):
                     found.setdefault(link.target, []).append(link.path)
         return [
-            LinkedFolder(target, tuple(paths), self.manager.may_be_root(self.path, target))
+            LinkedFolder(target, tuple(paths), may_be_root(self.manager.paths, self.path, target))
             for target, paths in found.items()
         ]
 
-    async def scan(
-        self,
-        progress: Callable[[ScanProgress], None] | None = None,
-        cancel: threading.Event | None = None,
-    ) -> Scan:
-        """Update the records in a thread. `progress` is called on the loop that awaits this."""
-        loop = asyncio.get_running_loop()
-        abandoned = threading.Event()
-
-        def tell(state: ScanProgress) -> None:
-            if progress is not None and not abandoned.is_set():
-                loop.call_soon_threadsafe(progress, state)
-
-        def is_stopped() -> bool:
-            return abandoned.is_set() or (cancel is not None and cancel.is_set())
-
-        scanner = Scanner(self.manager, self.path, is_stopped, tell)
+    async def scan(self) -> None:
+        """Update the records in a thread, which stops if this is cancelled."""
+        is_over = threading.Event()
         try:
-            scan = await asyncio.to_thread(scanner.run)
+            await asyncio.to_thread(Scanner(self.manager, self.path, is_over.is_set).run)
         finally:
-            abandoned.set()
-        if progress is not None:
-            progress(ScanProgress(scan.folders, scan.files, is_done=True))
-        return scan
+            is_over.set()
 
     @contextlib.contextmanager
     def scan_meanwhile(self, tell: Callable[[str], None]) -> Iterator[None]:

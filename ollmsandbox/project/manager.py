@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from peewee import SQL, fn
 
@@ -15,7 +15,7 @@ from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
 from .database.connection import Database
-from .database.models import ApprovedRoot, ChangeRow, Project, Run, Setting, as_bytes
+from .database.models import ApprovedRoot, Project, Run, Setting, as_bytes
 from .database.names import backups_in
 from .roots import may_be_root
 
@@ -28,13 +28,8 @@ _HAS_PENDING = (
     " AND change.state IN ('pending', 'conflict', 'failed'))"
 )
 
-UPSERT_SEEN = (
-    "INSERT INTO filerecord (project_id, path, is_deleted, seen_at) VALUES (?, ?, 0, ?)"
-    " ON CONFLICT (project_id, path)"
-    " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
-)
 # A record without a new backup keeps the one it has.
-UPDATE_RECORD = (
+_UPDATE_RECORD = (
     "ON CONFLICT DO UPDATE SET is_deleted = excluded.is_deleted,"
     " last_approved_copy_path ="
     " coalesce(excluded.last_approved_copy_path, last_approved_copy_path),"
@@ -121,9 +116,6 @@ class ProjectManager:
             raise ProjectError(N_("{folder} is no longer in the list of projects."), folder=path)
         return project
 
-    def missing(self, project: Project) -> bool:
-        return is_missing(project.path)
-
     @property
     def active_project(self) -> Project | None:
         with self.store.translated_errors():
@@ -131,7 +123,7 @@ class ProjectManager:
             if setting is None:
                 return None
             project = Project.get_or_none(Project.id == int(setting.value))
-        return None if project is None or self.missing(project) else project
+        return None if project is None or is_missing(project.path) else project
 
     @active_project.setter
     def active_project(self, project: Project | None) -> None:
@@ -147,7 +139,7 @@ class ProjectManager:
     def approve_root(self, project: Project, folder: AnyPath) -> None:
         """Let commands in this project change a folder outside it; raise if that is refused."""
         real = _existing_folder(folder)
-        if not self.may_be_root(project.path, real):
+        if not may_be_root(self.paths, project.path, real):
             raise ProjectError(
                 N_(
                     "Commands cannot be given access to {folder}: it contains the project, "
@@ -178,21 +170,7 @@ class ProjectManager:
             approved = ApprovedRoot.select().where(ApprovedRoot.project == project.id)
             return [root.path for root in approved.order_by(ApprovedRoot.path)]
 
-    def may_be_root(self, project_path: str, folder: str) -> bool:
-        """Return whether commands may be given access to a folder; links must be resolved."""
-        return may_be_root(self.paths, project_path, folder)
-
     # --- records of files ----------------------------------------------------------------------
-
-    def records_for(self, project: Project, paths: Sequence[str]) -> dict[str, int]:
-        """Return the ids of the records of these files, by absolute path; add missing records."""
-        names = list(dict.fromkeys(map(os.fsencode, paths)))
-        # Seen just now: a scan that is under way must not remove what is about to be used.
-        now = time.time()
-        with self.store.transaction() as connection:
-            connection.executemany(UPSERT_SEEN, ((project.id, name, now) for name in names))
-            ids = self._ids(project, names)
-        return {path: ids[os.fsencode(path)] for path in paths}
 
     def mark_deleted(self, project: Project, paths: Sequence[str], deleted: bool) -> None:
         with self.store.transaction() as connection:
@@ -231,7 +209,7 @@ class ProjectManager:
             connection.executemany(
                 f"INSERT INTO filerecord (id, project_id, path, is_deleted,"
                 f" last_approved_copy_path, seen_at, last_modified)"
-                f" VALUES (?, ?, ?, ?, ?, ?, ?) {UPDATE_RECORD}",
+                f" VALUES (?, ?, ?, ?, ?, ?, ?) {_UPDATE_RECORD}",
                 (
                     (
                         id_,
@@ -257,18 +235,19 @@ class ProjectManager:
         """Remove backups that are more than seven days old; return how many.
 
         The day is in the name: the file itself may have been in the project for years. Also clean
-        up the records of backups that someone else removed.
+        up the records of backups that someone else removed, and of deleted files without a backup.
         """
         now = time.time() if now is None else now
         limit = time.strftime("%y-%m-%d", time.localtime(now - KEEP_BACKUPS))
         old = [backup for backup in backups_in(self.paths.backups) if backup.day < limit]
-        # First: a kill after the deletion would leave records of backups that do not exist.
-        self.forget_backups([(backup.number, backup.path) for backup in old])
         for backup in old:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(backup.path)
         self.forget_missing_backups()
-        self.forget_deleted_files()
+        with self.store.transaction() as connection:
+            connection.execute(
+                "DELETE FROM filerecord WHERE is_deleted AND last_approved_copy_path IS NULL"
+            )
         return len(old)
 
     def forget_missing_backups(self, project_id: int | None = None) -> list[tuple[int, bytes]]:
@@ -307,25 +286,10 @@ class ProjectManager:
             )
         return [(number, path) for number, path, _ in missing if number not in newest]
 
-    def forget_backups(self, copies: Sequence[tuple[int, str]]) -> None:
-        """Remove backups from the records: the id of each file's record, and the backup's path."""
-        with self.store.transaction() as connection:
-            connection.executemany(
-                "UPDATE filerecord SET last_approved_copy_path = NULL"
-                " WHERE id = ? AND last_approved_copy_path = ?",
-                ((number, os.fsencode(path)) for number, path in copies),
-            )
-
-    def forget_deleted_files(self) -> None:
-        """Remove the records of deleted files that have no backup."""
-        with self.store.transaction() as connection:
-            connection.execute(
-                "DELETE FROM filerecord WHERE is_deleted AND last_approved_copy_path IS NULL"
-            )
-
     def _ids(self, project: Project, names: list[bytes]) -> dict[bytes, int]:
         ids: dict[bytes, int] = {}
-        for chunk in _chunks(names):
+        for start in range(0, len(names), _CHUNK):
+            chunk = names[start : start + _CHUNK]
             marks = ",".join("?" * len(chunk))
             ids.update(
                 self.store.connection.execute(
@@ -400,12 +364,6 @@ class ProjectManager:
             runs=", ".join(run.id for run in found[:5]) + (" ..." if len(found) > 5 else ""),
         )
 
-    def changes(self, run: Run) -> list[ChangeRow]:
-        with self.store.translated_errors():
-            return list(
-                ChangeRow.select().where(ChangeRow.run == run.id).order_by(ChangeRow.number)
-            )
-
 
 def is_missing(folder: str) -> bool:
     """Return whether a project's folder is missing, or a link is in its place."""
@@ -434,8 +392,3 @@ def _modified_at(path: str | bytes) -> float | None:
 def escape_like(text: str) -> str:
     shown = text.encode("utf-8", "replace").decode("utf-8")
     return shown.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-
-
-def _chunks(names: list[bytes]) -> Iterator[list[bytes]]:
-    for start in range(0, len(names), _CHUNK):
-        yield names[start : start + _CHUNK]

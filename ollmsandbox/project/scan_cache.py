@@ -11,42 +11,29 @@ from typing import NamedTuple
 
 from ..files.atomic import write_atomically
 
-_VERSION = 1
+_VERSION = 2
 # Seconds. File systems tell time in ticks, of up to 2 s: something that changed shortly before it
 # was read may change again without a later time.
 _TOO_FRESH = 2.0
-
-
-class Stamp(NamedTuple):
-    """Tells whether a folder's entries, or a file's content, have changed."""
-
-    device: int
-    inode: int
-    size: int
-    mtime: int
-    # Unlike mtime, nobody can set this one.
-    ctime: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> Stamp:
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
 # Equal to no stamp: it was too fresh.
-UNKNOWN = Stamp(0, 0, 0, 0, 0)
+_UNKNOWN = "?"
+
+
+def stamp_of(found: os.stat_result | None) -> str:
+    """Return a text that tells whether a folder's entries, or a file's content, have changed."""
+    # Unlike the time of the last modification, nobody can set that of the last change.
+    return f"{found.st_dev}:{found.st_ino}:{found.st_ctime_ns}" if found else ""
 
 
 class KnownFolder(NamedTuple):
     """What the last scan found in a folder."""
 
-    stamp: Stamp
-    # The stamp of its ignore file, if it has one.
-    ignore_file: Stamp | None
+    stamp: str
+    # The stamp of its ignore file.
+    ignore_file: str
     # The subfolders that are not ignored, and all links.
-    folders: tuple[str, ...]
-    links: tuple[str, ...]
-    files: int
-    ignored: int
+    folders: list[str]
+    links: list[str]
 
 
 class ScanCache:
@@ -56,14 +43,13 @@ class ScanCache:
         """`began` is when the scan began, in seconds."""
         self.began = began
         # The stamp of .git/info/exclude.
-        self.exclude: Stamp | None = None
+        self.exclude = ""
         self.folders: dict[str, KnownFolder] = {}
 
-    def settled(self, stamp: Stamp | None) -> Stamp | None:
-        """Return the stamp, or UNKNOWN if it may stay the same after a change."""
-        if stamp is None or max(stamp.mtime, stamp.ctime) / 1e9 + _TOO_FRESH <= self.began:
-            return stamp
-        return UNKNOWN
+    def settled_stamp(self, found: os.stat_result | None) -> str:
+        """Return a stamp that equals no other one if it might stay the same after a change."""
+        is_fresh = found and max(found.st_mtime, found.st_ctime) + _TOO_FRESH > self.began
+        return _UNKNOWN if is_fresh else stamp_of(found)
 
     @classmethod
     def read(cls, file: Path, project_id: int) -> ScanCache:
@@ -72,24 +58,12 @@ class ScanCache:
         A lost database is replaced by one with other ids, which needs all records again.
         """
         cache = cls(0)
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             stored = json.loads(file.read_text(encoding="utf-8"))
             if (stored["version"], stored["project"]) == (_VERSION, project_id):
-                exclude = _stamp(stored["exclude"])
-                folders = {
-                    path: KnownFolder(
-                        Stamp(*stamp),
-                        _stamp(ignore_file),
-                        tuple(folders),
-                        tuple(links),
-                        files,
-                        ignored,
-                    )
-                    for path, (stamp, ignore_file, folders, links, files, ignored) in stored[
-                        "folders"
-                    ].items()
-                }
-                cache.began, cache.exclude, cache.folders = stored["began"], exclude, folders
+                folders = {path: KnownFolder(*known) for path, known in stored["folders"].items()}
+                cache.began, cache.exclude = stored["began"], stored["exclude"]
+                cache.folders = folders
         return cache
 
     def write(self, file: Path, project_id: int) -> None:
@@ -103,7 +77,3 @@ class ScanCache:
         }
         with contextlib.suppress(OSError):
             write_atomically(file, json.dumps(stored, separators=(",", ":")))
-
-
-def _stamp(stored: list[int] | None) -> Stamp | None:
-    return None if stored is None else Stamp(*stored)

@@ -12,14 +12,14 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from .. import N_
 from ..errors import SandboxError
 from ..files import trees
-from ..files.atomic import flush, write_atomically
+from ..files.atomic import flush
 from ..files.locks import FileLock
 from ..paths import make_folder
 from .merging import OPAQUE as OPAQUE
@@ -308,29 +308,7 @@ class Overlay:
             self._lock.release()
             self._lock = None
 
-    def part(self, roots: Collection[str]) -> Overlay:
-        """Return an overlay with some of its roots, without the lock."""
-        from copy import copy  # rarely needed
-
-        part = copy(self)
-        part._lock = None
-        part._below = []
-        part.roots = tuple(root for root in self.roots if root.path in roots)
-        part.overlay_map = {name: root for name, root in self.overlay_map.items() if root in roots}
-        return part
-
-    def keep_only(self, roots: Collection[str], *, anew: bool) -> None:
-        """Drop the other roots, which are settled. `anew` makes a new run of the rest."""
-        if anew:
-            self.run_id = f"{self.run_id.rpartition('-')[0]}-{os.urandom(4).hex()}"
-        part = self.part(roots)
-        self.roots, self.overlay_map = part.roots, part.overlay_map
-        write_atomically(Path(self.folder, _MAP), self._described(), durably=True)
-
     def _write_map(self) -> None:
-        self._write(_MAP, self._described())
-
-    def _described(self) -> str:
         document = {
             "run": self.run_id,
             "project": self.project,
@@ -341,7 +319,7 @@ class Overlay:
             "about": self.about,
             "playground": self.playground,
         }
-        return json.dumps(document)
+        self._write(_MAP, json.dumps(document))
 
     def _write(self, name: str, text: str) -> None:
         # With os.write: creating a file object takes longer than writing.

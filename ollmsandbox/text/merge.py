@@ -8,7 +8,7 @@ merge the change from after to before. Nothing here reads or writes files.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -16,7 +16,6 @@ from merge3 import Merge3
 
 from .diff import (
     LARGEST,
-    Hunk,
     HunkState,
     MatchingBlock,
     find_hunks,
@@ -74,10 +73,18 @@ def _with_present_hunks(before: bytes, after: bytes, current: bytes) -> bytes | 
     versions = _decode_all(before, after, current)
     if versions is None:
         return None
-    old, new, now = map(_ended_lines, versions[0])
-    states = hunk_states(now, old, new, find_hunks(old, new))
-    present = [number for number, state in enumerate(states) if state is HunkState.PRESENT]
-    return with_chosen_hunks(before, after, present) if present else None
+    texts, encoding = versions
+    old, new, now = map(_ended_lines, texts)
+    hunks = find_hunks(old, new)
+    states = zip(hunks, hunk_states(now, old, new, hunks), strict=True)
+    present = [hunk for hunk, state in states if state is HunkState.PRESENT]
+    if not present:
+        return None
+    # Whether the last line ends with a newline goes with the hunk at the end.
+    is_at_end = (present[-1].old_end, present[-1].new_end) == (len(old), len(new))
+    text = "".join(with_hunks(old, present))
+    is_ended = _is_ended(texts[1] if is_at_end else texts[0])
+    return (text if is_ended else text.removesuffix("\n")).encode(encoding, "surrogatepass")
 
 
 def keep_both(before: bytes | None, after: bytes, current: bytes) -> bytes | None:
@@ -97,50 +104,6 @@ def keep_both(before: bytes | None, after: bytes, current: bytes) -> bytes | Non
 
 def _lines_of(block: MatchingBlock, old: Sequence[str]) -> Sequence[str]:
     return old[block.old : block.old + block.size]
-
-
-def change_hunks(before: bytes, after: bytes) -> tuple[Hunk, ...] | None:
-    """Return the hunks of a change, as `with_chosen_hunks` counts them; None if a version is no
-    text."""
-    versions = _decode_all(before, after)
-    if versions is None:
-        return None
-    (old, new), _encoding = versions
-    hunks = _hunks(old, new)
-    return (*hunks, _last_line_hunk(old, new)) if _has_last_line_hunk(old, new, hunks) else hunks
-
-
-def with_chosen_hunks(before: bytes, after: bytes, chosen: Collection[int]) -> bytes | None:
-    """Return `before` with some hunks of the change to `after`, by number; None if a version is no
-    text."""
-    versions = _decode_all(before, after)
-    if versions is None:
-        return None
-    (old, new), encoding = versions
-    hunks = _hunks(old, new)
-    kept = with_hunks(_ended_lines(old), [hunks[n] for n in chosen if n < len(hunks)])
-    # The last hunk, if there is one at the end, or the one after it.
-    of_end = len(hunks) if _has_last_line_hunk(old, new, hunks) else len(hunks) - 1
-    is_ended = _is_ended(new if of_end in chosen else old)
-    text = "".join(kept)
-    return (text if is_ended else text.removesuffix("\n")).encode(encoding, "surrogatepass")
-
-
-def _hunks(old: str, new: str) -> tuple[Hunk, ...]:
-    return find_hunks(_ended_lines(old), _ended_lines(new))
-
-
-def _has_last_line_hunk(old: str, new: str, hunks: Sequence[Hunk]) -> bool:
-    """Return whether only the newline at the end of the last line differs."""
-    is_changed = bool(hunks) and (
-        (hunks[-1].old_end, hunks[-1].new_end) == (len(_ended_lines(old)), len(_ended_lines(new)))
-    )
-    return _is_ended(old) != _is_ended(new) and not is_changed
-
-
-def _last_line_hunk(old: str, new: str) -> Hunk:
-    before, after = split_lines(old), split_lines(new)
-    return Hunk(len(before) - 1, (before[-1],), len(after) - 1, (after[-1],))
 
 
 def _ended_lines(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..project.changes.change import Flag, Recorded, Report, State
-from ..project.changes.labels import (
+from ..project.changes.short_list import (
     FLAG_LABELS,
     count_kinds,
     counted,

@@ -12,6 +12,7 @@ from ..i18n import _, pgettext
 from ..paths import is_inside
 from ..permission.request import Fact, PermissionRequest
 from ..project.apply.recorder import linked_roots
+from ..project.roots import may_be_root
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.rootfs.paths import PathMap
@@ -54,8 +55,6 @@ def closed_folder(context: ToolContext, project: str, path: str) -> ClosedFolder
 
 def _may_be_asked(context: ToolContext, project: str, folder: str) -> bool:
     """Return False for folders that are approved already, not allowed, or contain secrets."""
-    from ..project.manager import ProjectManager
-
     if is_inside(folder, *linked_roots(context.paths, project)):
         return False
     try:
@@ -67,7 +66,7 @@ def _may_be_asked(context: ToolContext, project: str, folder: str) -> bool:
         return False
     if any(is_inside(name, folder) and os.path.lexists(name) for name in hidden):
         return False
-    return ProjectManager(context.paths).may_be_root(project, folder)
+    return may_be_root(context.paths, project, folder)
 
 
 def root_question(

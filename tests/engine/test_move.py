@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.folder import records_for
 from support.person import Person
 
 from ollmsandbox.chat.sessions import SessionFactory
@@ -23,7 +24,7 @@ from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database.models import Project
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.manager import ProjectManager, is_missing
 from ollmsandbox.project.pending.chain import Chain
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.system import System, set_system, system_of
@@ -121,12 +122,12 @@ def test_sessions_system_and_records_move_along(person: Person, review: Review) 
     history.create(_talk("one", person.project))
     set_system(person.paths, str(person.project), System.ALPINE)
     beside = str(person.project) + "-not"
-    manager.records_for(project, [f"{person.project}/a", beside])
+    records_for(manager, project, [f"{person.project}/a", beside])
     new = _move(person, review)
     assert [one.id for one in history.sessions(str(new))] == ["one"]
     assert system_of(person.paths, str(new)) is System.ALPINE
     assert system_of(person.paths, str(person.project)) is System.HOST
-    ids = manager.records_for(_known(review, new), [f"{new}/a", beside])
+    ids = records_for(manager, _known(review, new), [f"{new}/a", beside])
     assert sorted(ids.values()) == [1, 2]
 
 
@@ -195,11 +196,11 @@ def test_a_link_in_the_place_of_the_folder_leads_to_the_new_one(
     around = person.home / "around"
     (around / "project").mkdir(parents=True)
     project = review.manager.add_project(around / "project")
-    assert not review.manager.missing(project)
+    assert not is_missing(project.path)
     old = around if is_parent else around / "project"
     old.symlink_to(old.rename(person.home / "there"))
     new = person.home / "there" / "project" if is_parent else person.home / "there"
-    assert review.manager.missing(project)
+    assert is_missing(project.path)
     assert asyncio.run(sessions.move_project(project.path, str(new))) == str(new)
     assert _paths(review) == [str(new)]
     with pytest.raises(ProjectError, match="no longer in the list"):
@@ -339,13 +340,13 @@ def test_records_of_a_project_that_moved_up_keep_apart(person: Person, review: R
     down.mkdir(parents=True)
     project = manager.add_project(down)
     names = ["b/b/f", "b/f", "f"]
-    ids = manager.records_for(project, [f"{down}/{name}" for name in names])
+    ids = records_for(manager, project, [f"{down}/{name}" for name in names])
     # Outside, in whose place a file of the project will be.
-    manager.records_for(project, [f"{up}/f"])
+    records_for(manager, project, [f"{up}/f"])
     down.rename(person.home / "away")
     project = move_project(manager, RuleStore(manager.paths), project, up)
     expected = [ids[f"{down}/{name}"] for name in names]
-    moved = manager.records_for(project, [f"{up}/{name}" for name in names])
+    moved = records_for(manager, project, [f"{up}/{name}" for name in names])
     assert [moved[f"{up}/{name}"] for name in names] == expected
 
 

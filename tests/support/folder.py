@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from ollmsandbox import loop
 from ollmsandbox.project.database.models import FileRecord, Project
 from ollmsandbox.project.folder import Folder
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.scan import Scan
 
 
 @contextmanager
@@ -28,8 +27,17 @@ def project_of(folder: Folder) -> Project:
     return folder.manager.add_project(folder.path)
 
 
-def scan(folder: Folder) -> Scan:
-    return loop.run(folder.scan())
+def scan(folder: Folder) -> None:
+    loop.run(folder.scan())
+
+
+def records_for(manager: ProjectManager, project: Project, paths: Sequence[str]) -> dict[str, int]:
+    """Return the ids of the records of these files, which are made as a run makes them."""
+    names = list(dict.fromkeys(paths))
+    with manager.store.transaction():
+        ids, _ = manager.numbers_for(project, names)
+        manager.record_backups(project, [(ids[name], name, None, False) for name in names])
+    return ids
 
 
 def recorded(folder: Folder) -> set[str]:

@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from ollmsandbox.text.diff import LARGEST
-from ollmsandbox.text.merge import (
-    change_hunks,
-    keep_both,
-    merge_change,
-    with_chosen_hunks,
-)
+from ollmsandbox.text.diff import LARGEST, find_hunks, split_lines, with_hunks
+from ollmsandbox.text.merge import keep_both, merge_change
 
 pytestmark = pytest.mark.anybody
 
@@ -186,20 +182,21 @@ def test_a_merge_of_any_texts(given_versions: tuple[bytes, bytes, bytes], random
     if mine != after:
         assert undone == mine
     # Hunk by hunk, in any order, it is the same text.
-    order = list(range(len(change_hunks(before, after) or ())))
-    random.shuffle(order)
+    old, new = (split_lines(text.decode("utf-8", "surrogateescape")) for text in (before, after))
+    hunks = list(find_hunks(old, new))
+    random.shuffle(hunks)
     current: bytes | None = mine
-    applied: set[int] = set()
-    for number in order:
-        old = with_chosen_hunks(before, after, applied)
-        applied.add(number)
-        new = with_chosen_hunks(before, after, applied)
-        assert old is not None and new is not None and current is not None
-        current = merge_change(old, new, current)
+    steps = [
+        "".join(with_hunks(old, hunks[:number])).encode("utf-8", "surrogateescape")
+        for number in range(len(hunks) + 1)
+    ]
+    for one, other in pairwise(steps):
+        assert current is not None
+        current = merge_change(one, other, current)
         if current is None:
             # A single hunk may be a conflict where the whole is none, but never another text.
             return
-    assert current == merged or not order
+    assert current == merged or not hunks
 
 
 def _own(text: bytes) -> list[bytes]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import Sentence, sentence
 from ...permission.request import Answer, Source, Verdict
 from ...project.changes.change import Kind
-from ...project.changes.labels import count_kinds
+from ...project.changes.short_list import count_kinds
 from ...sandbox.process import Stop
 from ..messages import Message, Role, ServerFields, ToolCall
 

@@ -19,6 +19,7 @@ from ...project.apply.journal import Journal
 from ...project.changes.change import Report, State
 from ...project.database.models import Run
 from ...project.database.runs import read_changes
+from ...project.manager import is_missing
 from ...project.recovery.missing import discard_interrupted
 from ...project.review.review import Review
 from ...project.review.state import current_changes
@@ -310,7 +311,7 @@ def _no_run(review: Review, given: argparse.Namespace) -> int:
 def _gone(review: Review) -> Iterator[str]:
     """List the projects whose folder was moved: the user may look for their runs here."""
     manager = review.manager
-    projects = [one for one in manager.projects() if manager.missing(one) and manager.last_run(one)]
+    projects = [p for p in manager.projects() if is_missing(p.path) and manager.last_run(p)]
     if projects:
         yield "These projects are no longer where they were. If you have moved one here, use"
         yield "`ollmsandbox project move OLD NEW`:"

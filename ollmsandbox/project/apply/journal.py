@@ -10,8 +10,8 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
 
@@ -61,19 +61,6 @@ class Job:
     # The numbers of those that become pending, whatever happens to the others.
     waits: tuple[int, ...] = ()
 
-    def part(self, roots: Collection[str]) -> Job:
-        """Return the part of the job for these roots."""
-        return replace(
-            self,
-            items=tuple(item for item in self.items if item.change.root in roots),
-            sources={root: layer for root, layer in self.sources.items() if root in roots},
-        )
-
-    def without(self, places: Collection[tuple[str, str]]) -> Job:
-        """By root and path."""
-        left = (i for i in self.items if (i.change.root, i.change.path) not in places)
-        return replace(self, items=tuple(left))
-
     def packed(self) -> str:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         del given["items"]
@@ -95,11 +82,6 @@ class Job:
         for name in ("forced", "waits"):
             given[name] = tuple(given[name])
         return cls(**given)
-
-
-def parts(jobs: Sequence[Job], roots: Collection[str]) -> list[Job]:
-    """Of those that have something to do with these roots."""
-    return [part for job in jobs if (part := job.part(roots)).sources]
 
 
 def _jobs(content: bytes) -> list[Job]:
@@ -185,39 +167,6 @@ class Journal:
     def written_at(self) -> int:
         """Return when the journal was written, by the file system's clock."""
         return os.stat(self._file).st_mtime_ns
-
-    @property
-    def _put_off(self) -> Path:
-        return self._file.with_name(f"put-off-{self._file.name}")
-
-    def put_off(self, jobs: Sequence[Job]) -> None:
-        """What cannot be done now, before the rest of it is: that is all that is written here
-        then. It comes after what is put off already, and a second time it is there."""
-        later, known = Journal(self._put_off), self.read_put_off()
-        if new := [job for job in jobs if job not in known]:
-            at = min(one.written_at() for one in ((self, later) if known else (self,)))
-            later.write(*known, *new)
-            os.utime(self._put_off, ns=(at, at))
-
-    def read_put_off(self) -> list[Job]:
-        return Journal(self._put_off).read_all()
-
-    def read_rest(self) -> list[Job]:
-        """Return the jobs that are not put off."""
-        later = [job.part((root,)) for job in self.read_put_off() for root in job.sources]
-        jobs = self.read_all()
-        if not later:
-            return jobs
-        left = [job.part([r for r in job.sources if job.part((r,)) not in later]) for job in jobs]
-        return [job for job in left if job.sources]
-
-    def take_up(self) -> bool:
-        """Make what was put off the next job; return False if there is none."""
-        try:
-            os.rename(self._put_off, self._file)
-        except FileNotFoundError:
-            return False
-        return True
 
     def end(self) -> None:
         with contextlib.suppress(FileNotFoundError):

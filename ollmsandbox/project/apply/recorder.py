@@ -17,7 +17,7 @@ from ...files.atomic import write_atomically
 from ...paths import Paths, is_inside
 from ...sandbox.overlay import Overlay, Root
 from ..changes.mode import DAILY, Mode, no_step
-from ..roots import common_git_folder
+from ..roots import common_git_folder, may_be_root
 
 if TYPE_CHECKING:
     from ..changes.change import Report
@@ -113,8 +113,8 @@ class Recorder:
 
 
 def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
-    """Return the folders outside the project that its commands may change: those that the user
-    approved, and the repository of a worktree.
+    """Return the folders outside the project that its commands may change, none inside another:
+    those that the user approved, and the repository of a worktree.
 
     The first are in the database. A file has a copy, so that a command starts without the database.
     """
@@ -132,14 +132,20 @@ def _approved_roots(paths: Paths, project: str) -> tuple[str, ...]:
     if roots is None:
         if not paths.database.exists():
             return ()
-        from ..folder import Folder
         from ..manager import ProjectManager
 
         with contextlib.closing(ProjectManager(paths)) as manager:
-            _, *roots = Folder(project, manager).approved_roots()
+            known = manager.find_project(project)
+            roots = manager.approved_roots(known) if known else []
         write_atomically(file, json.dumps(roots))
-    # One that was replaced by a link since leads somewhere else now.
-    return tuple(root for root in roots if os.path.isdir(root) and os.path.realpath(root) == root)
+    found: list[str] = []
+    # They are sorted, so that parents come first.
+    for root in roots:
+        # If a link took its place, it is not the folder that the user approved.
+        is_there = os.path.isdir(root) and os.path.realpath(root) == root
+        if is_there and may_be_root(paths, project, root) and not is_inside(root, project, *found):
+            found.append(root)
+    return tuple(found)
 
 
 def root_of(paths: Paths, project: str, path: str) -> tuple[str, str] | None:

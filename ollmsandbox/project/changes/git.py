@@ -111,11 +111,12 @@ class GitTargets:
     def add_repository(self, worktree: str) -> None:
         """Read the configuration of the repository in this folder, if there is one."""
         own = f"{worktree}/.git"
-        if worktree not in self._known and _is_mercurial(worktree):
-            self.add_mercurial(worktree)
-        if not os.path.lexists(own) or worktree in self._known:
+        if worktree in self._known:
             return
         self._known.add(worktree)
+        self._add_mercurial(worktree)
+        if not os.path.lexists(own):
+            return
         # Limits are for each repository: a command can make as many as it likes.
         self._read, self._left = set(), _MOST_TARGETS
         if not os.path.isdir(own):
@@ -242,15 +243,14 @@ class GitTargets:
             for file in scripts_in(one, worktree, folder):
                 self._add(file, self._files)
 
-    def add_mercurial(self, worktree: str) -> None:
-        """Read the settings of a Mercurial or Sapling repository in this folder."""
+    def _add_mercurial(self, worktree: str) -> None:
+        """Read the settings of a Mercurial or Sapling repository in this folder, if it is one."""
         for file in (".hg/hgrc", ".sl/config"):
             for _section, _key, value in _settings(_read(f"{worktree}/{file}") or ""):
                 # An extension or a Python hook is the path of a module.
-                self._add_named(value.removeprefix("python:").partition(".py:")[0], worktree)
-                self._add_named(
-                    f"{value.removeprefix('python:').partition('.py:')[0]}.py", worktree
-                )
+                module = value.removeprefix("python:").partition(".py:")[0]
+                for name in (module, f"{module}.py"):
+                    self._add_named(name, worktree)
 
     def _add_hooks(self, folder: str, repository: _Repository) -> None:
         real = os.path.realpath(folder)
@@ -345,10 +345,6 @@ def _words(command: str, worktree: str) -> Iterator[str]:
         if number == 0 and "/" not in word:
             folders = os.environ.get("PATH", "").split(":")
             yield from (f"{folder}/{word}" for folder in folders if is_inside(folder, worktree))
-
-
-def _is_mercurial(worktree: str) -> bool:
-    return os.path.lexists(f"{worktree}/.hg") or os.path.lexists(f"{worktree}/.sl")
 
 
 # Limits of the search. Beyond them, everything with the name of a hook counts as a hook.

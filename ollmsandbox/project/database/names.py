@@ -31,12 +31,6 @@ def backup_name(number: int, path: str, day: str) -> str:
     return start + os.fsdecode(os.fsencode(name)[-(_LONGEST - len(start)) :])
 
 
-def backup_day(name: str) -> str:
-    """Return the day in the name of a backup, or "" if the file is no backup."""
-    ours = _BACKUP.match(name)
-    return ours[2] if ours else ""
-
-
 def backups_in(folder: Path) -> Iterator[Backup]:
     """Yield the backups that are on disk."""
     try:

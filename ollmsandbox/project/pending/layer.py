@@ -48,26 +48,33 @@ def spell_out(layer: str, lowers: Sequence[str]) -> None:
     mark would also hide what comes to be there later."""
     tree = OpenTree(layer, modes_file(layer))
     marked = []
-    waiting = [("", False)]
+    hiding: set[str] = set()
     try:
-        while waiting:
-            path, hides = waiting.pop()
-            if is_too_deep(path):
-                continue
-            tree.unlock(path)
+        for path in _unlocked_folders(tree):
             around = tree.folder(path)
             if is_opaque(around):
                 marked.append(path)
-                hides = True
-            for name in folders_in(around):
-                waiting.append((f"{path}/{name}" if path else name, hides))
-            if hides:
+            if is_opaque(around) or (path and os.path.dirname(path) in hiding):
+                hiding.add(path)
                 _hide(around, names_in_layers(lowers, path))
         # Last, so that a second time finds all that is not done.
         for path in marked:
             os.removexattr(tree.folder(path), OPAQUE)
     finally:
         tree.close()
+
+
+def _unlocked_folders(tree: OpenTree, top: str = "") -> Iterator[str]:
+    """Yield a folder of a layer and those in it, each of them before what is in it, after making
+    it writable for us."""
+    waiting = [top]
+    while waiting:
+        path = waiting.pop()
+        if not is_too_deep(path):
+            tree.unlock(path)
+            yield path
+            inner = folders_in(tree.folder(path))
+            waiting += (f"{path}/{name}" if path else name for name in inner)
 
 
 def move_in(upper: str, layer: str) -> None:
@@ -96,11 +103,8 @@ def _copy_in(upper: str, layer: str, half: str) -> None:
         _remove(half)
     # Copying opens closed folders, which a kill must not leave open.
     tree = OpenTree(upper, modes_file(layer))
-    waiting = [""]
-    while waiting:
-        path = waiting.pop()
-        tree.unlock(path)
-        waiting += (f"{path}/{name}" if path else name for name in folders_in(tree.folder(path)))
+    for _path in _unlocked_folders(tree):
+        continue
     tree.leave()
     copy_tree(upper, half)
     os.rename(half, layer)
@@ -157,18 +161,11 @@ def set_folder_mode(layers: Iterable[str], path: str, mode: int) -> None:
 
 def files_in(tree: OpenTree, path: str) -> Iterator[str]:
     """Yield the paths of what a layer has in a folder, but for folders and deletions."""
-    waiting = [path]
-    while waiting:
-        folder = waiting.pop()
-        if is_too_deep(folder):
-            continue
-        tree.unlock(folder)
+    for folder in _unlocked_folders(tree, path):
         with os.scandir(tree.folder(folder)) as entries:
             found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
         for name, there in found:
-            if stat.S_ISDIR(there.st_mode):
-                waiting.append(f"{folder}/{name}")
-            elif not is_whiteout(there):
+            if not stat.S_ISDIR(there.st_mode) and not is_whiteout(there):
                 yield f"{folder}/{name}"
 
 

@@ -1,74 +1,63 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Unfinished work in a root folder that no longer exists.
 
-Such work is kept until the folder is back. The user is notified once; marks on disk remember that.
+Such work is kept until the folder is back. The user is notified once; a file remembers that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 from pathlib import Path
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...paths import Paths, make_folder
+from ...files.atomic import write_atomically
+from ...paths import Paths
 from ...sandbox.overlay import Overlay, leftovers
 from ..apply.journal import Job, Journal
 from ..manager import is_missing
 
 
 class MissingRootMarks:
-    """Marks for runs whose missing root was reported: a file for each, with the root's path."""
+    """Notes for which runs a missing root was reported: in a file, the root of each."""
 
     def __init__(self, paths: Paths) -> None:
-        self._folder = _folder(paths)
-        self._left: set[str] = set()
+        self._file = _file(paths)
+        self._before = _read(self._file)
+        self._now: dict[str, str] = {}
 
-    def first_time(self, name: str, project: str) -> bool:
+    def first_time(self, name: str, root: str) -> bool:
         """Mark a run as reported; return whether it was not marked before."""
-        self._left.add(name)
-        try:
-            make_folder(self._folder)
-            with open(self._folder / name, "xb") as file:
-                file.write(os.fsencode(project))
-        except FileExistsError:
-            return False
-        except (OllmSandboxError, OSError):
-            return True  # perhaps the disk is full; better reported twice than never
-        return True
+        self._now[name] = root
+        return name not in self._before
 
     def end(self) -> None:
-        """Remove the marks of runs that are no longer interrupted."""
-        # A mark too many does no harm, and the next recovery removes it.
-        with contextlib.suppress(OSError):
-            for name in set(os.listdir(self._folder)) - self._left:
-                _remove(self._folder, name)
-
-
-def forget_mark(paths: Paths, name: str) -> None:
-    with contextlib.suppress(OSError):  # as above
-        _remove(_folder(paths), name)
+        """Write the marks of the runs that are still interrupted."""
+        # If the disk is full, it is better reported twice than never.
+        with contextlib.suppress(OllmSandboxError, OSError):
+            if self._now:
+                write_atomically(self._file, json.dumps(self._now))
+            else:
+                self._file.unlink(missing_ok=True)
 
 
 def was_notified(paths: Paths, name: str) -> bool:
     """Return whether the user was notified of a run and its root is still missing."""
-    try:
-        project = (_folder(paths) / name).read_bytes()
-    except OSError:
-        return False
-    return bool(project) and not os.path.isdir(project)
+    root = _read(_file(paths)).get(name, "")
+    return root != "" and not os.path.isdir(root)
 
 
-def _folder(paths: Paths) -> Path:
-    return paths.cache / "told"
+def _file(paths: Paths) -> Path:
+    return paths.cache / "missing-roots.json"
 
 
-def _remove(folder: Path, name: str) -> None:
-    (folder / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # there are others
-        folder.rmdir()
+def _read(file: Path) -> dict[str, str]:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    return {}
 
 
 class MissingRootError(OllmSandboxError):
@@ -79,12 +68,9 @@ class MissingRootError(OllmSandboxError):
         self.root = root
 
 
-def check_roots(overlay: Overlay, *, whole: bool = False) -> None:
-    """Raise MissingRootError if a root is missing, or, with `whole`, the project."""
-    folders = {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
-    if whole:
-        folders.setdefault(overlay.project, overlay.folder)
-    for root, folder in folders.items():
+def check_roots(overlay: Overlay) -> None:
+    """Raise MissingRootError if a root of a run is missing."""
+    for name, root in overlay.overlay_map.items():
         if not is_missing(root):
             continue
         if _had_begun(overlay):
@@ -103,13 +89,13 @@ def check_roots(overlay: Overlay, *, whole: bool = False) -> None:
                 folder=overlay.folder,
             )
         raise MissingRootError(
-            N_("{root} is missing. What the command wrote to it is kept in {folder}."),
+            N_("{root} is missing. What the command wrote is kept in {folder}."),
             N_(
                 "Restore the folder and run any command in it. If you do not need the "
                 "changes, run `ollmsandbox discard {run}`."
             ),
             root=root,
-            folder=folder,
+            folder=os.path.dirname(overlay.upper(name)),
             run=overlay.run_id,
         )
 
@@ -122,17 +108,16 @@ def discard_interrupted(paths: Paths, run_id: str, *, whole: bool = True) -> str
     project = ""
     for overlay in leftovers(paths.cache, lambda _folder: None):
         try:
-            roots = (overlay.project, *overlay.overlay_map.values())
+            roots = overlay.overlay_map.values()
             if overlay.run_id == run_id and any(map(is_missing, roots)):
                 if _had_begun(overlay):
-                    check_roots(overlay, whole=True)
+                    check_roots(overlay)
                 if not whole:
                     raise OllmSandboxError(
                         N_("A run that was not finished can only be discarded as a whole."),
                         N_("Do not specify any files."),
                     )
                 overlay.cleanup()
-                forget_mark(paths, f"overlay-{run_id}")
                 project = overlay.project
         finally:
             overlay.release()

@@ -17,7 +17,7 @@ from ..apply.swap import Step
 from ..changes.change import Mode, Report, no_step
 from ..changes.scan import restore_opened
 from ..database.backups import clean_up
-from ..manager import ProjectManager, is_missing
+from ..manager import ProjectManager
 from ..pending.layer import remove_left
 from ..review.review import Review
 from .adopt import adopt
@@ -60,9 +60,6 @@ def finish_leftovers(paths: Paths, step: Step = no_step) -> list[Report]:
         review = Review(paths, step)
         try:
             reports += review.finish(journal)
-            if journal.exists():
-                # A part was put off.
-                reports += review.finish(journal)
         except (OllmSandboxError, OSError) as error:
             if not isinstance(error, MissingRootError) or marks.first_time(
                 journal.name, error.root
@@ -75,62 +72,35 @@ def finish_leftovers(paths: Paths, step: Step = no_step) -> list[Report]:
 
 
 def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -> None:
-    """Finish a run in the roots that exist; raise MissingRootError for the others."""
+    """Finish a run, or raise MissingRootError: while one of its roots is missing, all of it waits.
+
+    What an interrupted command had written becomes pending.
+    """
     journal = Journal.of_run(overlay.folder)
-    if journal.exists() and is_missing(overlay.project):
-        check_roots(overlay, whole=True)
-    known = set(overlay.overlay_map.values())
-    gone = {root for root in known if is_missing(root)}
-    # Roots that the journal does not contain.
-    out = gone
     job = journal.read()
-    if job is None:
+    if job is not None:
+        check_roots(overlay)
+        reports.append(Report(job.run_id, tuple(Settling(paths, step).finish(overlay, job))))
+        overlay.cleanup()
+        return
+    if journal.exists():
+        check_roots(overlay)
         try:
             journal.check(paths)
         except OllmSandboxError as error:
             # The journal is unreadable: continue with what is on disk.
             reports.append(Report(overlay.run_id, errors=(in_words(error),)))
-        for name in overlay.overlay_map:
-            restore_opened(overlay.upper(name))
-        mode = overlay.about.get("mode", Mode.NEVER.value)
-        if overlay.is_untouched() or mode == Mode.NEVER.value:
-            overlay.cleanup()
-            return
-        if is_missing(overlay.project) or gone == known:
-            check_roots(overlay, whole=True)
+    for name in overlay.overlay_map:
+        restore_opened(overlay.upper(name))
+    mode = overlay.about.get("mode", Mode.NEVER.value)
+    if not overlay.is_untouched() and mode != Mode.NEVER.value:
+        check_roots(overlay)
         overlay.copy_shared()
-        _settle(paths, overlay.part(known - gone), step, reports)
-    else:
-        if gone & job.sources.keys() and not journal.read_put_off():
-            journal.put_off([job.part(gone)])
-        left = {root for later in journal.read_put_off() for root in later.sources}
-        out = known - job.sources.keys() - left
-        now = job.part((job.sources.keys() & known) - left)
-        if now.sources:
-            here = overlay.part(now.sources)
-            check_roots(here)
-            reports.append(Report(job.run_id, tuple(Settling(paths, step).finish(here, now))))
-        if left:
-            overlay.keep_only(left | out, anew=False)
-            journal.take_up()
-            check_roots(overlay)
-            _finish(paths, overlay, step, reports)
-            return
-    if overlay.part(out).is_untouched():
-        overlay.cleanup()
-        return
-    overlay.keep_only(out, anew=True)
-    journal.end()
-    check_roots(overlay)
-    _finish(paths, overlay, step, reports)
-
-
-def _settle(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -> None:
-    """Make what an interrupted command had written pending."""
-    started = os.stat(overlay.folder).st_mtime
-    command = f"{overlay.about.get('command', '')} (interrupted)"
-    report = Settling(paths, step).settle(overlay, Mode.REVIEW, command, started)
-    reports += [report] if report.changes else []
+        started = os.stat(overlay.folder).st_mtime
+        command = f"{overlay.about.get('command', '')} (interrupted)"
+        report = Settling(paths, step).settle(overlay, Mode.REVIEW, command, started)
+        reports += [report] if report.changes else []
+    overlay.cleanup()
 
 
 @dataclass(frozen=True)

@@ -75,10 +75,7 @@ def _merge(
     manager: ProjectManager, run: Run, item: Recorded, old: Sequence[str], new: Sequence[str]
 ) -> Report:
     """Merge the change from one version to another into the file as it is now."""
-    with (
-        closing(Review(manager.paths)) as review,
-        project_lock(manager.paths, run.project.path),
-    ):
+    with closing(Review(manager.paths)) as review, review.locked(run):
         [now] = [row for row in runs.read_changes(manager, run) if row.number == item.number]
         if now.state is not item.state:
             raise _changed(_full(item))
@@ -104,7 +101,7 @@ def discard_hunks(
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     change = item.change
     part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
-    with project_lock(manager.paths, run.project.path):
+    with closing(Review(manager.paths)) as review, review.locked(run):
         rests = _merge_rests(manager, run, item, found.new, part)
         if not rests or rests[0].then is None:
             raise _changed(_full(item))

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ... import N_
@@ -14,7 +15,7 @@ from ...files.dirfd import DirEntryAt, OpenTree, opened_folder
 from ...paths import Paths, is_inside, make_folder
 from ...text.merge import keep_both
 from ..apply.applier import Applier, only_ours
-from ..apply.journal import Job, Journal, Task, parts, project_lock
+from ..apply.journal import Job, Journal, Task, project_lock
 from ..apply.patch import Patch
 from ..apply.settle import numbered_parents, show_modes
 from ..apply.swap import Step
@@ -40,6 +41,7 @@ _TARGETS = {
     Task.UNDO: State.UNDONE,
     Task.DISCARD: State.DISCARDED,
 }
+_ByRun = list[tuple[Run, list[Recorded]]]
 
 
 class Review:
@@ -67,14 +69,14 @@ class Review:
         commands changed the same at the same time, choosing one discards the other. With `alone`,
         no other run's changes are touched.
         """
-        with project_lock(self._paths, run.project.path):
+        with self.locked(run):
             rows = self._rows(run)
             waiting, back = _to_apply(rows, chosen, only_pending=only_pending)
             waiting = [item for item in waiting if chosen or self._can_be_tried(run, item)]
             waiting, gone = split_gone(waiting)
             back, gone_back = split_gone(with_folders(back, rows, undo=False))
-            along: list[tuple[Run, list[Recorded]]] = []
-            others: list[tuple[Run, list[Recorded]]] = []
+            along: _ByRun = []
+            others: _ByRun = []
             if not alone:
                 along, waiting = self._with_related(run, waiting, needed=True)
                 others = self._alternatives(run, waiting) if chosen else []
@@ -104,10 +106,8 @@ class Review:
     def discard(self, run: Run, chosen: Sequence[str] = (), *, alone: bool = False) -> Report:
         """Discard pending changes, and those of later runs that need them; with `alone`, no other
         run's."""
-        with project_lock(self._paths, run.project.path):
-            items = choose(records.read_changes(self.manager, run), chosen)
-            items = [item for item in items if item.state in PENDING_STATES]
-            along, items = self._with_related(run, items, needed=False)
+        with self.locked(run):
+            along, items = self._with_related(run, self._pending(run, chosen), needed=False)
             jobs = [
                 self._job(Task.DISCARD, other, theirs)
                 for other, theirs in reversed([] if alone else along)
@@ -122,14 +122,12 @@ class Review:
         rows = choose(self._rows(run), chosen)
         waiting, _ = _to_apply(rows, (), only_pending=only_pending)
         along, _ = self._with_related(run, waiting, needed=True)
-        return [Report(other.id, tuple(items)) for other, items in along]
+        return _as_reports(along)
 
     def also_discarded(self, run: Run, chosen: Sequence[str] = ()) -> list[Report]:
         """Return the changes of other runs that `discard` would discard, too."""
-        items = choose(records.read_changes(self.manager, run), chosen)
-        items = [item for item in items if item.state in PENDING_STATES]
-        along, _ = self._with_related(run, items, needed=False)
-        return [Report(other.id, tuple(items)) for other, items in along]
+        along, _ = self._with_related(run, self._pending(run, chosen), needed=False)
+        return _as_reports(along)
 
     def apply_all(self, project: Project) -> list[Report]:
         """Apply all pending changes, in the order of the runs."""
@@ -151,13 +149,13 @@ class Review:
 
     def dropped_for(self, run: Run, chosen: Sequence[str]) -> list[Report]:
         """Return the changes of other runs that `apply` would discard in favour of the chosen."""
-        items = choose(records.read_changes(self.manager, run), chosen) if chosen else []
-        items = [item for item in items if item.state in PENDING_STATES]
-        return [Report(other.id, tuple(t)) for other, t in self._alternatives(run, items)]
+        return _as_reports(self._alternatives(run, self._pending(run, chosen) if chosen else []))
 
-    def _alternatives(
-        self, run: Run, items: Sequence[Recorded]
-    ) -> list[tuple[Run, list[Recorded]]]:
+    def _pending(self, run: Run, chosen: Sequence[str]) -> list[Recorded]:
+        items = choose(records.read_changes(self.manager, run), chosen)
+        return [item for item in items if item.state in PENDING_STATES]
+
+    def _alternatives(self, run: Run, items: Sequence[Recorded]) -> _ByRun:
         """Return what is pending of other runs at the places of changes that were made at the same
         time, and what needs it; by run in order."""
         apart = {place_of(item): item.apart_from for item in items if item.apart_from}
@@ -167,15 +165,12 @@ class Review:
         chosen = [
             at for at, (run_id, row) in enumerate(rows) if run_id in apart.get(place_of(row), ())
         ]
-        found: dict[str, list[Recorded]] = {}
-        for at in RelatedChanges(rows).with_dependent(chosen):
-            if rows[at][0] != run.id:
-                found.setdefault(rows[at][0], []).append(rows[at][1])
-        return [(self.manager.run(run_id), theirs) for run_id, theirs in found.items()]
+        related = RelatedChanges(rows).with_dependent(chosen)
+        return self._of_others(run, [rows[at] for at in related])
 
     def _with_related(
         self, run: Run, items: Sequence[Recorded], *, needed: bool
-    ) -> tuple[list[tuple[Run, list[Recorded]]], list[Recorded]]:
+    ) -> tuple[_ByRun, list[Recorded]]:
         """Return what has to be applied along with these changes, because they need it, or
         discarded, because it needs them: by run in order, and the changes of the run itself."""
         rows = records.changes_of_runs(self.manager, self._chain(run).runs)
@@ -184,19 +179,23 @@ class Review:
         chosen = [
             at for at, (run_id, row) in enumerate(rows) if run_id == run.id and row.number in own
         ]
-        others: dict[str, list[Recorded]] = {}
-        for at in related.with_needed(chosen) if needed else related.with_dependent(chosen):
-            run_id, row = rows[at]
-            if run_id == run.id:
-                own.setdefault(row.number, row)
-            else:
-                others.setdefault(run_id, []).append(row)
-        along = [(self.manager.run(run_id), theirs) for run_id, theirs in others.items()]
+        found = related.with_needed(chosen) if needed else related.with_dependent(chosen)
+        also = {row.number: row for run_id, row in map(rows.__getitem__, found) if run_id == run.id}
+        own = {**also, **own}
+        along = self._of_others(run, [rows[at] for at in found])
         return along, [own[number] for number in sorted(own)]
+
+    def _of_others(self, run: Run, rows: Iterable[tuple[str, Recorded]]) -> _ByRun:
+        """Return the changes that are not the run's own, by run."""
+        others: dict[str, list[Recorded]] = {}
+        for run_id, row in rows:
+            if run_id != run.id:
+                others.setdefault(run_id, []).append(row)
+        return [(self.manager.run(run_id), theirs) for run_id, theirs in others.items()]
 
     def undo(self, run: Run, chosen: Sequence[str] = (), *, with_later: bool = False) -> Report:
         """Undo applied changes; `with_later`, first what later runs did to the same files."""
-        with project_lock(self._paths, run.project.path):
+        with self.locked(run):
             rows = self._rows(run)
             made = [
                 row
@@ -217,9 +216,7 @@ class Review:
             report = self._start(jobs, run.id)
             return report._replace(changes=(*report.changes, *gone))
 
-    def later_changes(
-        self, run: Run, items: Iterable[Recorded]
-    ) -> list[tuple[Run, list[Recorded]]]:
+    def later_changes(self, run: Run, items: Iterable[Recorded]) -> _ByRun:
         """Return what later runs did to the same paths and is applied, the last run first."""
         numbers: dict[str, set[int]] = {}
         for item in items:
@@ -257,7 +254,7 @@ class Review:
     def keep_both(self, run: Run, chosen: Sequence[str] = ()) -> Report:
         """End conflicts in text files with both versions: lines that both changed appear twice."""
         done: list[Recorded] = []
-        with project_lock(self._paths, run.project.path):
+        with self.locked(run):
             rows = choose(records.read_changes(self.manager, run), chosen)
             for item in rows:
                 if item.state is not State.CONFLICT or not item.change.is_edit:
@@ -287,26 +284,27 @@ class Review:
         return sorted(found, key=lambda run: order.get(run.id, -1))
 
     def finish(self, journal: Journal) -> list[Report]:
-        """What was cut off. If a part is for a folder that is gone, that is left, and can be tried
-        once more."""
+        """Finish what was cut off, or raise MissingRootError if one of its folders is missing."""
         job = journal.read()
         if job is None:
             journal.check(self._paths)
             return []
         with project_lock(self._paths, job.project):
-            # Who had the lock until now may have ended it.
-            jobs = journal.read_rest()
-            roots = {root for job in jobs for root in job.sources}
-            gone = {root for root in roots if is_missing(root)}
-            if gone and gone != roots and not is_missing(job.project):
-                journal.put_off(parts(jobs, gone))
-                jobs = parts(jobs, roots - gone)
-            for part in jobs:
-                check_job_roots(self._paths, part)
-            if not jobs:
-                journal.take_up()
-                return []
-            return [self._perform(jobs, journal, jobs[-1].run_id, resumed=True)]
+            return self._resume(journal)
+
+    def _resume(self, journal: Journal) -> list[Report]:
+        # Who had the lock until now may have ended it.
+        jobs = journal.read_all()
+        for job in jobs:
+            check_job_roots(self._paths, job)
+        return [self._perform(jobs, journal, jobs[-1].run_id, resumed=True)] if jobs else []
+
+    @contextlib.contextmanager
+    def locked(self, run: Run) -> Iterator[None]:
+        """Lock the project of a run, after finishing what was cut off there."""
+        with project_lock(self._paths, run.project.path):
+            self._resume(Journal.of_person(self._paths, run.id))
+            yield
 
     def _job(self, task: Task, run: Run, items: Sequence[Recorded], *, forced: bool = False) -> Job:
         return Job(
@@ -367,9 +365,6 @@ class Review:
         if not jobs:
             return Report(run_id)
         journal = Journal.of_person(self._paths, run_id)
-        # What waits there for a folder that is gone comes later, but for what is decided anew.
-        anew = {place_of(item) for job in jobs for item in job.items}
-        journal.put_off([one for job in journal.read_all() if (one := job.without(anew)).items])
         journal.write(*jobs)
         self._step()
         return self._perform(jobs, journal, run_id, resumed=False)
@@ -397,8 +392,7 @@ class Review:
             if rest := jobs[number:]:
                 journal.write(*rest)
         self.manager.store.make_durable()
-        if not journal.take_up():
-            journal.end()
+        journal.end()
         changes = tuple(done.pop(run_id))
         along = tuple(Report(other, tuple(items)) for other, items in done.items())
         return Report(run_id, changes, along=along)
@@ -454,10 +448,9 @@ class Review:
             )
             before = len(done)
             try:
-                if job.task is Task.UNDO:
-                    done += applier.undo_or_redo(items, job.forced, back=True)
-                elif job.task is Task.REDO:
-                    done += applier.undo_or_redo(items, job.forced, back=False)
+                if job.task in (Task.UNDO, Task.REDO):
+                    back = job.task is Task.UNDO
+                    done += applier.undo_or_redo(items, job.forced, back=back)
                 elif job.task is Task.HUNKS:
                     done += applier.merge_hunks(items)
                 else:
@@ -504,6 +497,10 @@ class Review:
         if job.task in (Task.UNDO, Task.REDO):
             found = {item.number: item.before for item in job.items}
             records.pass_on(self.manager, done, found)
+
+
+def _as_reports(changes: _ByRun) -> list[Report]:
+    return [Report(run.id, tuple(items)) for run, items in changes]
 
 
 def place_of(item: Recorded) -> tuple[str, str]:
@@ -607,18 +604,11 @@ def with_folders(
 
 def split_gone(items: Iterable[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
     """Split changes into those whose root exists, and the others, which have to be left alone."""
-    there: list[Recorded] = []
-    gone: list[Recorded] = []
-    is_gone: dict[str, bool] = {}
-    for item in items:
-        root = item.change.root
-        if root not in is_gone:
-            is_gone[root] = is_missing(root)
-        if is_gone[root]:
-            gone.append(item._replace(note=Note(Reason.ROOT_MISSING)))
-        else:
-            there.append(item)
-    return there, gone
+    items = list(items)
+    missing = {root for root in {item.change.root for item in items} if is_missing(root)}
+    there = [item for item in items if item.change.root not in missing]
+    note = Note(Reason.ROOT_MISSING)
+    return there, [item._replace(note=note) for item in items if item.change.root in missing]
 
 
 def _is_at(item: Recorded, path: str) -> bool:

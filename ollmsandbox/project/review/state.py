@@ -44,8 +44,7 @@ def encode_lines(lines: Sequence[str]) -> bytes:
 
 def text_versions(manager: ProjectManager, run: Run, item: Recorded) -> TextVersions | None:
     """Return both versions; None if one is not text, was not kept, or does not exist."""
-    change = item.change
-    if change.kind is not Kind.MODIFIED or change.type is not Type.FILE:
+    if not item.change.is_edit:
         return None
     versions = Versions(manager)
     before, after = versions.before(run, item), versions.after(run, item)
@@ -148,14 +147,12 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     base, result, current = Versions(manager).three_way(run, item)
     before = None if change.kind is Kind.ADDED else base
     after = None if is_gone else result
-    if current == after:
+    states = None
+    if current not in (after, before):
+        states = set(current_hunk_states(manager, run, item).values())
+    if current == after or states == {HunkState.PRESENT}:
         return item._replace(state=State.APPLIED, note=None)
-    if current == before:
-        return item._replace(state=State.UNDONE, note=None)
-    states = set(current_hunk_states(manager, run, item).values())
-    if states == {HunkState.PRESENT}:
-        return item._replace(state=State.APPLIED, note=None)
-    if states == {HunkState.UNDONE}:
+    if current == before or states == {HunkState.UNDONE}:
         return item._replace(state=State.UNDONE, note=None)
     is_partly = states == {HunkState.PRESENT, HunkState.UNDONE}
     return item._replace(note=_PARTLY if is_partly else _EDITED)

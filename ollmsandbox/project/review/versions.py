@@ -5,11 +5,9 @@ runs, and from the daily backups."""
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..apply.recorder import root_of
 from ..apply.swap import signature
@@ -17,7 +15,7 @@ from ..changes.change import Kind, Recorded, State, Type
 from ..changes.overlayfs import Seen, find_in_layers, read_link, read_seen
 from ..changes.reasons import Note, Reason
 from ..database.models import Project, Run
-from ..database.names import backup_day, backup_name
+from ..database.names import backup_name, backups_in
 from ..manager import ProjectManager
 from ..pending.chain import Chain
 
@@ -50,15 +48,6 @@ class Version:
     def target(self) -> str:
         """Of a link, what it leads to; else, or if it cannot be told any more, ""."""
         return read_link(self.seen) if self.seen and self.seen.is_link else ""
-
-    @property
-    def mode(self) -> int | None:
-        return stat.S_IMODE(self.seen.found.st_mode) if self.seen else None
-
-    @property
-    def file(self) -> str:
-        """Its path on disk, for programs that open files themselves; "" if it is none."""
-        return f"{self.seen.layer}/{self.seen.path}" if self.seen and self.seen.is_file else ""
 
     def read(self, most: int = -1) -> bytes:
         """Return the content; nothing if it is not a file, or not there."""
@@ -159,7 +148,7 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierVersion:
     """A version of a file from before; it can be restored."""
 
     # When something else took its place; of a backup only the day is known.
@@ -169,50 +158,49 @@ class Earlier:
     run_id: str = ""
 
 
-def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Earlier]:
-    """Return the daily backups of a file, by its full path; the newest first."""
-    found: list[Earlier] = []
+def earlier_versions(manager: ProjectManager, project: Project, path: str) -> list[EarlierVersion]:
+    """Return the kept versions of a file, by its full path, of runs and days; the newest first."""
+    kept = [
+        (until, manager.paths.versions / run_id, str(number), run_id)
+        for run_id, number, until in _replaced(manager, project, path)
+    ]
+    kept += [
+        (day, manager.paths.backups, name, "") for name, day in _copies(manager, project, path)
+    ]
+    found: list[EarlierVersion] = []
     known: set[int] = set()
-
-    def add(until: float, folder: Path, name: str, run_id: str = "") -> None:
-        seen = find_in_layers([str(folder)], name) if folder.is_dir() else None
+    for until, folder, name, run_id in kept:
+        seen = find_in_layers([str(folder)], name)
         # A backup is mostly the very file that a run kept.
         if seen is not None and seen.is_file and seen.found.st_ino not in known:
             known.add(seen.found.st_ino)
-            found.append(Earlier(until, Version(seen), run_id))
-
-    root, inner = root_of(manager.paths, project.path, path) or ("", "")
-    for run_id, number, ended in _replaced(manager, root, inner) if root else ():
-        add(ended, manager.paths.versions / run_id, str(number), run_id)
-    for name, day in _copies(manager, project, path):
-        add(day, manager.paths.backups, name)
+            found.append(EarlierVersion(until, Version(seen), run_id))
     return sorted(found, key=lambda earlier: -earlier.until)
 
 
-def _replaced(manager: ProjectManager, root: str, path: str) -> list[tuple[str, int, float]]:
+def _replaced(manager: ProjectManager, project: Project, path: str) -> list[tuple[str, int, float]]:
+    """Return the runs that replaced the file, the number of the change, and when that was."""
+    root, inner = root_of(manager.paths, project.path, path) or ("", "")
     with manager.store.translated_errors():
         return manager.store.connection.execute(
             "SELECT run.id, change.number, coalesce(run.ended_at, run.started_at)"
             " FROM change JOIN run ON run.id = change.run_id"
             " WHERE change.root = ? AND change.path = ? AND change.state = ?"
             " ORDER BY run.ended_at DESC",
-            (*map(os.fsencode, (root, path)), State.APPLIED.value),
+            (*map(os.fsencode, (root, inner)), State.APPLIED.value),
         ).fetchall()
 
 
 def _copies(manager: ProjectManager, project: Project, path: str) -> list[tuple[str, float]]:
+    """Return the names of the file's daily backups, and their days."""
     with manager.store.translated_errors():
         row = manager.store.connection.execute(
             "SELECT id FROM filerecord WHERE project_id = ? AND path = ?"
             " AND last_approved_copy_path IS NOT NULL",
             (project.id, os.fsencode(path)),
         ).fetchone()
-    if row is None or not manager.paths.backups.is_dir():
-        return []
-    start = f"{row[0]}-"
-    copies = []
-    for name in os.listdir(manager.paths.backups):
-        day = backup_day(name) if name.startswith(start) else ""
-        if day and name == backup_name(row[0], path, day):
-            copies.append((name, time.mktime(time.strptime(day, "%y-%m-%d"))))
-    return copies
+    return [
+        (os.path.basename(backup.path), time.mktime(time.strptime(backup.day, "%y-%m-%d")))
+        for backup in (backups_in(manager.paths.backups) if row else ())
+        if os.path.basename(backup.path) == backup_name(row[0], path, backup.day)
+    ]

@@ -13,19 +13,15 @@ from collections.abc import Callable
 from ... import N_
 from ...errors import OllmSandboxError, ProjectError
 from ...files.dirfd import DirEntryAt, OpenTree, opened_folder
-from ...paths import Paths, real_path
+from ...paths import Paths
 from ...sandbox.overlay import Overlay
 from ..apply.journal import project_lock
 from ..apply.recorder import Recorder, root_of
 from ..apply.swap import copy
 from ..changes.change import Mode, Report
 from ..changes.overlayfs import Seen, find_in_layers, read_seen
-from ..changes.scan import OpenedFolders
 from ..pending.chain import layers_of
 from .versions import Version
-
-# Puts the new file at this name in an open folder.
-_Maker = Callable[[DirEntryAt], None]
 
 
 def write_file(
@@ -53,7 +49,6 @@ def write_file(
         with os.fdopen(os.open(spot.name, flags, 0o666, dir_fd=spot.dir_fd), "wb") as file:
             file.write(data)
 
-    work = _Work(paths, project, path)
     recorder = Recorder(
         project,
         paths,
@@ -62,7 +57,8 @@ def write_file(
         session_id=session_id,
         call_id=call_id,
     )
-    return work.run(recorder, make, mode, based_on, approved=approved)
+    edit = _Edit(paths, project, path, make, mode, based_on)
+    return edit.record(recorder, approved=approved)
 
 
 def restore(
@@ -71,11 +67,9 @@ def restore(
     path: str,
     version: Version,
     *,
-    command: str = "",
-    how: Mode = Mode.AUTO,
     approved: bool = False,
 ) -> Report:
-    """An earlier version of a file, with its mode, in the place of the one there is. Bytes are
+    """Put an earlier version of a file, with its mode, in the place of the one there is. Bytes are
     shared where the disk can."""
     seen = version.seen
     if seen is None or not seen.is_file:
@@ -89,16 +83,24 @@ def restore(
         finally:
             tree.leave()
 
-    name = os.path.basename(path)
-    recorder = Recorder(project, paths, mode=how, command=command or f"Earlier version of {name}")
+    recorder = Recorder(project, paths, command=f"Earlier version of {os.path.basename(path)}")
     mode = stat.S_IMODE(seen.found.st_mode) & 0o1777
-    return _Work(paths, project, path).run(recorder, make, mode, None, approved=approved)
+    return _Edit(paths, project, path, make, mode).record(recorder, approved=approved)
 
 
-class _Work:
-    """One file of one run."""
+class _Edit:
+    """One file that is made, at a path in a project."""
 
-    def __init__(self, paths: Paths, project: str, path: str) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        project: str,
+        path: str,
+        make: Callable[[DirEntryAt], None],
+        mode: int | None,
+        based_on: bytes | None = None,
+    ) -> None:
+        """`make` puts the new file at a name in an open folder."""
         self._paths = paths
         self._project = project
         self._full = path
@@ -108,22 +110,18 @@ class _Work:
                 N_("{path} is not in the project."), N_("Specify a file in the project."), path=path
             )
         self._root, self._path = place
+        self._make = make
+        self._mode = mode
+        self._based_on = based_on
 
-    def run(
-        self,
-        recorder: Recorder,
-        make: _Maker,
-        mode: int | None,
-        based_on: bytes | None,
-        *,
-        approved: bool,
-    ) -> Report:
+    def record(self, recorder: Recorder, *, approved: bool) -> Report:
+        """Make the file, and settle that as a run."""
         with project_lock(self._paths, self._project):
             roots = recorder.roots(is_mounted=False)
             overlay = Overlay(self._paths.cache, roots, about=recorder.about)
             overlay.create(is_mounted=False)
             try:
-                self._fill(overlay, make, mode, based_on)
+                self._fill(overlay)
             except BaseException:
                 overlay.cleanup()
                 raise
@@ -138,69 +136,52 @@ class _Work:
         recorder.note_exit(0)
         return report
 
-    def _fill(
-        self, overlay: Overlay, make: _Maker, mode: int | None, based_on: bytes | None
-    ) -> None:
+    def _fill(self, overlay: Overlay) -> None:
         layers = layers_of(self._paths, self._project, self._root)
         present = find_in_layers(layers, self._path)
-        self._check(present, based_on)
+        self._check(present)
         # Whole, with all that is around it, before it is at its name: a kill leaves all or nothing.
         aside = f"{overlay.folder}/new"
         os.mkdir(aside)
         modes = self._make_parents(aside, layers)
-        folder, name = os.path.split(f"{aside}/{self._path}")
-        with opened_folder(folder) as around:
-            new = DirEntryAt(around, name)
-            make(new)
-            found = new.lstat()
-        if found is not None and stat.S_ISREG(found.st_mode):
-            self._dress(f"{folder}/{name}", present, mode)
-        names = {root: name for name, root in overlay.overlay_map.items()}
-        self._put(aside, overlay.upper(names[self._root]), modes)
-        os.rmdir(aside)
-
-    def _put(self, aside: str, upper: str, modes: list[tuple[str, int]]) -> None:
-        first = self._path.partition("/")[0]
-        for folder, wanted in reversed(modes):
-            os.chmod(folder, wanted)
-        if not modes or modes[0][1] & 0o700 == 0o700:
-            os.rename(f"{aside}/{first}", f"{upper}/{first}")
-            return
-        # The outermost has to be writable to be moved.
-        outermost, wanted = modes[0]
-        openings = OpenedFolders(upper)
-        openings.remember(f"{real_path(upper)}/{first}", wanted)
-        os.chmod(outermost, wanted | 0o700)
-        os.rename(outermost, f"{upper}/{first}")
-        os.chmod(f"{upper}/{first}", wanted)
-        openings.end()
-
-    def _check(self, present: Seen | None, based_on: bytes | None) -> None:
-        if present is not None and not present.is_file:
-            what = N_("{file} is a special file.")
-            if present.is_folder or present.is_link:
-                what = N_("{file} is a folder.") if present.is_folder else N_("{file} is a link.")
-            raise OllmSandboxError(what, N_("Specify a file."), file=self._full)
-        if based_on is None:
-            return
-        if present is None or read_seen(present) != based_on:
-            raise OllmSandboxError(
-                N_("{file} was changed in the meantime."),
-                N_("Look at it again, then try again."),
-                file=self._full,
-            )
-
-    def _dress(self, file: str, present: Seen | None, mode: int | None) -> None:
-        """As the one that it takes the place of."""
+        file = f"{aside}/{self._path}"
+        with opened_folder(os.path.dirname(file)) as around:
+            self._make(DirEntryAt(around, os.path.basename(file)))
+        mode = self._mode
         if present is not None:
             if os.getuid() == 0:
                 os.chown(file, present.found.st_uid, present.found.st_gid)
             mode = stat.S_IMODE(present.found.st_mode) & 0o1777 if mode is None else mode
         if mode is not None:
             os.chmod(file, mode)
+        for folder, wanted in reversed(modes):
+            # The outermost has to be writable to be moved.
+            os.chmod(folder, wanted | (0o700 if folder == modes[0][0] else 0))
+        names = {root: name for name, root in overlay.overlay_map.items()}
+        first = self._path.partition("/")[0]
+        moved = f"{overlay.upper(names[self._root])}/{first}"
+        os.rename(f"{aside}/{first}", moved)
+        if modes:
+            os.chmod(moved, modes[0][1])
+        os.rmdir(aside)
+
+    def _check(self, present: Seen | None) -> None:
+        if present is not None and not present.is_file:
+            what = N_("{file} is a special file.")
+            if present.is_folder or present.is_link:
+                what = N_("{file} is a folder.") if present.is_folder else N_("{file} is a link.")
+            raise OllmSandboxError(what, N_("Specify a file."), file=self._full)
+        if self._based_on is None:
+            return
+        if present is None or read_seen(present) != self._based_on:
+            raise OllmSandboxError(
+                N_("{file} was changed in the meantime."),
+                N_("Look at it again, then try again."),
+                file=self._full,
+            )
 
     def _make_parents(self, top: str, layers: tuple[str, ...]) -> list[tuple[str, int]]:
-        """The folders around it, with the modes that they have; those come last."""
+        """Make the folders around the file; return the modes that they have, to be set later."""
         modes = []
         parts = self._path.split("/")
         for number in range(1, len(parts)):

@@ -21,7 +21,7 @@ from gi.repository import Gio, GObject
 
 from ...chat.storage.history import History
 from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
-from ...project.changes.labels import severity
+from ...project.changes.short_list import severity
 from ...project.database import runs as records
 from ..widgets.weak import weak_reference
 

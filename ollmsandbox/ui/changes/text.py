@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from ... import N_
 from ...i18n import _, localized, ngettext
 from ...project.changes.change import Flag, Kind, Recorded, Report, State, Type
-from ...project.changes.labels import mode_text
 from ...project.changes.reasons import Note, Reason
+from ...project.changes.short_list import mode_text
 from ...text.visible import visible_path, visible_words
 from ..widgets.actions import Action
 from ..widgets.readable import day_and_time, number

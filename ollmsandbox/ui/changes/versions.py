@@ -10,7 +10,7 @@ from gi.repository import GLib, Gtk
 from ...i18n import _
 from ...project.changes.change import Recorded
 from ...project.manager import ProjectManager
-from ...project.review.versions import Earlier, backups_of
+from ...project.review.versions import EarlierVersion, earlier_versions
 from ...project.review.write_file import restore
 from ..widgets.labels import set_accessible_name
 from ..widgets.readable import day_and_time
@@ -71,11 +71,11 @@ class EarlierVersions(Gtk.Popover):
             self._list.append(self._row(earlier))
         self.emit("counted", len(found))
 
-    def _find(self) -> list[Earlier]:
+    def _find(self) -> list[EarlierVersion]:
         run = self._manager.run(self._run.id)
-        return backups_of(self._manager, run.project, self._path)
+        return earlier_versions(self._manager, run.project, self._path)
 
-    def _row(self, earlier: Earlier) -> Gtk.Widget:
+    def _row(self, earlier: EarlierVersion) -> Gtk.Widget:
         # Of a backup, only the day is known.
         until = day_and_time(earlier.until, with_time=bool(earlier.run_id))
         text = _("Until {time}, {size}").format(
@@ -91,7 +91,7 @@ class EarlierVersions(Gtk.Popover):
         row.update_property([Gtk.AccessibleProperty.LABEL], [text])
         return row
 
-    def _on_restore(self, _button: Gtk.Button, earlier: Earlier) -> None:
+    def _on_restore(self, _button: Gtk.Button, earlier: EarlierVersion) -> None:
         self.popdown()
         if self._progress.is_working:
             return

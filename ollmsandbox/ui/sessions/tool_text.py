@@ -14,7 +14,7 @@ from gi.repository import GLib
 
 from ...i18n import _, localized, ngettext
 from ...project.changes.change import Kind, Recorded, Report, State, Type
-from ...project.changes.labels import GitLine, Line, short_list
+from ...project.changes.short_list import GitLine, Line, short_list
 from ...sandbox.process import Stop
 from ...text.visible import visible_line, visible_path
 from ...tools.todo import count_done

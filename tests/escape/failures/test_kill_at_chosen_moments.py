@@ -33,7 +33,7 @@ from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
-from ollmsandbox.project.review.versions import backups_of
+from ollmsandbox.project.review.versions import earlier_versions
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_an_unrecorded_backup_is_not_used_for_another_file(snapshot: Snapshot) -
 
     def earlier() -> list[bytes]:
         with closing(ProjectManager(person.paths)) as manager:
-            found = backups_of(manager, manager.add_project(other), file)
+            found = earlier_versions(manager, manager.add_project(other), file)
             return [one.version.read() for one in found]
 
     write(b"first\n")

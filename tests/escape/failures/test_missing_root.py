@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.escape.copy_back import FIRST_STEP, review, settle
-from support.escape.kill import EVERY, Snapshot, check_finished, has_journal, killed_after
+from support.escape.copy_back import review, settle
+from support.escape.kill import Snapshot, check_finished, has_journal, killed_after
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
@@ -21,7 +21,7 @@ from ollmsandbox.project.apply.journal import Job, Journal, Task, project_lock
 from ollmsandbox.project.apply.recorder import needs_recovery
 from ollmsandbox.project.changes.change import Mode, Recorded
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.recovery.recover import finish_leftovers, recover
+from ollmsandbox.project.recovery.recover import recover
 from ollmsandbox.project.review.review import Review
 
 
@@ -103,7 +103,7 @@ def test_it_is_reported_once_and_finished_when_the_folder_is_back(
     [report] = recover(person.paths).finished
     assert [item.change.path for item in report.changes] == ["f"]
     assert not folder.exists()
-    assert not (person.paths.cache / "told").exists()
+    assert not (person.paths.cache / "missing-roots.json").exists()
 
 
 def test_it_can_be_discarded(snapshot: Snapshot) -> None:
@@ -121,7 +121,6 @@ def test_it_can_be_discarded(snapshot: Snapshot) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert not folder.exists()
     assert other.cli("discard", run_id).returncode != 0
-    assert not (person.paths.cache / "told").exists()
 
 
 def test_a_run_whose_root_exists_is_recorded_before_it_is_discarded(snapshot: Snapshot) -> None:
@@ -216,16 +215,13 @@ def test_a_half_merged_layer_does_not_count_as_a_run(snapshot: Snapshot) -> None
     other.rename(away)
     recovered = recover(person.paths)
     assert [str(other) in error for error in recovered.errors] == [True]
-    assert not recovered.notices
-    # The rest is finished.
-    [report] = recovered.finished
-    assert [item.change.path for item in report.changes] == ["f"]
+    assert not (*recovered.notices, *recovered.finished)
     assert not needs_recovery(person.paths)
     recovered = recover(person.paths)
     assert not (*recovered.errors, *recovered.notices, *recovered.finished)
     away.rename(other)
     [report] = recover(person.paths).finished
-    assert [item.change.path for item in report.changes] == ["other"]
+    assert {item.change.path for item in report.changes} == {"f", "other"}
     check_finished(person)
     with closing(Review(person.paths)) as work:
         project = work.manager.find_project(person.project)
@@ -239,44 +235,27 @@ def states(items: Iterable[Recorded]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_changes_of_other_folders_are_settled_meanwhile(snapshot: Snapshot, begun: bool) -> None:
-    """The recovery is killed, too, at any step."""
+def test_all_of_a_run_waits_for_a_folder(snapshot: Snapshot, begun: bool) -> None:
     person = snapshot.person
     other = linked(snapshot)
     snapshot.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
-    begin = 0
     if begun:
-        begin = killed_when(snapshot, Mode.AUTO, lambda: has_journal(person))
-    else:
-        snapshot.save()
+        killed_when(snapshot, Mode.AUTO, lambda: has_journal(person))
     away = person.home / "away"
-    number = 1 + FIRST_STEP
-    while True:
-        snapshot.restore()
-        if begun:
-            assert killed_after(begin, lambda step: snapshot.settle(Mode.AUTO, step))
-        other.rename(away)
-        is_killed = killed_after(number, lambda step: finish_leftovers(person.paths, step))
-        said = recover(person.paths)
-        assert is_killed or not said.errors
-        assert len(said.errors) < 2
-        with closing(Review(person.paths)) as work:
-            project = work.manager.find_project(person.project)
-            assert project
-            rows = [read_changes(work.manager, run) for run in work.manager.runs(project)]
-        state = "applied" if begun else "pending"
-        assert [states(row) for row in rows] == [{"f": state, ".": state}], number
-        away.rename(other)
-        [report] = recover(person.paths).finished
-        assert states(report.changes) == {"old": state, "other": state}, number
-        assert (other / "other").read_text() == ("new\n" if begun else "old\n")
-        check_finished(person)
-        if not is_killed:
-            return
-        number += EVERY or 11
+    other.rename(away)
+    [said] = recover(person.paths).errors
+    assert str(other) in said
+    assert not recover(person.paths).errors
+    away.rename(other)
+    [report] = recover(person.paths).finished
+    state = "applied" if begun else "pending"
+    assert states(report.changes) == dict.fromkeys(("f", ".", "old", "other"), state)
+    for file in (person.project / "f", other / "other"):
+        assert file.read_text() == ("new\n" if begun else "old\n")
+    check_finished(person)
 
 
-def test_the_rest_of_a_run_can_be_discarded(snapshot: Snapshot) -> None:
+def test_a_run_that_waits_for_a_folder_can_be_discarded(snapshot: Snapshot) -> None:
     person = snapshot.person
     other = linked(snapshot)
     snapshot.leave(f"echo new >f; echo new >{other}/other")
@@ -285,11 +264,10 @@ def test_the_rest_of_a_run_can_be_discarded(snapshot: Snapshot) -> None:
     run_id = said.rpartition("ollmsandbox discard ")[2].partition("`")[0]
     assert person.cli("discard", run_id).returncode == 0
     check_finished(person)
-    found = json.loads(person.cli("changes", "--all", "--json").stdout)
-    assert [change["path"] for run in found for change in run["changes"]] == ["f"]
+    assert person.cli("changes", "--all", "--json").stdout == "[]\n"
 
 
-def test_a_request_of_the_user_is_done_where_possible(snapshot: Snapshot) -> None:
+def test_a_request_of_the_user_waits_for_a_folder(snapshot: Snapshot) -> None:
     person = snapshot.person
     recover(person.paths)
     other = linked(snapshot)
@@ -304,12 +282,15 @@ def test_a_request_of_the_user_is_done_where_possible(snapshot: Snapshot) -> Non
     other.rename(away)
     [said] = recover(person.paths).errors
     assert str(other) in said
-    assert (person.project / "f").read_text() == "new\n"
     assert not needs_recovery(person.paths)
     assert not recover(person.paths).errors
+    # Nothing else is done to the run before that is finished.
+    done = person.cli("discard", run)
+    assert done.returncode != 0
+    assert str(other) in done.stderr
     away.rename(other)
     assert not recover(person.paths).errors
-    assert (other / "other").read_text() == "new\n"
+    assert (person.project / "f").read_text() == (other / "other").read_text() == "new\n"
     check_finished(person)
 
 
@@ -378,7 +359,7 @@ def test_it_is_reported_even_if_nothing_can_be_recorded(snapshot: Snapshot) -> N
     person = snapshot.person
     cut_off(snapshot, begun=False)
     shutil.rmtree(person.project)
-    (person.paths.cache / "told").write_text("no folder")
+    (person.paths.cache / "missing-roots.json").mkdir()
     for _ in range(2):
         [said] = recover(person.paths).errors
         assert str(person.project) in said

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from support.folder import records_for
 from support.person import ROOT, Person
 
 from ollmsandbox.errors import OllmSandboxError
@@ -44,14 +45,15 @@ def test_a_thread_writes_through_its_own_store(
 
 _WRITER = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/tests"]
+from support.folder import records_for
 from ollmsandbox.paths import Paths
 from ollmsandbox.project.manager import ProjectManager
 manager = ProjectManager(Paths.from_environ({"HOME": sys.argv[2]}))
 sys.stdin.read()
 project = manager.add_project(sys.argv[3])
 for number in range(20):
-    manager.records_for(project, [f"/{sys.argv[4]}/{number}", f"/both/{number}"])
+    records_for(manager, project, [f"/{sys.argv[4]}/{number}", f"/both/{number}"])
 print(len(manager.notices))
 """
 
@@ -107,7 +109,7 @@ def test_threads_share_one_manager(manager: ProjectManager, person: Person) -> N
         try:
             project = manager.add_project(person.project)
             for one in range(10):
-                manager.records_for(project, [f"/{number}/{one}", f"/both/{one}"])
+                records_for(manager, project, [f"/{number}/{one}", f"/both/{one}"])
         except BaseException as error:  # noqa: BLE001
             failed.append(error)
         finally:

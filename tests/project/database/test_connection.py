@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from peewee import IntegrityError, SqliteDatabase
+from support.folder import records_for
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
@@ -51,7 +52,7 @@ def fill(person: Person) -> None:
     """A good database with one project and some records."""
     with closing(ProjectManager(person.paths)) as manager:
         project = manager.add_project(person.project)
-        manager.records_for(project, [f"/file/{number}" for number in range(500)])
+        records_for(manager, project, [f"/file/{number}" for number in range(500)])
 
 
 def make_run(project: Project, run_id: str, started_at: float = 0) -> Run:
@@ -162,7 +163,7 @@ def test_damage_found_later_is_reported_and_set_aside_at_the_next_start(person: 
         project = manager.add_project(person.project)
         assert manager.notices == []
         with pytest.raises(OllmSandboxError, match="damaged") as told:
-            manager.records_for(project, ["/file/1", "/new"])
+            records_for(manager, project, ["/file/1", "/new"])
         assert "Restart" in told.value.remedy
     with closing(ProjectManager(person.paths)) as manager:
         assert len(manager.notices) == 1
@@ -177,16 +178,16 @@ def test_ids_of_a_lost_database_are_not_used_again(person: Person) -> None:
     with closing(ProjectManager(person.paths)) as manager:
         project = manager.add_project(person.project)
         assert project.id > 500
-        assert min(manager.records_for(project, ["/file/1"]).values()) > 500
+        assert min(records_for(manager, project, ["/file/1"]).values()) > 500
 
 
 def test_ids_of_removed_rows_are_not_used_again(manager: ProjectManager, person: Person) -> None:
     project = manager.add_project(person.project)
-    old = manager.records_for(project, ["/a"])["/a"]
+    old = records_for(manager, project, ["/a"])["/a"]
     Project.delete().where(Project.id == project.id).execute()
     again = manager.add_project(person.project)
     assert again.id > project.id
-    assert manager.records_for(again, ["/a"])["/a"] > old
+    assert records_for(manager, again, ["/a"])["/a"] > old
 
 
 def test_a_folder_in_the_place_of_the_database_is_reported(person: Person) -> None:

@@ -9,11 +9,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.folder import records_for
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError, ProjectError
+from ollmsandbox.project.changes.change import Change, Kind, Type
 from ollmsandbox.project.database.models import ChangeRow, FileRecord, Project, Run
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.manager import ProjectManager, is_missing
 
 pytestmark = pytest.mark.anybody
 
@@ -112,10 +115,10 @@ def test_a_project_whose_folder_is_gone_is_not_active(
     manager.active_project = project
     person.project.rmdir()
     assert active(manager) is None
-    assert manager.missing(project)
+    assert is_missing(project.path)
     person.project.mkdir()
     assert active(manager) == str(person.project)
-    assert not manager.missing(project)
+    assert not is_missing(project.path)
 
 
 def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_again(
@@ -124,7 +127,7 @@ def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_agai
     project = manager.add_project(person.project)
     manager.active_project = project
     manager.approve_root(project, make(person.home / "linked"))
-    manager.records_for(project, ["/a"])
+    records_for(manager, project, ["/a"])
     run = make_run(project, "1")
     ChangeRow.create(
         run=run, number=1, root="/", path="a", kind="added", type="file", state="applied"
@@ -136,7 +139,7 @@ def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_agai
     assert manager.add_project(person.project) == project
     assert manager.projects() == [project]
     assert len(manager.approved_roots(project)) == 1
-    assert [change.path for change in manager.changes(run)] == ["a"]
+    assert [item.change.path for item in read_changes(manager, run)] == ["a"]
 
 
 def test_an_agreement_is_kept_until_it_is_revoked(manager: ProjectManager, person: Person) -> None:
@@ -182,41 +185,41 @@ def test_records_are_made_once_and_any_path_is_kept(
     manager: ProjectManager, person: Person
 ) -> None:
     project = manager.add_project(person.project)
-    first = manager.records_for(project, ["/a", NOT_UTF_8, "/a"])
+    first = records_for(manager, project, ["/a", NOT_UTF_8, "/a"])
     assert set(first) == {"/a", NOT_UTF_8}
     assert all(number > 0 for number in first.values())
-    second = manager.records_for(project, [NOT_UTF_8, "/b"])
+    second = records_for(manager, project, [NOT_UTF_8, "/b"])
     assert second[NOT_UTF_8] == first[NOT_UTF_8]
     assert {record.path for record in FileRecord.select()} == {"/a", "/b", NOT_UTF_8}
-    assert manager.records_for(project, []) == {}
+    assert records_for(manager, project, []) == {}
 
 
 def test_projects_have_records_of_their_own(manager: ProjectManager, person: Person) -> None:
     one, two = manager.add_project(person.project), manager.add_project(person.home)
-    assert manager.records_for(one, ["/a"]) != manager.records_for(two, ["/a"])
+    assert records_for(manager, one, ["/a"]) != records_for(manager, two, ["/a"])
 
 
 def test_a_number_is_known_before_its_record_is_made(
     manager: ProjectManager, person: Person
 ) -> None:
     project = manager.add_project(person.project)
-    old = manager.records_for(project, ["/old"])["/old"]
+    old = records_for(manager, project, ["/old"])["/old"]
     with manager.store.transaction():
         numbers, last = manager.numbers_for(project, ["/old", "/new", NOT_UTF_8])
         manager.record_backups(
             project, [(number, path, f"/copy{path}", True) for path, number in numbers.items()]
         )
     assert numbers["/old"] == last == old
-    assert manager.records_for(project, ["/old", "/new", NOT_UTF_8]) == numbers
     assert all(record.is_deleted for record in FileRecord.select())
-    assert manager.records_for(project, ["/next"])["/next"] > max(numbers.values())
+    assert records_for(manager, project, ["/old", "/new", NOT_UTF_8]) == numbers
+    assert records_for(manager, project, ["/next"])["/next"] > max(numbers.values())
 
 
 def test_deletion_and_copies_are_noted_in_bulk(manager: ProjectManager, person: Person) -> None:
     project, other = manager.add_project(person.project), manager.add_project(person.home)
     paths = [f"/{number}" for number in range(1500)]
-    ids = manager.records_for(project, paths)
-    manager.records_for(other, paths)
+    ids = records_for(manager, project, paths)
+    records_for(manager, other, paths)
     manager.mark_deleted(project, paths[:1200], deleted=True)
     manager.mark_deleted(project, paths[:100], deleted=False)
     deleted = FileRecord.select().where(FileRecord.is_deleted)
@@ -228,9 +231,8 @@ def test_deletion_and_copies_are_noted_in_bulk(manager: ProjectManager, person: 
     manager.record_backups(project, [(number, path, copy, False) for path, (number, copy) in rows])
     # A file without a new backup keeps the one it has.
     manager.record_backups(project, [(number, path, None, False) for path, (number, _) in rows])
-    manager.forget_backups([*copies[:1499], (copies[1499][0], "/unknown")])
     kept = FileRecord.select().where(FileRecord.last_approved_copy_path.is_null(False))
-    assert [(record.id, record.last_approved_copy_path) for record in kept] == copies[1499:]
+    assert [(record.id, record.last_approved_copy_path) for record in kept] == copies
 
 
 # --- runs --------------------------------------------------------------------------------------
@@ -277,13 +279,7 @@ def test_changes_come_in_their_order(manager: ProjectManager, person: Person) ->
             type="file",
             state="applied",
         )
-    changes = manager.changes(run)
-    assert [change.number for change in changes] == [1, 2, 3]
-    assert changes[0].root == NOT_UTF_8
-    assert changes[0].path == f"{NOT_UTF_8}1"
-    assert (changes[0].target, changes[0].mode, changes[0].reason, changes[0].flags) == (
-        None,
-        None,
-        "",
-        "",
-    )
+    items = read_changes(manager, run)
+    assert [item.number for item in items] == [1, 2, 3]
+    assert items[0].change == Change(NOT_UTF_8, f"{NOT_UTF_8}1", Kind.ADDED, Type.FILE)
+    assert items[0].note is None

@@ -20,7 +20,7 @@ from ollmsandbox.project.pending.chain import layers_of
 from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
-from ollmsandbox.project.review.versions import backups_of
+from ollmsandbox.project.review.versions import earlier_versions
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_every_kept_version_can_be_restored(person: Person, review: Review) -> N
     for number in range(1, 4):
         write(person, "file", str(number), mode=0o644)
     project = review.manager.add_project(person.project)
-    earlier = backups_of(review.manager, project, str(file))
+    earlier = earlier_versions(review.manager, project, str(file))
     assert [each.version.read() for each in earlier] == [b"2", b"1", b"0"]
     assert all(each.run_id for each in earlier)
     oldest = earlier[-1].version
@@ -170,7 +170,7 @@ def test_every_kept_version_can_be_restored(person: Person, review: Review) -> N
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("0", 0o600)
     # To write to it now must not change what is kept.
     file.write_text("by hand")
-    again = backups_of(review.manager, project, str(file))
+    again = earlier_versions(review.manager, project, str(file))
     assert [each.version.read() for each in again] == [b"3", b"2", b"1", b"0"]
 
 
@@ -182,7 +182,7 @@ def test_a_deleted_file_comes_back_from_its_backup(person: Person, review: Revie
     versions = person.paths.versions / report.run_id
     for kept in versions.iterdir():
         kept.unlink()
-    [backup] = backups_of(review.manager, project, str(file))
+    [backup] = earlier_versions(review.manager, project, str(file))
     assert backup.run_id == ""
     write_file.restore(person.paths, project.path, str(file), backup.version)
     assert file.read_text() == "precious"

@@ -15,9 +15,9 @@ from support.window import in_project, running_loop, wait_until
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project import ignore
+from ollmsandbox.project.file_records import Scanner
 from ollmsandbox.project.folder import Folder
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.scan import Scanner
 from ollmsandbox.ui.window import project_scan
 from ollmsandbox.ui.window.project_scan import ProjectScan
 
@@ -82,10 +82,10 @@ def test_a_scan_ends_with_its_project_or_window(
     began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
     read, run = ignore.read_ignore_file, Scanner.run
 
-    def wait_and_read(name: str, around: int) -> ignore.IgnoreRules | None:
+    def wait_and_read(file: str) -> ignore.IgnoreRules | None:
         began.set()
         go_on.wait(60)
-        return read(name, around)
+        return read(file)
 
     def running(self: Scanner) -> object:
         try:

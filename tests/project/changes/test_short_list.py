@@ -9,7 +9,8 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, State, Type
-from ollmsandbox.project.changes.labels import (
+from ollmsandbox.project.changes.reasons import Note, Reason
+from ollmsandbox.project.changes.short_list import (
     HEADING,
     FolderLine,
     GitLine,
@@ -18,7 +19,6 @@ from ollmsandbox.project.changes.labels import (
     short_lines,
     short_list,
 )
-from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.manager import ProjectManager
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...text.visible import quoted_path
@@ -58,7 +59,8 @@ _BOOKKEEPING = re.compile(
 _OBJECT = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]+")
 
 
-class FolderLine(NamedTuple):
+@dataclass
+class FolderLine:
     """A folder that came, went or was replaced with everything in it, as one line.
 
     The numbers are of the files that have no line of their own.
@@ -67,25 +69,60 @@ class FolderLine(NamedTuple):
     folder: Recorded
     # One of the changes that the line stands for. The others are in the same state.
     example: Recorded
-    files: int
-    executables: int
-    builds: int
-    changes: int
+    files: int = 0
+    executables: int = 0
+    builds: int = 0
+    changes: int = 0
+    last_file: Recorded | None = None
+
+    def add(self, item: Recorded) -> None:
+        self.changes += 1
+        # A file in place of a folder is the line itself.
+        if item.change.type is not Type.FOLDER and item is not self.folder:
+            self.files += 1
+            self.executables += Flag.EXECUTABLE in item.change.flags
+            self.builds += Flag.BUILD in item.change.flags
+            self.last_file = item
 
 
-class GitLine(NamedTuple):
+@dataclass
+class GitLine:
     """What git wrote or deleted in one repository to do its work, as one line."""
 
     root: str
     # The folder that the repository is of, with a slash at its end; "" for the root itself.
     folder: str
     is_deleted: bool
-    objects: int
-    packs: int
-    refs: int
-    # Its other files, and the refs if they are few.
-    names: tuple[str, ...]
-    changes: int
+    objects: int = 0
+    packs: int = 0
+    changes: int = 0
+    all_refs: list[str] = field(default_factory=list)
+    # In order, without repetition.
+    other_files: dict[str, None] = field(default_factory=dict)
+
+    def add(self, name: str, type_: Type) -> None:
+        self.changes += 1
+        if type_ is Type.FOLDER:
+            return
+        if _OBJECT.fullmatch(name):
+            self.objects += 1
+        elif name.startswith("objects/pack/"):
+            # A pack has an index and other files beside it.
+            self.packs += name.endswith(".pack")
+        elif name.startswith("refs/"):
+            self.all_refs.append(name)
+        else:
+            self.other_files["logs" if name.startswith("logs/") else name] = None
+
+    @property
+    def refs(self) -> int:
+        """Return the number of refs, unless they are so few that their names are shown."""
+        return len(self.all_refs) if len(self.all_refs) > _REFS_BY_NAME else 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return its other files, and the refs if they are few."""
+        return (*self.other_files, *(() if self.refs else self.all_refs))
 
 
 Line = Recorded | FolderLine | GitLine
@@ -109,33 +146,6 @@ class ShortList(NamedTuple):
             for rest in (self.lines[len(lines) :], self.flagged[len(flagged) :])
         )
         return ShortList(lines, flagged, self.left_out + cut + lost, self.left_flagged + lost)
-
-
-class _Folder:
-    """Collects the changes in a whole folder that are alike."""
-
-    def __init__(self, folder: Recorded, example: Recorded) -> None:
-        self.folder = folder
-        flags = (Flag.HELD,) if _is_held_deletion(example) else ()
-        self.example = example._replace(change=example.change._replace(flags=flags))
-        self.files = self.executables = self.builds = self.count = 0
-        self.file: Recorded | None = None
-
-    def add(self, item: Recorded) -> None:
-        self.count += 1
-        # A file in place of a folder is the line itself.
-        if item.change.type is not Type.FOLDER and item is not self.folder:
-            self.files += 1
-            self.executables += Flag.EXECUTABLE in item.change.flags
-            self.builds += Flag.BUILD in item.change.flags
-            self.file = item
-
-    def line(self) -> Line:
-        if self.folder.change.kind is Kind.ADDED and self.files == 1 and self.file is not None:
-            return self.file  # says more than its folder
-        return FolderLine(
-            self.folder, self.example, self.files, self.executables, self.builds, self.count
-        )
 
 
 class _WholeFolders:
@@ -169,53 +179,12 @@ class _WholeFolders:
         return found if found.change.kind is Kind.REPLACED else None
 
 
-class _Git:
-    """Collects git's own files in one repository."""
-
-    def __init__(self, root: str, folder: str, *, is_deleted: bool) -> None:
-        self.root = root
-        self.folder = folder
-        self.is_deleted = is_deleted
-        self.objects = self.packs = self.count = 0
-        self.refs: list[str] = []
-        # In order, without repetition.
-        self.names: dict[str, None] = {}
-
-    def add(self, name: str, type_: Type) -> None:
-        self.count += 1
-        if type_ is Type.FOLDER:
-            return
-        if _OBJECT.fullmatch(name):
-            self.objects += 1
-        elif name.startswith("objects/pack/"):
-            # A pack has an index and other files beside it.
-            self.packs += name.endswith(".pack")
-        elif name.startswith("refs/"):
-            self.refs.append(name)
-        else:
-            self.names["logs" if name.startswith("logs/") else name] = None
-
-    def line(self) -> GitLine:
-        refs = self.refs if len(self.refs) <= _REFS_BY_NAME else []
-        names = (*self.names, *refs)
-        return GitLine(
-            self.root,
-            self.folder,
-            self.is_deleted,
-            self.objects,
-            self.packs,
-            len(self.refs) - len(refs),
-            names,
-            self.count,
-        )
-
-
 class _Builder:
     def __init__(self, items: Sequence[Recorded]) -> None:
         self._whole = _WholeFolders(items)
         # By the path of the folder, and by what the changes in it have in common.
-        self._folders: dict[tuple[str, str, bool, Note | None, bool], _Folder] = {}
-        self._repositories: dict[tuple[str, str, bool], _Git] = {}
+        self._folders: dict[tuple[str, str, bool, Note | None, bool], FolderLine] = {}
+        self._repositories: dict[tuple[str, str, bool], GitLine] = {}
         self._lines: list[Line] = []
         self._flagged: list[Line] = []
         # Folders in which something has a line of its own.
@@ -230,36 +199,32 @@ class _Builder:
         if not has_flag and (git := _git_file(change.path, folder)):
             key = (change.root, git[0], change.kind is Kind.DELETED)
             if key not in self._repositories:
-                self._repositories[key] = _Git(*key[:2], is_deleted=key[2])
+                self._repositories[key] = GitLine(*key)
             self._repositories[key].add(git[1], change.type)
             return
         if folder is None or not _can_be_summed_up(item):
             (self._flagged if has_flag else self._lines).append(item)
-        elif not has_flag:
-            self._sum_up(item, folder, None, is_failed=False, is_held=False)
         else:
             is_failed, is_held = item.state is State.FAILED, _is_held_deletion(item)
-            self._sum_up(item, folder, item.note, is_failed=is_failed, is_held=is_held)
+            alike = (change.root, folder.change.path, is_failed, item.note, is_held)
+            if alike not in self._folders:
+                flags = (Flag.HELD,) if is_held else ()
+                example = item._replace(change=change._replace(flags=flags))
+                self._folders[alike] = FolderLine(folder, example)
+            self._folders[alike].add(item)
         if folder is not None and has_flag:
             self._named.add((change.root, folder.change.path))
 
-    def _sum_up(
-        self, item: Recorded, folder: Recorded, note: Note | None, *, is_failed: bool, is_held: bool
-    ) -> None:
-        alike = (folder.change.root, folder.change.path, is_failed, note, is_held)
-        found = self._folders.get(alike)
-        if found is None:
-            found = self._folders[alike] = _Folder(folder, item)
-        found.add(item)
-
     def build(self) -> ShortList:
         for (root, path, *_), found in self._folders.items():
-            line = found.line()
+            line: Line = found
+            if found.folder.change.kind is Kind.ADDED and found.files == 1 and found.last_file:
+                line = found.last_file  # says more than its folder
             if is_flagged(line if isinstance(line, Recorded) else found.example):
                 self._flagged.append(line)
             elif found.files or (root, path) not in self._named:
                 self._lines.append(line)
-        repositories = [found.line() for found in self._repositories.values()]
+        repositories = self._repositories.values()
         lost = [line for line in self._lines if _kind(line) in _LOST]
         lost = sorted(lost, key=_by_kind) + [line for line in repositories if line.is_deleted]
         rest = [line for line in self._lines if _kind(line) not in _LOST]

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 from support.escape.processes import SOON, within
-from support.folder import project_of, recorded, scan, write
+from support.folder import project_of, recorded, records_for, scan, write
 from support.person import Person
 
-from ollmsandbox import loop
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.project import ignore
-from ollmsandbox.project import scan as scan_module
+from ollmsandbox.project import file_records, ignore
 from ollmsandbox.project.database.models import FileRecord, Project
+from ollmsandbox.project.file_records import Scanner
 from ollmsandbox.project.folder import Folder
-from ollmsandbox.project.scan import ScanProgress
 
 
 def record(folder: Folder, name: str) -> FileRecord:
@@ -33,13 +31,12 @@ def test_a_scan_records_files_with_any_name(folder: Folder, person: Person) -> N
     odd = os.fsdecode(b"caf\xe9\n 'x'")
     write(person.project, "a", "b/c", "b/d/e", odd)
     os.mkfifo(person.project / "pipe")
-    found = scan(folder)
+    scan(folder)
     assert recorded(folder) == {"a", "b/c", "b/d/e", odd}
-    assert (found.files, found.folders, found.unreadable, found.is_cancelled) == (4, 3, 0, False)
     ids = {one.path: one.id for one in FileRecord.select()}
     scan(folder)
     assert {one.path: one.id for one in FileRecord.select()} == ids
-    assert folder.manager.records_for(project_of(folder), list(ids)) == ids
+    assert records_for(folder.manager, project_of(folder), list(ids)) == ids
 
 
 def test_a_record_goes_with_its_file(folder: Folder, person: Person) -> None:
@@ -52,9 +49,8 @@ def test_a_record_goes_with_its_file(folder: Folder, person: Person) -> None:
     (person.project / "behind").rmdir()
     write(person.home, "elsewhere/file")
     (person.project / "behind").symlink_to(person.home / "elsewhere")
-    found = scan(folder)
+    scan(folder)
     assert recorded(folder) == {"kept", "behind"}
-    assert found.removed == 4
 
 
 def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
@@ -80,10 +76,9 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
         scan(folder)
         assert recorded(folder) == {"deleted", "copied", "both"}
     assert record(folder, "deleted").is_deleted
-    folder.manager.forget_backups([(record(folder, "copied").id, copy)])
-    folder.manager.forget_backups([(record(folder, "both").id, copy)])
+    os.unlink(copy)
     scan(folder)
-    assert recorded(folder) == {"deleted", "both"}
+    assert recorded(folder) == {"deleted"}
 
 
 @pytest.mark.parametrize("does", ["scan", "clean-up"])
@@ -150,12 +145,11 @@ def test_records_of_ignored_files_stay_and_none_are_made(folder: Folder, person:
     scan(folder)
     assert recorded(folder) == {"build/old", "old.o"}
     hook = os.path.join(folder.path, ".git/config")
-    folder.manager.records_for(project_of(folder), [hook])
+    records_for(folder.manager, project_of(folder), [hook])
     write(person.project, "build/new", "new.o")
     write(person.project, ".gitignore", text="build/\n*.o\n")
-    found = scan(folder)
+    scan(folder)
     assert recorded(folder) == {"build/old", "old.o", ".git/config", ".gitignore"}
-    assert found.ignored == 3
     (person.project / "build/old").unlink()
     scan(folder)
     assert recorded(folder) == {"old.o", ".git/config", ".gitignore"}
@@ -165,29 +159,30 @@ def test_a_record_that_was_just_asked_for_is_not_removed(folder: Folder, person:
     write(person.project, *(str(number) for number in range(5)))
     about_to_be_made = os.path.join(folder.path, "new")
 
-    def ask(_progress: ScanProgress) -> None:
-        folder.manager.records_for(project_of(folder), [about_to_be_made])
+    def ask() -> bool:
+        records_for(folder.manager, project_of(folder), [about_to_be_made])
+        return False
 
-    loop.run(folder.scan(ask))
+    Scanner(folder.manager, folder.path, ask).run()
     assert "new" in recorded(folder)
     scan(folder)
     assert "new" not in recorded(folder)
 
 
 @pytest.mark.parametrize("why", ["closed", "too deep"])
-def test_unreadable_folders_are_counted_and_their_records_stay(
+def test_records_in_unreadable_folders_stay(
     folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     write(person.project, "a/b/c/file", "a/file")
     scan(folder)
     if why == "too deep":
-        monkeypatch.setattr(scan_module, "_DEEPEST", 3)
-        assert scan(folder).unreadable == 1
+        monkeypatch.setattr(file_records, "_DEEPEST", 3)
+        scan(folder)
     else:
         closed = person.project / "a/b"
         closed.chmod(0)
         try:
-            assert scan(folder).unreadable == (os.getuid() != 0)
+            scan(folder)
         finally:
             closed.chmod(0o700)
     assert recorded(folder) == {"a/b/c/file", "a/file"}
@@ -208,14 +203,14 @@ def test_a_missing_project_is_reported_and_keeps_its_records(
 def test_a_project_that_is_removed_during_a_scan_is_reported(
     folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan_module, "_BATCH", 1)
+    monkeypatch.setattr(file_records, "_BATCH", 1)
     write(person.project, ".gitignore", *(str(number) for number in range(50)))
     project = project_of(folder)
     read = ignore.read_ignore_file
 
-    def remove_and_read(name: str, around: int) -> ignore.IgnoreRules | None:
+    def remove_and_read(file: str) -> ignore.IgnoreRules | None:
         Project.delete().where(Project.id == project.id).execute()
-        return read(name, around)
+        return read(file)
 
     monkeypatch.setattr(ignore, "read_ignore_file", remove_and_read)
     with pytest.raises(ProjectError, match="no longer a project"):
@@ -223,7 +218,7 @@ def test_a_project_that_is_removed_during_a_scan_is_reported(
     assert FileRecord.select().count() == 0
 
 
-# --- progress and cancelling -------------------------------------------------------------------
+# --- finding files, cancelling ------------------------------------------------------------------
 
 
 @pytest.mark.anybody
@@ -261,36 +256,12 @@ def test_a_scan_in_a_thread_ends_with_its_block(folder: Folder, person: Person) 
     assert len(told) == 1
 
 
-@pytest.mark.anybody
-def test_progress_is_reported_in_the_awaiting_thread(folder: Folder, person: Person) -> None:
-    write(person.project, *(f"{number % 10}/{number}" for number in range(1000)))
-    told: list[tuple[ScanProgress, int]] = []
-
-    async def work() -> float:
-        start = time.monotonic()
-        await folder.scan(lambda state: told.append((state, threading.get_ident())))
-        return time.monotonic() - start
-
-    took = loop.run(work())
-    assert {thread for _, thread in told} == {threading.get_ident()}
-    states = [state for state, _ in told]
-    assert states[-1] == ScanProgress(folders=11, files=1000, is_done=True)
-    assert not any(state.is_done for state in states[:-1])
-    assert [state.files for state in states] == sorted(state.files for state in states)
-    assert len(states) <= took / 0.1 + 2
-
-
 def test_a_cancelled_scan_removes_nothing(folder: Folder, person: Person) -> None:
     write(person.project, "a", "b", "folder/c")
     (person.project / "link").symlink_to("/usr")
     scan(folder)
     (person.project / "a").unlink()
     (person.project / "link").unlink()
-    cancel = threading.Event()
-    cancel.set()
-    told: list[ScanProgress] = []
-    found = loop.run(folder.scan(told.append, cancel))
-    assert found.is_cancelled
-    assert told[-1].is_done
+    Scanner(folder.manager, folder.path, lambda: True).run()
     assert recorded(folder) == {"a", "b", "folder/c", "link"}
     assert len(folder.linked_folders()) == 1
