@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ..ignore import IgnoreRules, parse_ignore_file, read_ignore_file
+from ..ignore import IgnoredPaths
 from ..roots import is_git_folder
 from .change import Change, Flag, Kind, Type
 
@@ -21,22 +21,6 @@ FEWEST = 10
 # Parts of a repository that git itself never removes.
 _ESSENTIAL = frozenset(("HEAD", "objects", "objects/pack", "refs", "refs/heads"))
 _PACKS = "objects/pack/"
-# What is made from other files, in projects whose ignore files do not name it.
-_GENERATED = b"""
-.venv/
-__pycache__/
-build/
-dist/
-node_modules/
-target/
-*.a
-*.class
-*.la
-*.lo
-*.o
-*.py[co]
-*.so
-"""
 
 
 def hold_mass_deletion(root: str, changes: list[Change]) -> None:
@@ -100,7 +84,7 @@ def _is_lost(
 def _is_most_of_project(root: str, deletions: Sequence[Change], changes: Iterable[Change]) -> bool:
     if len(deletions) < FEWEST:
         return False
-    ignored = _IgnoredPaths(root)
+    ignored = IgnoredPaths(root)
 
     def counted(some: Iterable[Change]) -> set[str]:
         return {
@@ -155,58 +139,3 @@ def _size(path: str) -> int:
     except OSError:
         return 0  # only in a pending layer
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
-
-
-class _IgnoredPaths:
-    """Tells which paths git ignores, by the ignore files that are on disk."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._outer = [
-            (0, rules)
-            for rules in (self._read(".git/info/exclude"), parse_ignore_file(_GENERATED))
-            if rules
-        ]
-        # By folder: the rules for what is in it, the nearest first, each with the number of names
-        # that lead to its file; None if the folder itself is ignored.
-        self._rules: dict[str, list[tuple[int, IgnoreRules]] | None] = {}
-
-    def covers(self, path: str, *, is_folder: bool) -> bool:
-        folder = path.rpartition("/")[0]
-        # From the top, and without recursion: a path may have thousands of parts.
-        missing = []
-        while folder not in self._rules:
-            missing.append(folder)
-            if not folder:
-                break
-            folder = folder.rpartition("/")[0]
-        for folder in reversed(missing):
-            self._rules[folder] = self._rules_in(folder)
-        return self._decides(self._rules[path.rpartition("/")[0]], path, is_folder=is_folder)
-
-    def _rules_in(self, folder: str) -> list[tuple[int, IgnoreRules]] | None:
-        around: list[tuple[int, IgnoreRules]] | None = self._outer
-        if folder:
-            around = self._rules[folder.rpartition("/")[0]]
-            if self._decides(around, folder, is_folder=True):
-                return None
-        own = self._read(f"{folder}/.gitignore" if folder else ".gitignore")
-        if own is None or around is None:
-            return around
-        return [(folder.count("/") + 1 if folder else 0, own), *around]
-
-    def _decides(
-        self, rules: list[tuple[int, IgnoreRules]] | None, path: str, *, is_folder: bool
-    ) -> bool:
-        if rules is None:
-            return True
-        names = os.fsencode(path).split(b"/")
-        for depth, each in rules:
-            verdict = each.decide(names[depth:], is_folder)
-            if verdict is not None:
-                return verdict
-        return False
-
-    def _read(self, path: str) -> IgnoreRules | None:
-        # The path is absolute, so the folder is not used.
-        return read_ignore_file(f"{self._root}/{path}", -1)
