@@ -34,6 +34,8 @@ _SLICE, _PAUSE = 0.005, 8
 # A row is in view if this many pixels of it are.
 _IN_VIEW = 40
 _AROUND_FOCUS = 12
+# Allocations in one layout, the last of which may still move something.
+_MOST_ROUNDS = 4
 
 
 class AnchoredViewport(Gtk.Viewport):
@@ -89,9 +91,11 @@ class AnchoredViewport(Gtk.Viewport):
         adjustment = self._adjustment
         before = adjustment.get_value(), adjustment.get_upper(), adjustment.get_page_size()
         self._is_laying_out = True
-        Gtk.Viewport.do_size_allocate(self, width, height, baseline)
-        if self._correct():
+        # A text view may ask for another height once it has its width.
+        for _round in range(_MOST_ROUNDS):
             Gtk.Viewport.do_size_allocate(self, width, height, baseline)
+            if not self._correct():
+                break
         self._is_laying_out = False
         if not self.following and not self.is_growing:
             self.following = adjustment.get_value() >= self._end - 1
