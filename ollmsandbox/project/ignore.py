@@ -32,6 +32,22 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _MEMBER = re.compile(rb"\[:(?P<name>[^]]*):\]|\\?(?P<first>.)(?:-\\?(?P<last>.))?", re.DOTALL)
+# What is made from other files, in projects whose ignore files do not name it.
+GENERATED = b"""
+.venv/
+__pycache__/
+build/
+dist/
+node_modules/
+target/
+*.a
+*.class
+*.la
+*.lo
+*.o
+*.py[co]
+*.so
+"""
 
 
 class _NeverMatches(Exception):

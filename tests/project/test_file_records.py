@@ -239,6 +239,16 @@ def test_files_are_found_by_a_part_of_their_path(folder: Folder, person: Person)
 
 
 @pytest.mark.anybody
+def test_files_that_are_made_from_others_are_not_offered(folder: Folder, person: Person) -> None:
+    write(person.project, "src/main.py", "src/__pycache__/main.pyc", "out/main.js")
+    # They were recorded before they were ignored.
+    scan(folder)
+    (person.project / ".gitignore").write_text("out/\n")
+    assert folder.find_files("main") == ["src/main.py"]
+    assert folder.find_files("main", most=1) == ["src/main.py"]
+
+
+@pytest.mark.anybody
 def test_a_scan_in_a_thread_ends_with_its_block(folder: Folder, person: Person) -> None:
     write(person.project, *map(str, range(3)))
     told: list[str] = []

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ..ignore import IgnoredPaths
+from ..ignore import GENERATED, IgnoredPaths
 from ..roots import is_git_folder
 from .change import Change, Flag, Kind, Type
 
@@ -21,22 +21,6 @@ FEWEST = 10
 # Parts of a repository that git itself never removes.
 _ESSENTIAL = frozenset(("HEAD", "objects", "objects/pack", "refs", "refs/heads"))
 _PACKS = "objects/pack/"
-# What is made from other files, in projects whose ignore files do not name it.
-_GENERATED = b"""
-.venv/
-__pycache__/
-build/
-dist/
-node_modules/
-target/
-*.a
-*.class
-*.la
-*.lo
-*.o
-*.py[co]
-*.so
-"""
 
 
 def hold_mass_deletion(root: str, changes: list[Change]) -> None:
@@ -100,7 +84,7 @@ def _is_lost(
 def _is_most_of_project(root: str, deletions: Sequence[Change], changes: Iterable[Change]) -> bool:
     if len(deletions) < FEWEST:
         return False
-    ignored = IgnoredPaths(root, _GENERATED)
+    ignored = IgnoredPaths(root, GENERATED)
 
     def counted(some: Iterable[Change]) -> set[str]:
         return {

@@ -14,6 +14,8 @@ from .weak import weak_reference
 _NEAR = 24
 # Pixels. Shadows and focus rings reach out of their widgets.
 _AROUND = 50
+# Allocations in one layout, the last of which may still move something.
+_MOST_ROUNDS = 4
 
 
 def _nothing() -> None:
@@ -131,9 +133,11 @@ class AnchoredViewport(Gtk.Viewport):
         adjustment = self._adjustment
         before = adjustment.get_value(), adjustment.get_upper(), adjustment.get_page_size()
         self._is_laying_out = True
-        Gtk.Viewport.do_size_allocate(self, width, height, baseline)
-        if self._correct():
+        # A text view may ask for another height once it has its width.
+        for _round in range(_MOST_ROUNDS):
             Gtk.Viewport.do_size_allocate(self, width, height, baseline)
+            if not self._correct():
+                break
         self._is_laying_out = False
         for reference in self._partly_drawn:
             if (column := reference()) is not None:
