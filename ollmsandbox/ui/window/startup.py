@@ -55,7 +55,8 @@ def after_first_frame(window: Gtk.Window, do: Callable[[], object]) -> None:
         GLib.idle_add(begin)
 
     window.connect("realize", realized)
-    GLib.timeout_add(_TIMEOUT, begin)
+    # On a slow computer, a frame that is due comes first.
+    GLib.timeout_add(_TIMEOUT, begin, priority=GLib.PRIORITY_LOW)  # type: ignore[call-arg]
 
 
 async def load_rest() -> None:
