@@ -26,7 +26,8 @@ sys.path.insert(0, str(ROOT))
 from ollmsandbox import loop  # noqa: E402
 from ollmsandbox.paths import Paths  # noqa: E402
 from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
-from ollmsandbox.sandbox.profile.file import DEFAULT_PROFILE, read_profile  # noqa: E402
+from ollmsandbox.sandbox.profile.file import read_profile  # noqa: E402
+from ollmsandbox.sandbox.profile.profile import DEFAULT_PROFILE  # noqa: E402
 
 # The same namespaces as the sandbox has, and the least mounts a shell can live with.
 BARE = (

@@ -3,8 +3,8 @@
 
 An empty window runs at the same time: if it is blocked as well, the machine is too busy.
 
-`build-aux/bench window latency` measures the main loop only, and `build-aux/bench window latency
-files tokens` only these parts: tokens, output, files, messages.
+`build-aux/bench window opening` measures only what opening costs, `latency` only the main loop, and
+`build-aux/bench window files tokens` only these parts of it: tokens, output, files, messages.
 """
 
 from __future__ import annotations
@@ -338,11 +338,16 @@ def main() -> int:
             command = [str(ROOT / "build-aux" / "with-display"), sys.executable, "-I", __file__]
             return subprocess.run([*command, *sys.argv[1:]], env=environ, check=False).returncode
     else:
+        parts = sys.argv[1:]
+        if unknown := set(parts) - {"opening", "latency", *PARTS}:
+            print(f"Unknown: {' '.join(unknown)}. See {__file__}.", file=sys.stderr)
+            return 2
         print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        if which != "latency":
+        if not parts or "opening" in parts:
             compare_opening(3)
-        command = [sys.executable, "-I", __file__, "loop", *sys.argv[2:]]
-        return subprocess.run(command, check=False).returncode
+        if parts != ["opening"]:
+            loop = ["loop", *(part for part in parts if part in PARTS)]
+            return subprocess.run([sys.executable, "-I", __file__, *loop], check=False).returncode
     return 0
 
 

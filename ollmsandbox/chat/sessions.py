@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import N_
 from ..project.changes.change import Mode
 from ..project.manager import ProjectManager
-from ..sandbox.profile.file import DEFAULT_PROFILE
+from ..sandbox.profile.profile import DEFAULT_PROFILE
 from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore
 from .providers.connections_file import TOUR, Connection

@@ -28,8 +28,8 @@ from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import CommandTerminal, Result, Sinks
-from ..sandbox.profile.file import DEFAULT_PROFILE, read_profile
-from ..sandbox.profile.profile import Limits, Profile
+from ..sandbox.profile.file import read_profile
+from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
 
 if TYPE_CHECKING:
     from ..project.changes.change import Report

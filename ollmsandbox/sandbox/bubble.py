@@ -26,8 +26,8 @@ from .plan.neighbours import other_projects
 from .plan.plan import Plan, PlanInputs
 from .probe.probe import Capabilities, probe
 from .process import CommandTerminal, Result, Running, Sinks, Stop
-from .profile.file import DEFAULT_PROFILE, read_profile
-from .profile.profile import Profile
+from .profile.file import read_profile
+from .profile.profile import DEFAULT_PROFILE, Profile
 from .status import BwrapStatus
 
 if TYPE_CHECKING:

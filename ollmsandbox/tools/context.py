@@ -29,8 +29,7 @@ from ..sandbox.monitor import FileEvent
 from ..sandbox.plain.runner import Ask, PlainRunner
 from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
-from ..sandbox.profile.file import DEFAULT_PROFILE
-from ..sandbox.profile.profile import Limits, Profile
+from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
 from ..sandbox.rootfs.store import Installed
 from .base import Stream, ToolError, UserQuestion, Watcher
 

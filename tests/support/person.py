@@ -24,8 +24,8 @@ from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
 from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe
 from ollmsandbox.sandbox.process import Result
-from ollmsandbox.sandbox.profile.file import DEFAULT_PROFILE, read_profile
-from ollmsandbox.sandbox.profile.profile import Profile
+from ollmsandbox.sandbox.profile.file import read_profile
+from ollmsandbox.sandbox.profile.profile import DEFAULT_PROFILE, Profile
 
 if TYPE_CHECKING:
     pass

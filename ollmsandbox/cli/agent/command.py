@@ -21,7 +21,8 @@ from ...project.changes.change import Mode
 from ...project.folder import Folder
 from ...project.opening import check_links
 from ...sandbox.plan.folders import find_project
-from ...sandbox.profile.file import DEFAULT_PROFILE, read_profile
+from ...sandbox.profile.file import read_profile
+from ...sandbox.profile.profile import DEFAULT_PROFILE
 from ..arguments import default_project
 from ..changes import print_notice, summary
 from .asker import TerminalAsker

@@ -136,7 +136,7 @@ class _Run:
         from ...project.changes.mode import Mode
         from ...project.opening import check_links
         from ...sandbox.plan.folders import find_project
-        from ...sandbox.profile.file import DEFAULT_PROFILE
+        from ...sandbox.profile.profile import DEFAULT_PROFILE
         from ..streams import stdin_for
 
         given = self._given

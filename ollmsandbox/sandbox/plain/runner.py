@@ -20,8 +20,8 @@ from ..launch import check_command, text_shell
 from ..limits import DiskWatch, watch_limits
 from ..plan.folders import find_project, find_working_dir
 from ..process import Result, Running, Sinks, Stop
-from ..profile.file import DEFAULT_PROFILE, read_profile
-from ..profile.profile import Profile
+from ..profile.file import read_profile
+from ..profile.profile import DEFAULT_PROFILE, Profile
 
 Ask = Callable[[], Awaitable[bool]]
 

@@ -17,13 +17,12 @@ from ...errors import OllmSandboxError, ProfileError, SandboxError
 from ...files.atomic import write_atomically
 from ..seccomp import find_call
 from .devices import is_forbidden
-from .profile import CommandRules, FolderTemplate, Limits, Profile, join
+from .profile import DEFAULT_PROFILE, CommandRules, FolderTemplate, Limits, Profile, join
 
 if TYPE_CHECKING:
     from ...config.yaml_reader import Value
 
 BUILT_IN = Path(__file__).with_name("builtin")
-DEFAULT_PROFILE = "standard"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

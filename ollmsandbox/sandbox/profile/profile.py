@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeVar
 
 from .secrets import is_secret
 
+DEFAULT_PROFILE = "standard"
+
 T = TypeVar("T")
 
 _TEMPLATE = re.compile(

@@ -30,8 +30,8 @@ from ..plan.mounts import (
 from ..plan.plan import Plan
 from ..probe.probe import Capabilities
 from ..process import Result, Running, Sinks
-from ..profile.file import DEFAULT_PROFILE, read_profile
-from ..profile.profile import Limits
+from ..profile.file import read_profile
+from ..profile.profile import DEFAULT_PROFILE, Limits
 from ..seccomp import FilterRules
 from ..status import BwrapStatus
 from .files import RESOLVER

@@ -4,18 +4,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
-from ...sandbox.plan.mounts import (
-    BoundFolder,
-    HiddenPath,
-    MaskedFolder,
-    OverlaidFolder,
-    WritableFolder,
-)
 from ...text.visible import visible_line
 from .badge import SandboxState, Section
 from .limits import sentences
@@ -86,15 +79,30 @@ def machine_state(*, can_wrap: bool) -> ProjectState:
 
 def sections_of(plan: Plan) -> tuple[Section, ...]:
     """Return the plan's sentences, sorted by subject."""
+    # Not needed for the first frame.
+    from ...sandbox.plan.mounts import (
+        BoundFolder,
+        HiddenPath,
+        MaskedFolder,
+        OverlaidFolder,
+        WritableFolder,
+    )
+
     writes: list[str] = []
     hidden: list[str] = []
     rest: list[str] = []
     for mount in plan.mounts:
-        if isinstance(mount, HiddenPath | MaskedFolder | BoundFolder):
-            hidden += _paths(mount)
-            continue
-        of_its_kind = writes if isinstance(mount, OverlaidFolder | WritableFolder) else rest
-        of_its_kind += filter(None, [mount.describe()])
+        match mount:
+            case HiddenPath():
+                hidden.append(visible_line(mount.path))
+            case MaskedFolder():
+                hidden += _existing(mount.spec.folder, mount.spec.hidden)
+            case BoundFolder():
+                hidden += _existing(mount.folder, mount.hidden)
+            case OverlaidFolder() | WritableFolder():
+                writes += filter(None, [mount.describe()])
+            case _:
+                rest += filter(None, [mount.describe()])
     return tuple(
         section
         for section in (
@@ -108,14 +116,8 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
     )
 
 
-def _paths(mount: HiddenPath | MaskedFolder | BoundFolder) -> list[str]:
-    """Return the hidden paths that exist, one per line below the heading."""
-    if isinstance(mount, HiddenPath):
-        return [visible_line(mount.path)]
-    if isinstance(mount, MaskedFolder):
-        folder, names = mount.spec.folder, mount.spec.hidden
-    else:
-        folder, names = mount.folder, mount.hidden
+def _existing(folder: str, names: Iterable[str]) -> list[str]:
+    """Return the paths that exist, one per line below the heading."""
     paths = [f"{folder}/{name}" for name in names]
     return [visible_line(path) for path in paths if os.path.lexists(path)]
 

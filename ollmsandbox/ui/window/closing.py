@@ -19,7 +19,6 @@ from gi.repository import Gtk
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...paths import Paths
-from ...project.apply.journal import Journal
 from ..permission.asker import WindowAsker
 from ..sessions.confirmations import (
     may_close_while_changing,
@@ -199,4 +198,6 @@ def _is_changing_a_project(paths: Paths) -> bool:
         is_applying = any(paths.cache.glob("overlay-*/journal.json"))
     except OSError:
         return False
+    from ...project.apply.journal import Journal  # not needed for the first frame
+
     return is_applying or bool(Journal.left(paths))

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 
 from gi.repository import Gdk, GLib, Gtk
 
-# Modules that a thread can import, and modules with widget classes, for the main thread.
+# Modules that a thread can import, and modules with widget classes, for the main thread. Not
+# `requests` and `yaml`, which take 6 MB, and which a thread loads as well when they are needed.
 _IN_THREAD = (
     "markdown_it",
-    "requests",
-    "yaml",
+    "ollmsandbox.project.folder",
     "ollmsandbox.tools.context",
     "ollmsandbox.chat.conversation",
 )
@@ -54,7 +55,8 @@ def after_first_frame(window: Gtk.Window, do: Callable[[], object]) -> None:
         GLib.idle_add(begin)
 
     window.connect("realize", realized)
-    GLib.timeout_add(_TIMEOUT, begin)
+    # On a slow computer, a frame that is due comes first.
+    GLib.timeout_add(_TIMEOUT, begin, priority=GLib.PRIORITY_LOW)  # type: ignore[call-arg]
 
 
 async def load_rest() -> None:
@@ -63,7 +65,7 @@ async def load_rest() -> None:
     for name in _IN_MAIN_THREAD:
         import_module(f"ollmsandbox.ui.{name}")
         await asyncio.sleep(_PAUSE)
-    from ..markdown.code_block import CodeBlock, warm_up
+    from ..markdown.code_block import CodeBlock
     from ..terminal.view import TerminalView
 
     # The first widget of a class takes several times as long as others: GTK reads styles, fonts
@@ -71,4 +73,11 @@ async def load_rest() -> None:
     for kind in (CodeBlock, TerminalView):
         kind().measure(Gtk.Orientation.HORIZONTAL, -1)
         await asyncio.sleep(_PAUSE)
+
+
+@cache
+def load_languages() -> None:
+    """Load what highlights code, once a chat is shown: it takes 5 MB."""
+    from ..markdown.code_block import warm_up
+
     warm_up()

@@ -40,7 +40,7 @@ from .outside import FileWatch
 from .panes import ChangesLayout, HeaderLayout, Panes
 from .project_scan import ProjectScan
 from .questions import QuestionFinder
-from .startup import after_first_frame, load_rest
+from .startup import after_first_frame, load_languages, load_rest
 from .welcome import Welcome
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class Window(Adw.ApplicationWindow):
         self._goes_to_last = bool(settings.text("last-session"))
         # Whether the probe has finished.
         self.is_ready = False
+        # Whether the modules are loaded that the first frame did not need.
+        self._is_loaded = False
         self._build(choice)
         self._add_actions()
         if self._goes_to_last:
@@ -317,6 +319,12 @@ class Window(Adw.ApplicationWindow):
         self._badge.show_capabilities(found)
         self.is_ready = True
         await load_rest()
+        self._is_loaded = True
+        self._load_languages()
+
+    def _load_languages(self) -> None:
+        if self._is_loaded and self._session is not None:
+            load_languages()
 
     def _probe(self) -> Capabilities:
         from ...sandbox.probe.probe import probe  # loaded by the thread that calls this
@@ -378,6 +386,7 @@ class Window(Adw.ApplicationWindow):
             return
         self.leaflet.set_visible_child_name("content")
         self.chat.focus_composer()
+        self._load_languages()
 
     async def _show_title(self) -> None:
         session = self._session
