@@ -146,9 +146,12 @@ def children(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
 
 def descendants(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
     """Yield everything below a widget, in reading order."""
-    for child in children(widget):
-        yield child
-        yield from descendants(child)
+    # Not by calling itself: each widget would pass through as many calls as there are around it.
+    waiting = [*children(widget)][::-1]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += [*children(found)][::-1]
 
 
 def all_of(widget: Gtk.Widget, kind: type[W]) -> list[W]:
@@ -163,12 +166,15 @@ def one_of(widget: Gtk.Widget, kind: type[W], text: str | None = None) -> W:
 
 
 def texts(widget: Gtk.Widget) -> list[str]:
-    """Return all visible text: labels, text views, entries."""
-    return [
-        text
-        for one in (widget, *descendants(widget))
-        if (text := _own_text(one)) and _shown(one, widget)
-    ]
+    """Return all visible text: labels, text views, entries. The widget itself may not be on a
+    screen."""
+    found, waiting = [], [widget]
+    while waiting:
+        one = waiting.pop()
+        if one is widget or (one.get_visible() and one.get_child_visible()):
+            found.append(_own_text(one))
+            waiting += [*children(one)][::-1]
+    return [text for text in found if text]
 
 
 def _own_text(widget: Gtk.Widget) -> str:
@@ -179,16 +185,6 @@ def _own_text(widget: Gtk.Widget) -> str:
         return buffer.get_text(buffer.get_start_iter(), buffer.get_end_iter(), True)
     # An entry has a Gtk.Text in it, which would say the same once more.
     return widget.get_text() if isinstance(widget, Gtk.Text) else ""
-
-
-def _shown(widget: Gtk.Widget, top: Gtk.Widget) -> bool:
-    """Return whether it is visible up to `top`, which itself may not be on a screen."""
-    current: Gtk.Widget | None = widget
-    while current is not None and current is not top:
-        if not current.get_visible() or not current.get_child_visible():
-            return False
-        current = current.get_parent()
-    return True
 
 
 def _name(condition: Callable[[], object]) -> str:
