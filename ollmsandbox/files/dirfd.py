@@ -54,6 +54,14 @@ class DirEntryAt(NamedTuple):
             follow_symlinks=False,
         )
 
+    def rename_to(self, other: DirEntryAt) -> None:
+        """Rename it, in the place of what is there."""
+        os.rename(self.name, other.name, src_dir_fd=self.dir_fd, dst_dir_fd=other.dir_fd)
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
+            os.unlink(self.name, dir_fd=self.dir_fd)
+
 
 class OpenTree:
     """A folder and those in it, opened one name after the other.

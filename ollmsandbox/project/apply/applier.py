@@ -246,7 +246,7 @@ class Applier:
                     patch.take_base(earlier)
                 modes = (change.old_mode, change.mode)
                 done = self._merge(item, place, patch.base, incoming, modes)
-                os.unlink(incoming.name, dir_fd=incoming.dir_fd)
+                incoming.unlink()
                 return done
 
             def put(check: Check) -> Exchanged:
@@ -356,8 +356,7 @@ class Applier:
             if there is not None and not is_expected(Found(there, is_linked=False)):
                 # The user's text is neither version, and must not take the place of one.
                 spot = patch.mine
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(spot.name, dir_fd=spot.dir_fd)
+                spot.unlink(missing_ok=True)
             if change.kind is not Kind.DELETED:
                 if incoming.lstat() is None and not self._resumed and not guard.is_again:
                     raise ConflictError(Reason.OTHER_LOST)

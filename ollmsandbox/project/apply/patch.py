@@ -72,7 +72,7 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
             changed = found.st_ctime_ns
             if old is not None and os.path.samestat(old, found):
                 # Linked by an attempt to apply the change, which changed that time.
-                os.unlink(kept.name, dir_fd=kept.dir_fd)
+                kept.unlink()
                 changed = found.st_mtime_ns
             if earlier or changed <= item.began:
                 keep_copy(seen, kept)
@@ -106,11 +106,11 @@ def trim(layer: str, item: Recorded, rest: bytes, versions: Path) -> None:
             assert found is not None
             if is_same(spot, patch.next_rest):
                 # A kill came between the last two steps.
-                _rename(patch.next_rest, patch.rest)
+                patch.next_rest.rename_to(patch.rest)
             write_like(spot, patch.next_rest, rest, stat.S_IMODE(found.st_mode))
             # The layer may be on another disk.
             copy_whole(patch.next_rest, spot, DirEntryAt(around, half_name(layer)))
-            _rename(patch.next_rest, patch.rest)
+            patch.next_rest.rename_to(patch.rest)
     finally:
         tree.close()
 
@@ -123,7 +123,7 @@ def add_to_rest(item: Recorded, old: bytes, new: bytes, versions: Path) -> None:
         more = None if rest is None else merge_change(old, new, rest, has_hunks=True)
         if found is not None and more is not None:
             write_like(patch.rest, patch.next_rest, more, stat.S_IMODE(found.st_mode))
-            _rename(patch.next_rest, patch.rest)
+            patch.next_rest.rename_to(patch.rest)
 
 
 class Patch:
@@ -217,7 +217,7 @@ class Patch:
         merged = DirEntryAt(self._versions, f"merged-{self._number}")
         half = DirEntryAt(self._versions, f"{merged.name}{HALF}")
         write_like(place, half, data, mode)
-        os.rename(half.name, merged.name, src_dir_fd=self._versions, dst_dir_fd=self._versions)
+        half.rename_to(merged)
         step()
 
         def is_as_read(there: Found) -> bool:
@@ -243,10 +243,6 @@ def is_same(spot: DirEntryAt, copied: DirEntryAt) -> bool:
         words = os.readlink(spot.name, dir_fd=spot.dir_fd)
         return words == os.readlink(copied.name, dir_fd=copied.dir_fd)
     return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
-
-
-def _rename(source: DirEntryAt, target: DirEntryAt) -> None:
-    os.rename(source.name, target.name, src_dir_fd=source.dir_fd, dst_dir_fd=target.dir_fd)
 
 
 def read_small(spot: DirEntryAt) -> bytes | None:

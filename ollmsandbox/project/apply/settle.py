@@ -180,7 +180,7 @@ class _Concurrent:
         half = DirEntryAt(self._versions, f"merged-{item.number}")
         write_like(ours, half, both, mode)
         copy_whole(half, ours)
-        os.unlink(half.name, dir_fd=half.dir_fd)
+        half.unlink()
         base = Patch(self._versions, item.number).base
         if base.lstat() is None:
             copy_whole(theirs, base)

@@ -105,7 +105,7 @@ def exchange(
         is_kept = is_linked or (is_begun and _is_copy(kept, place))
         if is_begun and not is_kept:
             # Somebody has saved the place since: then this is another version.
-            _rename(kept, DirEntryAt(kept.dir_fd, f"{kept.name}.earlier"))
+            kept.rename_to(DirEntryAt(kept.dir_fd, f"{kept.name}.earlier"))
     elif incoming is None:
         return Exchanged()
     elif expects:
@@ -116,7 +116,7 @@ def exchange(
         return Exchanged(before, signature(place.lstat()))
     assert old is not None
     if is_linked:
-        os.unlink(place.name, dir_fd=place.dir_fd)
+        place.unlink()
         step()
     else:
         _move_away(place, kept, old, step)
@@ -153,7 +153,7 @@ def _replace(
         _put(copied, place, old)
     step()
     if is_far:
-        os.unlink(incoming.name, dir_fd=incoming.dir_fd)
+        incoming.unlink()
 
 
 def _put(source: DirEntryAt, place: DirEntryAt, old: os.stat_result | None) -> None:
@@ -168,13 +168,13 @@ def _put(source: DirEntryAt, place: DirEntryAt, old: os.stat_result | None) -> N
             if error.errno == errno.EXDEV or error.errno not in NO_LINKS:
                 raise
         else:
-            os.unlink(source.name, dir_fd=source.dir_fd)
+            source.unlink()
             return
         if place.lstat() is not None:
             raise ConflictError(Reason.PLACE_TAKEN)
     else:
         check_again(place, old)
-    _rename(source, place)
+    source.rename_to(place)
 
 
 def check_again(place: DirEntryAt, old: os.stat_result) -> None:
@@ -200,7 +200,7 @@ def _finish(place: DirEntryAt, incoming: DirEntryAt, temporary: str) -> Exchange
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=place.dir_fd)
     # Last: without it nothing is looked for any more.
-    os.unlink(incoming.name, dir_fd=incoming.dir_fd)
+    incoming.unlink()
     return Exchanged("", signature(place.lstat()))
 
 
@@ -260,7 +260,7 @@ def _cut(spot: DirEntryAt, found: os.stat_result, half: DirEntryAt) -> None:
         copy(spot, half)
         for one in (spot, half):
             dirfd.set_mode(one.name, one.dir_fd, mode & 0o1777, any_kind=True)
-    _rename(half, spot)
+    half.rename_to(spot)
 
 
 def _attributes(file: str | int) -> list[str]:
@@ -282,13 +282,9 @@ def make_single(spot: DirEntryAt, place: DirEntryAt) -> None:
         _cut(spot, found, DirEntryAt(spot.dir_fd, f"{spot.name}{HALF}"))
 
 
-def _rename(source: DirEntryAt, target: DirEntryAt) -> None:
-    os.rename(source.name, target.name, src_dir_fd=source.dir_fd, dst_dir_fd=target.dir_fd)
-
-
 def _move_away(place: DirEntryAt, kept: DirEntryAt, old: os.stat_result, step: Step) -> None:
     try:
-        _rename(place, kept)
+        place.rename_to(kept)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
@@ -296,7 +292,7 @@ def _move_away(place: DirEntryAt, kept: DirEntryAt, old: os.stat_result, step: S
             copy_whole(place, kept)
             step()
         check_again(place, old)
-        os.unlink(place.name, dir_fd=place.dir_fd)
+        place.unlink()
     step()
 
 
@@ -326,14 +322,13 @@ def copy_whole(source: DirEntryAt, target: DirEntryAt, half: DirEntryAt | None =
     unless that is not our folder."""
     half = half or DirEntryAt(target.dir_fd, f"{target.name}{HALF}")
     copy(source, half)
-    _rename(half, target)
+    half.rename_to(target)
 
 
 def copy(source: DirEntryAt, target: DirEntryAt) -> None:
     """Copy a file with its mode and times, and as root with its owner, but without setuid and
     setgid bits."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(target.name, dir_fd=target.dir_fd)
+    target.unlink(missing_ok=True)
     found = os.stat(source.name, dir_fd=source.dir_fd, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         words = os.readlink(source.name, dir_fd=source.dir_fd)
@@ -361,8 +356,7 @@ def copy(source: DirEntryAt, target: DirEntryAt) -> None:
 
 def write_like(model: DirEntryAt, target: DirEntryAt, data: bytes, mode: int) -> None:
     """Create a file with the owner and the attributes of another one."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(target.name, dir_fd=target.dir_fd)
+    target.unlink(missing_ok=True)
     given = _open_file(model)
     try:
         with os.fdopen(_create_file(target), "wb") as file:

@@ -99,7 +99,7 @@ def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager) -> N
     except FileExistsError:
         if not manager.has_backup(int(backup.name.partition("-")[0])):
             # A crash kept it out of the database: it may be another file's.
-            os.unlink(backup.name, dir_fd=backup.dir_fd)
+            backup.unlink()
             _link(version, backup, manager)
     except OSError as error:
         if error.errno not in NO_LINKS:
