@@ -36,7 +36,7 @@ from .events import (
     report,
 )
 from .instructions import ProjectInstructions
-from .messages import Message, Role, ToolCall
+from .messages import Message, QueuedMessage, Role, ToolCall
 from .providers.base import FinishPiece, Model, ProviderError
 from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
@@ -105,19 +105,6 @@ class TurnLimits:
 
 
 STANDARD_LIMITS = TurnLimits()
-
-
-@dataclass(frozen=True)
-class QueuedMessage:
-    text: str
-    pictures: tuple[Picture, ...] = ()
-    # A command of the user's own, or anything else that the model does not read.
-    waits_for_end: bool = False
-
-    @property
-    def title(self) -> str:
-        """The text, or else the names of the pictures."""
-        return self.text or ", ".join(picture.name for picture in self.pictures)
 
 
 T = TypeVar("T")

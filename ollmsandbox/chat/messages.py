@@ -68,6 +68,21 @@ class Message:
 
 
 @dataclass(frozen=True)
+class QueuedMessage:
+    """A message that the user sends while the model works."""
+
+    text: str
+    pictures: tuple[Picture, ...] = ()
+    # A command of the user's own, or anything else that the model does not read.
+    waits_for_end: bool = False
+
+    @property
+    def title(self) -> str:
+        """The text, or else the names of the pictures."""
+        return self.text or ", ".join(picture.name for picture in self.pictures)
+
+
+@dataclass(frozen=True)
 class ToolSpec:
     """A tool as it is described to a model."""
 

@@ -14,7 +14,7 @@ from peewee import SQL, fn
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
-from .database.connection import Database, insert_rows
+from .database.connection import Database
 from .database.models import ApprovedRoot, Project, Run, Setting, as_bytes
 from .database.names import backups_in
 from .roots import may_be_root
@@ -206,11 +206,10 @@ class ProjectManager:
         number, now = project.id, time.time()
         encode = as_bytes
         with self.store.transaction() as connection:
-            insert_rows(
-                connection,
-                "INSERT INTO filerecord"
-                " (id, project_id, path, is_deleted, last_approved_copy_path, seen_at,"
-                " last_modified)",
+            connection.executemany(
+                f"INSERT INTO filerecord (id, project_id, path, is_deleted,"
+                f" last_approved_copy_path, seen_at, last_modified)"
+                f" VALUES (?, ?, ?, ?, ?, ?, ?) {_UPDATE_RECORD}",
                 (
                     (
                         id_,
@@ -223,7 +222,6 @@ class ProjectManager:
                     )
                     for id_, path, copy, gone in files
                 ),
-                UPDATE_RECORD,
             )
 
     def has_backup(self, number: int) -> bool:

@@ -12,9 +12,9 @@ from support.person import Person
 from support.scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
 from support.turn import check_pairs, run
 
-from ollmsandbox.chat.conversation import Conversation, QueuedMessage, TurnLimits
+from ollmsandbox.chat.conversation import Conversation, TurnLimits
 from ollmsandbox.chat.events import MessageAdded, QueueChanged, TextGrew
-from ollmsandbox.chat.messages import Role
+from ollmsandbox.chat.messages import QueuedMessage, Role
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Picture, Watcher

@@ -144,10 +144,14 @@ def at_depth(names: list[str], act: str) -> str:
 LONG, MANY = ["deep" * 50] * 22, ["dddd"] * 850
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
 @pytest.mark.parametrize(
-    "names",
-    [pytest.param(LONG, id="long"), pytest.param(MANY, id="many", marks=pytest.mark.anybody)],
+    ("names", "mode"),
+    [
+        pytest.param(LONG, Mode.AUTO, id="long-auto"),
+        pytest.param(LONG, Mode.REVIEW, id="long-review"),
+        # They are applied, too, after they were held.
+        pytest.param(MANY, Mode.REVIEW, id="many-review", marks=pytest.mark.anybody),
+    ],
 )
 def test_folders_deeper_than_any_path_is_long(
     person: Person, names: list[str], mode: Mode, cleared: None

@@ -7,6 +7,7 @@ from __future__ import annotations
 import array
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import marshal
@@ -17,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
@@ -188,6 +190,11 @@ def serve(number: int) -> None:
         # The window is not part of the command line.
         if not module.name.startswith(("ollmsandbox.ui", "ollmsandbox.__main__")):
             importlib.import_module(module.name)
+    # Nobody reads along, and no finger is on its way.
+    from ollmsandbox.chat.providers.tour.model import TourServer
+    from ollmsandbox.cli.agent import asker
+
+    TourServer.delay = asker._PAUSE = 0
     # What is loaded stays, and a copy need not look at it: that would copy all of its memory.
     gc.freeze()
     line = socket.socket(fileno=number)
@@ -236,6 +243,9 @@ def _be(arguments: list[str], cwd: str, environ: dict[str, str], alone: bool) ->
 
     if alone:
         os.setsid()
+        if os.isatty(0):
+            # The leader of a session makes the terminal its own: Ctrl+C reaches it.
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(cwd)

@@ -9,50 +9,38 @@ import json
 import os
 import select
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 
-from support.person import ROOT, Person
+from support.person import Person
 from support.servers.http import Answer, Part, Replay, Reply, Stall
 
 PATIENCE = 60.0
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 
-# It is the leader of a session, so this makes the terminal its own: Ctrl+C reaches it.
-_MAIN = """
-import fcntl, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-sys.path.insert(0, sys.argv.pop(1))
-# Nobody reads along, and no finger is on its way.
-from ollmsandbox.chat.providers.tour.model import TourServer
-from ollmsandbox.cli.agent import asker
-TourServer.delay = asker._PAUSE = 0
-from ollmsandbox.__main__ import main
-sys.exit(main())
-"""
-
 
 class Terminal:
     """A program at a terminal. `expect` continues where the last one ended."""
 
-    def __init__(self, person: Person, *arguments: str, rows: int = 40, columns: int = 100) -> None:
+    def __init__(
+        self,
+        person: Person,
+        *arguments: str,
+        rows: int = 40,
+        columns: int = 100,
+        typed_before: str = "",
+    ) -> None:
         person._copy_probe()
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         environ = {**person.environ, "TERM": "xterm", "PS1": "$"}
         environ.pop("NO_COLOR", None)
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _MAIN, str(ROOT), *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            cwd=person.project,
-            env=environ,
+        self.send(typed_before)
+        self._process = replace(person, environ=environ).start(
+            *arguments, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
         )
         os.close(slave)
         self._raw = b""

@@ -170,28 +170,18 @@ def versions(draw: some.DrawFn) -> tuple[bytes, bytes, bytes]:
 
 
 @settings(max_examples=2000, deadline=None)
-@given(versions())
-def test_no_line_of_the_user_is_lost_or_moved(given_versions: tuple[bytes, bytes, bytes]) -> None:
+@given(versions(), some.randoms(use_true_random=False))
+def test_a_merge_of_any_texts(given_versions: tuple[bytes, bytes, bytes], random: Random) -> None:
     before, after, mine = given_versions
     merged = merge_change(before, after, mine)
     if merged is None:
         return
+    # No line of the user is lost or moved.
     assert _own(merged) == _own(mine)
     undone = merge_change(after, before, merged)
     if mine != after:
         assert undone == mine
-
-
-@settings(max_examples=2000, deadline=None)
-@given(versions(), some.randoms(use_true_random=False))
-def test_hunks_in_any_order_are_the_whole(
-    given_versions: tuple[bytes, bytes, bytes], random: Random
-) -> None:
-    before, after, mine = given_versions
-    whole = merge_change(before, after, mine)
-    if whole is None:
-        return
-    # As a user chooses them.
+    # Hunk by hunk, in any order, it is the same text.
     old, new = (split_lines(text.decode("utf-8", "surrogateescape")) for text in (before, after))
     hunks = list(find_hunks(old, new))
     random.shuffle(hunks)
@@ -206,7 +196,7 @@ def test_hunks_in_any_order_are_the_whole(
         if current is None:
             # A single hunk may be a conflict where the whole is none, but never another text.
             return
-    assert current == whole or not hunks
+    assert current == merged or not hunks
 
 
 def _own(text: bytes) -> list[bytes]:

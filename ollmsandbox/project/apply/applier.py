@@ -14,7 +14,6 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from ...files import dirfd
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
@@ -179,7 +178,6 @@ class Applier:
         source: str,
         *,
         forced: Iterable[str] = (),
-        closed: Mapping[str, int] = MappingProxyType({}),
         fresh: bool = False,
         is_own: bool = False,
         find_base: Callable[[Recorded], Path | None] = lambda _item: None,
@@ -187,14 +185,11 @@ class Applier:
     ) -> list[Recorded]:
         """Move changes from the layer `source` into the project, and return them as they are then.
 
-        `forced` paths are put in place whatever is there. `closed` folders are opened for it, and
-        get their modes back. `fresh` says that nothing of it was begun before, and `is_own` that no
-        other run puts files into the layer. `find_base` finds what the command saw of a file that
-        another run has changed since, and `left_before` the signatures of what earlier runs left
-        there.
+        `forced` paths are put in place whatever is there. `fresh` says that nothing of it was begun
+        before, and `is_own` that no other run puts files into the layer. `find_base` finds what the
+        command saw of a file that another run has changed since, and `left_before` the signatures
+        of what earlier runs left there.
         """
-        for path, mode in closed.items():
-            self._project.set_mode(path, mode)
         layer = OpenTree(source, modes_file(source) if source else None, missing_ok=not is_own)
         always = frozenset(forced)
         guard = self._guard

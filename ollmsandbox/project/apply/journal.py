@@ -11,18 +11,16 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from ... import N_
 from ...errors import OllmSandboxError
 from ...files.atomic import write_locked
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder
-from ..changes.change import Change, Flag, Kind, Recorded, State, Type
-from ..changes.reasons import Note, note_of_old_text
+from ..changes.change import Recorded, pack, unpack
 
 _PREFIX = "journal-"
 # What cannot be read any more.
@@ -57,8 +55,6 @@ class Job:
     # By root: the layer that the changes are taken from.
     sources: dict[str, str]
     forced: tuple[str, ...] = ()
-    # By root and path: folders whose mode has to come back.
-    closed: dict[str, dict[str, int]] | None = None
     # The chat and the tool call that it belongs to.
     session_id: str = ""
     call_id: str = ""
@@ -66,27 +62,13 @@ class Job:
     waits: tuple[int, ...] = ()
 
     def packed(self) -> str:
-        rest = json.dumps(
-            {
-                "task": self.task.value,
-                "run_id": self.run_id,
-                "project": self.project,
-                "mode": self.mode,
-                "command": self.command,
-                "started": self.started,
-                "sources": self.sources,
-                "forced": self.forced,
-                "closed": self.closed,
-                "session_id": self.session_id,
-                "call_id": self.call_id,
-                "waits": self.waits,
-            },
-            check_circular=False,
-        )
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        del given["items"]
+        rest = json.dumps({**given, "task": self.task.value}, check_circular=False)
         # A few at a time: while something is packed no other thread has a turn, nor has a window.
         items = ", ".join(
             json.dumps(
-                [_packed(item) for item in self.items[start : start + _PIECE]], check_circular=False
+                [pack(item) for item in self.items[start : start + _PIECE]], check_circular=False
             )[1:-1]
             for start in range(0, len(self.items), _PIECE)
         )
@@ -95,63 +77,11 @@ class Job:
     @classmethod
     def unpacked(cls, text: str) -> Job:
         given = json.loads(text)
-        return cls(
-            task=Task(given["task"]),
-            run_id=given["run_id"],
-            project=given["project"],
-            mode=given["mode"],
-            command=given["command"],
-            started=given["started"],
-            items=tuple(_unpacked(item) for item in given["items"]),
-            sources=given["sources"],
-            forced=tuple(given["forced"]),
-            closed=given["closed"],
-            session_id=given.get("session_id", ""),
-            call_id=given.get("call_id", ""),
-            waits=tuple(given.get("waits", ())),
-        )
-
-
-def _packed_note(note: Note | None) -> tuple[str, str] | None:
-    return None if note is None else (note.reason.value, note.packed_arguments())
-
-
-def _unpacked_note(given: list[str] | str | None) -> Note | None:
-    if isinstance(given, str):
-        # An earlier version of the program wrote a sentence.
-        return note_of_old_text(given) if given else None
-    return Note.unpacked(*given) if given else None
-
-
-def _packed(item: Recorded) -> list[object]:
-    change = item.change
-    # `_value_` is what `value` returns, without a call for each of a hundred thousand.
-    return [
-        item.number, item.state._value_, _packed_note(item.note),
-        item.began, item.before, item.after,
-        change.root, change.path, change.kind._value_, change.type._value_,
-        change.mode, change.target, [flag.value for flag in change.flags] if change.flags else (),
-        change.old_type._value_ if change.old_type else None, change.old_mode, change.inode,
-    ]  # fmt: skip
-
-
-# Looked up a hundred thousand times, which a call of the class takes five times as long for.
-_STATES = {state.value: state for state in State}
-_KINDS = {kind.value: kind for kind in Kind}
-_TYPES = {type_.value: type_ for type_ in Type}
-
-
-def _unpacked(given: list[Any]) -> Recorded:
-    (
-        number, state, note, began, before, after,
-        root, path, kind, type_, mode, target, flags, old_type, old_mode, inode,
-    ) = given  # fmt: skip
-    was = _TYPES[old_type] if old_type else None
-    marks = tuple(map(Flag, flags)) if flags else ()
-    change = Change(
-        root, path, _KINDS[kind], _TYPES[type_], mode, target, marks, was, old_mode, inode
-    )
-    return Recorded(number, change, _STATES[state], _unpacked_note(note), began, before, after)
+        given["task"] = Task(given["task"])
+        given["items"] = tuple(unpack(*item) for item in given["items"])
+        for name in ("forced", "waits"):
+            given[name] = tuple(given[name])
+        return cls(**given)
 
 
 def _jobs(content: bytes) -> list[Job]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file, restore_modes
@@ -41,11 +41,10 @@ from ..manager import ProjectManager
 from ..pending import layer as pending
 from ..pending.chain import Chain, run_of
 from ..pending.related import RelatedChanges, ends_folder
-from ..pending.squash import squash_oldest
+from ..pending.squash import squash_oldest, unsquash
 from ..recovery.missing import check_roots
 from .applier import Applier, device, only_ours
 from .journal import Job, Journal, Task, raise_generation
-from .parents import closed_folders, show_modes
 from .patch import Patch, keep_base, read_small
 from .swap import Step, copy_whole, write_like
 
@@ -255,7 +254,6 @@ class Settling:
             started=started,
             items=tuple(items),
             sources={root: overlay.upper(name) for name, root in overlay.overlay_map.items()},
-            closed={root: _closed(root, items) for root in overlay.overlay_map.values()},
             session_id=overlay.about.get("session_id", ""),
             call_id=overlay.about.get("call_id", ""),
             waits=tuple(sorted(waits)),
@@ -345,7 +343,6 @@ class Settling:
                 applied = applier.apply(
                     chosen,
                     source,
-                    closed=(job.closed or {}).get(root, {}),
                     fresh=fresh,
                     is_own=True,
                     find_base=find_base,
@@ -449,5 +446,68 @@ def _changed_at(file: Path) -> int:
         return 0
 
 
-def _closed(root: str, items: Sequence[Recorded]) -> dict[str, int]:
-    return closed_folders(root, [item.change for item in items if item.change.root == root])
+def _implied_parents(
+    source: str, project: str, recorded: Sequence[Recorded], made: Collection[str]
+) -> list[Change]:
+    chosen = {item.change.path for item in recorded}
+    needed: dict[str, Change] = {}
+    for item in recorded:
+        if item.change.kind is Kind.DELETED:
+            continue
+        # Upwards until one is there: a path may have thousands of parts.
+        path = os.path.dirname(item.change.path)
+        missing = []
+        while path and path not in chosen and path not in needed:
+            if os.path.lexists(f"{project}/{path}"):
+                break
+            missing.append(path)
+            path = os.path.dirname(path)
+        for path in reversed(missing):
+            with contextlib.suppress(OSError):
+                mode = stat.S_IMODE(os.lstat(f"{source}/{path}").st_mode) & 0o1777
+                needed[path] = Change(project, path, Kind.ADDED, Type.FOLDER, mode)
+    return [change for change in needed.values() if change.path not in made]
+
+
+def numbered_parents(
+    source: str,
+    project: str,
+    chosen: Sequence[Recorded],
+    rows: Sequence[Recorded],
+    made: Collection[str] = (),
+) -> list[Recorded]:
+    """Return the folders that chosen files need and that are not chosen themselves, as changes of
+    the run that has these rows; without those that are `made` anyway."""
+    free = 1 + max(item.number for item in rows)
+    # One that a later run made, too, is theirs in the layer, and both may need it.
+    own = {
+        item.change.path: item.number
+        for item in rows
+        if item.change.root == project and item.state is State.PENDING
+    }
+    return [
+        Recorded(own.get(change.path, free + position), change)
+        for position, change in enumerate(_implied_parents(source, project, chosen, made))
+    ]
+
+
+def show_modes(manager: ProjectManager, project: str, done: Iterable[Recorded]) -> None:
+    """Give folders of pending layers the modes that were applied or undone just now, so that the
+    next command sees them. A folder whose mode is pending itself keeps that."""
+    places = {
+        (item.change.root, item.change.path)
+        for item in done
+        if item.change.type is Type.FOLDER and item.change.kind is Kind.MODIFIED
+        if item.state in (State.APPLIED, State.UNDONE)
+    }
+    chain = Chain(manager.paths, project)
+    if not places or not chain.runs:
+        return
+    rows = runs.changes_of_runs(manager, chain.runs)
+    places -= {(row.change.root, row.change.path) for _, row in rows}
+    if places:
+        unsquash(manager.paths, project)
+    for root, path in places:
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            mode = stat.S_IMODE(os.lstat(f"{root}/{path}").st_mode) & 0o1777
+            pending.set_folder_mode(chain.layers(root), "" if path == "." else path, mode)

@@ -182,13 +182,17 @@ def check_again(place: DirEntryAt, old: os.stat_result) -> None:
     found = place.lstat()
     if (
         found is None
-        or not os.path.samestat(found, old)
-        or (found.st_mtime_ns, found.st_size, found.st_mode)
-        != (old.st_mtime_ns, old.st_size, old.st_mode)
+        or _looks(found) != _looks(old)
         # That it has got another name, as to be kept, changed this, too.
         or (found.st_nlink == old.st_nlink and found.st_ctime_ns != old.st_ctime_ns)
     ):
         raise ConflictError(Reason.CHANGED)
+
+
+def _looks(found: os.stat_result) -> tuple[int, ...]:
+    """Return what is the same of a file until somebody changes it. Moving or linking it changes
+    nothing but its change time."""
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
 
 
 def _finish(place: DirEntryAt, incoming: DirEntryAt, temporary: str) -> Exchanged:
@@ -223,16 +227,14 @@ def cleanse(spot: DirEntryAt, temporary: str) -> None:
     """Make a file what the project may have: without attributes of the overlay, without setuid and
     setgid bits, and without another name, through which it could be changed later."""
     path = f"/proc/self/fd/{spot.dir_fd}/{spot.name}"
-    ours = [name for name in _attributes(path) if name.startswith(OURS)]
-    for name in ours:
-        try:
-            os.removexattr(path, name, follow_symlinks=False)
-        except PermissionError:
-            # Its owner may not write to it; that is no secret to be kept from us.
-            mode = stat.S_IMODE(os.lstat(path).st_mode)
-            dirfd.set_mode(spot.name, spot.dir_fd, mode | stat.S_IWUSR, any_kind=True)
-            os.removexattr(path, name, follow_symlinks=False)
-            dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
+    try:
+        _strip(path)
+    except PermissionError:
+        # Its owner may not write to it; that is no secret to be kept from us.
+        mode = stat.S_IMODE(os.lstat(path).st_mode)
+        dirfd.set_mode(spot.name, spot.dir_fd, mode | stat.S_IWUSR, any_kind=True)
+        _strip(path)
+        dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
     found = spot.lstat()
     if found is None or stat.S_ISDIR(found.st_mode):
         return
@@ -240,6 +242,13 @@ def cleanse(spot: DirEntryAt, temporary: str) -> None:
         _cut(spot, found, DirEntryAt(spot.dir_fd, temporary))
     elif stat.S_ISREG(found.st_mode) and found.st_mode & 0o6000:
         dirfd.set_mode(spot.name, spot.dir_fd, found.st_mode & 0o1777, any_kind=True)
+
+
+def _strip(path: str) -> None:
+    """Remove the attributes of the overlay from a file."""
+    for name in _attributes(path):
+        if name.startswith(OURS):
+            os.removexattr(path, name, follow_symlinks=False)
 
 
 def _cut(spot: DirEntryAt, found: os.stat_result, half: DirEntryAt) -> None:
@@ -389,17 +398,6 @@ def _copy_attributes(given: int, made: int, found: os.stat_result) -> None:
                 os.setxattr(made, name, os.getxattr(given, name))
 
 
-def _is_changed(found: os.stat_result, old: os.stat_result) -> bool:
-    """Return whether anybody changed a file. Moving it changes nothing but its change time."""
-    return (
-        found.st_ino != old.st_ino
-        or found.st_mtime_ns != old.st_mtime_ns
-        or found.st_size != old.st_size
-        or found.st_mode != old.st_mode
-        or found.st_nlink != old.st_nlink
-    )
-
-
 class Plain:
     """Applies plain changes from one layer to one root, if nothing was begun before."""
 
@@ -457,7 +455,8 @@ class Plain:
             return None
         os.rename(name, kept, src_dir_fd=self._place, dst_dir_fd=self._versions)
         self.is_begun, self.found = True, signature(old)
-        if _is_changed(os.stat(kept, dir_fd=self._versions, follow_symlinks=False), old):
+        moved = os.stat(kept, dir_fd=self._versions, follow_symlinks=False)
+        if moved.st_nlink > 1 or _looks(moved) != _looks(old):
             # Somebody changed it just now: theirs goes back, and the long way says so.
             self.is_begun, self.found = False, ""
             _move_new(self._versions, kept, self._place, name)
@@ -495,14 +494,7 @@ class Plain:
         return signature(DirEntryAt(self._place, name).lstat())
 
     def _cleanse(self, name: str) -> None:
-        path = self._prefix + name
-        try:
-            attributes = os.listxattr(path, follow_symlinks=False)
-        except OSError:
-            return  # not every file system has them
-        for attribute in attributes:
-            if attribute.startswith(OURS):
-                os.removexattr(path, attribute, follow_symlinks=False)
+        _strip(self._prefix + name)
 
 
 def _move_new(source: int, name: str, target: int, new_name: str) -> None:

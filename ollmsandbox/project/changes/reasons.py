@@ -124,8 +124,7 @@ _OLD_BEGINNINGS = {
 
 
 def note_of_old_text(text: str) -> Note:
-    """Return the note for a sentence in the database or the journal of an earlier version of
-    the program."""
+    """Return the note for a sentence in the database of an earlier version of the program."""
     if text in _OLD_SENTENCES:
         return Note(_OLD_SENTENCES[text])
     for beginning, reason in _OLD_BEGINNINGS.items():

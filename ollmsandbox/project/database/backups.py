@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...errors import OllmSandboxError
@@ -28,8 +28,24 @@ def back_up(
     manager: ProjectManager, project: Project, versions: Path, items: Sequence[Recorded]
 ) -> None:
     """Record the files that a run replaced or deleted, and back up the first version of the day."""
-    with opened_folder(make_folder(versions)) as kept:
-        _back_up(manager, project, items, kept)
+    done = [
+        item
+        for item in items
+        if item.state is State.APPLIED and item.change.type is not Type.FOLDER
+    ]
+    if not done:
+        return
+    paths = [f"{item.change.root}/{item.change.path}" for item in done]
+    with opened_folder(make_folder(versions)) as kept, manager.store.transaction():
+        ids, _ = manager.numbers_for(project, paths)
+        copies = _link_all(manager, [ids[path] for path in paths], done, kept)
+        manager.record_backups(
+            project,
+            [
+                (ids[path], path, copy, item.change.kind is Kind.DELETED)
+                for path, item, copy in zip(paths, done, copies, strict=True)
+            ],
+        )
 
 
 def forget_unrecorded(manager: ProjectManager, project: Project, versions: Path) -> None:
@@ -45,76 +61,46 @@ def forget_unrecorded(manager: ProjectManager, project: Project, versions: Path)
                 os.unlink(backup.path)
 
 
-def _back_up(
-    manager: ProjectManager, project: Project, items: Sequence[Recorded], versions: int
-) -> None:
-    done = [
-        (f"{item.change.root}/{item.change.path}", item)
-        for item in items
-        if item.state is State.APPLIED and item.change.type is not Type.FOLDER
-    ]
-    if not done:
-        return
-    around = str(manager.paths.backups)
-    with manager.store.transaction():
-        ids, _ = manager.numbers_for(project, [path for path, _ in done])
-        numbered = [(ids[path], item) for path, item in done]
-        names = _link_all(manager, numbered, versions)
-        manager.record_backups(
-            project,
-            [
-                (
-                    ids[path],
-                    path,
-                    None if name is None else f"{around}/{name}",
-                    item.change.kind is Kind.DELETED,
-                )
-                for (path, item), name in zip(done, names, strict=True)
-            ],
-        )
-
-
 def _link_all(
-    manager: ProjectManager, items: Iterable[tuple[int, Recorded]], versions: int
+    manager: ProjectManager, ids: Sequence[int], items: Sequence[Recorded], versions: int
 ) -> list[str | None]:
-    """Make today's backups of files with these record ids; return their names, None for failures.
+    """Make today's backups of files with these record ids; return their paths, None for failures.
 
     A failure is not raised: the run itself keeps the version, and the file is to be recorded.
     """
-    day = time.strftime("%y-%m-%d")
+    day, around = time.strftime("%y-%m-%d"), manager.paths.backups
     try:
-        folder = os.open(make_folder(manager.paths.backups), FOLDER)
+        folder = os.open(make_folder(around), FOLDER)
     except (OSError, OllmSandboxError):
-        return [None for _ in items]
-    names: list[str | None] = []
+        return [None] * len(items)
+    copies: list[str | None] = []
     try:
-        for number, item in items:
-            name = None
-            if item.change.old_type is Type.FILE:
-                name = backup_name(number, item.change.path, day)
-                version, backup = DirEntryAt(versions, str(item.number)), DirEntryAt(folder, name)
-                try:
-                    _link(version, backup, manager, number)
-                except (OSError, ConflictError):
-                    # Such as another owner's file, which we may move and neither link nor read.
-                    with contextlib.suppress(OSError):
-                        os.unlink(f"{name}{HALF}", dir_fd=folder)
-                    name = None
-            names.append(name)
+        for number, item in zip(ids, items, strict=True):
+            copies.append(None)
+            if item.change.old_type is not Type.FILE:
+                continue
+            name = backup_name(number, item.change.path, day)
+            try:
+                _link(DirEntryAt(versions, str(item.number)), DirEntryAt(folder, name), manager)
+                copies[-1] = f"{around}/{name}"
+            except (OSError, ConflictError):
+                # Such as another owner's file, which we may move and neither link nor read.
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{name}{HALF}", dir_fd=folder)
     finally:
         os.close(folder)
-    return names
+    return copies
 
 
-def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager, number: int) -> None:
+def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager) -> None:
     """Link a version as the backup (nobody writes to either), or copy it if that fails."""
     try:
         version.link_to(backup)
     except FileExistsError:
-        if not manager.has_backup(number):
+        if not manager.has_backup(int(backup.name.partition("-")[0])):
             # A crash kept it out of the database: it may be another file's.
             os.unlink(backup.name, dir_fd=backup.dir_fd)
-            _link(version, backup, manager, number)
+            _link(version, backup, manager)
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise

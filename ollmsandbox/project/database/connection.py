@@ -11,8 +11,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from peewee import PeeweeException, SqliteDatabase
@@ -134,8 +133,6 @@ _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # Without our tables it can be read, but not used.
 _UNUSABLE = (*_BROKEN, sqlite3.SQLITE_ERROR)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-# Rows in one statement: a statement costs more than a row.
-_ROWS = 100
 
 
 class Database:
@@ -347,16 +344,6 @@ class Database:
             file=self.file,
             why=why,
         )
-
-
-def insert_rows(
-    connection: sqlite3.Connection, into: str, rows: Iterable[tuple[object, ...]], end: str = ""
-) -> None:
-    """Insert many rows of equal length. `end` is the clause for rows that exist already."""
-    left = iter(rows)
-    while some := list(islice(left, _ROWS)):
-        values = ",".join([f"({','.join('?' * len(some[0]))})"] * len(some))
-        connection.execute(f"{into} VALUES {values} {end}", [*chain.from_iterable(some)])
 
 
 def _code(error: BaseException | None) -> int:

@@ -8,24 +8,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..changes.change import PENDING_STATES, Change, Flag, Kind, Recorded, State, Type
-from ..changes.reasons import Note
+from ..changes.change import PENDING_STATES, Change, Kind, Recorded, State, Type, pack, unpack
 from . import models
-from .connection import insert_rows
 from .models import as_bytes
 
 if TYPE_CHECKING:
     from ..apply.journal import Job
     from ..manager import ProjectManager
 
-_INSERT = (
-    "INSERT OR REPLACE INTO change (run_id, number, root, path, kind, type, mode, old_mode,"
-    " old_type, target, flags, state, reason, arguments, began, before, after)"
-)
+# The values that `pack` returns; in place of the last one is the run.
 _COLUMNS = (
     "number, root, path, kind, type, mode, old_mode, old_type, target, flags, state, reason,"
     " arguments, began, before, after"
 )
+_INSERT = f"INSERT OR REPLACE INTO change ({_COLUMNS}, run_id) VALUES ({','.join('?' * 17)})"
+# Which of them are paths.
+_PATHS = (1, 2, 8)
 _READ = f"SELECT {_COLUMNS} FROM change WHERE run_id = ? ORDER BY number"
 # SQLite takes only so many values in one statement.
 _CHUNK = 500
@@ -63,7 +61,7 @@ def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
 
 def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded]) -> None:
     with manager.store.transaction() as connection:
-        insert_rows(connection, _INSERT, (_row(run_id, item) for item in items))
+        connection.executemany(_INSERT, (_row(run_id, item) for item in items))
 
 
 def last_number(manager: ProjectManager, run_id: str) -> int:
@@ -175,7 +173,7 @@ def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
     """Read a run's changes. Rows of peewee would take five times as long."""
     with manager.store.translated_errors():
         rows = manager.store.connection.execute(_READ, (run.id,))
-        return [_recorded(*row) for row in rows]
+        return [unpack(*row) for row in rows]
 
 
 def changes_of_runs(
@@ -196,61 +194,12 @@ def changes_of_runs(
             )
     order = {run_id: position for position, run_id in enumerate(run_ids)}
     found.sort(key=lambda row: order[row[0]])
-    return [(run_id, _recorded(*row)) for run_id, *row in found]
+    return [(run_id, unpack(*row)) for run_id, *row in found]
 
 
-def _row(run_id: str, item: Recorded) -> tuple[object, ...]:
-    # `_value_` is what `value` returns, without a call for each of a hundred thousand.
-    change = item.change
-    return (
-        run_id,
-        item.number,
-        as_bytes(change.root),
-        as_bytes(change.path),
-        change.kind._value_,
-        change.type._value_,
-        change.mode,
-        change.old_mode,
-        change.old_type._value_ if change.old_type else "",
-        None if change.target is None else os.fsencode(change.target),
-        " ".join(flag.value for flag in change.flags) if change.flags else "",
-        item.state._value_,
-        item.note.reason.value if item.note else "",
-        item.note.packed_arguments() if item.note else "",
-        item.began,
-        item.before,
-        item.after,
-    )
-
-
-def _recorded(
-    number: int,
-    root: bytes,
-    path: bytes,
-    kind: str,
-    type_: str,
-    mode: int | None,
-    old_mode: int | None,
-    old_type: str,
-    target: bytes | None,
-    flags: str,
-    state: str,
-    reason: str,
-    arguments: str,
-    began: int,
-    before: str,
-    after: str,
-) -> Recorded:
-    change = Change(
-        os.fsdecode(root),
-        os.fsdecode(path),
-        Kind(kind),
-        Type(type_),
-        mode,
-        None if target is None else os.fsdecode(target),
-        tuple(map(Flag, flags.split())) if flags else (),
-        Type(old_type) if old_type else None,
-        old_mode,
-    )
-    note = Note.unpacked(reason, arguments) if reason else None
-    return Recorded(number, change, State(state), note, began, before, after)
+def _row(run_id: str, item: Recorded) -> list[object]:
+    values = pack(item)
+    for at in _PATHS:
+        values[at] = None if values[at] is None else as_bytes(values[at])
+    values[-1] = run_id
+    return values

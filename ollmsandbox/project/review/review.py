@@ -16,8 +16,8 @@ from ...paths import Paths, is_inside, make_folder
 from ...text.merge import keep_both
 from ..apply.applier import Applier, only_ours
 from ..apply.journal import Job, Journal, Task, project_lock
-from ..apply.parents import closed_folders, numbered_parents, show_modes
 from ..apply.patch import Patch
+from ..apply.settle import numbered_parents, show_modes
 from ..apply.swap import Step
 from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type, no_step
 from ..changes.reasons import Note, Reason
@@ -343,7 +343,6 @@ class Review:
         job = self._job(Task.TAKE, run, items, forced=forced)
         wanted: list[Recorded] = []
         lost: list[Recorded] = []
-        closed = {}
         for root, layer in job.sources.items():
             here = [item for item in items if item.change.root == root]
             gone = _lost_in(layer, here)
@@ -360,8 +359,7 @@ class Review:
             rows += parents
             wanted += parents
             wanted += known
-            closed[root] = closed_folders(root, [item.change for item in known])
-        return replace(job, items=tuple(wanted), closed=closed), lost
+        return replace(job, items=tuple(wanted)), lost
 
     def _start(self, jobs: Sequence[Job], run_id: str) -> Report:
         if not jobs:
@@ -456,10 +454,7 @@ class Review:
                 elif job.task is Task.HUNKS:
                     done += applier.merge_hunks(items)
                 else:
-                    closed = (job.closed or {}).get(root, {})
-                    done += applier.apply(
-                        items, layer, forced=job.forced, closed=closed, left_before=left_before
-                    )
+                    done += applier.apply(items, layer, forced=job.forced, left_before=left_before)
             finally:
                 applier.close()
             if resumed and job.task is not Task.HUNKS:

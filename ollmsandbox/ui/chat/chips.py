@@ -23,13 +23,13 @@ class PictureChips(Gtk.FlowBox):
     __gsignals__ = signals({"changed": ()})
 
     def __init__(self) -> None:
-        super().__init__(
-            selection_mode=Gtk.SelectionMode.NONE,
-            column_spacing=6,
-            row_spacing=6,
-            max_children_per_line=20,
-            css_classes=["picture-chips"],
-        )
+        super().__init__()
+        # Not as arguments: in a template, the widget exists already, and they would be ignored.
+        self.set_selection_mode(Gtk.SelectionMode.NONE)
+        self.set_column_spacing(6)
+        self.set_row_spacing(6)
+        self.set_max_children_per_line(20)
+        self.add_css_class("picture-chips")
         set_accessible_name(self, _("Attached pictures"))
         self._attached: tuple[Picture, ...] = ()
 

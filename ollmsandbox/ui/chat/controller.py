@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
+from ...chat.messages import QueuedMessage
 from ...chat.providers.base import ProviderError
 from ...chat.storage.history import History
 from ...chat.turn_end import TurnEnd
@@ -35,7 +36,6 @@ from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
 if TYPE_CHECKING:
-    from ...chat.conversation import QueuedMessage
     from ..sessions.open_session import OpenSession
 
 # Milliseconds without a key.
@@ -191,8 +191,6 @@ class ChatController:
     ) -> None:
         """Send a message or a !command, or try the last turn again without one. Then send what
         still waits, whether or not the session is still shown."""
-        from ...chat.conversation import QueuedMessage  # loaded with the first session
-
         conversation = session.conversation
         waiting = [None if text is None else QueuedMessage(text, tuple(pictures))]
         while waiting:

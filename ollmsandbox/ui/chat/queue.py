@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gi.repository import Gtk, Pango
 
+from ...chat.messages import QueuedMessage
 from ...i18n import _
 from ...text.visible import visible_line
 from ...tools.base import Picture
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-
-if TYPE_CHECKING:
-    from ...chat.conversation import QueuedMessage
 
 _MOST_SHOWN = 500
 

@@ -76,7 +76,6 @@ class ToolCard(Gtk.Box):
     find_button: Gtk.Button = Gtk.Template.Child()
     copy_button: Gtk.Button = Gtk.Template.Child()
     changes_box: Gtk.Box = Gtk.Template.Child()
-    changes_line: WrapBox = Gtk.Template.Child()
     changes: Gtk.Label = Gtk.Template.Child()
     undo_button: Gtk.Button = Gtk.Template.Child()
     show_button: Gtk.Button = Gtk.Template.Child()
@@ -100,7 +99,6 @@ class ToolCard(Gtk.Box):
         whole = visible(entry.description)
         self.whole.set_label(words.bounded(whole))
         without_hyphens(self.whole, self.changes, self.change_list)
-        self.changes_line.set_groups((self.changes,), (self.undo_button, self.show_button))
         if entry.call.name in (PLAN, ASK):
             # These are not code.
             self.title.remove_css_class("monospace")

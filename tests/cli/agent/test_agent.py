@@ -28,7 +28,7 @@ def test_one_turn_prints_only_the_reply_and_stores_the_session(person: Person) -
         reply("All is ", "done."),
     ]
     with model_server(person, replies) as server:
-        done = person.cli("agent", "Do it")
+        done = person.cli("agent", "Do it", env=person.environ)  # in a new Python process
     assert done.returncode == 0, done.stderr
     assert done.stdout == "I look. \nAll is done.\n"
     assert "Nobody can be asked here" in done.stderr

@@ -8,13 +8,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cli_server import Started
 from support.person import Person
 from support.scripted import ScriptedModel
 from support.servers.http import document
@@ -34,6 +34,8 @@ from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Sour
 from ollmsandbox.project.changes.change import Report
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 from ollmsandbox.tools.base import Outcome, Stream, UserQuestion
+
+pytestmark = pytest.mark.anybody
 
 DOCUMENT = Path(__file__).parents[3] / "docs/agent-json.md"
 TYPES: dict[str, tuple[type, ...]] = {
@@ -108,7 +110,6 @@ def check(document: dict[str, Any]) -> None:
         assert type(document[name]) in kinds, (name, document)
 
 
-@pytest.mark.anybody
 def test_the_events_are_those_of_the_documentation() -> None:
     assert {type(event) for event in EVENTS} == {*ChatEvent.__args__}
     printer = JsonPrinter("/p")
@@ -120,7 +121,6 @@ def test_the_events_are_those_of_the_documentation() -> None:
     assert seen | OTHERS == {*documented()}
 
 
-@pytest.mark.anybody
 def test_every_end_of_a_turn_is_documented() -> None:
     [row] = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| `end` ")]
     assert {end.name.lower() for end in TurnEnd} <= {*re.findall(r"`(\w+)`", row)}
@@ -129,7 +129,7 @@ def test_every_end_of_a_turn_is_documented() -> None:
 class Client:
     """The other program."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Started) -> None:
         self.process = process
         self.heard: list[dict[str, Any]] = []
 
@@ -138,8 +138,7 @@ class Client:
 
     def write(self, line: str) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
+        self.process.stdin.write(f"{line}\n".encode())
 
     def until(self, name: str, found: Callable[[dict[str, Any]], object] = bool) -> dict[str, Any]:
         assert self.process.stdout is not None
@@ -167,20 +166,11 @@ class Client:
 
 @contextmanager
 def client(person: Person, *arguments: str) -> Iterator[Client]:
-    person._copy_probe()
-    root = Path(__file__).parents[3]
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "ollmsandbox", "agent", "--json", *arguments],
-        cwd=person.project,
-        env={**person.environ, "PYTHONPATH": str(root)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield Client(process)
-        finally:
-            process.kill()
+    process = person.start("agent", "--json", *arguments, stdin=subprocess.PIPE, stderr=2)
+    try:
+        yield Client(process)
+    finally:
+        process.end()
 
 
 def test_another_program_answers_and_goes_on_talking(person: Person) -> None:
@@ -278,7 +268,7 @@ def test_a_turn_is_tried_again_as_soon_as_its_end_is_read() -> None:
 def test_the_last_line_may_lack_its_end(person: Person) -> None:
     with model_server(person, [reply("One."), reply("Two.")]), client(person, "Do it") as other:
         assert other.process.stdin is not None
-        other.process.stdin.write('{"type": "message", "text": "And now?"}')
+        other.process.stdin.write(b'{"type": "message", "text": "And now?"}')
         assert other.end() == 0
         assert [event["text"] for event in other.heard if event["event"] == "text"] == [
             *("One.", "Two.")

@@ -71,9 +71,8 @@ def test_clearing_a_deep_playground_works(person: Person) -> None:
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("YES", 0), ("n", 1), ("", 1)])
 def test_at_a_terminal_clearing_asks_first(person: Person, answer: str, code: int) -> None:
     person.cli("run", "-c", "touch ~/playground/file")
-    with Terminal(person, "playground", "clear") as terminal:
-        # What is typed before the question does not answer it.
-        terminal.send("y\r")
+    # What is typed before the question does not answer it.
+    with Terminal(person, "playground", "clear", typed_before="y\r") as terminal:
         terminal.expect(f"{person.playground} (0 bytes in 1 file)?")
         terminal.send(f"{answer}\r")
         assert terminal.end() == code

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from string import Formatter
 
 import pytest
@@ -57,24 +56,9 @@ def test_a_journal_keeps_the_reason(note: Note | None) -> None:
     assert Job.unpacked(job.packed()) == job
 
 
-@pytest.mark.parametrize(
-    ("text", "note"),
-    [
-        ("", None),
-        ("This version is no longer kept.", Note(Reason.LOST)),
-        ("A later run changed it, too: 20260131-120000-abc.", LATER),
-        ("Kein Platz mehr.", Note(Reason.OTHER, {"text": "Kein Platz mehr."})),
-    ],
-)
-def test_the_sentence_in_an_old_journal_becomes_a_reason(text: str, note: Note | None) -> None:
-    document = json.loads(job_with(None).packed())
-    document["items"][0][2] = text
-    assert Job.unpacked(json.dumps(document)) == job_with(note)
-
-
 def job_with(note: Note | None) -> Job:
     items = (recorded(State.CONFLICT, note),)
-    return Job(Task.TAKE, "run", "/project", "auto", "true", 1.0, items, {}, closed={})
+    return Job(Task.TAKE, "run", "/project", "auto", "true", 1.0, items, {})
 
 
 @pytest.mark.parametrize("reason", Reason)

@@ -175,6 +175,12 @@ def test_a_picture_is_pasted_and_removed(
     window.chat.show(None)
     assert not composer.attached
     window.chat.show(session)
+    # In line with the field below.
+    [chip] = all_of(composer.chips, Gtk.FlowBoxChild)
+    wait_until(lambda: chip.get_mapped() and chip.get_width())
+    inside = chip.get_child()
+    assert inside is not None
+    wait_until(lambda: inside.translate_coordinates(composer, 0, 0) == (6, 3))
     [remove] = [one for one in all_of(composer.chips, Gtk.Button) if one.get_mapped()]
     remove.emit("clicked")
     assert not composer.attached and not composer.send_button.get_sensitive()

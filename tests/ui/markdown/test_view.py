@@ -133,7 +133,9 @@ def test_a_table_keeps_its_columns_and_scrolls(screen: Screen) -> None:
     def needed() -> int:
         # The grid's own width would be without its border.
         _known, bounds = grid.compute_bounds(scroller)
-        height: int = grid.measure(Gtk.Orientation.VERTICAL, round(bounds.get_width()))[1]
+        # Before it is laid out, it may be narrower than it can be.
+        width = max(round(bounds.get_width()), grid.measure(Gtk.Orientation.HORIZONTAL, -1)[0])
+        height: int = grid.measure(Gtk.Orientation.VERTICAL, width)[1]
         return height
 
     # No taller than it has to be, once it is laid out.
