@@ -29,7 +29,7 @@ _HAS_PENDING = (
 )
 
 # A record without a new backup keeps the one it has.
-UPDATE_RECORD = (
+_UPDATE_RECORD = (
     "ON CONFLICT DO UPDATE SET is_deleted = excluded.is_deleted,"
     " last_approved_copy_path ="
     " coalesce(excluded.last_approved_copy_path, last_approved_copy_path),"
