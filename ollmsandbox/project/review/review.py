@@ -467,36 +467,30 @@ class Review:
         project = self.manager.add_project(job.project)
         if job.task in (Task.TAKE, Task.REDO):
             backups.back_up(self.manager, project, self._paths.versions / job.run_id, done)
-        rows = list(done)
-        if job.task in (Task.UNDO, Task.REDO, Task.HUNKS):
-            # Where that failed, the change is what it was before; the report says why.
-            before = {item.number: item for item in job.items}
-            rows = [
-                before[item.number]._replace(
-                    note=item.note if item.state is State.CONFLICT else None
-                )
-                if item.state in (State.CONFLICT, State.FAILED)
-                else item
-                for item in done
-            ]
-        if job.task is Task.TAKE:
-            # It stays an alternative to another run's, whatever else.
-            apart = {i.number: " ".join(sorted(i.apart_from)) for i in job.items if i.apart_from}
-            rows = [
-                row._replace(note=Note(row.note.reason, {**row.note.arguments, "runs": others}))
-                if row.state is State.CONFLICT and row.note and (others := apart.get(row.number))
-                else row
-                for row in rows
-            ]
-        if job.task is Task.HUNKS:
-            # A conflict of some hunks is none of the whole file.
-            rows = [row._replace(note=before[row.number].note) for row in rows]
+        items = {item.number: item for item in job.items}
         if job.task in (Task.UNDO, Task.REDO):
             records.note_deleted(self.manager, project, done)
+        rows = [_as_recorded(job.task, items.get(item.number, item), item) for item in done]
         records.write_changes(self.manager, job.run_id, rows)
         if job.task in (Task.UNDO, Task.REDO):
-            found = {item.number: item.before for item in job.items}
+            found = {number: item.before for number, item in items.items()}
             records.pass_on(self.manager, done, found)
+
+
+def _as_recorded(task: Task, before: Recorded, done: Recorded) -> Recorded:
+    """Return how a change is recorded after a job, given as it was before and as it was done."""
+    # Where something failed, the change is what it was before; the report says why.
+    is_failed = done.state in (State.CONFLICT, State.FAILED)
+    if task is Task.HUNKS:
+        # A conflict of some hunks is none of the whole file.
+        return (before if is_failed else done)._replace(note=before.note)
+    if task in (Task.UNDO, Task.REDO) and is_failed:
+        return before._replace(note=done.note if done.state is State.CONFLICT else None)
+    if task is Task.TAKE and before.apart_from and done.state is State.CONFLICT and done.note:
+        # It stays an alternative to another run's, whatever else.
+        arguments = {**done.note.arguments, "runs": " ".join(sorted(before.apart_from))}
+        return done._replace(note=Note(done.note.reason, arguments))
+    return done
 
 
 def _as_reports(changes: _ByRun) -> list[Report]:

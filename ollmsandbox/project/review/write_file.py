@@ -13,13 +13,14 @@ from collections.abc import Callable
 from ... import N_
 from ...errors import OllmSandboxError, ProjectError
 from ...files.dirfd import DirEntryAt, OpenTree, opened_folder
-from ...paths import Paths
+from ...paths import Paths, real_path
 from ...sandbox.overlay import Overlay
 from ..apply.journal import project_lock
 from ..apply.recorder import Recorder, root_of
 from ..apply.swap import copy
 from ..changes.change import Mode, Report
 from ..changes.overlayfs import Seen, find_in_layers, read_seen
+from ..changes.scan import OpenedFolders
 from ..pending.chain import layers_of
 from .versions import Version
 
@@ -154,15 +155,19 @@ class _Edit:
             mode = stat.S_IMODE(present.found.st_mode) & 0o1777 if mode is None else mode
         if mode is not None:
             os.chmod(file, mode)
-        for folder, wanted in reversed(modes):
-            # The outermost has to be writable to be moved.
-            os.chmod(folder, wanted | (0o700 if folder == modes[0][0] else 0))
         names = {root: name for name, root in overlay.overlay_map.items()}
-        first = self._path.partition("/")[0]
-        moved = f"{overlay.upper(names[self._root])}/{first}"
-        os.rename(f"{aside}/{first}", moved)
+        upper, first = overlay.upper(names[self._root]), self._path.partition("/")[0]
+        for folder, wanted in reversed(modes):
+            os.chmod(folder, wanted)
+        opened = OpenedFolders(upper)
+        if modes and modes[0][1] & 0o700 != 0o700:
+            # The outermost has to be writable to be moved.
+            opened.remember(f"{real_path(upper)}/{first}", modes[0][1])
+            os.chmod(modes[0][0], modes[0][1] | 0o700)
+        os.rename(f"{aside}/{first}", f"{upper}/{first}")
         if modes:
-            os.chmod(moved, modes[0][1])
+            os.chmod(f"{upper}/{first}", modes[0][1])
+        opened.end()
         os.rmdir(aside)
 
     def _check(self, present: Seen | None) -> None:
