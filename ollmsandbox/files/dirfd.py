@@ -168,7 +168,11 @@ class OpenTree:
             self._written_modes[path] = mode
             # Always the same name: a tree has one user, and a kill leaves no more than this file.
             new = _unfinished(file)
-            new.write_text(json.dumps(self._written_modes), encoding="utf-8")
+            with new.open("w", encoding="utf-8") as out:
+                out.write(json.dumps(self._written_modes))
+                out.flush()
+                # Nothing else keeps the modes of the user's own folders through a power cut.
+                os.fsync(out.fileno())
             os.rename(new, file)
 
     def close(self) -> list[tuple[str, OSError]]:
