@@ -169,6 +169,7 @@ async def _yes() -> bool:
 
 
 def plain(person: Person, timeout: float = 60) -> PlainRunner:
+    person._copy_probe()
     return PlainRunner(person.project, ask=_yes, timeout=timeout, environ=person.environ)
 
 
