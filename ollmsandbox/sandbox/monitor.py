@@ -322,7 +322,9 @@ class Monitor:
             self._tell(EventKind.UPDATED, real)
         else:
             # No more than can be kept: a step of the main loop has no time for all of very many.
-            for name in islice(names - known - folders, _MOST_KEPT - len(self._changes) + 1):
+            new, room = names - known - folders, _MOST_KEPT - len(self._changes)
+            self.is_partial |= len(new) > room
+            for name in islice(new, room):
                 self._queue(f"{path}/{name}")
 
     def _pause(self, path: str) -> None:

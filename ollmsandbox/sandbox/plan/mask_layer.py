@@ -114,8 +114,8 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
 
 @lru_cache(maxsize=64)
 def _is_whole(target: Path, spec: LayerSpec) -> bool:
-    """Return whether nothing of the layer is missing: a program that cleans up temporary folders
-    may have removed a part of it. Each program checks this once."""
+    """Return whether no hidden name or link of the layer is missing: a program that cleans up
+    temporary folders may have removed some. Each program checks this once."""
     folders: dict[str, set[str]] = {}
     for path in (*spec.hidden, *(name for name, _target in spec.links)):
         folder, _, name = path.rpartition("/")

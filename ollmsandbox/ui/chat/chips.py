@@ -31,23 +31,28 @@ class PictureChips(Gtk.FlowBox):
         self.set_max_children_per_line(20)
         self.add_css_class("picture-chips")
         set_accessible_name(self, _("Attached pictures"))
-        self._attached: tuple[Picture, ...] = ()
+        # In their order.
+        self._chips: list[tuple[Picture, Gtk.FlowBoxChild]] = []
 
     @property
     def attached(self) -> tuple[Picture, ...]:
-        return self._attached
+        return tuple(picture for picture, _chip in self._chips)
 
     @attached.setter
     def attached(self, attached: tuple[Picture, ...]) -> None:
-        if attached == self._attached:
+        if attached == self.attached:
             return
-        self._attached = attached
-        while (child := self.get_first_child()) is not None:
-            self.remove(child)
-        for picture in attached:
-            chip = Gtk.FlowBoxChild(child=self._chip(picture), focusable=False)
-            set_accessible_name(chip, picture.name)
-            self.append(chip)
+        for picture, chip in tuple(self._chips):
+            if not any(one is picture for one in attached):
+                self._chips.remove((picture, chip))
+                self.remove(chip)
+        # Those that stay are not decoded again.
+        for place, picture in enumerate(attached):
+            if place >= len(self._chips) or self._chips[place][0] is not picture:
+                chip = Gtk.FlowBoxChild(child=self._chip(picture), focusable=False)
+                set_accessible_name(chip, picture.name)
+                self._chips.insert(place, (picture, chip))
+                self.insert(chip, place)
         self.set_visible(bool(attached))
         self.emit("changed")
 
@@ -61,7 +66,7 @@ class PictureChips(Gtk.FlowBox):
         )
         # It has its place before it is decoded. The chip has a name, so the picture needs none.
         place = Adw.Bin(
-            child=DecodedPicture(picture.data, "", _SIZE),
+            child=DecodedPicture(picture.data, "", _SIZE, _SIZE),
             width_request=_SIZE,
             height_request=_SIZE,
             valign=Gtk.Align.CENTER,
@@ -82,4 +87,4 @@ class PictureChips(Gtk.FlowBox):
         return chip
 
     def _on_remove(self, _button: Gtk.Button, picture: Picture) -> None:
-        self.attached = tuple(one for one in self._attached if one is not picture)
+        self.attached = tuple(one for one in self.attached if one is not picture)

@@ -74,7 +74,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         for name in ("flat", "earlier-messages"):
             self.earlier_button.add_css_class(name)
         self.earlier_button.connect("clicked", weakly(self._on_earlier))
-        self._box = VisibleColumn()
+        self._box = VisibleColumn(role=Gtk.AccessibleRole.LIST)
+        set_accessible_name(self._box, _("Messages"))
         # GTK looks up the styles of all that follows a widget when it is added. So there is an
         # empty page for earlier messages before they are shown, and an empty row before it is made.
         self._empty_pages: list[VisibleColumn] = []
@@ -109,7 +110,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
             self._box.remove(page)
         self._items = list(items)
         self._first = len(self._items)
-        self._empty_pages = [_new_page() for _page in range(self._first // PAGE + 1)]
+        self._empty_pages = [VisibleColumn() for _page in range(self._first // PAGE + 1)]
         for page in self._empty_pages:
             self._box.append(page)
         self._show_from(max(0, self._first - PAGE))
@@ -125,6 +126,9 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
             return
         if self._viewport.following:
             self._drop_oldest()
+            if index < self._first:
+                self._show_from(self._first)
+                return
         row = self._new_row(item)
         if index > self._first:
             previous = self._rows[self._items[index - 1]]
@@ -227,7 +231,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         """Return an empty page above all rows."""
         if self._empty_pages:
             return self._empty_pages.pop()
-        page = _new_page()
+        page = VisibleColumn()
         self._box.prepend(page)
         return page
 
@@ -288,7 +292,10 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         if row is None:
             return
         self._viewport.release(row)
-        _parent(row).remove(row)
+        page = _parent(row)
+        page.remove(row)
+        if page.get_first_child() is None:
+            self._box.remove(page)
         if item in self._unmade:
             self._unmade.remove(item)
         elif (child := row.get_child()) is not None:
@@ -347,12 +354,6 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         # At the end, the next layout follows to what was added there.
         elif bottom > page and top >= 0 and not self._viewport.following:
             adjustment.set_value(adjustment.get_value() + min(top, bottom - page))
-
-
-def _new_page() -> VisibleColumn:
-    page = VisibleColumn(role=Gtk.AccessibleRole.LIST)
-    set_accessible_name(page, _("Messages"))
-    return page
 
 
 def _parent(row: Gtk.Widget) -> VisibleColumn:

@@ -36,11 +36,17 @@ class DecodedPicture(Adw.Bin):
     __gtype_name__ = "OllmDecodedPicture"
 
     def __init__(
-        self, content: bytes | Callable[[], bytes | None], name: str, highest: int = _HIGHEST
+        self,
+        content: bytes | Callable[[], bytes | None],
+        name: str,
+        highest: int = _HIGHEST,
+        widest: int | None = None,
     ) -> None:
+        """A picture without a name is decoration for screen readers."""
         super().__init__(visible=False, halign=Gtk.Align.START)
         self._name = name
         self._highest = highest
+        self._widest = widest
         # Held here, so that a thread never frees it. See weak_reference.
         self._when_read = done = weakly(self._show)
 
@@ -53,13 +59,19 @@ class DecodedPicture(Adw.Bin):
 
     def _show(self, texture: Gdk.Texture | None) -> bool:
         if texture is not None:
-            picture = Gtk.Picture(paintable=texture, can_shrink=True, keep_aspect_ratio=True)
+            roles = Gtk.AccessibleRole
+            picture = Gtk.Picture(
+                paintable=texture,
+                can_shrink=True,
+                keep_aspect_ratio=True,
+                accessible_role=roles.IMG if self._name else roles.PRESENTATION,
+            )
             picture.set_alternative_text(self._name)
             picture.add_css_class("card")
             picture.set_overflow(Gtk.Overflow.HIDDEN)
             # Its height follows from its width.
             width = texture.get_width() * min(1.0, self._highest / texture.get_height())
-            most = max(1, round(width))
+            most = max(1, round(min(width, self._widest or width)))
             clamp = Adw.Clamp(child=picture, maximum_size=most, tightening_threshold=most)
             self.set_child(clamp)
             self.set_visible(True)

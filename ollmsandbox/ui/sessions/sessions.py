@@ -211,12 +211,13 @@ class Sessions(GObject.Object):
         if self._closing:
             await asyncio.wait(self._closing.values())
 
+        manager, rules = self._factory.manager, self._factory.rules
+
         def move() -> str:
             # Imported here, because it is seldom needed.
             from ...chat.storage.lock import SessionLock
             from ...engine.move import move_project
 
-            manager, rules = self._factory.manager, self._factory.rules
             lock = partial(SessionLock, manager.paths)
             project = self._project(path)
             return move_project(manager, rules, project, folder, lock_session=lock).path

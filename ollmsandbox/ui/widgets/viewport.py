@@ -38,6 +38,8 @@ class VisibleColumn(Gtk.Box):
         super().__init__(orientation=vertical, spacing=spacing, accessible_role=role)
         # The first child drawn last time, near which the next one is looked for. It may be gone.
         self._first: Callable[[], Gtk.Widget | None] = _nothing
+        # Whether a part of it was left out, and the viewport knows.
+        self.waits_for_layout = False
 
     def do_snapshot(self, snapshot: Gtk.Snapshot) -> None:
         viewport = self.get_ancestor(AnchoredViewport)
@@ -51,7 +53,9 @@ class VisibleColumn(Gtk.Box):
         while child is not None and (not child.get_mapped() or self._extent(child)[0] < bottom):
             self.snapshot_child(child, snapshot)
             child = child.get_next_sibling()
-        if child is not None or first != self.get_first_child():
+        is_whole = child is None and first == self.get_first_child()
+        if not is_whole and not self.waits_for_layout:
+            self.waits_for_layout = True
             viewport.draw_when_moved(self)
 
     def _first_below(self, top: float) -> Gtk.Widget | None:
@@ -116,8 +120,8 @@ class AnchoredViewport(Gtk.Viewport):
 
     def release(self, row: Gtk.Widget) -> None:
         """Take a neighbour as the anchor before a row is removed."""
-        if row is self._anchor:
-            self._anchor, self._above = row.get_next_sibling() or row.get_prev_sibling(), 0.0
+        if row == self._anchor:
+            self._anchor, self._above = _next_row(row) or row.get_prev_sibling(), 0.0
 
     def place_of(self, row: Gtk.Widget) -> tuple[float, float]:
         """Return where a widget begins and ends, from the upper edge of what is in view."""
@@ -141,6 +145,7 @@ class AnchoredViewport(Gtk.Viewport):
         self._is_laying_out = False
         for reference in self._partly_drawn:
             if (column := reference()) is not None:
+                column.waits_for_layout = False
                 column.queue_draw()
         self._partly_drawn.clear()
         if not self.following and not self.is_growing:
@@ -218,3 +223,12 @@ class AnchoredViewport(Gtk.Viewport):
             self._hold_what_is_seen()
         self._lay_out()
         self.emit("moved")
+
+
+def _next_row(row: Gtk.Widget) -> Gtk.Widget | None:
+    """Return the row below, which may be on another page."""
+    page, following = row.get_parent(), row.get_next_sibling()
+    while following is None and page is not None:
+        page = page.get_next_sibling()
+        following = page.get_first_child() if page is not None else None
+    return following

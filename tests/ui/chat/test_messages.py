@@ -217,7 +217,8 @@ def test_its_rows_have_the_roles_of_a_list(screen: Screen, maker: Maker) -> None
     row = one_of(column, Gtk.Button, "item 1").get_parent()
     assert row is not None
     assert row.get_accessible_role() is Gtk.AccessibleRole.LIST_ITEM
-    around = row.get_parent()
+    page = row.get_parent()
+    around = page.get_parent() if page is not None else None
     assert around is not None
     assert around.get_accessible_role() is Gtk.AccessibleRole.LIST
 
@@ -293,3 +294,33 @@ def test_a_row_that_cannot_be_made_does_not_affect_others(screen: Screen) -> Non
     assert stand_in is not None
     assert texts(stand_in) == ["Something went wrong: no such colour"]
     screen.expect_trouble("no such colour")
+
+
+def test_an_item_is_inserted_far_above_the_end(screen: Screen, maker: Maker) -> None:
+    many = items(2 * PAGE + 50)
+    column = column_of(screen, maker, many)
+    column.earlier_button.emit("clicked")
+    wait_for_layout(column)
+    column.scroll_to_end()
+    wait_for_layout(column)
+    # Following the end, it drops what is older: also what was just inserted.
+    column.insert(100, Item("inserted"))
+    wait_for_layout(column)
+    assert [item.name for item in column.items[99:102]] == ["item 99", "inserted", "item 100"]
+    column.set_items(items(3))
+    wait_for_layout(column)
+    assert len(seen(column)) == 3
+
+
+def test_the_row_below_takes_the_place_of_one_that_is_removed(screen: Screen, maker: Maker) -> None:
+    many = items(2 * PAGE)
+    column = column_of(screen, maker, many)
+    column.earlier_button.emit("clicked")
+    wait_for_layout(column)
+    # Also where a page of rows ends.
+    for number in (PAGE - 1, 50):
+        column.scroll_to(many[number])
+        wait_for_layout(column)
+        column.remove_at(column.items.index(many[number]))
+        wait_for_layout(column)
+        assert place(column, many[number + 1]) == 0
