@@ -27,7 +27,7 @@ _IN_MAIN_THREAD = (
     "changes.page",
 )
 # Milliseconds after which to start without a frame: a hidden window is not drawn.
-_TIMEOUT = 1000
+_TIMEOUT = 3000
 _PAUSE = 0.05
 
 
