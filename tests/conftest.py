@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ollmsandbox.sandbox.rootfs.store import Installed
 from support.person import Person, Start, cli_argv, make_person
 
-pytest_plugins = ["workers"]
-
 
 @pytest.fixture
 def person(tmp_path: Path) -> Person:
