@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import N_
-from ..project.changes.change import Mode
+from ..project.changes.mode import Mode
 from ..project.manager import ProjectManager
 from ..sandbox.profile.profile import DEFAULT_PROFILE
 from .providers.base import Model, ProviderError

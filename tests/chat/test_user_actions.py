@@ -13,7 +13,7 @@ from support.scripted import ScriptedModel, call
 from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.user_actions import MARK
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.review.review import Review
 

@@ -22,7 +22,7 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.models import Project
 from ollmsandbox.project.manager import ProjectManager, is_missing
 from ollmsandbox.project.pending.chain import Chain

@@ -9,7 +9,8 @@ from support.person import Person
 from ollmsandbox import loop
 from ollmsandbox.engine.run import PreparedRun, finish_interrupted_runs, prepare_run
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.system import System, set_system
 from ollmsandbox.sandbox.profile.profile import Limits

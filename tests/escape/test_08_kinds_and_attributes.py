@@ -25,7 +25,8 @@ from support.escape.copy_back import (
 )
 from support.person import Person
 
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.reasons import Reason
 
 

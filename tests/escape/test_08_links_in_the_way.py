@@ -32,7 +32,8 @@ from support.escape.kill import Snapshot
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.changes.change import Kind, Mode, State, Type
+from ollmsandbox.project.changes.change import Kind, State, Type
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.reasons import Reason
 from ollmsandbox.project.recovery.recover import finish_leftovers, recover
 

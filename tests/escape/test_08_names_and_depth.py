@@ -24,7 +24,8 @@ from support.escape.copy_back import (
 )
 from support.person import Person, cli_argv
 
-from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.change import Report, State
+from ollmsandbox.project.changes.mode import Mode
 
 
 @pytest.fixture(autouse=True)

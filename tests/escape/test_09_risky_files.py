@@ -14,7 +14,8 @@ from support.escape.copy_back import review
 from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Flag, Mode, Type
+from ollmsandbox.project.changes.change import Flag, Type
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.risky import is_plain_folder, is_plain_name, risk_of
 from ollmsandbox.project.changes.risky_files import KINDS
 from ollmsandbox.project.manager import ProjectManager

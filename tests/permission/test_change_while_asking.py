@@ -12,7 +12,7 @@ from support.person import Person
 from support.tools import Agent
 
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 

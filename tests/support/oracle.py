@@ -20,7 +20,8 @@ from support.person import Person
 from ollmsandbox import loop
 from ollmsandbox.files import trees
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.change import Report, State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.review.review import Review
 

@@ -19,7 +19,8 @@ import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports i
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths, make_folder
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, Report
+from ollmsandbox.project.changes.change import Report
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
 from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe

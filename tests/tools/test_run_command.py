@@ -15,7 +15,7 @@ from support.tools import Agent, Looking, until
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools import all_tools

@@ -17,7 +17,7 @@ from ...errors import OllmSandboxError
 from ...loop import new_loop
 from ...paths import Paths
 from ...permission.provider import NobodyAsks
-from ...project.changes.change import Mode
+from ...project.changes.mode import Mode
 from ...project.folder import Folder
 from ...project.opening import check_links
 from ...sandbox.plan.folders import find_project

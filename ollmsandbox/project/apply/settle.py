@@ -20,18 +20,8 @@ from ...sandbox.overlay import Overlay, Root, clock_offset
 from ...text.diff import LARGEST
 from ...text.merge import merge_change
 from ..changes import outside_edits
-from ..changes.change import (
-    MANY,
-    Change,
-    ChangeSet,
-    Kind,
-    Mode,
-    Recorded,
-    Report,
-    State,
-    Type,
-    no_step,
-)
+from ..changes.change import MANY, Change, ChangeSet, Kind, Recorded, Report, State, Type
+from ..changes.mode import Mode, no_step
 from ..changes.outside_edits import OutsideEdits
 from ..changes.overlayfs import find_in_layers, is_whiteout, read_seen
 from ..changes.reasons import Note, Reason

@@ -7,9 +7,6 @@ import os
 from enum import Enum
 from typing import NamedTuple
 
-from .mode import DAILY as DAILY
-from .mode import Mode as Mode
-from .mode import no_step as no_step
 from .reasons import Note, Reason
 
 

@@ -15,7 +15,8 @@ from ...files.dirfd import FOLDER, DirEntryAt, opened_folder
 from ...paths import Paths, make_folder
 from ..apply.journal import UNREADABLE, Journal, project_lock
 from ..apply.swap import HALF, NO_LINKS, ConflictError, copy_whole
-from ..changes.change import DAILY, Kind, Recorded, State, Type
+from ..changes.change import Kind, Recorded, State, Type
+from ..changes.mode import DAILY
 from ..manager import ProjectManager
 from ..settings import KEEP_DAYS, KEEP_MIB
 from .models import ChangeRow, Project, Run

@@ -12,7 +12,8 @@ import time
 from ...errors import OllmSandboxError
 from ...files.dirfd import restore_modes
 from ..apply.journal import Job, Task, project_lock
-from ..changes.change import Change, Mode, Recorded
+from ..changes.change import Change, Recorded
+from ..changes.mode import Mode
 from ..changes.scan import scan
 from ..database import runs
 from ..manager import ProjectManager, is_missing

@@ -14,7 +14,8 @@ from ...sandbox.overlay import Overlay, leftovers
 from ..apply.journal import Journal, project_lock
 from ..apply.settle import Settling
 from ..apply.swap import Step
-from ..changes.change import Mode, Report, no_step
+from ..changes.change import Report
+from ..changes.mode import Mode, no_step
 from ..changes.scan import restore_opened
 from ..database.backups import clean_up
 from ..manager import ProjectManager

@@ -19,7 +19,8 @@ from ..apply.journal import Job, Journal, Task, project_lock
 from ..apply.patch import Patch
 from ..apply.settle import numbered_parents, show_modes
 from ..apply.swap import Step
-from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type, no_step
+from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type
+from ..changes.mode import no_step
 from ..changes.reasons import Note, Reason
 from ..changes.scan import type_of
 from ..database import backups

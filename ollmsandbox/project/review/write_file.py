@@ -18,7 +18,8 @@ from ...sandbox.overlay import Overlay
 from ..apply.journal import project_lock
 from ..apply.recorder import Recorder, root_of
 from ..apply.swap import copy
-from ..changes.change import Mode, Report
+from ..changes.change import Report
+from ..changes.mode import Mode
 from ..changes.overlayfs import Seen, find_in_layers, read_seen
 from ..changes.scan import OpenedFolders
 from ..pending.chain import layers_of

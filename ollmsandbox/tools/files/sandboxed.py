@@ -18,7 +18,8 @@ from ...engine.run import Confinement, PreparedRun
 from ...errors import OllmSandboxError, Sentence, in_lines
 from ...paths import is_inside
 from ...project.apply.recorder import linked_roots
-from ...project.changes.change import Mode, Report
+from ...project.changes.change import Report
+from ...project.changes.mode import Mode
 from ...sandbox.launch import SHELL
 from ...sandbox.plain.runner import PlainRunner
 from ...sandbox.process import Result, Sinks

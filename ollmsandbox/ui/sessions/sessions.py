@@ -21,7 +21,7 @@ from ...chat.storage.history import title_from
 from ...chat.storage.stored import SessionInfo, Spent
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _, ngettext
-from ...project.changes.change import Mode
+from ...project.changes.mode import Mode
 from ...project.opening import check_links, check_readable
 from ...sandbox.plan.folders import find_project
 from ..changes.model import count_pending

@@ -10,7 +10,7 @@ from gi.repository import GLib
 
 from ...engine.run import finish_interrupted_runs
 from ...i18n import ngettext
-from ...project.changes.change import DAILY
+from ...project.changes.mode import DAILY
 from ...project.manager import ProjectManager
 from ..terminal.output import remove_old
 from ..widgets.readable import number

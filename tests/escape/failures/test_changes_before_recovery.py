@@ -14,7 +14,8 @@ from support.escape.kill import EVERY, Snapshot, check_finished, finish, killed_
 from support.person import Person
 
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.pending.chain import layers_of

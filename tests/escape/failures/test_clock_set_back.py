@@ -11,7 +11,8 @@ from support.escape.copy_back import during, review, settle, states
 from support.escape.kill import Snapshot, killed_after
 from support.person import Person
 
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review

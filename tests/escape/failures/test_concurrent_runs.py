@@ -20,7 +20,8 @@ from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Kind, Mode, State, no_step
+from ollmsandbox.project.changes.change import Kind, State
+from ollmsandbox.project.changes.mode import Mode, no_step
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Versions

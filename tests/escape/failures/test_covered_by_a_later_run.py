@@ -12,7 +12,8 @@ from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review.versions import Versions
 

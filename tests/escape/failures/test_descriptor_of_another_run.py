@@ -14,7 +14,8 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.change import Report, State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.sandbox.process import Result
 
 _HOLD = """

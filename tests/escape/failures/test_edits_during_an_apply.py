@@ -25,7 +25,8 @@ from support.person import Person, make_person
 from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.project.apply import swap
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, Report, State, no_step
+from ollmsandbox.project.changes.change import Report, State
+from ollmsandbox.project.changes.mode import Mode, no_step
 from ollmsandbox.project.recovery.recover import finish_leftovers
 
 

@@ -29,7 +29,7 @@ from support.escape.kill import (
 from support.person import Person
 
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file

@@ -18,7 +18,7 @@ from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_
 from support.person import make_person
 
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, no_step
+from ollmsandbox.project.changes.mode import Mode, no_step
 
 MAKE = r"""
 umask 022

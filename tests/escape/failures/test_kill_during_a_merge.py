@@ -13,7 +13,7 @@ from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_
 from support.person import Person
 
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, no_step
+from ollmsandbox.project.changes.mode import Mode, no_step
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import hunks, state
 

@@ -19,7 +19,8 @@ from support.person import Person
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.journal import Job, Journal, Task, project_lock
 from ollmsandbox.project.apply.recorder import needs_recovery
-from ollmsandbox.project.changes.change import Mode, Recorded
+from ollmsandbox.project.changes.change import Recorded
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.recovery.recover import recover
 from ollmsandbox.project.review.review import Review

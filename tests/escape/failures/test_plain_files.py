@@ -17,7 +17,8 @@ from support.person import Person, make_person
 from ollmsandbox.project.apply import swap
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, Recorded, State, no_step
+from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.changes.mode import Mode, no_step
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review.versions import Versions
 

@@ -27,15 +27,8 @@ from support.person import Person
 from ollmsandbox.files.dirfd import folders_above
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import (
-    PENDING_STATES,
-    Kind,
-    Mode,
-    Recorded,
-    State,
-    Type,
-    no_step,
-)
+from ollmsandbox.project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
+from ollmsandbox.project.changes.mode import Mode, no_step
 from ollmsandbox.project.changes.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.changes.scan import scan
 from ollmsandbox.project.database.runs import read_changes

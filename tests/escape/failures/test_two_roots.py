@@ -14,7 +14,7 @@ from support.person import Person
 
 from ollmsandbox.engine.move import check_move
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recovery.missing import MissingRootError

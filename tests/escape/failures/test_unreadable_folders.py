@@ -17,7 +17,8 @@ from support.person import Person, make_person
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.apply.applier import Applier
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.scan import scan
 from ollmsandbox.project.recovery.recover import finish_leftovers
 

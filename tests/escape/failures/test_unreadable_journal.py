@@ -14,7 +14,7 @@ from support.escape.kill import Snapshot, killed_after
 from support.person import Person
 
 from ollmsandbox.project.apply.journal import Job, Journal, Task
-from ollmsandbox.project.changes.change import DAILY, Mode
+from ollmsandbox.project.changes.mode import DAILY, Mode
 from ollmsandbox.project.database.backups import clean_up
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recovery.recover import recover

@@ -32,7 +32,8 @@ from support.oracle_steps import Seen, Step
 from support.person import Person, make_person
 
 from ollmsandbox.files import trees
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.review.review import Review
 

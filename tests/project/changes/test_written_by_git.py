@@ -11,7 +11,8 @@ import pytest
 from support.escape.copy_back import review, settle
 from support.person import Person
 
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 
 GIT = "git -c user.name=me -c user.email=me@example.org -c protocol.file.allow=always"
 

@@ -13,7 +13,8 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.change import Report, State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.models import Run

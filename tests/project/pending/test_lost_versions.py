@@ -12,7 +12,8 @@ from support.escape.kill import EVERY
 from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.change import Report, State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.overlayfs import find_in_layers, names_in_layers
 from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.models import Run

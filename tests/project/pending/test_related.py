@@ -11,7 +11,8 @@ import pytest
 from support.escape.copy_back import during, settle
 from support.person import Person
 
-from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.change import Report, State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import hunks, state
 from ollmsandbox.project.review.review import Review

@@ -24,7 +24,8 @@ from support.oracle_steps import Seen
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.review.review import Review
 

@@ -9,7 +9,7 @@ import json
 from support.cli_inline import cli_here
 from support.person import Person
 
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.review.write_file import write_file
 
 

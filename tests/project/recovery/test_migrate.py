@@ -12,7 +12,8 @@ from support.escape.copy_back import settle
 from support.person import Person
 
 from ollmsandbox.project.apply.recorder import needs_recovery
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.pending.chain import Chain
 from ollmsandbox.project.recovery import recover as recovery

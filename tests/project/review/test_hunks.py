@@ -9,7 +9,8 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.changes.change import Mode, Recorded, State
+from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes

@@ -13,7 +13,8 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.project.apply.journal import project_lock
-from ollmsandbox.project.changes.change import Mode, Type
+from ollmsandbox.project.changes.change import Type
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.overlayfs import find_in_layers, names_in_layers
 from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database import backups

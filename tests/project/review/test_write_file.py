@@ -13,7 +13,8 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.journal import Journal
-from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.change import Report, State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.database.models import FileRecord
 from ollmsandbox.project.pending.chain import layers_of

@@ -15,7 +15,8 @@ from support.rootfs import VERSION, install
 
 from ollmsandbox.errors import RootfsError, WorkingDirError
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.plan import plan

@@ -17,7 +17,8 @@ from ollmsandbox import loop
 from ollmsandbox.files import trees
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, Report, State, no_step
+from ollmsandbox.project.changes.change import Report, State
+from ollmsandbox.project.changes.mode import Mode, no_step
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.process import Sinks
 

@@ -25,7 +25,8 @@ from support.person import Person
 from ollmsandbox.files import dirfd, trees
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Mode, Report, no_step
+from ollmsandbox.project.changes.change import Report
+from ollmsandbox.project.changes.mode import Mode, no_step
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.recovery.recover import finish_leftovers

@@ -14,7 +14,7 @@ from support.tools import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.tools.base import ToolError

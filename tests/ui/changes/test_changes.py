@@ -23,7 +23,8 @@ from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.reasons import Reason
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review

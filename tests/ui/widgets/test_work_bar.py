@@ -15,7 +15,8 @@ from support.window import finish, press, running_loop, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Mode, State
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.ui.changes import actions, versions
 from ollmsandbox.ui.changes import page as change_page
