@@ -71,12 +71,18 @@ class OpenTree:
     """
 
     def __init__(
-        self, root: str, modes_file: Path | None = None, *, top: int = -1, missing_ok: bool = False
+        self,
+        root: str,
+        modes_file: Path | None = None,
+        *,
+        top: int = -1,
+        missing_ok: bool = False,
+        is_durable: bool = False,
     ) -> None:
         """Open `root`, or take over `top` if it is open already.
 
-        `modes_file` keeps the modes to be restored, so that a kill does not lose them. If
-        `missing_ok`, a root that does not exist is like an empty one.
+        `modes_file` keeps the modes to be restored, so that a kill does not lose them, nor a power
+        cut if `is_durable`. If `missing_ok`, a root that does not exist is like an empty one.
         """
         self.root = root
         with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
@@ -86,6 +92,7 @@ class OpenTree:
         self._last = ""
         self._way: list[tuple[str, int]] = []
         self._modes_file = modes_file
+        self._is_durable = is_durable
         self._written_modes = read_modes_file(modes_file) if modes_file else {}
         self._modes = dict(self._written_modes)
 
@@ -171,8 +178,8 @@ class OpenTree:
             with new.open("w", encoding="utf-8") as out:
                 out.write(json.dumps(self._written_modes))
                 out.flush()
-                # Nothing else keeps the modes of the user's own folders through a power cut.
-                os.fsync(out.fileno())
+                if self._is_durable:
+                    os.fsync(out.fileno())
             os.rename(new, file)
 
     def close(self) -> list[tuple[str, OSError]]:

@@ -40,8 +40,8 @@ class Folder:
     def build_roots(self) -> tuple[str, ...]:
         """Return the folders that commands may change, the project first; none is inside another.
 
-        These are the approved folders outside the project, and for a worktree of git the repository
-        it belongs to.
+        The others are the approved folders outside the project, and for a worktree of git the
+        repository it belongs to.
         """
         return (self.path, *linked_roots(self.manager.paths, self.path))
 

@@ -102,6 +102,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
             raise
         reports = [one for report in reports for one in (*report.along, report)]
         done = [item for report in reports for item in report.changes]
+        errors = [error for report in reports for error in report.errors]
         word, wanted = _DONE[given.action]
         # A deletion may be discarded instead, because something in the folder was kept.
         missed = [item for item in done if item.state not in (wanted, State.DISCARDED)]
@@ -128,7 +129,9 @@ def act_on_changes(given: argparse.Namespace) -> int:
             for report in left:
                 for line in advice(report):
                     print(line)
-        return 1 if missed or left else 0
+        for error in errors:
+            print_error(error)
+        return 1 if missed or left or errors else 0
 
 
 def _may_go_on(

@@ -161,7 +161,7 @@ class Applier:
             opened.callback(os.close, self._versions)
             if resumed:
                 _remove_halves(self._versions)
-            self._project = OpenTree(root, modes_note(versions, root), top=top)
+            self._project = OpenTree(root, modes_note(versions, root), top=top, is_durable=True)
             opened.pop_all()
         self._guard = Guard(decided)
         self._run_id = run_id

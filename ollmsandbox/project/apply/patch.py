@@ -60,7 +60,11 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
     the file since the command began."""
     root = item.change.root
     # Folders that nobody may look into are open meanwhile, and closed again, also after a kill.
-    tree = OpenTree(str(earlier.parent)) if earlier else OpenTree(root, modes_note(versions, root))
+    tree = (
+        OpenTree(str(earlier.parent))
+        if earlier
+        else OpenTree(root, modes_note(versions, root), is_durable=True)
+    )
     try:
         # What cannot be kept is no reason to fail: then an edit of the user's is a conflict.
         with opened_folder(versions) as folder, contextlib.suppress(OSError, ConflictError):

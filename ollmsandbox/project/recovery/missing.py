@@ -124,7 +124,7 @@ def discard_interrupted(paths: Paths, run_id: str, *, whole: bool = True) -> str
     return project
 
 
-def check_job_roots(paths: Paths, job: Job) -> None:
+def check_job_roots(paths: Paths, job: Job, journal: Journal) -> None:
     """Raise MissingRootError if a root of an action that the user requested is missing."""
     for root in (job.project, *job.sources):
         if is_missing(root):
@@ -135,7 +135,7 @@ def check_job_roots(paths: Paths, job: Job) -> None:
                     "delete {file}."
                 ),
                 root=root,
-                file=paths.cache / f"{Journal.of_person(paths, job.run_id).name}.json",
+                file=paths.cache / f"{journal.name}.json",
             )
 
 

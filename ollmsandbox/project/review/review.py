@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ... import N_
-from ...errors import OllmSandboxError
+from ...errors import OllmSandboxError, in_words
 from ...files.dirfd import DirEntryAt, OpenTree, opened_folder
 from ...paths import Paths, is_inside, make_folder
 from ...text.merge import keep_both
@@ -31,7 +31,7 @@ from ..pending import layer as pending
 from ..pending.chain import Chain
 from ..pending.related import RelatedChanges
 from ..pending.squash import unsquash
-from ..recovery.missing import check_job_roots
+from ..recovery.missing import MissingRootError, check_job_roots
 from .state import current_changes, is_made
 from .versions import Versions
 
@@ -132,14 +132,26 @@ class Review:
 
     def apply_all(self, project: Project) -> list[Report]:
         """Apply all pending changes, in the order of the runs."""
-        done = [self.apply(run, only_pending=True) for run in self.waiting(project)]
+        waiting = self.waiting(project)
+        done = self._each(lambda run: self.apply(run, only_pending=True), waiting)
         # What could not be applied with its own run was tried again, and reported before.
-        return [report._replace(along=()) for report in done if report.changes]
+        return [report._replace(along=()) for report in done]
 
     def discard_all(self, project: Project) -> list[Report]:
         """Discard all pending changes, the last run's first."""
-        done = [self.discard(run) for run in reversed(self.waiting(project))]
-        return [report for report in done if report.changes]
+        return self._each(self.discard, self.waiting(project)[::-1])
+
+    def _each(self, does: Callable[[Run], Report], runs: Sequence[Run]) -> list[Report]:
+        """Do the same for some runs. One that waits for a missing folder does not stop the rest."""
+        done = []
+        for run in runs:
+            try:
+                report = does(run)
+            except MissingRootError as error:
+                report = Report(run.id, errors=(in_words(error),))
+            if report.changes or report.errors:
+                done.append(report)
+        return done
 
     def _can_be_tried(self, run: Run, item: Recorded) -> bool:
         """Return whether a change is no conflict, or one that may be merged by now."""
@@ -297,7 +309,7 @@ class Review:
         # Who had the lock until now may have ended it.
         jobs = journal.read_all()
         for job in jobs:
-            check_job_roots(self._paths, job)
+            check_job_roots(self._paths, job, journal)
         return [self._perform(jobs, journal, jobs[-1].run_id, resumed=True)] if jobs else []
 
     @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...i18n import _
+from ...i18n import _, localized
 from ...project.changes.change import Recorded, Report, State
 from ...project.database import runs
 from ...project.database.models import Run
@@ -146,9 +146,11 @@ def act_on_all(review: Review, verb: str, path: str) -> ActionResult:
     if project is None:
         return ActionResult(0)
     does = review.apply_all if verb == "apply" else review.discard_all
-    items = [item for report in does(project) for item in report.changes]
+    reports = does(project)
+    items = [item for report in reports for item in report.changes]
     problems = [f"{item.change.path}: {note_text(item.note)}" for item in items if item.note]
-    return ActionResult(len(items) - len(problems), tuple(problems))
+    errors = [localized(error) for report in reports for error in report.errors]
+    return ActionResult(len(items) - len(problems), (*problems, *errors))
 
 
 def act_on_hunks(

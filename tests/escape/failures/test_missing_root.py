@@ -295,6 +295,27 @@ def test_a_request_of_the_user_waits_for_a_folder(snapshot: Snapshot) -> None:
     check_finished(person)
 
 
+def test_a_run_that_waits_for_a_folder_does_not_stop_others(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    recover(person.paths)
+    other = linked(snapshot)
+    run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
+    settle(person, "echo new >g", Mode.REVIEW)
+    snapshot.save()
+    for number in range(1, 40):
+        snapshot.restore()
+        assert killed_after(number, lambda step: review(person, "apply", run, step=step))
+        if any(person.paths.cache.glob("journal-*.json")):
+            break
+    away = person.home / "away"
+    other.rename(away)
+    recover(person.paths)
+    done = person.cli("apply", "--all")
+    assert done.returncode == 1
+    assert str(other) in done.stderr
+    assert (person.project / "g").read_text() == "new\n"
+
+
 def test_pending_changes_of_other_folders_can_be_applied_and_undone(snapshot: Snapshot) -> None:
     person = snapshot.person
     other = linked(snapshot)
