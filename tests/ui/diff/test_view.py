@@ -12,7 +12,7 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.screen import Screen, all_of, draw_frames, spin_until
 
-from ollmsandbox.ui.diff import images
+from ollmsandbox.sandbox import isolated
 from ollmsandbox.ui.diff.images import ImagePair, binary_text, read_picture
 from ollmsandbox.ui.diff.view import DiffView
 from ollmsandbox.ui.widgets.actions import Action
@@ -265,5 +265,5 @@ def test_a_decoder_that_a_picture_has_taken_over(
     def taken_over(*_arguments: object, **_options: object) -> bytes:
         return head + pixels
 
-    monkeypatch.setattr(images, "run_isolated", taken_over)
+    monkeypatch.setattr(isolated, "run_isolated", taken_over)
     assert read_picture(b"x", os.environ) is None
