@@ -380,6 +380,9 @@ class Conversation:
             steps += 1
             reply, number = await self._reply()
             spent += self._reader.spent(reply, self.messages)
+            if reply.finish.filtered:
+                # They may not be whole, and the turn ends without them.
+                reply.calls.clear()
             if reply.is_empty and reply.finish.filtered:
                 self._withdraw(reply, number)
                 return TurnEnded(TurnEnd.FILTERED, _REPHRASE)

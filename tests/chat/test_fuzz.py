@@ -43,7 +43,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(ThinkingPiece, st.text(max_size=20)),
     st.builds(CallPiece, calls),
     st.builds(Usage, st.integers(-5, 10**9), st.integers(-5, 10**9)),
-    st.builds(FinishPiece, st.booleans()),
+    st.builds(FinishPiece, st.booleans(), st.booleans()),
     st.builds(ProviderError, st.just("Gone.")),
 )
 
