@@ -154,7 +154,7 @@ def parse_yaml(text: str, source: YamlSource) -> Value | None:
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
-                line = event.start_mark.line + 1
+                line = event.start_mark.line + 1 if event.start_mark else 1
                 raise source.fail(line, "", N_("lists or keys are nested too deeply."))
         node = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
@@ -162,8 +162,11 @@ def parse_yaml(text: str, source: YamlSource) -> Value | None:
         raise source.fail(line, "", N_("{problem}."), problem=error.problem) from error
     except (yaml.YAMLError, ValueError) as error:
         raise source.fail(1, "", N_("not valid YAML: {why}."), why=str(error)) from error
-    found = Value(source, node) if node is not None else None
-    return None if found is None or found.is_null else found
+    if node is None:
+        return None
+    assert isinstance(node, yaml.MappingNode | yaml.ScalarNode | yaml.SequenceNode)
+    found = Value(source, node)
+    return None if found.is_null else found
 
 
 def read_yaml(source: YamlSource) -> Value | None:
