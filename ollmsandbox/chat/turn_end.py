@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a turn ended. Apart from the events, which the window does not need for its first frame."""
+"""The reasons for the end of a turn.
+
+They are apart from the events, which the window does not need for its first frame."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class PermissionRequest:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was decided about a request, and by whom."""
+    """The answer to a request, and who or what gave it."""
 
     request: PermissionRequest
     answer: Answer

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...project.changes.change import Recorded
 from ...tools.base import Picture
@@ -19,7 +19,7 @@ from .stored import CallRecord, Spent, StoredMessage, StoredSession
 _TICKS = re.compile(r"`+")
 
 
-def as_json(history: History, session_id: str) -> str:
+def as_json(history: History, session_id: str, *, with_pictures: bool = True) -> str:
     session = history.load(session_id)
     info = session.info
     document = {
@@ -32,7 +32,9 @@ def as_json(history: History, session_id: str) -> str:
         "updated": info.updated_at,
         "tokens": {"prompt": info.spent.prompt, "reply": info.spent.reply},
         "cost": info.spent.cost,
-        "messages": [_message(history, entry) for entry in session.entries],
+        "messages": [
+            _message(history, entry, with_pictures=with_pictures) for entry in session.entries
+        ],
         "questions": [
             {
                 "call_id": question.call_id,
@@ -59,7 +61,7 @@ def spent_words(spent: Spent) -> list[str]:
 def as_markdown(history: History, session_id: str, *, with_pictures: bool = True) -> str:
     """Return the session as text that people can read, with its pictures at the end."""
     session = history.load(session_id)
-    parts = list(_markdown(history, session))
+    parts = list(_markdown(history, session, with_pictures=with_pictures))
     if with_pictures:
         shown = [picture for entry in session.entries for picture in entry.message.pictures]
         parts += dict.fromkeys(
@@ -68,8 +70,10 @@ def as_markdown(history: History, session_id: str, *, with_pictures: bool = True
     return "\n\n".join(parts) + "\n"
 
 
-def _shown(picture: Picture) -> str:
-    return f"![{_escape(picture.name or 'Picture')}][{_label(picture)}]"
+def _shown(pictures: Sequence[Picture], *, with_pictures: bool) -> Iterator[str]:
+    for picture in pictures:
+        name = _escape(picture.name or "Picture")
+        yield f"![{name}][{_label(picture)}]" if with_pictures else f"*{name}*"
 
 
 def _label(picture: Picture) -> str:
@@ -80,7 +84,7 @@ def _base64(picture: Picture) -> str:
     return base64.b64encode(picture.data).decode()
 
 
-def _message(history: History, entry: StoredMessage) -> dict[str, object]:
+def _message(history: History, entry: StoredMessage, *, with_pictures: bool) -> dict[str, object]:
     message, record = entry.message, entry.record
     document: dict[str, object] = {
         "number": entry.number,
@@ -107,7 +111,7 @@ def _message(history: History, entry: StoredMessage) -> dict[str, object]:
             {
                 "name": picture.name,
                 "media_type": picture.media_type,
-                "data": _base64(picture),
+                **({"data": _base64(picture)} if with_pictures else {}),
             }
             for picture in message.pictures
         ]
@@ -139,7 +143,7 @@ def _result(history: History, record: CallRecord) -> dict[str, object]:
     }
 
 
-def _markdown(history: History, session: StoredSession) -> Iterator[str]:
+def _markdown(history: History, session: StoredSession, *, with_pictures: bool) -> Iterator[str]:
     info = session.info
     yield f"# {_escape(info.title or 'Session')}"
     about = [time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created_at))]
@@ -148,7 +152,7 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
     for entry in session.entries:
         message, record = entry.message, entry.record
         if message.role is Role.TOOL or (record is not None and record.own):
-            yield from _call_result(history, entry)
+            yield from _call_result(history, entry, with_pictures=with_pictures)
             continue
         if message.role is Role.SYSTEM:
             yield _fenced(message.text)
@@ -162,7 +166,7 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
         yield f"## {'You' if message.role is Role.USER else _escape(message.model or 'Model')}"
         if message.thinking:
             yield "\n".join(f"> {line}" for line in message.thinking.splitlines())
-        yield from map(_shown, message.pictures)
+        yield from _shown(message.pictures, with_pictures=with_pictures)
         if message.text:
             yield message.text
         if message.partial:
@@ -171,7 +175,7 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
             yield f"**{_escape(call.name)}**\n\n{_fenced(_arguments(call))}"
 
 
-def _call_result(history: History, entry: StoredMessage) -> Iterator[str]:
+def _call_result(history: History, entry: StoredMessage, *, with_pictures: bool) -> Iterator[str]:
     record = entry.record
     if record is not None and record.own:
         yield f"## Your command\n\n{_fenced(record.description)}"
@@ -179,7 +183,7 @@ def _call_result(history: History, entry: StoredMessage) -> Iterator[str]:
         yield f"Permission: {record.answer.value} ({record.source.value})"
     if entry.message.text:
         yield _fenced(entry.message.text)
-    yield from map(_shown, entry.message.pictures)
+    yield from _shown(entry.message.pictures, with_pictures=with_pictures)
     if record is not None:
         lines = [
             f"- {item.change.kind.value} {_code(_path(item))} ({item.state.value})"

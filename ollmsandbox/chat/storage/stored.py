@@ -110,7 +110,7 @@ def spent_from_json(text: str) -> Spent:
 
 @dataclass(frozen=True)
 class SessionInfo:
-    """What the list of sessions shows."""
+    """A session without its messages, as the list of sessions shows it."""
 
     id: str
     title: str

@@ -67,11 +67,8 @@ def _list(history: History, given: argparse.Namespace) -> int:
 def _write(history: History, given: argparse.Namespace) -> int:
     found = _find(history, given.session).id
     is_export = given.action == "export"
-    text = (
-        as_json(history, found)
-        if given.json
-        else as_markdown(history, found, with_pictures=is_export)
-    )
+    make = as_json if given.json else as_markdown
+    text = make(history, found, with_pictures=is_export)
     if is_export and given.output is not None:
         try:
             # "x": never overwrite a file.

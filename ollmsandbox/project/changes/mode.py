@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run has to know before it changes anything. change.py, with all that is known about
-changes, takes 5 ms to load, and `ollmsandbox run` needs it only if there are some."""
+"""The mode of a run, which decides whether its changes are applied.
+
+It is apart from change.py, which takes 5 ms to load: `ollmsandbox run` needs that only if there are
+changes."""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ DAILY = 86400
 
 
 class Mode(Enum):
-    """What becomes of a run's changes."""
+    """Whether the changes of a run are applied at once, after a review, or never."""
 
     AUTO = "auto"
     REVIEW = "review"

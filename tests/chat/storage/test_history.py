@@ -425,7 +425,11 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
     for (_name, label), data in zip(found, (SHOT, SHOT, LARGE), strict=True):
         kept = base64.b64encode(data.data).decode()
         assert text.count(f"\n\n[{label}]: data:image/png;base64,{kept}\n") == 1
-    assert "base64" not in as_markdown(history, session_id, with_pictures=False)
+    named = as_markdown(history, session_id, with_pictures=False)
+    assert "*a\\_b.png*" in named
+    assert "base64" not in named and "![" not in named
+    short = json.loads(as_json(history, session_id, with_pictures=False))
+    assert short["messages"][0]["pictures"][0] == {"name": "a_b.png", "media_type": "image/png"}
     document = json.loads(as_json(history, session_id))
     [shot, _again] = document["messages"][0]["pictures"]
     assert (shot["name"], base64.b64decode(shot["data"])) == ("a_b.png", SHOT.data)

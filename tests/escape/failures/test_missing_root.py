@@ -78,6 +78,18 @@ def cut_off_at(snapshot: Snapshot, mode: Mode, is_there: Callable[[], bool]) -> 
     return folder
 
 
+def cut_off_apply(snapshot: Snapshot, run: str) -> None:
+    """Kill the program right after it wrote down that the user applies a run."""
+    person = snapshot.person
+    snapshot.save()
+    for number in range(1, 40):
+        snapshot.restore()
+        assert killed_after(number, lambda step: review(person, "apply", run, step=step))
+        if any(person.paths.cache.glob("journal-*.json")):
+            return
+    raise AssertionError("no journal was written")
+
+
 def another(person: Person) -> Person:
     """Return a user with the same settings and a project that exists."""
     other = Person(person.home, person.home / "another", person.environ)
@@ -135,12 +147,7 @@ def test_a_run_whose_root_exists_is_recorded_before_it_is_discarded(snapshot: Sn
 def test_a_request_of_the_user_is_reported_once(snapshot: Snapshot) -> None:
     person = snapshot.person
     run = settle(person, "echo new >f", Mode.REVIEW).run_id
-    snapshot.save()
-    for number in range(1, 40):
-        snapshot.restore()
-        assert killed_after(number, lambda step: review(person, "apply", run, step=step))
-        if any(person.paths.cache.glob("journal-*.json")):
-            break
+    cut_off_apply(snapshot, run)
     away = person.home / "away"
     person.project.rename(away)
     [said] = recover(person.paths).errors
@@ -273,12 +280,7 @@ def test_a_request_of_the_user_waits_for_a_folder(snapshot: Snapshot) -> None:
     recover(person.paths)
     other = linked(snapshot)
     run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
-    snapshot.save()
-    for number in range(1, 40):
-        snapshot.restore()
-        assert killed_after(number, lambda step: review(person, "apply", run, step=step))
-        if any(person.paths.cache.glob("journal-*.json")):
-            break
+    cut_off_apply(snapshot, run)
     away = person.home / "away"
     other.rename(away)
     [said] = recover(person.paths).errors
@@ -301,12 +303,7 @@ def test_a_run_that_waits_for_a_folder_does_not_stop_others(snapshot: Snapshot) 
     other = linked(snapshot)
     run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
     settle(person, "echo new >g", Mode.REVIEW)
-    snapshot.save()
-    for number in range(1, 40):
-        snapshot.restore()
-        assert killed_after(number, lambda step: review(person, "apply", run, step=step))
-        if any(person.paths.cache.glob("journal-*.json")):
-            break
+    cut_off_apply(snapshot, run)
     away = person.home / "away"
     other.rename(away)
     recover(person.paths)

@@ -29,6 +29,15 @@ def snapshot(person: Person) -> Snapshot:
     return Snapshot(person)
 
 
+def cut_off_apply(person: Person, run: str) -> None:
+    """Kill the program right after it wrote down that the user applies a run."""
+    assert any(
+        killed_after(number, lambda step: review(person, "apply", run, step=step))
+        and any(person.paths.cache.glob("journal-*.json"))
+        for number in range(1, 40)
+    )
+
+
 def damage(person: Person, pattern: str, what: str) -> None:
     [file] = person.paths.cache.glob(pattern)
     file.write_bytes(DAMAGE[what])
@@ -47,12 +56,7 @@ def check_told_once(person: Person, what: str) -> None:
 def test_a_request_of_the_user(snapshot: Snapshot, what: str) -> None:
     person = snapshot.person
     run = settle(person, "echo new >f", Mode.REVIEW).run_id
-    # Right after it was written down.
-    assert any(
-        killed_after(number, lambda step: review(person, "apply", run, step=step))
-        and any(person.paths.cache.glob("journal-*.json"))
-        for number in range(1, 40)
-    )
+    cut_off_apply(person, run)
     damage(person, "journal-*.json", what)
     check_told_once(person, what)
     assert (person.project / "f").read_text() == "old\n"
@@ -122,11 +126,7 @@ def test_unreadable_journals_are_removed_with_old_runs(person: Person) -> None:
 def test_a_journal_of_an_earlier_version_is_finished(snapshot: Snapshot) -> None:
     person = snapshot.person
     run = settle(person, "echo new >f", Mode.REVIEW).run_id
-    assert any(
-        killed_after(number, lambda step: review(person, "apply", run, step=step))
-        and any(person.paths.cache.glob("journal-*.json"))
-        for number in range(1, 40)
-    )
+    cut_off_apply(person, run)
     [file] = person.paths.cache.glob("journal-*.json")
     job = json.loads(file.read_text())
     # The order in which it had the values of a change, and what it had besides.

@@ -15,6 +15,7 @@ from support.scripted import ScriptedModel
 from support.window import finish, in_project, open_session, press, program, wait_until, window_of
 
 from ollmsandbox.tools.base import LARGEST_PICTURE, Picture
+from ollmsandbox.ui.chat.composer import Composer
 from ollmsandbox.ui.markdown.picture import DecodedPicture
 from ollmsandbox.ui.sessions.attachment import decode_attachment
 from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry
@@ -52,13 +53,18 @@ def sent(model: ScriptedModel) -> tuple[Picture, ...]:
     return model.seen[-1][-1].pictures
 
 
+def attach(composer: Composer, person: Person) -> None:
+    """Drop a picture of the project on the composer."""
+    composer.emit("dropped", [save(person.project)])
+    wait_until(lambda: composer.attached)
+
+
 def test_a_dropped_picture_goes_to_a_model_that_sees(
     talk: tuple[Window, OpenSession, ScriptedModel], person: Person
 ) -> None:
     window, session, model = talk
     composer = window.chat.composer
-    composer.emit("dropped", [save(person.project)])
-    wait_until(lambda: composer.attached)
+    attach(composer, person)
     assert composer.text == ""
     # Without a word, too.
     composer.send_button.emit("clicked")
@@ -83,8 +89,7 @@ def test_a_picture_can_be_queued_and_taken_back(
     composer.text = "first"
     composer.send_button.emit("clicked")
     wait_until(lambda: session.is_busy)
-    composer.emit("dropped", [save(person.project)])
-    wait_until(lambda: composer.attached)
+    attach(composer, person)
     composer.text = "What is it?"
     composer.send_button.emit("clicked")
     assert not composer.attached
@@ -104,8 +109,7 @@ def test_a_refused_message_returns_with_its_pictures(
 ) -> None:
     window, session, _model = talk
     composer = window.chat.composer
-    composer.emit("dropped", [save(person.project)])
-    wait_until(lambda: composer.attached)
+    attach(composer, person)
     composer.text = "What is it?"
     session.conversation.use_model(None)
     composer.send_button.emit("clicked")
@@ -118,8 +122,7 @@ def test_an_edited_message_shows_its_pictures_and_one_can_be_removed(
 ) -> None:
     window, session, model = talk
     composer = window.chat.composer
-    composer.emit("dropped", [save(person.project)])
-    wait_until(lambda: composer.attached)
+    attach(composer, person)
     composer.text = "What is it?"
     composer.send_button.emit("clicked")
     wait_until(lambda: model.seen and not session.is_busy)
@@ -142,8 +145,7 @@ def test_a_command_of_the_user_leaves_the_pictures_for_the_next_message(
 ) -> None:
     window, session, _model = talk
     composer = window.chat.composer
-    composer.emit("dropped", [save(person.project)])
-    wait_until(lambda: composer.attached)
+    attach(composer, person)
     composer.text = "!true"
     composer.send_button.emit("clicked")
     wait_until(lambda: any(isinstance(one, CallEntry) for one in session) and not session.is_busy)
