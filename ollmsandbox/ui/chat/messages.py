@@ -17,6 +17,7 @@ from gi.repository import GLib, GObject, Gtk, Pango
 
 from ...i18n import _, localized
 from ...text.visible import visible_words
+from ..widgets.clamp import ClampedBin
 from ..widgets.labels import set_accessible_name
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
@@ -84,7 +85,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         whole.append(self._box)
         if last is not None:
             whole.append(last)
-        self._viewport = AnchoredViewport(self._box, whole)
+        self._viewport = AnchoredViewport(self._box, ClampedBin(whole))
         self._viewport.connect("moved", weakly(self.look_again))
         self._viewport.connect("map", weakly(self._on_map))
         self._viewport.connect("unmap", weakly(self._on_unmap))

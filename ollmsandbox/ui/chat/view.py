@@ -21,6 +21,7 @@ from ..sessions.entries import (
     SummaryEntry,
 )
 from ..sessions.folding import CallGroup, can_fold, fold, group_text, is_quiet
+from ..widgets.clamp import ClampedBin
 from ..widgets.labels import name_buttons, set_class
 from ..widgets.readable import money
 from ..widgets.signals import signals
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from .row import MessageRow, NoticeRow
     from .tool_card import ToolCard
 
-_WIDTH = 860
 # Characters of a message in the name of its row.
 _NAMED = 80
 
@@ -100,7 +100,7 @@ class ChatView(Gtk.Box):
         )
         self._empty.add_css_class("compact")
         self.activity = ActivityLine()
-        last = Adw.Clamp(maximum_size=_WIDTH, child=self.activity, css_classes=["chat-row"])
+        last = Adw.Bin(child=self.activity, css_classes=["chat-row"])
         self.activity.bind_property("visible", last, "visible", GObject.BindingFlags.SYNC_CREATE)
         self.column = MessageList(self._make_row, last, row_name)
         self.column.set_vexpand(True)
@@ -132,8 +132,7 @@ class ChatView(Gtk.Box):
         self.missing = MissingFolderBar()
         self.turn = TurnBar()
         for bar in (self.waiting, self.missing, self.turn):
-            clamp = Adw.Clamp(maximum_size=_WIDTH, child=bar, margin_start=12, margin_end=12)
-            self.append(clamp)
+            self.append(ClampedBin(bar))
         self.composer = Composer(settings)
         self.composer.connect("send", weakly(self._on_send))
         self.composer.connect("run", weakly(self._pass_on), "run")
@@ -176,16 +175,9 @@ class ChatView(Gtk.Box):
         for name in ("caption", "dim-label"):
             self.cost.add_css_class(name)
         below.append(self.cost)
-        self.append(
-            Adw.Clamp(
-                maximum_size=_WIDTH,
-                child=below,
-                margin_start=12,
-                margin_end=12,
-                margin_top=6,
-                margin_bottom=6,
-            )
-        )
+        below.set_margin_top(6)
+        below.set_margin_bottom(6)
+        self.append(ClampedBin(below))
 
     def show_capabilities(self, found: Capabilities) -> None:
         sandboxed = _("Commands run in a sandbox. You can undo what they change.")
@@ -283,7 +275,7 @@ class ChatView(Gtk.Box):
 
     def _make_row(self, entry: ChatEntry) -> Gtk.Widget:
         content = self._make_content(entry)
-        row = Adw.Clamp(maximum_size=_WIDTH, child=content, css_classes=["chat-row"])
+        row = Adw.Bin(child=content, css_classes=["chat-row"])
         if isinstance(entry, CallEntry):
             set_class(row, "asks", entry.stage is Stage.ASKING)
         return row
@@ -418,7 +410,7 @@ class ChatView(Gtk.Box):
 
     def _group_row(self, block: ChatEntry) -> CallGroupRow | None:
         row = self.column.row_of(block) if isinstance(block, CallGroup) else None
-        return cast("CallGroupRow", row.get_child()) if isinstance(row, Adw.Clamp) else None
+        return cast("CallGroupRow", row.get_child()) if isinstance(row, Adw.Bin) else None
 
     def _on_call_changed(self, entry: CallEntry) -> None:
         if entry.stage is Stage.DONE:
@@ -445,7 +437,7 @@ class ChatView(Gtk.Box):
         if (group := self._group_row(self._block_of(entry))) is not None:
             return cast("ToolCard | None", group.row_of(entry))
         row = self.column.row_of(entry)
-        return cast("ToolCard", row.get_child()) if isinstance(row, Adw.Clamp) else None
+        return cast("ToolCard", row.get_child()) if isinstance(row, Adw.Bin) else None
 
     def _on_state(self, session: OpenSession) -> None:
         if session.is_busy:
@@ -496,7 +488,7 @@ class ChatView(Gtk.Box):
         self.waiting.show_count(len(hidden), is_below=is_below)
 
     def _on_dropped(self, _column: MessageList, _entry: ChatEntry, row: Gtk.Widget) -> None:
-        if isinstance(row, Adw.Clamp):
+        if isinstance(row, Adw.Bin):
             self._drop_content(cast(Gtk.Widget, row.get_child()))
 
     def _on_show_question(self, _bar: QuestionBar) -> None:

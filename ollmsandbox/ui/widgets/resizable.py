@@ -36,7 +36,10 @@ class ResizablePane(Adw.Bin):
         self.queue_resize()
 
     def limit(self, width: int) -> None:
-        """Set the largest width that the window has room for. The wanted one comes back with it."""
+        """Set the largest width that the window has room for. The wanted one comes back with it.
+
+        With 0, the pane is hidden and needs no room.
+        """
         if width != self._most:
             self._most = width
             self.queue_resize()
@@ -89,10 +92,11 @@ class ResizablePane(Adw.Bin):
         least, natural = child.measure(orientation, -1)[:2] if child else (0, 0)
         if orientation is Gtk.Orientation.HORIZONTAL:
             # An Adw.Flap gives its flap no more than the minimum.
-            least = natural = max(least, _LEAST, min(self._wanted, self._most))
+            shown = max(least, _LEAST, min(self._wanted, self._most))
+            least = natural = shown if self._most else 0
         return least, natural, -1, -1
 
     def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
         child = self.get_child()
-        if child is not None:
+        if child is not None and width:
             child.allocate(width, height, baseline, None)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A viewport that never moves what the user reads, and columns in it that draw what is in view."""
+"""A viewport that never moves what the user reads, and columns in it that are laid out and drawn
+only where they are in view."""
 
 from __future__ import annotations
 
@@ -22,6 +23,65 @@ def _nothing() -> None:
     return None
 
 
+class _ColumnLayout(Gtk.LayoutManager):
+    """Lays out a column like a box; after a change of its width only once it is near the view.
+
+    To wrap a long chat anew takes most of a second. Until then, its height is an estimate.
+    """
+
+    __gtype_name__ = "OllmColumnLayout"
+
+    def __init__(self, box_layout: Gtk.LayoutManager) -> None:
+        super().__init__()
+        self._box_layout = box_layout
+        # The size that it was laid out for.
+        self._width = self._height = 0
+        # The widths for which GTK knows an estimate of its height.
+        self._estimated: set[int] = set()
+        self._is_needed = False
+
+    @property
+    def is_estimate(self) -> bool:
+        return bool(self._estimated)
+
+    def need(self) -> None:
+        """Have the column laid out at the next layout, wherever it is."""
+        self._is_needed = True
+        self.layout_changed()
+
+    def do_get_request_mode(self, _column: Gtk.Widget) -> Gtk.SizeRequestMode:
+        return Gtk.SizeRequestMode.HEIGHT_FOR_WIDTH
+
+    def do_measure(
+        self, column: Gtk.Widget, orientation: Gtk.Orientation, for_size: int
+    ) -> tuple[int, int, int, int]:
+        if orientation == Gtk.Orientation.VERTICAL and for_size > 0:
+            if self._may_wait(column, for_size):
+                self._estimated.add(for_size)
+                height = max(1, self._height * self._width // for_size)
+                return height, height, -1, -1
+            self._estimated.discard(for_size)
+        return self._box_layout.measure(column, orientation, for_size)
+
+    def do_allocate(self, column: Gtk.Widget, width: int, height: int, baseline: int) -> None:
+        # GTK may know the height for this width without a measurement.
+        if width in self._estimated or self._may_wait(column, width):
+            self._estimated.add(width)
+            viewport = column.get_ancestor(AnchoredViewport)
+            if isinstance(viewport, AnchoredViewport):
+                viewport.lay_out_when_near(self)
+            return
+        self._box_layout.allocate(column, width, height, baseline)
+        self._width, self._height = width, height
+        self._is_needed = False
+
+    def _may_wait(self, column: Gtk.Widget, width: int) -> bool:
+        if self._width in (0, width) or self._is_needed:
+            return False
+        viewport = column.get_ancestor(AnchoredViewport)
+        return isinstance(viewport, AnchoredViewport) and not viewport.is_near(column)
+
+
 class VisibleColumn(Gtk.Box):
     """A vertical box that draws only those of its children that its viewport shows.
 
@@ -36,6 +96,9 @@ class VisibleColumn(Gtk.Box):
     ) -> None:
         vertical = Gtk.Orientation.VERTICAL
         super().__init__(orientation=vertical, spacing=spacing, accessible_role=role)
+        box_layout = self.get_layout_manager()
+        assert box_layout is not None
+        self.set_layout_manager(_ColumnLayout(box_layout))
         # The first child drawn last time, near which the next one is looked for. It may be gone.
         self._first: Callable[[], Gtk.Widget | None] = _nothing
         # Whether a part of it was left out, and the viewport knows.
@@ -79,10 +142,11 @@ class VisibleColumn(Gtk.Box):
 
 
 class AnchoredViewport(Gtk.Viewport):
-    """A viewport that keeps one of its rows where it is, or stays at the end.
+    """A viewport that keeps what is at its upper edge where it is, or stays at the end.
 
-    The rows are in `pages`, a column of columns. The anchor is the row at the upper edge. A layout
-    that moves it is corrected before it is drawn.
+    The rows are in `pages`, a column of columns. The anchor is the row at the upper edge, or a part
+    of it if the row is higher than the view. A layout that moves it is corrected before it is
+    drawn.
     """
 
     __gtype_name__ = "OllmAnchoredViewport"
@@ -99,12 +163,13 @@ class AnchoredViewport(Gtk.Viewport):
         self.following = True
         # Whether rows are still to be made, so that the anchor may not be at its place yet.
         self.is_growing = False
-        self._anchor: Gtk.Widget | None = None
-        # The part of the anchor above the upper edge; None shows as much of the anchor as fits.
-        self._above: float | None = 0.0
+        # The anchor, and what is around it if the anchor is gone. With each is how much of it is
+        # above the upper edge; None shows as much of it as fits.
+        self._anchors: list[tuple[Callable[[], Gtk.Widget | None], float | None]] = []
         self._last_value = 0.0
         self._is_laying_out = False
         self._partly_drawn: list[Callable[[], VisibleColumn | None]] = []
+        self._estimates: list[_ColumnLayout] = []
 
     def follow_end(self) -> None:
         self.following = True
@@ -113,15 +178,16 @@ class AnchoredViewport(Gtk.Viewport):
     def hold(self, row: Gtk.Widget, above: float | None = 0.0) -> None:
         """Bring a row to the upper edge; with None, show all of it, or its end if it is higher."""
         self.following = False
-        self._anchor, self._above = row, above
+        self._anchors = [(weak_reference(row), above)]
         # At once, for those who ask what is in view; the layout may have to correct it.
         self._correct()
         self._lay_out()
 
     def release(self, row: Gtk.Widget) -> None:
         """Take a neighbour as the anchor before a row is removed."""
-        if row == self._anchor:
-            self._anchor, self._above = _next_row(row) or row.get_prev_sibling(), 0.0
+        if any(widget() == row for widget, _above in self._anchors):
+            neighbour = _next_row(row) or row.get_prev_sibling()
+            self._anchors = [(weak_reference(neighbour), 0.0)] if neighbour is not None else []
 
     def place_of(self, row: Gtk.Widget) -> tuple[float, float]:
         """Return where a widget begins and ends, from the upper edge of what is in view."""
@@ -133,6 +199,31 @@ class AnchoredViewport(Gtk.Viewport):
         """Draw a column again at the next layout, of which a part was not drawn now."""
         self._partly_drawn.append(weak_reference(column))
 
+    def lay_out_when_near(self, column: _ColumnLayout) -> None:
+        """Lay out a column, of which the height is an estimate, when it is near the view."""
+        self._estimates.append(column)
+
+    def is_near(self, column: Gtk.Widget) -> bool:
+        """Return whether a column is in view, or may be when the user scrolls by a page."""
+        top, bottom = self.place_of(column)
+        page = self._adjustment.get_page_size()
+        return bottom > -page and top < 2 * page
+
+    def _need_what_is_near(self) -> bool:
+        """Have the columns near the view laid out, and return whether there are any."""
+        found, self._estimates = self._estimates, []
+        is_any = False
+        for layout in found:
+            column = layout.get_widget()
+            if column is None or not layout.is_estimate or not column.is_ancestor(self):
+                continue
+            if self.is_near(column):
+                layout.need()
+                is_any = True
+            else:
+                self._estimates.append(layout)
+        return is_any
+
     def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
         adjustment = self._adjustment
         before = adjustment.get_value(), adjustment.get_upper(), adjustment.get_page_size()
@@ -140,7 +231,8 @@ class AnchoredViewport(Gtk.Viewport):
         # A text view may ask for another height once it has its width.
         for _round in range(_MOST_ROUNDS):
             Gtk.Viewport.do_size_allocate(self, width, height, baseline)
-            if not self._correct():
+            is_moved = self._correct()
+            if not self._need_what_is_near() and not is_moved:
                 break
         self._is_laying_out = False
         for reference in self._partly_drawn:
@@ -171,11 +263,16 @@ class AnchoredViewport(Gtk.Viewport):
         value = wanted = adjustment.get_value()
         if self.following:
             wanted = self._end
-        elif self._anchor is not None and self._anchor.get_height():
-            top, bottom = self.place_of(self._anchor)
-            hidden = max(0.0, bottom - top - adjustment.get_page_size())
-            wanted += top + (hidden if self._above is None else self._above)
-            wanted = max(0.0, min(wanted, self._end))
+        else:
+            for reference, above in self._anchors:
+                anchor = reference()
+                if anchor is None or not anchor.get_height() or not anchor.is_ancestor(self):
+                    continue
+                top, bottom = self.place_of(anchor)
+                hidden = max(0.0, bottom - top - adjustment.get_page_size())
+                wanted += top + (hidden if above is None else above)
+                wanted = max(0.0, min(wanted, self._end))
+                break
         if wanted == value:
             return False
         was_laying_out, self._is_laying_out = self._is_laying_out, True
@@ -184,9 +281,15 @@ class AnchoredViewport(Gtk.Viewport):
         return True
 
     def _hold_what_is_seen(self) -> None:
-        row = self._first_in_view(self._pages)
-        if row is not None and (row := self._first_in_view(row)) is not None:
-            self._anchor, self._above = row, -self.place_of(row)[0]
+        page = self._first_in_view(self._pages)
+        part = self._first_in_view(page) if page is not None else None
+        if part is None:
+            return
+        self._anchors.clear()
+        while part is not None:
+            self._anchors.insert(0, (weak_reference(part), -self.place_of(part)[0]))
+            is_high = part.get_height() > self._adjustment.get_page_size()
+            part = self._first_in_view(part) if is_high else None
 
     def _first_in_view(self, column: Gtk.Widget) -> Gtk.Widget | None:
         """Return the first child of which something is in view; empty ones have no height."""

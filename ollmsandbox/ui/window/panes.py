@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from gi.repository import Adw, GLib, Gtk
 
@@ -37,9 +37,12 @@ class Panes:
         self._sidebar = sidebar
         self._chat = chat
         self._changes = changes
-        _put_shadows_last(leaflet)
-        pane = flap.get_flap()
-        assert pane is not None
+        pane, content = flap.get_flap(), flap.get_content()
+        assert pane is not None and content is not None
+        # The stubs do not know that it can be iterated over.
+        pages = (page.get_child() for page in leaflet.get_pages())  # type: ignore[attr-defined]
+        _put_shadows_last(leaflet, set(pages))
+        _put_shadows_last(flap, {pane, content})
         for widget, keys, callback in (
             (pane, "Escape", self._leave_changes),
             (pane, "<Control>f", self._filter_changes),
@@ -50,6 +53,7 @@ class Panes:
         ):
             _add_key(widget, keys, weakly(callback))
         flap.connect("notify::reveal-progress", weakly(self._on_revealed))
+        flap.connect("notify::folded", weakly(self._on_folded))
         # Search entries handle Escape themselves.
         changes.filter.connect("stop-search", weakly(self._leave_changes))
         sidebar.search.connect("stop-search", weakly(self._leave_sidebar))
@@ -84,6 +88,16 @@ class Panes:
         if not flap.get_reveal_progress():
             self._chat.column.look_again()
 
+    def _on_folded(self, _flap: Adw.Flap, _property: object) -> None:
+        # Not in the middle of a layout.
+        GLib.timeout_add(0, weakly(self._focus_what_covers))
+
+    def _focus_what_covers(self) -> bool:
+        """Give the focus to the changes if they cover the chat that has it."""
+        if self.is_chat_covered and self._is_in(self._chat):
+            self._changes.focus()
+        return GLib.SOURCE_REMOVE
+
     def toggle_changes(self, *_args: object) -> None:
         # If the sidebar is in front in a narrow window, show open changes instead of closing them.
         leaflet = self._leaflet
@@ -96,9 +110,6 @@ class Panes:
         self._flap.set_reveal_flap(not is_open)
         if is_open and (has_keyboard or self._flap.get_folded()):
             self._chat.focus_composer()
-        elif self._flap.get_folded():
-            # The changes cover the chat.
-            self._changes.focus()
 
     def show_changes(self, _view: ChatView, run_id: str) -> None:
         self._flap.set_reveal_flap(True)
@@ -146,17 +157,15 @@ class Panes:
         return focus is not None and focus.is_ancestor(pane)
 
 
-def _put_shadows_last(leaflet: Adw.Leaflet) -> None:
-    """Move the leaflet's own children behind its pages.
+def _put_shadows_last(around: Gtk.Widget, pages: Collection[Gtk.Widget]) -> None:
+    """Move the own children of a leaflet or flap behind its pages.
 
     Whenever something in the window changes its size, the leaflet sets the style classes of its
-    shadows. GTK then looks up the styles of all widgets in what follows them: for each word of an
-    answer, those of the whole chat.
+    shadows, and so does the flap while it opens. GTK then looks up the styles of all widgets in
+    what follows them: for each word of an answer, those of the whole chat.
     """
-    # The stubs do not know that it can be iterated over.
-    pages = {page.get_child() for page in leaflet.get_pages()}  # type: ignore[attr-defined]
-    while (first := leaflet.get_first_child()) is not None and first not in pages:
-        first.insert_before(leaflet, None)
+    while (first := around.get_first_child()) is not None and first not in pages:
+        first.insert_before(around, None)
 
 
 def _add_key(widget: Gtk.Widget, keys: str, callback: Callable[[], bool | None]) -> None:
@@ -205,9 +214,10 @@ class ChangesLayout:
             beside = 0
             if not self._leaflet.get_folded():
                 beside = self._side_pane.measure(Gtk.Orientation.HORIZONTAL, -1)[0]
-            # Hidden, it must not keep the window from becoming narrow.
+            # Hidden, it must not keep the window from becoming narrow, nor change how it is folded:
+            # GTK would look up the styles of the whole chat when that changes.
             is_hidden = not self._flap.get_reveal_progress() and not self._flap.get_reveal_flap()
-            self._pane.limit(0 if is_hidden else surface.get_width() - beside - _CHAT)
+            self._pane.limit(0 if is_hidden else max(1, surface.get_width() - beside - _CHAT))
 
     def _on_toggled(self, button: Gtk.ToggleButton) -> None:
         fills = button.get_active()

@@ -71,7 +71,7 @@ def question(window: Window, call_id: str = "1") -> ChatPermission:
 def cover(window: Window) -> None:
     """Narrow, with the changes on top."""
     window.set_default_size(360, 700)
-    wait_until(window.flap.get_folded)
+    wait_until(lambda: window.get_width() < 370)
     window.activate_action("win.toggle-changes", None)
     # They slide in, and where they are while they do so is not what is tested.
     wait_until(lambda: window.flap.get_reveal_progress() == 1 and is_covered(window.chat))

@@ -118,3 +118,97 @@ def test_what_comes_into_view_because_others_change_is_drawn(
     page.column.remove(next(children(page.column)))
     draw_frames(page.scroller, 4)
     assert page.picture() == page.whole_picture(monkeypatch)
+
+
+class Text:
+    """Groups of long paragraphs, as in an answer that is higher than the view."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.column = VisibleColumn()
+        self.labels: list[Gtk.Label] = []
+        self.rows = VisibleColumn()
+        for _group in range(30):
+            group = VisibleColumn(spacing=3)
+            for _number in range(10):
+                words = f"{len(self.labels)} " + "some words that are wrapped " * 6
+                label = Gtk.Label(label=words, wrap=True, xalign=0)
+                group.append(label)
+                self.labels.append(label)
+            self.rows.append(group)
+        row = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+        row.append(self.rows)
+        page = VisibleColumn()
+        page.append(row)
+        self.column.append(page)
+        self.viewport = AnchoredViewport(self.column, self.column)
+        self.scroller = Gtk.ScrolledWindow(
+            child=self.viewport, hscrollbar_policy=Gtk.PolicyType.NEVER, hexpand=True
+        )
+        self.scroller.get_vadjustment().connect("value-changed", self.viewport.note_value)
+        self.beside = Gtk.Box(width_request=200, visible=False)
+        both = Gtk.Box()
+        both.append(self.scroller)
+        both.append(self.beside)
+        screen.show(both, 500, HEIGHT)
+        draw_frames(self.scroller, 4)
+
+    def narrow(self) -> None:
+        self.beside.set_visible(True)
+        draw_frames(self.scroller, 4)
+        assert self.rows.get_width() <= 300
+
+    def in_view(self) -> list[int]:
+        places = [(n, *self.viewport.place_of(label)) for n, label in enumerate(self.labels)]
+        return [n for n, top, bottom in places if bottom > 0 and top < HEIGHT]
+
+    def is_laid_out(self, number: int) -> bool:
+        label = self.labels[number]
+        width = label.get_width()
+        return (
+            width == self.rows.get_width()
+            and label.get_height() == label.measure(Gtk.Orientation.VERTICAL, width)[1]
+        )
+
+
+@pytest.fixture
+def text(screen: Screen) -> Text:
+    return Text(screen)
+
+
+def test_another_width_lays_out_only_what_is_near_the_view(text: Text) -> None:
+    text.narrow()
+    laid_out = [n for n in range(len(text.labels)) if text.is_laid_out(n)]
+    assert text.in_view()[-1] == len(text.labels) - 1
+    assert set(text.in_view()) <= set(laid_out)
+    assert len(laid_out) < 50
+
+
+@pytest.mark.parametrize("share", [0.0, 0.33, 0.5, 0.97])
+def test_after_another_width_all_that_comes_into_view_is_laid_out(text: Text, share: float) -> None:
+    text.narrow()
+    adjustment = text.scroller.get_vadjustment()
+    adjustment.set_value(adjustment.get_upper() * share)
+    draw_frames(text.scroller, 4)
+    assert all(map(text.is_laid_out, text.in_view()))
+    for step in (-300, -300, -300, 700, 700):
+        # The text moves by as much as the user scrolls, though estimates above it become heights.
+        before = {n: text.viewport.place_of(text.labels[n])[0] for n in text.in_view()}
+        value = adjustment.get_value()
+        wanted = min(max(value + step, 0.0), adjustment.get_upper() - HEIGHT)
+        adjustment.set_value(wanted)
+        draw_frames(text.scroller, 4)
+        seen = text.in_view()
+        assert seen == list(range(seen[0], seen[-1] + 1))
+        assert all(map(text.is_laid_out, seen))
+        for n in set(seen) & set(before) if 0 < wanted < adjustment.get_upper() - HEIGHT else ():
+            assert text.viewport.place_of(text.labels[n])[0] == before[n] - (wanted - value)
+
+
+def test_the_user_reads_on_at_the_same_paragraph_after_another_width(text: Text) -> None:
+    adjustment = text.scroller.get_vadjustment()
+    adjustment.set_value(adjustment.get_upper() / 2)
+    draw_frames(text.scroller, 4)
+    first, second, *_ = text.in_view()
+    text.narrow()
+    assert text.in_view()[0] in (first, second)
+    assert all(map(text.is_laid_out, text.in_view()))

@@ -74,3 +74,22 @@ def test_words_of_an_answer_do_not_restyle_the_whole_window(window: Window) -> N
     # The leaflet's shadows, whose styles it sets at each layout, must not precede its pages.
     first = next(children(window.leaflet))
     assert first in (window.flap, window.side_pane)
+
+
+def test_opening_the_changes_does_not_restyle_the_chat(window: Window) -> None:
+    def styles() -> list[list[str]]:
+        """The style classes of all that the messages are in, and of what precedes it."""
+        found, widget = [], window.chat.column.get_child()
+        while widget is not None:
+            found.append(widget.get_css_classes())
+            if (before := widget.get_prev_sibling()) is not None:
+                found.append(before.get_css_classes())
+            widget = widget.get_parent()
+        return found
+
+    assert window.flap.get_reveal_flap()
+    beside = styles()
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: not window.flap.get_reveal_progress())
+    draw_frames(window)
+    assert styles() == beside
