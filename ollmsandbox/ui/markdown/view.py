@@ -56,7 +56,7 @@ class MarkdownView(Adw.Bin):
         super().__init__()
         self._project = project
         # Groups of blocks, each a column, and what is being written.
-        self._column = VisibleColumn(spacing=_SPACING)
+        self._column = VisibleColumn(spacing=_SPACING, waits=True)
         self._column.add_css_class("markdown")
         self.set_child(self._column)
         self._source = 0
@@ -186,7 +186,10 @@ class MarkdownView(Adw.Bin):
 
     def _add(self, widget: Gtk.Widget) -> None:
         if self._group is None or not self._room:
-            self._group, self._room = VisibleColumn(spacing=_SPACING), _MOST_IN_GROUP
+            # Most texts are one group, and the column around it waits.
+            is_second = self._group is not None
+            self._group = VisibleColumn(spacing=_SPACING, waits=is_second)
+            self._room = _MOST_IN_GROUP
             self._group.insert_before(self._column, self._tail)
         self._group.append(widget)
         self._room -= 1

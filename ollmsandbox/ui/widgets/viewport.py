@@ -86,19 +86,24 @@ class VisibleColumn(Gtk.Box):
     """A vertical box that draws only those of its children that its viewport shows.
 
     GTK's software renderer draws all that a window contains, in view or not, at each frame. A long
-    chat would take longer than a frame may.
+    chat would take longer than a frame may. If it `waits`, it is also laid out for another width
+    only when it is near the view.
     """
 
     __gtype_name__ = "OllmVisibleColumn"
 
     def __init__(
-        self, spacing: int = 0, role: Gtk.AccessibleRole = Gtk.AccessibleRole.GENERIC
+        self,
+        spacing: int = 0,
+        role: Gtk.AccessibleRole = Gtk.AccessibleRole.GENERIC,
+        *,
+        waits: bool = False,
     ) -> None:
         vertical = Gtk.Orientation.VERTICAL
         super().__init__(orientation=vertical, spacing=spacing, accessible_role=role)
         box_layout = self.get_layout_manager()
-        assert box_layout is not None
-        self.set_layout_manager(_ColumnLayout(box_layout))
+        if waits and box_layout is not None:
+            self.set_layout_manager(_ColumnLayout(box_layout))
         # The first child drawn last time, near which the next one is looked for. It may be gone.
         self._first: Callable[[], Gtk.Widget | None] = _nothing
         # Whether a part of it was left out, and the viewport knows.

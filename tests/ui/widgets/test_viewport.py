@@ -126,9 +126,9 @@ class Text:
     def __init__(self, screen: Screen) -> None:
         self.column = VisibleColumn()
         self.labels: list[Gtk.Label] = []
-        self.rows = VisibleColumn()
+        self.rows = VisibleColumn(waits=True)
         for _group in range(30):
-            group = VisibleColumn(spacing=3)
+            group = VisibleColumn(spacing=3, waits=True)
             for _number in range(10):
                 words = f"{len(self.labels)} " + "some words that are wrapped " * 6
                 label = Gtk.Label(label=words, wrap=True, xalign=0)
