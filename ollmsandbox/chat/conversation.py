@@ -42,9 +42,9 @@ from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
 from .storage.stored import Spent, StoredMessage
 from .storage.writer import SessionWriter
+from .text_calls import find_written_calls, looks_like_calls
 from .turn_end import TurnEnd
 from .user_actions import UserActions
-from .written import find_written_calls, looks_like_calls
 
 _OWN = "own"
 

@@ -18,7 +18,7 @@ from ..sandbox.rootfs.paths import PathMap
 from ..text.ansi import escape_line
 from ..tools.base import Outcome
 from ..tools.context import ToolContext
-from ..tools.files.notes import MOST_BYTES, ProjectNote, read_notes
+from ..tools.files.agent_notes import MOST_BYTES, ProjectNote, read_notes
 from .messages import ToolCall
 
 # Characters of all notes together, and the share of the model's context that they may fill.

@@ -12,7 +12,7 @@ from support.turn import echo, talk
 from ollmsandbox.chat.events import Notice
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.providers.convert import tool_name, valid_id, valid_name
-from ollmsandbox.chat.written import find_written_calls, looks_like_calls
+from ollmsandbox.chat.text_calls import find_written_calls, looks_like_calls
 
 pytestmark = pytest.mark.anybody
 
