@@ -349,12 +349,15 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         top, bottom = self._viewport.place_of(focus)
         top, bottom = top - _AROUND_FOCUS, bottom + _AROUND_FOCUS
         page = self._viewport.get_height()
-        adjustment = self.get_vadjustment()
         if top < 0 and bottom <= page:
-            adjustment.set_value(adjustment.get_value() + max(top, bottom - page))
+            by = max(top, bottom - page)
         # At the end, the next layout follows to what was added there.
         elif bottom > page and top >= 0 and not self._viewport.following:
-            adjustment.set_value(adjustment.get_value() + min(top, bottom - page))
+            by = min(top, bottom - page)
+        else:
+            return
+        # Where it is may be a guess.
+        self._viewport.hold(focus, by - top - _AROUND_FOCUS)
 
 
 def _parent(row: Gtk.Widget) -> VisibleColumn:
@@ -365,7 +368,7 @@ def _parent(row: Gtk.Widget) -> VisibleColumn:
 
 def _error_row(error: Exception) -> Gtk.Widget:
     text = _("Something went wrong: {why}").format(why=visible_words(localized(str(error))))
-    label = Gtk.Label(label=text, xalign=0, wrap=True, margin_start=12, margin_end=12)
+    label = Gtk.Label(label=text, xalign=0, wrap=True)
     label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
     label.add_css_class("dim-label")
     return label

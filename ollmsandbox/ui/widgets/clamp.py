@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from gi.repository import Adw, Graphene, Gsk, Gtk
 
-# Pixels: up to the first, the child has all the room; it grows ever more slowly to the second.
-_ALL, _MOST = 400, 860
+# Pixels: up to the first, the child has all the room; then it grows ever more slowly to the second.
+_TIGHTENS_FROM, _MOST = 400, 860
 _MARGIN = 12
 
 
 class ClampedBin(Adw.Bin):
     """Limits the width of its child and centres it, like an Adw.Clamp.
 
-    That one gives its child another style class for each range of widths. GTK then looks up the
+    Adw.Clamp gives its child another style class for each range of widths. GTK then looks up the
     styles of all that is inside: for a long chat, that would stop the window for half a second.
     """
 
@@ -48,7 +48,7 @@ class ClampedBin(Adw.Bin):
         """Return the width of the child in this one."""
         child = self.get_child()
         least = child.measure(Gtk.Orientation.HORIZONTAL, -1)[0] if child is not None else 0
-        start = max(_ALL, least)
+        start = max(_TIGHTENS_FROM, least)
         if width <= start:
             return width
         left = max(0.0, 1 - (width - start) / (3 * max(1, _MOST - start)))

@@ -15,7 +15,8 @@ from .weak import weak_reference
 _NEAR = 24
 # Pixels. Shadows and focus rings reach out of their widgets.
 _AROUND = 50
-# Allocations in one layout, the last of which may still move something.
+# Allocations in one layout, besides those for columns that come near the view. The last one may
+# still move something.
 _MOST_ROUNDS = 4
 
 
@@ -26,7 +27,7 @@ def _nothing() -> None:
 class _ColumnLayout(Gtk.LayoutManager):
     """Lays out a column like a box; after a change of its width only once it is near the view.
 
-    To wrap a long chat anew takes most of a second. Until then, its height is an estimate.
+    Until it is near, its height is a guess: wrapping a long chat anew takes most of a second.
     """
 
     __gtype_name__ = "OllmColumnLayout"
@@ -36,17 +37,18 @@ class _ColumnLayout(Gtk.LayoutManager):
         self._box_layout = box_layout
         # The size that it was laid out for.
         self._width = self._height = 0
-        # The widths for which GTK knows an estimate of its height.
-        self._estimated: set[int] = set()
+        # The widths for which GTK may have kept a guess of its height.
+        self._guessed_widths: set[int] = set()
         self._is_needed = False
 
     @property
-    def is_estimate(self) -> bool:
-        return bool(self._estimated)
+    def has_guess(self) -> bool:
+        return bool(self._guessed_widths)
 
     def need(self) -> None:
         """Have the column laid out at the next layout, wherever it is."""
         self._is_needed = True
+        self._guessed_widths.clear()
         self.layout_changed()
 
     def do_get_request_mode(self, _column: Gtk.Widget) -> Gtk.SizeRequestMode:
@@ -57,16 +59,16 @@ class _ColumnLayout(Gtk.LayoutManager):
     ) -> tuple[int, int, int, int]:
         if orientation == Gtk.Orientation.VERTICAL and for_size > 0:
             if self._may_wait(column, for_size):
-                self._estimated.add(for_size)
+                self._guessed_widths.add(for_size)
                 height = max(1, self._height * self._width // for_size)
                 return height, height, -1, -1
-            self._estimated.discard(for_size)
+            self._guessed_widths.discard(for_size)
         return self._box_layout.measure(column, orientation, for_size)
 
     def do_allocate(self, column: Gtk.Widget, width: int, height: int, baseline: int) -> None:
         # GTK may know the height for this width without a measurement.
-        if width in self._estimated or self._may_wait(column, width):
-            self._estimated.add(width)
+        if width in self._guessed_widths or self._may_wait(column, width):
+            self._guessed_widths.add(width)
             viewport = column.get_ancestor(AnchoredViewport)
             if isinstance(viewport, AnchoredViewport):
                 viewport.lay_out_when_near(self)
@@ -103,11 +105,13 @@ class VisibleColumn(Gtk.Box):
         super().__init__(orientation=vertical, spacing=spacing, accessible_role=role)
         box_layout = self.get_layout_manager()
         if waits and box_layout is not None:
+            # From here on, the properties of the box must not be used: GTK would look for them in
+            # its own layout manager.
             self.set_layout_manager(_ColumnLayout(box_layout))
         # The first child drawn last time, near which the next one is looked for. It may be gone.
         self._first: Callable[[], Gtk.Widget | None] = _nothing
         # Whether a part of it was left out, and the viewport knows.
-        self.waits_for_layout = False
+        self.is_partly_drawn = False
 
     def do_snapshot(self, snapshot: Gtk.Snapshot) -> None:
         viewport = self.get_ancestor(AnchoredViewport)
@@ -122,8 +126,8 @@ class VisibleColumn(Gtk.Box):
             self.snapshot_child(child, snapshot)
             child = child.get_next_sibling()
         is_whole = child is None and first == self.get_first_child()
-        if not is_whole and not self.waits_for_layout:
-            self.waits_for_layout = True
+        if not is_whole and not self.is_partly_drawn:
+            self.is_partly_drawn = True
             viewport.draw_when_moved(self)
 
     def _first_below(self, top: float) -> Gtk.Widget | None:
@@ -168,13 +172,14 @@ class AnchoredViewport(Gtk.Viewport):
         self.following = True
         # Whether rows are still to be made, so that the anchor may not be at its place yet.
         self.is_growing = False
-        # The anchor, and what is around it if the anchor is gone. With each is how much of it is
-        # above the upper edge; None shows as much of it as fits.
+        # The anchor, and what is around it if the anchor is gone: each with how many of its pixels
+        # are above the upper edge; None shows as much of it as fits.
         self._anchors: list[tuple[Callable[[], Gtk.Widget | None], float | None]] = []
         self._last_value = 0.0
         self._is_laying_out = False
         self._partly_drawn: list[Callable[[], VisibleColumn | None]] = []
-        self._estimates: list[_ColumnLayout] = []
+        # The layouts of columns that wait; a dictionary, because each may be added at every frame.
+        self._waiting: dict[_ColumnLayout, None] = {}
 
     def follow_end(self) -> None:
         self.following = True
@@ -204,9 +209,9 @@ class AnchoredViewport(Gtk.Viewport):
         """Draw a column again at the next layout, of which a part was not drawn now."""
         self._partly_drawn.append(weak_reference(column))
 
-    def lay_out_when_near(self, column: _ColumnLayout) -> None:
-        """Lay out a column, of which the height is an estimate, when it is near the view."""
-        self._estimates.append(column)
+    def lay_out_when_near(self, layout: _ColumnLayout) -> None:
+        """Lay out a column when it is near the view."""
+        self._waiting[layout] = None
 
     def is_near(self, column: Gtk.Widget) -> bool:
         """Return whether a column is in view, or may be when the user scrolls by a page."""
@@ -216,33 +221,45 @@ class AnchoredViewport(Gtk.Viewport):
 
     def _need_what_is_near(self) -> bool:
         """Have the columns near the view laid out, and return whether there are any."""
-        found, self._estimates = self._estimates, []
+        found, self._waiting = self._waiting, {}
         is_any = False
         for layout in found:
             column = layout.get_widget()
-            if column is None or not layout.is_estimate or not column.is_ancestor(self):
+            if column is None or not layout.has_guess or not column.is_ancestor(self):
                 continue
-            if self.is_near(column):
+            around = column.get_parent()
+            outer = around.get_layout_manager() if around is not None else None
+            # In a column that waits itself, it is where it was before.
+            is_placed = not (isinstance(outer, _ColumnLayout) and outer.has_guess)
+            if is_placed and self.is_near(column):
                 layout.need()
                 is_any = True
             else:
-                self._estimates.append(layout)
+                self._waiting[layout] = None
         return is_any
 
     def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
         adjustment = self._adjustment
         before = adjustment.get_value(), adjustment.get_upper(), adjustment.get_page_size()
         self._is_laying_out = True
+        rounds, was_needed = 0, False
         # A text view may ask for another height once it has its width.
-        for _round in range(_MOST_ROUNDS):
+        while rounds < _MOST_ROUNDS:
             Gtk.Viewport.do_size_allocate(self, width, height, baseline)
             is_moved = self._correct()
-            if not self._need_what_is_near() and not is_moved:
+            # Never after the last allocation: GTK does not draw what still asks for one. A column
+            # that was needed once does not wait again, so this ends.
+            if self._need_what_is_near():
+                was_needed = True
+                continue
+            if not is_moved and not was_needed:
                 break
+            was_needed = False
+            rounds += 1
         self._is_laying_out = False
         for reference in self._partly_drawn:
             if (column := reference()) is not None:
-                column.waits_for_layout = False
+                column.is_partly_drawn = False
                 column.queue_draw()
         self._partly_drawn.clear()
         if not self.following and not self.is_growing:
@@ -273,6 +290,8 @@ class AnchoredViewport(Gtk.Viewport):
                 anchor = reference()
                 if anchor is None or not anchor.get_height() or not anchor.is_ancestor(self):
                     continue
+                if self.get_mapped() and not anchor.get_mapped():
+                    continue  # it is hidden, and keeps its height
                 top, bottom = self.place_of(anchor)
                 hidden = max(0.0, bottom - top - adjustment.get_page_size())
                 wanted += top + (hidden if above is None else above)
@@ -295,6 +314,9 @@ class AnchoredViewport(Gtk.Viewport):
             self._anchors.insert(0, (weak_reference(part), -self.place_of(part)[0]))
             is_high = part.get_height() > self._adjustment.get_page_size()
             part = self._first_in_view(part) if is_high else None
+            # What is being written is in one, and moves from there to the blocks above it.
+            if isinstance(part, Gtk.TextView):
+                part = None
 
     def _first_in_view(self, column: Gtk.Widget) -> Gtk.Widget | None:
         """Return the first child of which something is in view; empty ones have no height."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from gi.repository import Adw, GLib, Gtk
 
@@ -37,12 +37,9 @@ class Panes:
         self._sidebar = sidebar
         self._chat = chat
         self._changes = changes
-        pane, content = flap.get_flap(), flap.get_content()
-        assert pane is not None and content is not None
-        # The stubs do not know that it can be iterated over.
-        pages = (page.get_child() for page in leaflet.get_pages())  # type: ignore[attr-defined]
-        _put_shadows_last(leaflet, set(pages))
-        _put_shadows_last(flap, {pane, content})
+        _put_shadows_last(leaflet)
+        pane = flap.get_flap()
+        assert pane is not None
         for widget, keys, callback in (
             (pane, "Escape", self._leave_changes),
             (pane, "<Control>f", self._filter_changes),
@@ -53,7 +50,8 @@ class Panes:
         ):
             _add_key(widget, keys, weakly(callback))
         flap.connect("notify::reveal-progress", weakly(self._on_revealed))
-        flap.connect("notify::folded", weakly(self._on_folded))
+        for name in ("folded", "reveal-flap"):
+            flap.connect(f"notify::{name}", weakly(self._look_what_is_covered))
         # Search entries handle Escape themselves.
         changes.filter.connect("stop-search", weakly(self._leave_changes))
         sidebar.search.connect("stop-search", weakly(self._leave_sidebar))
@@ -88,13 +86,14 @@ class Panes:
         if not flap.get_reveal_progress():
             self._chat.column.look_again()
 
-    def _on_folded(self, _flap: Adw.Flap, _property: object) -> None:
+    def _look_what_is_covered(self, _flap: Adw.Flap, _property: object) -> None:
         # Not in the middle of a layout.
         GLib.timeout_add(0, weakly(self._focus_what_covers))
 
     def _focus_what_covers(self) -> bool:
-        """Give the focus to the changes if they cover the chat that has it."""
-        if self.is_chat_covered and self._is_in(self._chat):
+        """Give the focus to the changes if they cover what has it."""
+        content = self._flap.get_content()
+        if self.is_chat_covered and content is not None and self._is_in(content):
             self._changes.focus()
         return GLib.SOURCE_REMOVE
 
@@ -157,15 +156,17 @@ class Panes:
         return focus is not None and focus.is_ancestor(pane)
 
 
-def _put_shadows_last(around: Gtk.Widget, pages: Collection[Gtk.Widget]) -> None:
-    """Move the own children of a leaflet or flap behind its pages.
+def _put_shadows_last(leaflet: Adw.Leaflet) -> None:
+    """Move the leaflet's own children behind its pages.
 
     Whenever something in the window changes its size, the leaflet sets the style classes of its
-    shadows, and so does the flap while it opens. GTK then looks up the styles of all widgets in
-    what follows them: for each word of an answer, those of the whole chat.
+    shadows. GTK then looks up the styles of all widgets in what follows them: for each word of an
+    answer, those of the whole chat.
     """
-    while (first := around.get_first_child()) is not None and first not in pages:
-        first.insert_before(around, None)
+    # The stubs do not know that it can be iterated over.
+    pages = {page.get_child() for page in leaflet.get_pages()}  # type: ignore[attr-defined]
+    while (first := leaflet.get_first_child()) is not None and first not in pages:
+        first.insert_before(leaflet, None)
 
 
 def _add_key(widget: Gtk.Widget, keys: str, callback: Callable[[], bool | None]) -> None:
@@ -214,8 +215,8 @@ class ChangesLayout:
             beside = 0
             if not self._leaflet.get_folded():
                 beside = self._side_pane.measure(Gtk.Orientation.HORIZONTAL, -1)[0]
-            # Hidden, it must not keep the window from becoming narrow, nor change how it is folded:
-            # GTK would look up the styles of the whole chat when that changes.
+            # Hidden, it must not keep the window from becoming narrow, nor fold the flap: GTK would
+            # look up the styles of the whole chat when that changes.
             is_hidden = not self._flap.get_reveal_progress() and not self._flap.get_reveal_flap()
             self._pane.limit(0 if is_hidden else max(1, surface.get_width() - beside - _CHAT))
 

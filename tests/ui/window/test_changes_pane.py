@@ -93,3 +93,28 @@ def test_opening_the_changes_does_not_restyle_the_chat(window: Window) -> None:
     wait_until(lambda: not window.flap.get_reveal_progress())
     draw_frames(window)
     assert styles() == beside
+
+
+def test_in_a_narrow_window_the_keyboard_follows_the_changes(window: Window) -> None:
+    def focus_is_in(place: Gtk.Widget | None) -> bool:
+        focus = window.get_focus()
+        return focus is not None and place is not None and focus.is_ancestor(place)
+
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: not window.flap.get_reveal_progress())
+    window.set_default_size(360, 700)
+    wait_until(lambda: window.get_width() < 370)
+    window.chat.focus_composer()
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: focus_is_in(window.flap.get_flap()))
+    # Closed and opened again before it has been hidden.
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: focus_is_in(window.chat))
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: focus_is_in(window.flap.get_flap()))
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: not window.flap.get_reveal_progress())
+    # From the header bar, too.
+    window.changes_button.grab_focus()
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: focus_is_in(window.flap.get_flap()))
