@@ -109,9 +109,10 @@ def pytest_configure() -> None:
     os.environ["LC_ALL"] = "C.UTF-8"
     os.environ.pop("LANGUAGE", None)
     os.umask(0o022)
-    # A shell ignores it for what it runs in the background, and every child would inherit that.
+    # A shell ignores both for what it runs in the background, and every child would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     # Python has decided already, by the locale it was started in.
     if sys.getfilesystemencoding() != "utf-8":
         raise pytest.UsageError("The tests need a UTF-8 locale. Set LC_ALL=C.UTF-8.")

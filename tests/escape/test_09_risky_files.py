@@ -111,6 +111,7 @@ PLANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("plant", PLANTS)
 def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str) -> None:
     waiting = held(person, PLANTS[plant])

@@ -364,14 +364,17 @@ def _visible(paths: Iterable[str]) -> set[str]:
     """Return the paths that the user can read or enter."""
     folders: dict[str, list[str]] = {}
     for path in paths:
-        folders.setdefault(os.path.dirname(path), []).append(path)
+        folders.setdefault(path.rpartition("/")[0], []).append(path)
     # Most of these folders do not exist.
-    there = [inside for folder, inside in folders.items() if os.path.isdir(folder)]
+    there = [inside for folder, inside in folders.items() if os.path.isdir(folder or "/")]
     return {path for inside in there for path in inside if _can_see(path)}
 
 
 def _can_see(path: str) -> bool:
     """Return whether the user can read or enter a path; if not, it need not be hidden."""
+    # Most of these paths do not exist.
+    if not os.access(path, os.F_OK, effective_ids=True):
+        return False
     return any(os.access(path, way, effective_ids=True) for way in (os.R_OK, os.X_OK))
 
 

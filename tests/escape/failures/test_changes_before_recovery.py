@@ -23,6 +23,8 @@ from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Versions
 
+pytestmark = pytest.mark.anybody
+
 BOTH = {"a": b"first\n", "f": b"first\n"}
 
 

@@ -17,6 +17,8 @@ from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
 
+pytestmark = pytest.mark.anybody
+
 HOUR = 3600
 
 

@@ -71,6 +71,7 @@ def crossed(person: Person) -> tuple[Person, str, str]:
     return person, first["run_id"], second["run_id"]
 
 
+@pytest.mark.anybody
 def test_two_runs_that_change_a_file_are_both_listed_and_can_be_discarded(
     crossed: tuple[Person, str, str],
 ) -> None:
@@ -85,6 +86,7 @@ def test_two_runs_that_change_a_file_are_both_listed_and_can_be_discarded(
     assert seen_by_next(person, "cat file") == "old\n"
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("made", [False, True], ids=["changed", "made anew"])
 def test_a_change_written_earlier_but_settled_later_is_a_conflict(
     person: Person, made: bool
@@ -114,6 +116,7 @@ def test_a_change_written_earlier_but_settled_later_is_a_conflict(
     assert seen_by_next(person, "cat folder/leaf folder/only") == "second\nfirst\n"
 
 
+@pytest.mark.anybody
 def test_the_first_of_two_runs_that_change_a_file_can_be_chosen(
     crossed: tuple[Person, str, str],
 ) -> None:
@@ -136,6 +139,7 @@ def test_the_first_of_two_runs_that_change_a_file_can_be_chosen(
     assert text(person, "file") == "old\n"
 
 
+@pytest.mark.anybody
 def test_the_second_of_two_runs_that_change_a_file_can_be_chosen(
     crossed: tuple[Person, str, str],
 ) -> None:
@@ -152,6 +156,7 @@ def test_the_second_of_two_runs_that_change_a_file_can_be_chosen(
     assert text(person, "file") == "first\n"
 
 
+@pytest.mark.anybody
 def test_a_run_in_auto_mode_leaves_pending_changes(person: Person) -> None:
     fill(person.project)
     first, second = both(
@@ -373,6 +378,7 @@ def test_a_kill_at_any_step(person: Person) -> None:
         number += EVERY or 12
 
 
+@pytest.mark.anybody
 def test_a_deletion_in_conflict_outlives_a_kill(person: Person) -> None:
     """In a folder that was made anew, only the folder itself shows that its content was deleted."""
     snapshot, run_id = cut_off(

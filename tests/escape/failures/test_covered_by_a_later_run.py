@@ -17,6 +17,8 @@ from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review.versions import Versions
 
+pytestmark = pytest.mark.anybody
+
 FIRST = """
 echo first >file; echo first >folder/leaf; mkdir -m 700 new; echo first >new/inner
 rm gone; rm -r all; rm swapped; mkdir swapped; echo first >swapped/inner; ln -s first link

@@ -91,6 +91,7 @@ CHANGES_OF_MINE: dict[str, tuple[bool, Callable[[Path], None]]] = {
 }
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("what", CHANGES_OF_MINE)
 def test_a_file_that_the_user_changes_during_the_run(person: Person, what: str) -> None:
     was_there, act = CHANGES_OF_MINE[what]
@@ -119,6 +120,7 @@ def test_a_file_that_the_user_changes_during_the_run(person: Person, what: str) 
     assert look_at(person.project) == mine
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("what", CHANGES_OF_MINE)
 def test_a_conflict_that_is_discarded(person: Person, what: str) -> None:
     was_there, act = CHANGES_OF_MINE[what]
@@ -132,6 +134,7 @@ def test_a_conflict_that_is_discarded(person: Person, what: str) -> None:
     assert "theirs" not in person.cli("run", "-c", "cat file").stdout
 
 
+@pytest.mark.anybody
 def test_a_file_that_the_user_deletes_during_the_run(person: Person) -> None:
     file = person.project / "file"
     file.write_text("old")
@@ -145,12 +148,14 @@ def test_a_file_that_the_user_deletes_during_the_run(person: Person) -> None:
     assert not file.exists()
 
 
+@pytest.mark.anybody
 def test_a_file_that_was_moved_is_no_conflict(person: Person) -> None:
     (person.project / "file").write_text("old")
     document = run_while(person, "echo theirs >file; mv file moved", lambda: None)
     assert states(document) == {"file": "applied", "moved": "applied"}
 
 
+@pytest.mark.anybody
 def test_a_clock_that_is_set_back_meanwhile(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +168,7 @@ def test_a_clock_that_is_set_back_meanwhile(
     assert states(last_changes(person)) == {"file": "conflict"}
 
 
+@pytest.mark.anybody
 def test_two_runs_that_write_the_same_file(person: Person) -> None:
     file = person.project / "file"
     file.write_text("old")
@@ -174,6 +180,7 @@ def test_two_runs_that_write_the_same_file(person: Person) -> None:
     assert "+first" in cli_here(person, "changes", document["run_id"], "--diff").stdout
 
 
+@pytest.mark.anybody
 def test_two_programs_undo_at_once(person: Person) -> None:
     for number in range(30):
         (person.project / f"f{number}").write_text("old")
@@ -297,6 +304,7 @@ def test_a_database_that_is_damaged_meanwhile(person: Person) -> None:
     assert list(person.paths.data.glob("ollmsandbox-broken-*"))
 
 
+@pytest.mark.anybody
 def test_a_database_that_stays_locked(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.cli("run", "-c", "echo 1 >first")
     monkeypatch.setattr(Database, "__init__", partialmethod(Database.__init__, patience=0.2))

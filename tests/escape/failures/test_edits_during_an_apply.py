@@ -206,6 +206,7 @@ def exchange_all(place: DirEntryAt, incoming: DirEntryAt, kept: DirEntryAt) -> N
     )
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("action", "save"),
     [*(("run", way) for way in WAYS), ("undo", put_another_there), ("apply", write_to_it)],
@@ -318,6 +319,7 @@ def killed_at(number: int, act: Callable[[Step], object]) -> bool:
     return killed_after(sys.maxsize, lambda _step: act(Counter(number, kill)))
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("case", "named"),
     [*((case, True) for case in CASES), ("take", False), ("take-a-deletion", False)],

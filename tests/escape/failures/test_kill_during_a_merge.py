@@ -17,6 +17,8 @@ from ollmsandbox.project.changes.mode import Mode, no_step
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import hunks, state
 
+pytestmark = pytest.mark.anybody
+
 OLD = "".join(f"line {number}\n" for number in range(1, 31))
 MINE = "my own line\n"
 EDIT = "sed -i -e 's/^line 3$/third/' -e 's/^line 20$/twentieth/' file"

@@ -24,6 +24,8 @@ from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recovery.recover import finish_leftovers
 
+pytestmark = pytest.mark.anybody
+
 NAMES = [f"{number}" for number in range(12)]
 CHANGE = "for name in [0-9]*; do echo 'this is new' >$name; done"
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 
+import pytest
 from support import monitor
 from support.cli_inline import cli_here
 from support.cli_server import Started
@@ -21,6 +22,8 @@ from support.person import Person, cli_argv
 from ollmsandbox import loop
 from ollmsandbox.project.apply.journal import project_lock
 from ollmsandbox.project.recovery.recover import recover
+
+pytestmark = pytest.mark.anybody
 
 
 def test_a_program_waiting_for_the_lock_can_be_ended(person: Person) -> None:

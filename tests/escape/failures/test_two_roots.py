@@ -20,6 +20,8 @@ from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recovery.missing import MissingRootError
 from ollmsandbox.project.recovery.recover import recover
 
+pytestmark = pytest.mark.anybody
+
 
 @pytest.fixture
 def linked(person: Person) -> Path:

@@ -98,6 +98,7 @@ def test_a_folder_replaced_by_a_link(person: Person, project: Path) -> None:
     assert (project / "src").is_symlink()
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     "command",
     [
@@ -127,6 +128,7 @@ def test_a_repository_further_down(person: Person, project: Path) -> None:
     assert "lib/one/.git/HEAD" in held(settle(person, "rm -rf lib"))
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     "command",
     [
