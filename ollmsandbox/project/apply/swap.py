@@ -49,10 +49,12 @@ class Found(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """Signatures of what was at a place, and of what is there now; "" for nothing."""
+    """Signatures of what was at a place, and of what is there now; "" for nothing. And, if it is
+    known, when that was modified."""
 
     before: str = ""
     after: str = ""
+    modified: float | None = None
 
 
 class ConflictError(Exception):
@@ -475,17 +477,17 @@ class Plain:
             return None
         os.rename(name, name, src_dir_fd=self._source, dst_dir_fd=place)
         self._step()
-        return Exchanged(self.found, self._signature(name))
+        return self._done(name)
 
     def _add(self, name: str) -> Exchanged:
         self._cleanse(name)
         _move_new(self._source, name, self._place, name)
         self._step()
-        return Exchanged("", self._signature(name))
+        return self._done(name)
 
-    def _signature(self, name: str) -> str:
-        """Return the signature of what was put there; "" if it is gone again."""
-        return signature(DirEntryAt(self._place, name).lstat())
+    def _done(self, name: str) -> Exchanged:
+        new = DirEntryAt(self._place, name).lstat()
+        return Exchanged(self.found, signature(new), new.st_mtime if new else None)
 
     def _cleanse(self, name: str) -> None:
         _strip(self._prefix + name)
