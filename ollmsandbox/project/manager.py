@@ -199,9 +199,10 @@ class ProjectManager:
         return dict(zip(paths, map(ids.__getitem__, encoded), strict=True)), last
 
     def record_backups(
-        self, project: Project, files: Sequence[tuple[int, str, str | None, bool]]
+        self, project: Project, files: Sequence[tuple[int, str, str | None, bool, float | None]]
     ) -> None:
-        """Record files: the id, the path, the new backup if any, and whether it was deleted."""
+        """Record files: the id, the path, the new backup if any, whether it was deleted, and when
+        it was modified, if the caller knows."""
         # Seen just now: a scan that is under way must not remove what is about to be used.
         number, now = project.id, time.time()
         encode = as_bytes
@@ -218,9 +219,9 @@ class ProjectManager:
                         gone,
                         None if copy is None else encode(copy),
                         now,
-                        None if gone else _modified_at(path),
+                        None if gone else modified or _modified_at(path),
                     )
-                    for id_, path, copy, gone in files
+                    for id_, path, copy, gone, modified in files
                 ),
             )
 

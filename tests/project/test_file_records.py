@@ -66,7 +66,7 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
     folder.manager.record_backups(
         project_of(folder),
         [
-            (record(folder, name).id, os.path.join(folder.path, name), copy, gone)
+            (record(folder, name).id, os.path.join(folder.path, name), copy, gone, None)
             for name, gone in copied
         ],
     )

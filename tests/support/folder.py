@@ -36,7 +36,7 @@ def records_for(manager: ProjectManager, project: Project, paths: Sequence[str])
     names = list(dict.fromkeys(paths))
     with manager.store.transaction():
         ids, _ = manager.numbers_for(project, names)
-        manager.record_backups(project, [(ids[name], name, None, False) for name in names])
+        manager.record_backups(project, [(ids[name], name, None, False, None) for name in names])
     return ids
 
 

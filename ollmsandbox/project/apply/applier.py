@@ -293,8 +293,7 @@ class Applier:
                             Recorded(item.number, change, State.APPLIED, None, item.began, *put)
                         )
                         continue
-                begun = plain.found if plain.is_begun else None
-                done.append(self._try(item, one, State.APPLIED, layer, begun))
+                done.append(self._try(item, one, State.APPLIED, layer, plain.begun))
                 plain.reset()
         finally:
             layer.close()

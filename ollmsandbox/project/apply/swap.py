@@ -49,10 +49,12 @@ class Found(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """Signatures of what was at a place, and of what is there now; "" for nothing."""
+    """Signatures of what was at a place, and of what is there now; "" for nothing. And, if it is
+    known, when that was modified."""
 
     before: str = ""
     after: str = ""
+    modified: float | None = None
 
 
 class ConflictError(Exception):
@@ -404,19 +406,17 @@ class Plain:
         self._place = self._source = -1
         self._prefix = ""
         self.is_possible = True
-        # Of what could not be finished here: whether something was done, and what was found at its
-        # place.
-        self.is_begun = False
-        self.found = ""
+        # Of what was begun and could not be finished here: the signature of what was at its place.
+        self.begun: str | None = None
 
     def reset(self) -> None:
         """Forget the open folders, because the trees were used for something else."""
         self._folder = None
-        self.is_begun, self.found = False, ""
+        self.begun = None
 
     def put(self, change: Change, number: int, began: int) -> Exchanged | None:
         """Apply one change, or return None if it is not plain."""
-        self.is_begun, self.found = False, ""
+        self.begun = None
         try:
             folder, _, name = change.path.rpartition("/")
             if folder != self._folder:
@@ -448,44 +448,44 @@ class Plain:
         if (old := self._find(name, began)) is None:
             return None
         os.rename(name, kept, src_dir_fd=self._place, dst_dir_fd=self._versions)
-        self.is_begun, self.found = True, signature(old)
+        self.begun = signature(old)
         moved = os.stat(kept, dir_fd=self._versions, follow_symlinks=False)
         if moved.st_nlink > 1 or _looks(moved) != _looks(old):
             # Somebody changed it just now: theirs goes back, and the long way says so.
-            self.is_begun, self.found = False, ""
+            self.begun = None
             _move_new(self._versions, kept, self._place, name)
             return None
         self._step()
-        return Exchanged(self.found, "")
+        return Exchanged(self.begun, "")
 
     def _replace(self, name: str, number: int, began: int) -> Exchanged | None:
         place, kept = self._place, str(number)
         if (old := self._find(name, began)) is None:
             return None
         os.link(name, kept, src_dir_fd=place, dst_dir_fd=self._versions, follow_symlinks=False)
-        self.is_begun, self.found = True, signature(old)
+        self.begun = signature(old)
         self._step()
         self._cleanse(name)
         try:
             check_again(DirEntryAt(place, name), old)
         except ConflictError:
             # The long way says so.
-            self.is_begun, self.found = False, ""
+            self.begun = None
             os.unlink(kept, dir_fd=self._versions)
             return None
         os.rename(name, name, src_dir_fd=self._source, dst_dir_fd=place)
         self._step()
-        return Exchanged(self.found, self._signature(name))
+        return self._done(name)
 
     def _add(self, name: str) -> Exchanged:
         self._cleanse(name)
         _move_new(self._source, name, self._place, name)
         self._step()
-        return Exchanged("", self._signature(name))
+        return self._done(name)
 
-    def _signature(self, name: str) -> str:
-        """Return the signature of what was put there; "" if it is gone again."""
-        return signature(DirEntryAt(self._place, name).lstat())
+    def _done(self, name: str) -> Exchanged:
+        new = DirEntryAt(self._place, name).lstat()
+        return Exchanged(self.begun or "", signature(new), new.st_mtime if new else None)
 
     def _cleanse(self, name: str) -> None:
         _strip(self._prefix + name)

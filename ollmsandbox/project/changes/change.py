@@ -96,6 +96,8 @@ class Recorded(NamedTuple):
     # The signatures of what we found at its place, and of what we left there.
     before: str = ""
     after: str = ""
+    # When what we left there was modified; known only while it is applied.
+    modified: float | None = None
 
     @property
     def is_held(self) -> bool:

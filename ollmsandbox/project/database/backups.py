@@ -43,7 +43,7 @@ def back_up(
         manager.record_backups(
             project,
             [
-                (ids[path], path, copy, item.change.kind is Kind.DELETED)
+                (ids[path], path, copy, item.change.kind is Kind.DELETED, item.modified)
                 for path, item, copy in zip(paths, done, copies, strict=True)
             ],
         )

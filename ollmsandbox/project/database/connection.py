@@ -182,7 +182,7 @@ class Database:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Write all of it or nothing. Inside another transaction, join that one."""
-        with self.translated_errors(), self.database.atomic("IMMEDIATE"):
+        with self.translated_errors(), self.database.transaction("IMMEDIATE"):
             yield self.connection
 
     @contextlib.contextmanager

@@ -207,7 +207,8 @@ def test_a_number_is_known_before_its_record_is_made(
     with manager.store.transaction():
         numbers, last = manager.numbers_for(project, ["/old", "/new", NOT_UTF_8])
         manager.record_backups(
-            project, [(number, path, f"/copy{path}", True) for path, number in numbers.items()]
+            project,
+            [(number, path, f"/copy{path}", True, None) for path, number in numbers.items()],
         )
     assert numbers["/old"] == last == old
     assert all(record.is_deleted for record in FileRecord.select())
@@ -228,9 +229,13 @@ def test_deletion_and_copies_are_noted_in_bulk(manager: ProjectManager, person: 
 
     copies = [(ids[path], f"/copy{NOT_UTF_8}{path}") for path in paths]
     rows = list(zip(paths, copies, strict=True))
-    manager.record_backups(project, [(number, path, copy, False) for path, (number, copy) in rows])
+    manager.record_backups(
+        project, [(number, path, copy, False, None) for path, (number, copy) in rows]
+    )
     # A file without a new backup keeps the one it has.
-    manager.record_backups(project, [(number, path, None, False) for path, (number, _) in rows])
+    manager.record_backups(
+        project, [(number, path, None, False, None) for path, (number, _) in rows]
+    )
     kept = FileRecord.select().where(FileRecord.last_approved_copy_path.is_null(False))
     assert [(record.id, record.last_approved_copy_path) for record in kept] == copies
 
