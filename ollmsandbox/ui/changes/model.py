@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -106,6 +106,19 @@ def load(
     )
 
 
+def are_same(runs: Sequence[RunData], others: Sequence[RunData]) -> bool:
+    """Return whether the runs are the same, with the same changes.
+
+    Python would compare all changes without a pause, and the window would stand still.
+    """
+    return len(runs) == len(others) and all(
+        replace(one, items=()) == replace(other, items=())
+        and len(one.items) == len(other.items)
+        and all(item == old for item, old in zip(one.items, other.items, strict=True))
+        for one, other in zip(runs, others, strict=True)
+    )
+
+
 def count_pending(manager: ProjectManager, project: Project) -> int:
     runs = manager.runs(project, -1, only_pending=True)
     return _count((_read(manager, run, "") for run in runs), *PENDING_STATES)
@@ -163,9 +176,9 @@ class FileItem(GObject.Object):
         self.recorded = recorded
 
 
-# The number of rows that a list view creates ahead; then the rows that are added at first, and in
-# each further step. A step takes a few milliseconds, so that no frame is late.
-_ROWS, _FIRST, _FEW = 240, 6, 3
+# The number of rows that a list view creates ahead; then the rows that are added at first, and that
+# each further step adds or removes. A step takes a few milliseconds, so that no frame is late.
+_ROWS, _FIRST, _FEW, _REMOVED = 240, 6, 3, 12
 
 
 @dataclass
@@ -227,6 +240,24 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
         self._coming.reverse()
         self._take(_FIRST)
         self._changed(0, old, self._count())
+
+    def shrink(self) -> bool:
+        """Remove one step's rows at the end, down to as many as are shown at first. Return whether
+        there was something to do."""
+        count = self._starts[-1]
+        left = rest = max(_FIRST, min(_ROWS, count - _REMOVED))
+        if rest >= count:
+            return False
+        self._coming = self._groups[::-1]
+        self._groups = []
+        while left > 0:
+            group = self._coming.pop()
+            group.shown = min(group.shown, left - 1)
+            self._groups.append(group)
+            left -= 1 + group.shown
+        self._coming.clear()
+        self._changed(rest, count - rest, 0)
+        return True
 
     def fold(self, place: int) -> None:
         """Open or close the run at this position."""

@@ -19,7 +19,7 @@ from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
-from .model import ChangeList, FileItem, RunItem, RunSearch, load
+from .model import ChangeList, FileItem, RunItem, RunSearch, are_same, load
 from .rows import FileRow, RunRow
 from .text import along_text, busy_text, empty_text, result_text
 
@@ -277,7 +277,7 @@ class ChangesView(Gtk.Box):
                 found = load(self._manager, project, most, text, asked, session)
             if found.runs:
                 self._prepare_counts()
-            return found, found.runs == before
+            return found, are_same(found.runs, before)
 
         found, is_same = await self._newest.run(read)
         runs = found.runs
@@ -295,8 +295,10 @@ class ChangesView(Gtk.Box):
         if not is_same or self._is_stale:
             self._is_stale = False
             file = self._focused_file()
+            await _step_by_step(self._list.shrink)
             self._list.show(runs, self._open_runs)
-        await self._grow()
+        await asyncio.sleep(_PAUSE)
+        await _step_by_step(self._list.grow)
         if file is not None:
             focus_file(self.list_view, self._list, *file)
         icon, title, sentence = empty_text(is_filtered=bool(text), of_session=bool(session))
@@ -321,12 +323,6 @@ class ChangesView(Gtk.Box):
         if isinstance(inner, FileRow):
             return inner.item.run.id, inner.item.recorded.number
         return None
-
-    async def _grow(self) -> None:
-        more = True
-        while more:
-            await asyncio.sleep(_PAUSE)
-            more = self._list.grow()
 
     def do_root(self) -> None:
         Gtk.Box.do_root(self)
@@ -412,7 +408,7 @@ class ChangesView(Gtk.Box):
         (self._open_runs.discard if item.is_open else self._open_runs.add)(run)
         self._list.fold(place)
         if self._loading is None or self._loading.done():
-            self._loading = self._tasks.start(self._grow())
+            self._loading = self._tasks.start(_step_by_step(self._list.grow))
 
     def _on_filter(self, _widget: Gtk.Widget) -> None:
         self._most = _PIECE
@@ -609,3 +605,11 @@ def _leave(view: Gtk.ListView) -> None:
     """Take the model from the list view. When both are freed together, Python may empty the model
     first, and a view that then asks for its length crashes the program."""
     view.set_model(None)
+
+
+async def _step_by_step(do: Callable[[], bool]) -> None:
+    """Call a function until it has nothing to do, with pauses in which the window is drawn."""
+    more = do()
+    while more:
+        await asyncio.sleep(_PAUSE)
+        more = do()

@@ -201,9 +201,15 @@ class AnchoredViewport(Gtk.Viewport):
 
     def place_of(self, row: Gtk.Widget) -> tuple[float, float]:
         """Return where a widget begins and ends, from the upper edge of what is in view."""
-        known, bounds = row.compute_bounds(self._content)
-        top = (bounds.get_y() if known else 0.0) - self._adjustment.get_value()
-        return top, top + (bounds.get_height() if known else 0.0)
+        top, bottom = self._extent(row)
+        value = self._adjustment.get_value()
+        return top - value, bottom - value
+
+    def _extent(self, widget: Gtk.Widget) -> tuple[float, float]:
+        """Return where a widget begins and ends in the content."""
+        known, bounds = widget.compute_bounds(self._content)
+        # Its fields: each call lets other threads have the interpreter, and waits to get it back.
+        return (bounds.origin.y, bounds.origin.y + bounds.size.height) if known else (0.0, 0.0)
 
     def draw_when_moved(self, column: VisibleColumn) -> None:
         """Draw a column again at the next layout, of which a part was not drawn now."""
@@ -215,23 +221,26 @@ class AnchoredViewport(Gtk.Viewport):
 
     def is_near(self, column: Gtk.Widget) -> bool:
         """Return whether a column is in view, or may be when the user scrolls by a page."""
-        top, bottom = self.place_of(column)
-        page = self._adjustment.get_page_size()
-        return bottom > -page and top < 2 * page
+        first, last = self._near_view()
+        top, bottom = self._extent(column)
+        return bottom > first and top < last
+
+    def _near_view(self) -> tuple[float, float]:
+        adjustment = self._adjustment
+        value, page = adjustment.get_value(), adjustment.get_page_size()
+        return value - page, value + 2 * page
 
     def _need_what_is_near(self) -> bool:
         """Have the columns near the view laid out, and return whether there are any."""
         found, self._waiting = self._waiting, {}
+        first, last = self._near_view() if found else (0.0, 0.0)
         is_any = False
         for layout in found:
             column = layout.get_widget()
-            if column is None or not layout.has_guess or not column.is_ancestor(self):
+            if column is None or not layout.has_guess:
                 continue
-            around = column.get_parent()
-            outer = around.get_layout_manager() if around is not None else None
-            # In a column that waits itself, it is where it was before.
-            is_placed = not (isinstance(outer, _ColumnLayout) and outer.has_guess)
-            if is_placed and self.is_near(column):
+            top, bottom = self._extent(column)
+            if bottom > first and top < last and _is_placed(column):
                 layout.need()
                 is_any = True
             else:
@@ -320,10 +329,11 @@ class AnchoredViewport(Gtk.Viewport):
 
     def _first_in_view(self, column: Gtk.Widget) -> Gtk.Widget | None:
         """Return the first child of which something is in view; empty ones have no height."""
+        value = self._adjustment.get_value()
         child = column.get_first_child()
         while child is not None:
-            top, bottom = self.place_of(child)
-            if bottom > max(top, 0):
+            top, bottom = self._extent(child)
+            if bottom > max(top, value):
                 return child
             child = child.get_next_sibling()
         return None
@@ -353,6 +363,13 @@ class AnchoredViewport(Gtk.Viewport):
             self._hold_what_is_seen()
         self._lay_out()
         self.emit("moved")
+
+
+def _is_placed(column: Gtk.Widget) -> bool:
+    """Return whether a column is where it belongs. In one that waits, it is where it was before."""
+    around = column.get_parent()
+    layout = around.get_layout_manager() if around is not None else None
+    return not (isinstance(layout, _ColumnLayout) and layout.has_guess)
 
 
 def _next_row(row: Gtk.Widget) -> Gtk.Widget | None:

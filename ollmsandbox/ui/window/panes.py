@@ -258,7 +258,8 @@ class HeaderLayout:
         self._is_due = False
         # Immediately: the badge's text would keep the window wide.
         window.connect("notify::default-width", weakly(self._update))
-        flap.connect("notify::reveal-flap", weakly(self._update))
+        for name in ("reveal-flap", "reveal-progress"):
+            flap.connect(f"notify::{name}", weakly(self._update))
         flap.connect("notify::folded", weakly(self._update_soon))
         self._update()
 
@@ -270,7 +271,8 @@ class HeaderLayout:
 
     def _update(self, *_args: object) -> bool:
         self._is_due = False
-        is_open = self._flap.get_reveal_flap()
+        # Until they are hidden: while they close, a wider header bar would fold the flap.
+        is_open = self._flap.get_reveal_flap() or self._flap.get_reveal_progress() > 0
         # Only one header bar shows the buttons of the window.
         self._header.set_show_end_title_buttons(not is_open or self._flap.get_folded())
         # The badge's text would leave the changes no room beside the chat.

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from gi.repository import GObject, Gtk
 from support.person import Person
 from support.screen import Screen, spin_until
 
-from ollmsandbox.project.changes.change import Change, Kind, Recorded, Type
+from ollmsandbox.project.changes.change import Change, Kind, Recorded, State, Type
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.ui.changes.model import ChangeList, FileItem, RunData, RunItem
+from ollmsandbox.ui.changes.model import ChangeList, FileItem, RunData, RunItem, are_same
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.settings import Settings
 
@@ -133,3 +133,27 @@ def test_a_view_that_has_left_the_screen_asks_the_list_for_nothing(
     # Freed together, the list may be empty before the view is: GTK aborts then.
     assert view.list_view.get_model() is None
     manager.close()
+
+
+def test_a_long_list_becomes_short_before_it_is_replaced(screen: Screen) -> None:
+    runs = [run("a", 30), run("b", _MANY), run("c", 2)]
+    model = ChangeList()
+    seen = Mirror(model)
+    model.show(runs, {"a", "b"})
+    grown(model)
+    seen.steps.clear()
+    while model.shrink():
+        pass
+    assert seen.names == expected(runs, {"a", "b"})[: model.get_n_items()]
+    assert model.get_n_items() < 20
+    assert sorted(seen.steps)[-2] <= 20
+
+
+def test_runs_are_compared_with_their_changes(screen: Screen) -> None:
+    runs = [run("a", 3), run("b", 2)]
+    assert are_same(runs, [run("a", 3), run("b", 2)])
+    assert not are_same(runs, [run("a", 3)])
+    assert not are_same(runs, [run("a", 3), run("b", 3)])
+    undone = tuple(item._replace(state=State.UNDONE) for item in runs[1].items)
+    assert not are_same(runs, [runs[0], replace(runs[1], items=undone)])
+    assert not are_same(runs, [runs[0], replace(runs[1], said="something")])
