@@ -286,6 +286,7 @@ class Applier:
                 change = item.change
                 if keeps_results and change.type is Type.FILE and change.kind is not Kind.DELETED:
                     self._keep_result(item, layer)
+                begun = None
                 if fresh and change.is_plain and plain.is_possible and not always:
                     put = plain.put(change, item.number, item.began)
                     if put is not None:
@@ -293,7 +294,8 @@ class Applier:
                             Recorded(item.number, change, State.APPLIED, None, item.began, *put)
                         )
                         continue
-                done.append(self._try(item, one, State.APPLIED, layer, plain.begun))
+                    begun = plain.begun
+                done.append(self._try(item, one, State.APPLIED, layer, begun))
                 plain.reset()
         finally:
             layer.close()

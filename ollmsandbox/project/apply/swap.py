@@ -49,8 +49,8 @@ class Found(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """Signatures of what was at a place, and of what is there now; "" for nothing. And, if it is
-    known, when that was modified."""
+    """Signatures of what was at a place, and of what is there now; "" for nothing. `modified` is
+    when what is there now was modified, if that is known."""
 
     before: str = ""
     after: str = ""
@@ -406,7 +406,7 @@ class Plain:
         self._place = self._source = -1
         self._prefix = ""
         self.is_possible = True
-        # Of what was begun and could not be finished here: the signature of what was at its place.
+        # What the last change was found to replace, once something was done for it.
         self.begun: str | None = None
 
     def reset(self) -> None:

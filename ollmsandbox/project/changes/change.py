@@ -96,7 +96,7 @@ class Recorded(NamedTuple):
     # The signatures of what we found at its place, and of what we left there.
     before: str = ""
     after: str = ""
-    # When what we left there was modified; known only while it is applied.
+    # When that was modified. The fast path of an apply sets it, and it is not stored.
     modified: float | None = None
 
     @property

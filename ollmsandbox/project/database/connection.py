@@ -181,7 +181,8 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all of it or nothing. Inside another transaction, join that one."""
+        """Write all of it or nothing. Inside another transaction, join that one: an error must end
+        that one, too."""
         with self.translated_errors(), self.database.transaction("IMMEDIATE"):
             yield self.connection
 

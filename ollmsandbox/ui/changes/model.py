@@ -109,7 +109,7 @@ def load(
 def are_same(runs: Sequence[RunData], others: Sequence[RunData]) -> bool:
     """Return whether the runs are the same, with the same changes.
 
-    Python would compare all changes without a pause, and the window would stand still.
+    `==` would hold the interpreter until the last change: the window would stand still.
     """
     return len(runs) == len(others) and all(
         replace(one, items=()) == replace(other, items=())
@@ -176,9 +176,11 @@ class FileItem(GObject.Object):
         self.recorded = recorded
 
 
-# The number of rows that a list view creates ahead; then the rows that are added at first, and that
-# each further step adds or removes. A step takes a few milliseconds, so that no frame is late.
-_ROWS, _FIRST, _FEW, _REMOVED = 240, 6, 3, 12
+# The number of rows that a list view creates ahead.
+_ROWS = 240
+# The rows that are added at first, and in each further step, and those that a step removes. A step
+# takes a few milliseconds, so that no frame is late.
+_FIRST, _FEW, _REMOVED = 6, 3, 12
 
 
 @dataclass

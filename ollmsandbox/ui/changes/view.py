@@ -176,8 +176,10 @@ class ChangesView(Gtk.Box):
         # Runs that were selected from elsewhere. They may be older than what is listed.
         self._asked: set[str] = set()
         # Whether to fill the list once more although nothing changed, so that a run opens or gets
-        # the focus.
+        # the focus, or because filling it was interrupted.
         self._is_stale = False
+        # The run and the number of the file that had the focus before the list is filled.
+        self._focused: tuple[str, int] | None = None
         self._run_focus = RunFocus()
         self._open_runs: set[str] = set()
         self._seen: set[str] = set()
@@ -293,10 +295,16 @@ class ChangesView(Gtk.Box):
         # If nothing changed, keep the list and its scroll position.
         file = None
         if not is_same or self._is_stale:
-            self._is_stale = False
-            file = self._focused_file()
-            await _step_by_step(self._list.shrink)
+            # A newer call may interrupt this one while the list becomes shorter.
+            self._is_stale = True
+            self._focused = self._focused_file() or self._focused
+            # Further down, all rows that exist are below those that would stay.
+            scrolled = self.list_view.get_vadjustment()
+            if scrolled is None or scrolled.get_value() < scrolled.get_page_size():
+                await _step_by_step(self._list.shrink)
             self._list.show(runs, self._open_runs)
+            self._is_stale = False
+            file, self._focused = self._focused, None
         await asyncio.sleep(_PAUSE)
         await _step_by_step(self._list.grow)
         if file is not None:

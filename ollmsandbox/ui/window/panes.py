@@ -271,7 +271,8 @@ class HeaderLayout:
 
     def _update(self, *_args: object) -> bool:
         self._is_due = False
-        # Until they are hidden: while they close, a wider header bar would fold the flap.
+        # The changes count as open until they are hidden: a wider header bar would fold the flap
+        # while they close.
         is_open = self._flap.get_reveal_flap() or self._flap.get_reveal_progress() > 0
         # Only one header bar shows the buttons of the window.
         self._header.set_show_end_title_buttons(not is_open or self._flap.get_folded())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.escape.copy_back import settle as settle_command
 from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
 from support.person import Person, make_person
 
@@ -274,3 +275,11 @@ def test_a_folder_that_the_command_closed(person: Person) -> None:
 def read(snapshot: Snapshot) -> list[Recorded]:
     with snapshot.review() as (review, run):
         return read_changes(review.manager, run)
+
+
+def test_a_new_link_after_an_edited_file_replaces_nothing(person: Person) -> None:
+    (person.project / "a").write_text("old\n")
+    report = settle_command(person, "echo new text >a; rm -f b; ln -s a b; mkdir c")
+    found = {item.change.path: item.before for item in report.changes}
+    assert found.pop("a")
+    assert found == {"b": "", "c": ""}

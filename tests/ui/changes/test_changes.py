@@ -130,6 +130,17 @@ def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
     assert pane.counts[-1] == 0
 
 
+def test_a_list_that_is_filled_again_while_it_becomes_shorter_is_complete(pane: Pane) -> None:
+    run(pane.person, "for i in $(seq 300); do echo > file$i; done")
+    pane.show()
+    wait_until(lambda: pane.view.count > 300)
+    run(pane.person, "echo > last")
+    pane.view.refresh()
+    wait_until(lambda: pane.view.count < 220)
+    pane.view.refresh()
+    wait_until(lambda: "echo > last" in _commands(pane) and pane.view.count > 300)
+
+
 def test_a_session_shows_its_own_changes_and_the_whole_project_on_request(pane: Pane) -> None:
     run(pane.person, "echo 1 > other", session="first")
     run(pane.person, "echo 2 > held", Mode.REVIEW, session="first")
