@@ -406,7 +406,7 @@ class Plain:
         self._place = self._source = -1
         self._prefix = ""
         self.is_possible = True
-        # What the last change was found to replace, once something was done for it.
+        # The signature of what the last change replaces, once something was done for it.
         self.begun: str | None = None
 
     def reset(self) -> None:
@@ -484,6 +484,7 @@ class Plain:
         return self._done(name)
 
     def _done(self, name: str) -> Exchanged:
+        """Return the signatures of what was replaced and put there; "" if that is gone again."""
         new = DirEntryAt(self._place, name).lstat()
         return Exchanged(self.begun or "", signature(new), new.st_mtime if new else None)
 

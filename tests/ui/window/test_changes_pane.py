@@ -9,7 +9,7 @@ import pytest
 from gi.repository import Gdk, Gtk
 from support.person import Person
 from support.screen import Screen, children, draw_frames
-from support.window import in_project, wait_until
+from support.window import finish, in_project, wait_until
 
 from ollmsandbox.ui.window.window import Window
 
@@ -79,7 +79,7 @@ def test_words_of_an_answer_do_not_restyle_the_whole_window(window: Window) -> N
 def test_opening_the_changes_does_not_restyle_the_chat(window: Window) -> None:
     def styles() -> list[list[str]]:
         """The style classes of all that the messages are in, and of what precedes it."""
-        found, widget = [], window.chat.column.get_child()
+        found, widget = [], window.chat.column._box.get_parent()
         while widget is not None:
             found.append(widget.get_css_classes())
             if (before := widget.get_prev_sibling()) is not None:
@@ -87,7 +87,10 @@ def test_opening_the_changes_does_not_restyle_the_chat(window: Window) -> None:
             widget = widget.get_parent()
         return found
 
-    assert window.flap.get_reveal_flap()
+    assert window.flap.get_reveal_flap() and window.chat.session is not None
+    finish(window.chat.session.conversation.run("true"))
+    wait_until(window.chat.column.get_mapped)
+    draw_frames(window)
     beside = styles()
     window.activate_action("win.toggle-changes", None)
     wait_until(lambda: not window.flap.get_reveal_progress())
