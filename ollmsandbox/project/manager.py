@@ -49,6 +49,8 @@ class ProjectManager:
         self.paths = paths
         self._store: Database | None = None
         self._opening = threading.Lock()
+        # Held by the thread that reads the changes of a run and looks at their files.
+        self.reading = threading.Lock()
 
     @property
     def store(self) -> Database:

@@ -293,16 +293,13 @@ class History:
 
     def states(self, session_id: str) -> dict[str, frozenset[State]]:
         """Return the states of the changes of each run in the session, as they are now."""
-        from ...project.review.state import current_changes  # the list of sessions needs no changes
+        from ...project.review.state import read_current  # the list of sessions needs no changes
 
         with self.manager.store.translated_errors():
             query = Run.select(Run, Project).join(Project).where(Run.session_id == session_id)
             rows = list(query)
         return {
-            row.id: frozenset(
-                item.state
-                for item in current_changes(self.manager, row, read_changes(self.manager, row))
-            )
+            row.id: frozenset(item.state for item in read_current(self.manager, row))
             for row in rows
         }
 

@@ -22,7 +22,7 @@ from ...project.database.runs import read_changes
 from ...project.manager import is_missing
 from ...project.recovery.missing import discard_interrupted
 from ...project.review.review import Review
-from ...project.review.state import current_changes
+from ...project.review.state import read_current
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
 from ..arguments import default_project
@@ -61,7 +61,7 @@ def changes(given: argparse.Namespace) -> int:
             return _no_run(review, given)
         documents = []
         for run in runs:
-            items = current_changes(review.manager, run, read_changes(review.manager, run))
+            items = read_current(review.manager, run)
             project = run.project.path
             if given.json:
                 documents.append(_document([Report(run.id, tuple(items))], run, project))
@@ -352,7 +352,7 @@ def _about(run: Run | None, project: str = "") -> dict[str, object]:
 
 
 def _counts_of(review: Review, run: Run) -> Iterator[tuple[str, int]]:
-    items = current_changes(review.manager, run, read_changes(review.manager, run))
+    items = read_current(review.manager, run)
     counts = Counter(map(state_word, items))
     for word in (State.APPLIED.value, *EDITED_WORDS.values(), *(state.value for state in State)):
         if number := counts.pop(word, 0):

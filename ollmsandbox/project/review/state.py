@@ -116,6 +116,16 @@ _EDITED = Note(Reason.EDITED)
 _PARTLY = Note(Reason.PARTLY)
 
 
+def read_current(manager: ProjectManager, run: Run) -> list[Recorded]:
+    """Read a run's changes, in the state in which they are now.
+
+    Only one thread does so at a time. Two would hand each other the interpreter at each file, and
+    the window's thread would wait until both are done.
+    """
+    with manager.reading:
+        return current_changes(manager, run, runs.read_changes(manager, run))
+
+
 def current_changes(manager: ProjectManager, run: Run, items: Iterable[Recorded]) -> list[Recorded]:
     """Return the changes in the state in which they are now. What a later run has changed, too,
     stays in the state of the database, and so does what is in a missing folder."""

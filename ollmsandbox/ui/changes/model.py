@@ -22,7 +22,6 @@ from gi.repository import Gio, GObject
 from ...chat.storage.history import History
 from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
 from ...project.changes.short_list import severity
-from ...project.database import runs as records
 from ..widgets.weak import weak_reference
 
 if TYPE_CHECKING:
@@ -145,9 +144,9 @@ def said_line(text: str) -> str:
 def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:
     """Return the changes in the order of a file manager, with those first that need
     a second look, then deleted ones. Folders are left out if a change inside them is listed."""
-    from ...project.review.state import current_changes  # not needed for the first frame
+    from ...project.review.state import read_current  # not needed for the first frame
 
-    items = current_changes(manager, run, records.read_changes(manager, run))
+    items = read_current(manager, run)
     inner = {item.change.path.rpartition("/")[0] for item in items}
     shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
     return sorted(shown, key=_order)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...project.changes.change import PENDING_STATES, Recorded, State, Type
-from ...project.database import runs as records
 from ...project.database.models import Run
 from ...project.manager import ProjectManager
-from ...project.review.state import current_changes
+from ...project.review.state import read_current
 from .lines import LineCount, compare_lines
 
 # Of more files, no lines are counted: nobody waits for that.
@@ -40,7 +39,7 @@ def turn_changes(manager: ProjectManager, run_ids: Sequence[str]) -> TurnChanges
     last: dict[tuple[str, str], tuple[Run, Recorded]] = {}
     found: list[str] = []
     for run in known:
-        items = current_changes(manager, run, records.read_changes(manager, run))
+        items = read_current(manager, run)
         files = [item for item in items if item.change.type is not Type.FOLDER] or items
         found += [run.id] if files else []
         for item in files:

@@ -22,7 +22,7 @@ from ollmsandbox.project.pending.chain import Chain, layers_of
 from ollmsandbox.project.recovery.recover import finish_leftovers
 from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
-from ollmsandbox.project.review.state import current_changes
+from ollmsandbox.project.review.state import read_current
 
 
 class Killed(BaseException):
@@ -90,7 +90,7 @@ def test_a_change_that_the_user_made_by_hand_counts_as_applied(
     (person.project / "file").write_text("old")
     run = write(person, review, Mode.REVIEW, file="new")
     (person.project / "file").write_text("new")
-    [item] = current_changes(review.manager, run, read_changes(review.manager, run))
+    [item] = read_current(review.manager, run)
     assert item.state is State.APPLIED
     assert states(review.undo(run)) == {"file": State.UNDONE}
     assert (person.project / "file").read_text() == "old"
