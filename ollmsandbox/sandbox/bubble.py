@@ -175,6 +175,8 @@ class Bubble:
         self.overlay.create()
         try:
             await self._open_caches()
+            # A window can draw a frame before the next long step.
+            await asyncio.sleep(0)
             if self.monitor is not None:
                 self.monitor.start()
             return await self._exec(argv, sinks, stdin, terminal)

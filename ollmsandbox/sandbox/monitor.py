@@ -299,33 +299,35 @@ class Monitor:
             self._note_removed(real)
 
     def _list(self, path: str) -> None:
-        """Queue what is new in a folder, and what is gone from it."""
-        try:
-            with _open_folder(path) as descriptor:
-                names = set(os.listdir(descriptor))
-        except OSError:
-            self.is_partial = True
-            return
+        """Queue what is new in a folder, and what is gone from it. A step of the main loop has no
+        time for all of very many names."""
         real = self._real(path)
-        known = _children(self._changes, real)
-        removed = {name for name in known if self._changes[f"{real}/{name}"] is EventKind.REMOVED}
-        folders = _children(self._folders, path)
-        for name in folders - names:
-            # Before new names, see `_on_changed`.
-            self._look(f"{path}/{name}", was_gone=True)
-        for name in known - names - removed:
-            self._queue(f"{path}/{name}", was_gone=True)
-        for name in names & (removed | folders):
-            self._queue(f"{path}/{name}")
         if self._is_full:
             self.is_partial = True
             self._tell(EventKind.UPDATED, real)
-        else:
-            # No more than can be kept: a step of the main loop has no time for all of very many.
-            new, room = names - known - folders, _MOST_KEPT - len(self._changes)
-            self.is_partial |= len(new) > room
-            for name in islice(new, room):
-                self._queue(f"{path}/{name}")
+            return
+        try:
+            with _open_folder(path) as descriptor, os.scandir(descriptor) as entries:
+                names = {entry.name for entry in islice(entries, _MOST_KEPT)}
+                is_whole = next(entries, None) is None
+        except OSError:
+            self.is_partial = True
+            return
+        known = _children(self._changes, real)
+        removed = {name for name in known if self._changes[f"{real}/{name}"] is EventKind.REMOVED}
+        folders = _children(self._folders, path)
+        if is_whole:
+            for name in folders - names:
+                # Before new names, see `_on_changed`.
+                self._look(f"{path}/{name}", was_gone=True)
+            for name in known - names - removed:
+                self._queue(f"{path}/{name}", was_gone=True)
+        for name in names & (removed | folders):
+            self._queue(f"{path}/{name}")
+        new, room = names - known - folders, _MOST_KEPT - len(self._changes)
+        self.is_partial |= len(new) > room or not is_whole
+        for name in islice(new, room):
+            self._queue(f"{path}/{name}")
 
     def _pause(self, path: str) -> None:
         if path not in self._folders or path in self._paused:
