@@ -248,19 +248,15 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "nobody listens": "curl -sS http://127.0.0.1:9/; echo $?",
     },
     "packages": {
-        "npm install": _with_registry(f"npm install {_NPM} --no-package-lock --registry $R thing"
-        " && node -p 'require(\"thing\")()' && ls node_modules"),
-        "npm install without the registry": _with_registry(
-        f"npm install {_NPM} --no-package-lock --registry $R thing && rm -r node_modules && kill %1;"
+        "npm install and ci": _with_registry(f"npm install {_NPM} --registry $R thing"
+        " && node -p 'require(\"thing\")()' && rm -r node_modules"
+        f" && npm ci {_NPM} --registry $R && node_modules/.bin/thing x"
+        " && rm -r node_modules package-lock.json && kill %1;"
         f" npm install {_NPM} --no-package-lock --offline --registry $R thing && ls node_modules"),
-        "npm ci": _with_registry(f"npm install {_NPM} --registry $R thing && rm -r node_modules && npm ci"
-        f" {_NPM} --registry $R && node_modules/.bin/thing x && rm package-lock.json"),
         "npx": _with_registry(f"npx {_NPM} --yes --registry $R thing one two"),
-        "npm run": "npm test --silent; npm run --silent x; npm pkg get version",
+        "npm run": "npm run --silent x",
         "pip install": _with_registry(f"{PYTHON} -m venv --without-pip env && {PYTHON} -m pip --python env/bin/python"
         f" install {_PIP} --index-url $R/simple thing && env/bin/thing && rm -r env"),
-        "pip download": _with_registry(f"{PYTHON} -m pip download {_PIP} -d got --index-url $R/simple thing"
-        " && ls got"),
         "cargo build and run": "cd rust && cargo build -q && cargo run -q && rm -r target && cat Cargo.lock",
         "cargo test": "cd rust && cargo test -q | grep -c '1 passed' && rm -r target",
         "a compiler error of cargo": "cd rust && echo 'fn' > src/main.rs; cargo build -q; echo $?; rm -r target",
@@ -306,7 +302,7 @@ _FILES = {
     "tests/test_calc.py": "import unittest\nfrom pkg.calc import add\n\n\n"
     "class TestAdd(unittest.TestCase):\n    def test_add(self):\n"
     "        self.assertEqual(add(1, 2), 3)\n",
-    "package.json": '{"name": "sample", "version": "1", "scripts": {"test": "true", "x": "y"}}\n',
+    "package.json": '{"name": "sample", "version": "1", "scripts": {"x": "echo run"}}\n',
     "app.js": "const { add } = require('./lib/math');\n"
     "console.log(add(...process.argv.slice(2).map(Number)));\n",
     "lib/math.js": "exports.add = (a, b) => a + b;\n",
