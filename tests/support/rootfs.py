@@ -67,7 +67,7 @@ for module in list(sys.modules.values()):
 """
 
 
-@dataclass
+@dataclass(frozen=True)
 class Entry:
     name: str
     content: bytes = b""
@@ -97,7 +97,7 @@ def tarball(entries: list[Entry]) -> bytes:
             member.type, member.linkname = entry.type, entry.link
             member.mtime, member.uid, member.gid = 1_700_000_000, 12345, 54321
             archive.addfile(member, io.BytesIO(entry.content))
-    return gzip.compress(made.getvalue(), 1)
+    return gzip.compress(made.getvalue(), 0)
 
 
 def raw(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, content: bytes = b"") -> bytes:
@@ -148,6 +148,7 @@ def base() -> tuple[Entry, ...]:
     )
 
 
+@cache
 def system(version: str = VERSION, *more: Entry) -> bytes:
     release = Entry("./etc/alpine-release", f"{version}\n".encode())
     return tarball([*base(), release, *more])
