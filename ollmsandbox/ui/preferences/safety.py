@@ -109,7 +109,6 @@ class SafetyPage(Adw.PreferencesPage):
         self._settings = settings
         self._tasks = tasks
         self._hidden: tuple[str, ...] = ()
-        self._shown: list[Gtk.Widget] = []
         self._rule_rows: list[Gtk.Widget] = []
         self.add(self._review())
         self.add(self._sandbox())
@@ -162,14 +161,22 @@ class SafetyPage(Adw.PreferencesPage):
         profile.connect("notify::selected", weakly(self._show_profile))
         group.add(profile)
         self._masks = Adw.ExpanderRow(title=_("Hidden Files and Folders"))
-        self._masks.connect("notify::expanded", weakly(self._on_expanded))
+        self._masks.connect("notify::expanded", weakly(self._list_masks))
+        # One text that is not wrapped: hundreds of rows, or lines to wrap, would stop the window.
+        self._mask_list = Gtk.Label(
+            xalign=0,
+            selectable=True,
+            margin_top=12,
+            margin_bottom=12,
+            margin_start=12,
+            margin_end=12,
+        )
+        sideways = Gtk.ScrolledWindow(child=self._mask_list, vscrollbar_policy=Gtk.PolicyType.NEVER)
+        self._masks.add_row(sideways)
         group.add(self._masks)
         return group
 
     def _show_profile(self, *_args: object) -> None:
-        for row in self._shown:
-            self._masks.remove(row)
-        self._shown = []
         name = self._settings.text("profile")
         try:
             profile = read_profile(name, self._paths.profiles, self._paths.cache)
@@ -177,21 +184,19 @@ class SafetyPage(Adw.PreferencesPage):
             text = visible_line(localized(error.message))
             self._masks.set_subtitle(GLib.markup_escape_text(text))
             self._hidden = ()
+            self._list_masks()
             self._limits.show_profile(None)
             return
         count = len(profile.hidden)
         self._masks.set_subtitle(ngettext("{} path", "{} paths", count).format(count))
         self._hidden = tuple(profile.hidden)
-        self._on_expanded()
+        self._list_masks()
         self._limits.show_profile(profile.limits)
 
-    def _on_expanded(self, *_args: object) -> None:
-        """Create the rows only now: there are many, and few users look at them."""
-        if self._masks.get_expanded() and not self._shown:
-            for path in self._hidden:
-                row = rows.action(visible_line(path))
-                self._masks.add_row(row)
-                self._shown.append(row)
+    def _list_masks(self, *_args: object) -> None:
+        """List them only when the user looks at them: there are many."""
+        if self._masks.get_expanded():
+            self._mask_list.set_label("\n".join(map(visible_line, self._hidden)))
 
     async def _list_rules(self) -> None:
         found = await asyncio.to_thread(self._store.rules)
