@@ -69,8 +69,10 @@ class MessageRow(Gtk.Box):
             self._show_body()
         else:
             self.add_css_class("own-message")
-            self.set_orientation(Gtk.Orientation.HORIZONTAL)
-            self.set_halign(Gtk.Align.END)
+            # Neither a box nor `halign`: both would wrap the text a hundred times to find its
+            # narrowest width.
+            self._line = Gtk.Grid(column_spacing=6)
+            self._line.attach(Gtk.Box(hexpand=True), 0, 0, 1, 1)
             bubble = Gtk.Box(
                 orientation=Gtk.Orientation.VERTICAL,
                 spacing=6,
@@ -81,7 +83,8 @@ class MessageRow(Gtk.Box):
                 bubble.append(DecodedPicture(picture.data, picture.name, _HIGHEST))
             if entry.text:
                 bubble.append(_plain(entry.text))
-            self.append(bubble)
+            self._line.attach(bubble, 2, 0, 1, 1)
+            self.append(self._line)
         self._broken_off = Gtk.Label(xalign=0)
         self._broken_off.add_css_class("caption")
         self._broken_off.add_css_class("dim-label")
@@ -162,7 +165,7 @@ class MessageRow(Gtk.Box):
             if is_own:
                 self._actions.set_valign(Gtk.Align.CENTER)
                 self._add_action("document-edit-symbolic", _("Edit and Send Again"), "edit")
-                self.prepend(self._actions)
+                self._line.attach(self._actions, 1, 0, 1, 1)
             else:
                 self._add_action("edit-copy-symbolic", _("Copy Answer"), "copy")
                 self._retry = self._add_action("view-refresh-symbolic", _("Try Again"), "retry")
