@@ -50,6 +50,7 @@ class Panes:
         ):
             _add_key(widget, keys, weakly(callback))
         flap.connect("notify::reveal-progress", weakly(self._on_revealed))
+        leaflet.connect("notify::folded", weakly(self._on_sidebar_folded))
         for name in ("folded", "reveal-flap"):
             flap.connect(f"notify::{name}", weakly(self._look_what_is_covered))
         # Search entries handle Escape themselves.
@@ -85,6 +86,15 @@ class Panes:
         """Give the focus to a question that the changes covered."""
         if not flap.get_reveal_progress():
             self._chat.column.look_again()
+
+    def _on_sidebar_folded(self, _leaflet: Adw.Leaflet, _property: object) -> None:
+        # Its header bar gets or loses the buttons of the window in the middle of a layout. With
+        # animations there are more layouts; without them, it would stay too wide.
+        GLib.timeout_add(0, weakly(self._lay_out_again))
+
+    def _lay_out_again(self) -> bool:
+        self._leaflet.queue_resize()
+        return GLib.SOURCE_REMOVE
 
     def _look_what_is_covered(self, _flap: Adw.Flap, _property: object) -> None:
         # Not in the middle of a layout.
