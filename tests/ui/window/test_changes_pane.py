@@ -148,3 +148,17 @@ def test_in_a_narrow_window_the_keyboard_follows_the_changes(window: Window) -> 
     window.changes_button.grab_focus()
     window.activate_action("win.toggle-changes", None)
     wait_until(lambda: focus_is_in(window.flap.get_flap()))
+
+
+def test_changes_that_are_swiped_away_leave_the_keyboard_to_the_composer(window: Window) -> None:
+    window.set_default_size(360, 700)
+    wait_until(lambda: window.flap.get_folded())
+    window.changes.focus()
+    pane = window.flap.get_flap()
+    wait_until(lambda: pane is not None and window.get_focus().is_ancestor(pane))
+    window.tell("A text that stays for some seconds")
+    # What a finger does.
+    window.flap.set_reveal_flap(False)
+    wait_until(lambda: not window.flap.get_reveal_progress())
+    draw_frames(window)
+    assert window.get_focus() == window.chat.composer.view
