@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
+from functools import partial
 
 import cairo
 import pytest
@@ -276,12 +277,12 @@ def test_each_block_begins_where_its_text_begins(screen: Screen, window: str) ->
             growing = MarkdownView("")
             growing.append(words)
             screen.show(growing, 600, 200)
-            spin_until(lambda view=growing: view._tail)
+            spin_until(partial(getattr, growing, "_tail"))
             tail = growing._tail
             assert tail is not None
             draw_frames(tail)
-            place = tail.get_iter_location(tail.get_buffer().get_start_iter())
-            assert (place.x > tail.get_width() / 2) == is_mirrored
+            start = tail.get_iter_location(tail.get_buffer().get_start_iter())
+            assert (start.x > tail.get_width() / 2) == is_mirrored
     finally:
         Gtk.Widget.set_default_direction(Gtk.TextDirection.LTR)
 
