@@ -200,6 +200,8 @@ def _plain(text: str) -> Gtk.Widget:
     """Show text as it was typed: the user does not write Markdown."""
     if len(text) > _LONG:
         return _text_view(text)
+    # With a space at its end, GTK 4.8 makes a label wider than a narrow window, and very high.
+    text = text.rstrip()
     label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, max_width_chars=_BUBBLE)
     # Pango takes seconds to find the breaks in a word of that length.
     is_odd = any(len(word) > _LONG_WORD for word in text.split())

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from gi.repository import Gtk, Pango
@@ -69,6 +69,7 @@ def build(
         case Quote():
             box = _column(_SPACING)
             box.add_css_class("quote")
+            _read_like(box, _first_words(block.blocks))
             add(box)
             for inner in block.blocks:
                 yield from build(inner, box.append, open_link, depth, project)
@@ -103,7 +104,18 @@ def _label(
     if sum(len(span.text) for span in spans) > 2 * _NARROWEST:
         label.set_width_chars(_NARROWEST)
     label.connect("activate-link", open_link)
+    _read_like(label, spans)
     return label
+
+
+def _read_like(widget: Gtk.Widget, spans: Spans) -> None:
+    """Have a widget begin at the side where its text begins, as it does while it is written."""
+    found = Pango.find_base_dir(plain(spans), -1)
+    if found is not Pango.Direction.NEUTRAL:
+        is_mirrored = found in (Pango.Direction.RTL, Pango.Direction.WEAK_RTL)
+        direction = Gtk.TextDirection.RTL if is_mirrored else Gtk.TextDirection.LTR
+        if widget.get_direction() is not direction:
+            widget.set_direction(direction)
 
 
 def _heading(block: Heading, open_link: OpenLink) -> Gtk.Label:
@@ -146,18 +158,22 @@ def _list(
     spacing = _SPACING if block.loose else _TIGHT
     grid = Gtk.Grid(row_spacing=spacing, column_spacing=8, accessible_role=Gtk.AccessibleRole.LIST)
     grid.add_css_class("list")
+    words = _first_words(block.items[0].blocks) if block.items else ()
+    _read_like(grid, words)
     add(grid)
     for row, item in enumerate(block.items):
         mark = f"{block.start + row}." if block.ordered else _BULLETS[min(depth, 2)]
-        grid.attach(_mark(item, mark), 0, row, 1, 1)
+        mark_widget = _mark(item, mark)
+        _read_like(mark_widget, words)
+        grid.attach(mark_widget, 0, row, 1, 1)
         box = Gtk.Box(
             orientation=Gtk.Orientation.VERTICAL,
             spacing=spacing,
             hexpand=True,
             accessible_role=Gtk.AccessibleRole.LIST_ITEM,
         )
-        if first := _first_paragraph(item):
-            set_accessible_name(box, plain(first.spans)[:_LONGEST_NAME])
+        if first := _first_words(item.blocks):
+            set_accessible_name(box, plain(first)[:_LONGEST_NAME])
         grid.attach(box, 1, row, 1, 1)
         for inner in item.blocks:
             yield from build(inner, box.append, open_link, depth + 1, project)
@@ -172,19 +188,21 @@ def _mark(item: ListItem, mark: str) -> Gtk.Widget:
     box = Gtk.CheckButton(
         active=item.done, can_target=False, focusable=False, valign=Gtk.Align.START
     )
-    words = plain(block.spans) if (block := _first_paragraph(item)) else ""
+    words = plain(_first_words(item.blocks))
     box.update_property([Gtk.AccessibleProperty.LABEL], [words])
     box.add_css_class("task-mark")
     return box
 
 
-def _first_paragraph(item: ListItem) -> Paragraph | None:
-    return next((block for block in item.blocks if isinstance(block, Paragraph)), None)
+def _first_words(blocks: Sequence[Block]) -> Spans:
+    return next((block.spans for block in blocks if isinstance(block, Paragraph)), ())
 
 
 def _table(block: TableBlock, add: Add, open_link: OpenLink) -> Iterator[None]:
     grid = Gtk.Grid(halign=Gtk.Align.START)
     grid.add_css_class("table")
+    words = tuple(span for cell in block.header for span in cell)
+    _read_like(grid, words)
     scroller = NestedScroller()
     scroller.set_child(grid)
     scroller.set_policy(Gtk.PolicyType.AUTOMATIC, Gtk.PolicyType.NEVER)
@@ -196,6 +214,7 @@ def _table(block: TableBlock, add: Add, open_link: OpenLink) -> Iterator[None]:
             xalign, justify = _ALIGN[block.alignments[column]]
             label.set_xalign(xalign)
             label.set_justify(justify)
+            label.set_direction(grid.get_direction())
             if all(len(line) <= _WIDEST_CELL for line in plain(spans).split("\n")):
                 label.set_wrap(False)
                 label.set_width_chars(-1)

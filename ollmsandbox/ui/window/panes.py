@@ -50,6 +50,7 @@ class Panes:
         ):
             _add_key(widget, keys, weakly(callback))
         flap.connect("notify::reveal-progress", weakly(self._on_revealed))
+        leaflet.connect("notify::folded", weakly(self._on_sidebar_folded))
         for name in ("folded", "reveal-flap"):
             flap.connect(f"notify::{name}", weakly(self._look_what_is_covered))
         # Search entries handle Escape themselves.
@@ -86,15 +87,27 @@ class Panes:
         if not flap.get_reveal_progress():
             self._chat.column.look_again()
 
+    def _on_sidebar_folded(self, _leaflet: Adw.Leaflet, _property: object) -> None:
+        # Its header bar gets or loses the buttons of the window in the middle of a layout. With
+        # animations there are more layouts; without them, it would stay too wide.
+        GLib.timeout_add(0, weakly(self._lay_out_again))
+
+    def _lay_out_again(self) -> bool:
+        self._leaflet.queue_resize()
+        return GLib.SOURCE_REMOVE
+
     def _look_what_is_covered(self, _flap: Adw.Flap, _property: object) -> None:
         # Not in the middle of a layout.
-        GLib.timeout_add(0, weakly(self._focus_what_covers))
+        GLib.timeout_add(0, weakly(self._focus_what_is_shown))
 
-    def _focus_what_covers(self) -> bool:
-        """Give the focus to the changes if they cover what has it."""
-        content = self._flap.get_content()
+    def _focus_what_is_shown(self) -> bool:
+        """Give the focus to the changes if they cover what has it, or to the composer if they have
+        it when a finger swipes them away. GTK would give it to a toast, which would then stay."""
+        content, pane = self._flap.get_content(), self._flap.get_flap()
         if self.is_chat_covered and content is not None and self._is_in(content):
             self._changes.focus()
+        elif not self._flap.get_reveal_flap() and pane is not None and self._is_in(pane):
+            self._chat.focus_composer()
         return GLib.SOURCE_REMOVE
 
     def toggle_changes(self, *_args: object) -> None:

@@ -319,6 +319,17 @@ def everything(place: Place) -> None:
     place.settle()
 
 
+def test_a_message_that_ends_with_a_space_fits_in_a_narrow_window(
+    screen: Screen, tmp_path: Path
+) -> None:
+    place = Place(screen, tmp_path, 360, 640)
+    place.chat.person("Question number 5, " + "which is a bit longer " * 5)
+    place.settle()
+    row = one_of(place.view, MessageRow)
+    _known, bounds = row.compute_bounds(place.view)
+    assert bounds.get_x() >= 0 and bounds.get_height() < 200
+
+
 def test_nothing_needs_more_than_a_narrow_window(screen: Screen, tmp_path: Path) -> None:
     place = Place(screen, tmp_path, 360, 640)
     place.view.set_can_send("Choose or connect a model. !commands work without one.")

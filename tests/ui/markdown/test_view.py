@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
+from functools import partial
 
 import cairo
 import pytest
@@ -251,6 +252,39 @@ def _png(width: int, height: int) -> bytes:
     data = io.BytesIO()
     cairo.ImageSurface(cairo.FORMAT_RGB24, width, height).write_to_png(data)
     return data.getvalue()
+
+
+@pytest.mark.parametrize("window", ["LTR", "RTL"])
+def test_each_block_begins_where_its_text_begins(screen: Screen, window: str) -> None:
+    def left_of(widget: Gtk.Widget) -> float:
+        _known, bounds = widget.compute_bounds(view)
+        return bounds.get_x()
+
+    Gtk.Widget.set_default_direction(getattr(Gtk.TextDirection, window))
+    try:
+        for words, is_mirrored in (("words", False), ("מילים", True)):
+            text = f"{words}\n\n1. {words}\n\n> {words}\n\n| {words} | 2 |\n|---|---|\n| 3 | 4 |"
+            view = shown(screen, text)
+            draw_frames(view)
+            paragraph, mark, item, quoted, header, second, *_cells = all_of(view, Gtk.Label)
+            for label in (paragraph, item, quoted):
+                _ink, place = label.get_layout().get_pixel_extents()
+                left = label.get_layout_offsets()[0] + place.x
+                assert left == (label.get_width() - place.width if is_mirrored else 0)
+            assert (left_of(mark) > left_of(item)) == is_mirrored
+            assert (left_of(header) > left_of(second)) == is_mirrored
+            # As it is while it is being written.
+            growing = MarkdownView("")
+            growing.append(words)
+            screen.show(growing, 600, 200)
+            spin_until(partial(getattr, growing, "_tail"))
+            tail = growing._tail
+            assert tail is not None
+            draw_frames(tail)
+            start = tail.get_iter_location(tail.get_buffer().get_start_iter())
+            assert (start.x > tail.get_width() / 2) == is_mirrored
+    finally:
+        Gtk.Widget.set_default_direction(Gtk.TextDirection.LTR)
 
 
 def test_a_picture_of_the_project_is_shown(screen: Screen, person: Person) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from gi.repository import Gdk, Gtk
@@ -59,6 +60,32 @@ def test_a_wide_pane_does_not_keep_the_window_wide(window: Window) -> None:
     draw_frames(window)
     assert window.flap.get_folded()
     assert not window.changes_edge.get_visible()
+
+
+def _is_about(window: Window, width: int) -> bool:
+    return abs(window.get_width() - width) < 20
+
+
+def test_without_animations_the_sidebar_is_as_wide_as_before_a_narrow_window(
+    window: Window,
+) -> None:
+    settings = Gtk.Settings.get_default()
+    assert settings is not None
+    # A decoration layout with a button, which moves to the sidebar of a narrow window.
+    before = settings.props.gtk_enable_animations, settings.props.gtk_decoration_layout
+    settings.props.gtk_enable_animations, settings.props.gtk_decoration_layout = False, ":close"
+    try:
+        window.activate_action("win.toggle-changes", None)
+        wait_until(lambda: not window.flap.get_reveal_progress())
+        draw_frames(window)
+        width = window.side_pane.get_width()
+        for wanted in (360, 1100):
+            window.set_default_size(wanted, 750)
+            wait_until(partial(_is_about, window, wanted))
+            draw_frames(window)
+        assert window.side_pane.get_width() == width
+    finally:
+        settings.props.gtk_enable_animations, settings.props.gtk_decoration_layout = before
 
 
 def test_the_changes_fill_the_window_until_they_are_hidden(window: Window) -> None:
@@ -121,3 +148,16 @@ def test_in_a_narrow_window_the_keyboard_follows_the_changes(window: Window) -> 
     window.changes_button.grab_focus()
     window.activate_action("win.toggle-changes", None)
     wait_until(lambda: focus_is_in(window.flap.get_flap()))
+
+
+def test_changes_that_are_swiped_away_leave_the_keyboard_to_the_composer(window: Window) -> None:
+    window.set_default_size(360, 700)
+    wait_until(lambda: window.flap.get_folded())
+    window.changes.focus()
+    wait_until(lambda: isinstance(window.get_focus(), Gtk.Text))
+    window.tell("A text that stays for some seconds")
+    # What a finger does.
+    window.flap.set_reveal_flap(False)
+    wait_until(lambda: not window.flap.get_reveal_progress())
+    draw_frames(window)
+    assert window.get_focus() == window.chat.composer.view
