@@ -26,8 +26,8 @@ from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 
-_LONG = 20_000
-_LONG_WORD = 1_000
+_LONG = 2_000
+_LONG_WORD = 200
 # Characters in a line of the user's message, which stands at the side.
 _BUBBLE = 52
 # Pixels, of an attached picture.
@@ -72,10 +72,12 @@ class MessageRow(Gtk.Box):
             # Neither a box nor `halign`: both would wrap the text a hundred times to find its
             # narrowest width.
             self._line = Gtk.Grid(column_spacing=6)
-            self._line.attach(Gtk.Box(hexpand=True), 0, 0, 1, 1)
+            is_long = len(entry.text) > _LONG
+            self._line.attach(Gtk.Box(hexpand=not is_long), 0, 0, 1, 1)
             bubble = Gtk.Box(
                 orientation=Gtk.Orientation.VERTICAL,
                 spacing=6,
+                hexpand=is_long,
                 tooltip_text=at,
                 css_classes=["bubble"],
             )

@@ -76,7 +76,8 @@ def test_a_message_of_the_user_stands_at_the_side(place: Place) -> None:
     place.chat.person("And a long one, " * 40)
     place.chat.agent("An answer. " * 40)
     place.settle()
-    short, long, answer = all_of(place.view, MessageRow)
+    answer = all_of(place.view, MessageRow)[-1]
+    short, long = (box for box in all_of(place.view, Gtk.Box) if box.has_css_class("bubble"))
     wide = answer.get_width()
     assert short.get_width() < wide / 3
     assert wide / 2 < long.get_width() < wide * 0.9
@@ -189,6 +190,30 @@ def test_a_very_long_message_of_the_user_is_shown_at_once(place: Place) -> None:
         place.chat.person(text)
         # The one before may be out of sight by then, and is not kept.
         spin_until(partial(is_shown, text[:9]))
+    shown = all_of(place.view, MessageRow)[-1]
+    spin_until(lambda: one_of(shown, Gtk.TextView).get_width() > shown.get_width() // 2 > 0)
+
+
+def test_the_text_of_a_message_is_wrapped_only_a_few_times(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = Gtk.Label.do_measure
+    widths = set()
+
+    class MeasuredLabel(Gtk.Label):
+        __gtype_name__ = "TestMeasuredLabel"
+
+        def do_measure(self, orientation: Gtk.Orientation, size: int) -> tuple[int, int, int, int]:
+            if orientation == Gtk.Orientation.VERTICAL and self.get_label().startswith("So many"):
+                widths.add(size)
+            least, natural, *_baselines = measure(self, orientation, size)
+            return least, natural, -1, -1
+
+    monkeypatch.setattr(Gtk, "Label", MeasuredLabel)
+    place.chat.person("So many words. " * 100)
+    spin_until(lambda: any(label.get_height() for label in all_of(place.view, MeasuredLabel)))
+    # Each takes milliseconds.
+    assert 0 < len(widths) < 10
 
 
 # --- sending and stopping ------------------------------------------------------------------------
