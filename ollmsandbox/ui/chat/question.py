@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from gi.repository import GLib, Gtk, Pango
+from gi.repository import GLib, Gtk
 
 from ...i18n import _
 from ...text.visible import visible, visible_line
 from ...tools.base import UserQuestion
 from ..resources import template
-from ..widgets.labels import name_buttons, set_accessible_name, without_hyphens
+from ..widgets.labels import name_buttons, set_accessible_name, without_hyphens, wrap_label
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -39,6 +39,7 @@ class QuestionCard(Gtk.Box):
         self._is_answered = False
         self._rests_at = 0
         self.question.set_label(visible(question.text))
+        wrap_label(self.question, question.text)
         without_hyphens(self.question, self.answer)
         for choice in question.choices:
             self.choices.append(self._choice(choice))
@@ -75,10 +76,11 @@ class QuestionCard(Gtk.Box):
         given = _("You answered: {answer}").format(answer=visible_line(text)) if text else ""
         nothing = _("No answer") if text is None else _("You let the agent decide")
         self.answer.set_label(given or nothing)
+        wrap_label(self.answer, given)
 
     def _choice(self, text: str) -> Gtk.Button:
-        label = Gtk.Label(label=visible_line(text), xalign=0, wrap=True)
-        label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        label = Gtk.Label(label=visible_line(text), xalign=0)
+        wrap_label(label, text)
         without_hyphens(label)
         button = Gtk.Button(child=label)
         set_accessible_name(button, visible_line(text))

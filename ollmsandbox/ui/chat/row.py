@@ -21,13 +21,13 @@ from ..widgets.labels import (
     set_class,
     set_plain,
     without_hyphens,
+    wrap_label,
 )
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 
 _LONG = 2_000
-_LONG_WORD = 200
 # Characters in a line of the user's message, which stands at the side.
 _BUBBLE = 52
 # Pixels, of an attached picture.
@@ -204,10 +204,8 @@ def _plain(text: str) -> Gtk.Widget:
         return _text_view(text)
     # With a space at its end, GTK 4.8 makes a label wider than a narrow window, and very high.
     text = text.rstrip()
-    label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, max_width_chars=_BUBBLE)
-    # Pango takes seconds to find the breaks in a word of that length.
-    is_odd = any(len(word) > _LONG_WORD for word in text.split())
-    label.set_wrap_mode(Pango.WrapMode.CHAR if is_odd else Pango.WrapMode.WORD_CHAR)
+    label = Gtk.Label(label=text, xalign=0, selectable=True, max_width_chars=_BUBBLE)
+    wrap_label(label, text)
     without_hyphens(label)
     return label
 
@@ -266,8 +264,8 @@ class NoticeRow(Gtk.Box):
         image.set_valign(Gtk.Align.START)
         # It may contain a file name, which need not be valid Unicode.
         text = "\n".join(map(visible_words, entry.text.split("\n")))
-        label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, hexpand=True)
-        label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        label = Gtk.Label(label=text, xalign=0, selectable=True, hexpand=True)
+        wrap_label(label, text)
         without_hyphens(label)
         set_accessible_name(self, text)
         label.add_css_class("dim-label")

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gi.repository import Gtk, Pango
+from gi.repository import Gtk
 
 from ...i18n import _
 from ...text.visible import visible_line
 from ...tools.todo import TodoState, TodoStep
-from ..widgets.labels import decorative_icon, set_accessible_name, without_hyphens
+from ..widgets.labels import decorative_icon, set_accessible_name, without_hyphens, wrap_label
 
 
 class TodoList(Gtk.Box):
@@ -37,8 +37,8 @@ def _row(step: TodoStep) -> Gtk.Widget:
     }[state]
     image = decorative_icon(icon)
     image.set_valign(Gtk.Align.START)
-    label = Gtk.Label(label=text, xalign=0, wrap=True, hexpand=True)
-    label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+    label = Gtk.Label(label=text, xalign=0, hexpand=True)
+    wrap_label(label, text)
     without_hyphens(label)
     if state is TodoState.DOING:
         image.add_css_class("accent")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gi.repository import Gtk, Pango
 
-from ..widgets.labels import set_accessible_name
+from ..widgets.labels import set_accessible_name, wrap_label
 from ..widgets.scroller import NestedScroller
 from .code_block import CodeBlock
 from .inline import Inline, Spans, markup, plain
@@ -92,10 +92,9 @@ def _label(
     label = Gtk.Label(
         accessible_role=role,
         selectable=True,
-        wrap=True,
-        wrap_mode=Pango.WrapMode.WORD_CHAR,
         xalign=0,
     )
+    wrap_label(label, plain(spans))
     # A path or command that wraps must not gain a hyphen.
     attributes = Pango.AttrList()
     attributes.insert(Pango.attr_insert_hyphens_new(False))

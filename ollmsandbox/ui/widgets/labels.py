@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Helpers for labels: accessible names, tooltips for ellipsized text, and no added hyphens."""
+"""Helpers for labels: accessible names, tooltips for ellipsized text, and how they wrap."""
 
 from __future__ import annotations
 
 from gi.repository import Gtk, Pango
+
+# Characters.
+_LONG_WORD = 500
 
 
 def set_accessible_name(widget: Gtk.Widget, name: str) -> None:
@@ -82,6 +85,14 @@ def without_hyphens(*labels: Gtk.Label) -> None:
     attributes.insert(Pango.attr_insert_hyphens_new(insert_hyphens=False))
     for label in labels:
         label.set_attributes(attributes)
+
+
+def wrap_label(label: Gtk.Label, text: str) -> None:
+    """Have a label break its text between words; or anywhere if a word is so long that Pango would
+    take seconds to find its breaks."""
+    is_odd = any(len(word) > _LONG_WORD for word in text.split())
+    label.set_wrap(True)
+    label.set_wrap_mode(Pango.WrapMode.CHAR if is_odd else Pango.WrapMode.WORD_CHAR)
 
 
 def set_plain(view: Gtk.TextView, text: str) -> None:

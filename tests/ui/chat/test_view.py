@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from gi.repository import Adw, Gtk
+from gi.repository import Adw, Gtk, Pango
 from support.chat import Chat, done
 from support.chat_screen import Place
 from support.freed import watch_freeing
@@ -29,6 +29,7 @@ from ollmsandbox.chat.events import (
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.project.changes.change import State as ChangeState
+from ollmsandbox.ui.chat.question import QuestionCard
 from ollmsandbox.ui.chat.row import MessageRow, NoticeRow, SummaryRow
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.permission import card as permission_card
@@ -214,6 +215,20 @@ def test_the_text_of_a_message_is_wrapped_only_a_few_times(
     spin_until(lambda: any(label.get_height() for label in all_of(place.view, MeasuredLabel)))
     # Each takes milliseconds.
     assert 0 < len(widths) < 10
+
+
+def test_very_long_words_are_broken_anywhere(place: Place) -> None:
+    """Pango takes seconds to find the breaks in them."""
+    words = "short words " + 600 * "x"
+    place.chat.person(words)
+    place.chat.agent(words)
+    place.chat.question(words, words)
+    place.settle()
+    shown = [*all_of(place.view, MessageRow), *all_of(place.view, QuestionCard)]
+    found = [label for widget in shown for label in all_of(widget, Gtk.Label)]
+    labels = [label for label in found if words in label.get_text()]
+    assert len(labels) == 4
+    assert {label.get_wrap_mode() for label in labels} == {Pango.WrapMode.CHAR}
 
 
 # --- sending and stopping ------------------------------------------------------------------------
