@@ -20,6 +20,7 @@ from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
 from ..badge.limits import in_words
 from ..settings import LIMITS, LimitSetting, Settings, own_limits
+from ..widgets.labels import set_accessible_name
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with
 from . import rows
@@ -160,7 +161,8 @@ class SafetyPage(Adw.PreferencesPage):
         )
         profile.connect("notify::selected", weakly(self._show_profile))
         group.add(profile)
-        self._masks = Adw.ExpanderRow(title=_("Hidden Files and Folders"))
+        title = _("Hidden Files and Folders")
+        self._masks = Adw.ExpanderRow(title=title)
         self._masks.connect("notify::expanded", weakly(self._list_masks))
         # One text that is not wrapped: hundreds of rows, or lines to wrap, would stop the window.
         self._mask_list = Gtk.Label(
@@ -172,7 +174,11 @@ class SafetyPage(Adw.PreferencesPage):
             margin_end=12,
         )
         sideways = Gtk.ScrolledWindow(child=self._mask_list, vscrollbar_policy=Gtk.PolicyType.NEVER)
-        self._masks.add_row(sideways)
+        # The row has the focus, not the text in it.
+        self._mask_list.set_focusable(False)
+        row = Gtk.ListBoxRow(child=sideways, activatable=False)
+        set_accessible_name(row, title)
+        self._masks.add_row(row)
         group.add(self._masks)
         return group
 
