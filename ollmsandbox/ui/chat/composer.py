@@ -14,7 +14,7 @@ from ...tools.base import Picture
 from ..diff.images import MOST_BYTES
 from ..resources import template
 from ..settings import Settings
-from ..widgets.labels import set_accessible_name
+from ..widgets.labels import has_long_word, set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .chips import PictureChips
@@ -229,7 +229,10 @@ class Composer(Gtk.Box):
     def _refresh(self, *_args: object) -> None:
         self.placeholder.set_visible(not self._buffer.get_char_count())
         self.send_button.set_sensitive(self._can_send)
-        is_command = self.text.lstrip().startswith("!")
+        text = self.text
+        between_words = Gtk.WrapMode.WORD_CHAR
+        self.view.set_wrap_mode(Gtk.WrapMode.CHAR if has_long_word(text) else between_words)
+        is_command = text.lstrip().startswith("!")
         if is_command:
             self.view.add_css_class("monospace")
         else:

@@ -87,12 +87,15 @@ def without_hyphens(*labels: Gtk.Label) -> None:
         label.set_attributes(attributes)
 
 
+def has_long_word(text: str) -> bool:
+    """Return whether a word is so long that Pango would take seconds to find its breaks."""
+    return any(len(word) > _LONG_WORD for word in text.split())
+
+
 def wrap_label(label: Gtk.Label, text: str) -> None:
-    """Have a label break its text between words; or anywhere if a word is so long that Pango would
-    take seconds to find its breaks."""
-    is_odd = any(len(word) > _LONG_WORD for word in text.split())
+    """Have a label break its text between words, or anywhere if a word is very long."""
     label.set_wrap(True)
-    label.set_wrap_mode(Pango.WrapMode.CHAR if is_odd else Pango.WrapMode.WORD_CHAR)
+    label.set_wrap_mode(Pango.WrapMode.CHAR if has_long_word(text) else Pango.WrapMode.WORD_CHAR)
 
 
 def set_plain(view: Gtk.TextView, text: str) -> None:

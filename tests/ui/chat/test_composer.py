@@ -86,6 +86,17 @@ def test_enter_belongs_to_an_input_method_that_is_at_work(factory: Desk) -> None
     assert factory.key(Gdk.KEY_Return)
 
 
+def test_a_very_long_word_is_broken_anywhere(factory: Desk) -> None:
+    """Pango takes seconds to find the breaks in it, at each key."""
+    for text, wraps in (
+        ("short words", Gtk.WrapMode.WORD_CHAR),
+        ("a word " + 600 * "x", Gtk.WrapMode.CHAR),
+        ("", Gtk.WrapMode.WORD_CHAR),
+    ):
+        factory.write(text)
+        assert factory.composer.view.get_wrap_mode() == wraps
+
+
 def test_nothing_is_sent_of_nothing(factory: Desk) -> None:
     for text in ("", " \n ", "!", "! "):
         factory.write(text)
