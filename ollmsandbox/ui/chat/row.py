@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 
-from gi.repository import GObject, Gtk, Pango
+from gi.repository import GLib, GObject, Gtk, Pango
 
 from ...chat.messages import Role
 from ...i18n import _
@@ -16,6 +16,7 @@ from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
 from ..widgets.labels import (
     decorative_icon,
+    has_long_word,
     name_buttons,
     set_accessible_name,
     set_class,
@@ -28,6 +29,8 @@ from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 
 _LONG = 2_000
+# Characters before a new piece of text, to find words that are longer.
+_TAIL = 1_000
 # Characters in a line of the user's message, which stands at the side.
 _BUBBLE = 52
 # Pixels, of an attached picture.
@@ -48,7 +51,7 @@ class MessageRow(Gtk.Box):
         self.add_css_class("message")
         self.entry = entry
         self._thinking: Gtk.Expander | None = None
-        self._thoughts: Gtk.TextBuffer | None = None
+        self._thoughts: _LongText | None = None
         self._body: MarkdownView | None = None
         is_own = entry.role is Role.USER
         who = _("You") if is_own else shown_model(entry.model) or _("Agent")
@@ -116,29 +119,33 @@ class MessageRow(Gtk.Box):
             self._body.set_text(self.entry.text)
 
     def _think(self, text: str) -> None:
-        if self._thoughts is None:
-            view = _text_view()
-            view.set_wrap_mode(Gtk.WrapMode.WORD_CHAR)
-            view.add_css_class("thinking")
-            view.update_property([Gtk.AccessibleProperty.LABEL], [_("Reasoning")])
-            self._thoughts = view.get_buffer()
+        if self._thinking is None:
             is_open = self.entry.is_open
-            self._thinking = Gtk.Expander(label=_("Reasoning"), child=view, expanded=is_open)
+            self._thinking = Gtk.Expander(label=_("Reasoning"), expanded=is_open)
             self._thinking.connect("notify::expanded", weakly(self._on_unfolded))
-            # Else the Tab key leads into it while it is folded.
-            self._thinking.bind_property(
-                "expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE
-            )
             self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Reasoning")])
             self._thinking.add_css_class("dim-label")
             if self._body is None:
                 self.append(self._thinking)
             else:
                 self._thinking.insert_before(self, self._body)
-        self._thoughts.insert(self._thoughts.get_end_iter(), text)
+            self._show_thoughts()
+        elif self._thoughts is not None:
+            self._thoughts.append(text)
+
+    def _show_thoughts(self) -> None:
+        """Show the text only while it is unfolded: it may be very long."""
+        assert self._thinking is not None
+        self._thoughts = None
+        if self._thinking.get_expanded():
+            self._thoughts = _LongText(self.entry.thinking)
+            self._thoughts.add_css_class("thinking")
+            set_accessible_name(self._thoughts, _("Reasoning"))
+        self._thinking.set_child(self._thoughts)
 
     def _on_unfolded(self, thinking: Gtk.Expander, _property: GObject.ParamSpec) -> None:
         self.entry.is_open = thinking.get_expanded()
+        self._show_thoughts()
 
     def _on_grew(self, _entry: MessageEntry, text: str) -> None:
         if self._body is not None:
@@ -201,7 +208,7 @@ class MessageRow(Gtk.Box):
 def _plain(text: str) -> Gtk.Widget:
     """Show text as it was typed: the user does not write Markdown."""
     if len(text) > _LONG:
-        return _text_view(text)
+        return _LongText(text)
     # With a space at its end, GTK 4.8 makes a label wider than a narrow window, and very high.
     text = text.rstrip()
     label = Gtk.Label(label=text, xalign=0, selectable=True, max_width_chars=_BUBBLE)
@@ -210,15 +217,45 @@ def _plain(text: str) -> Gtk.Widget:
     return label
 
 
-def _text_view(text: str = "") -> Gtk.TextView:
-    """Make a view for text that is long or grows: GTK lays it out little by little."""
-    view = Gtk.TextView(
-        editable=False, cursor_visible=False, accepts_tab=False, wrap_mode=Gtk.WrapMode.CHAR
-    )
-    view.add_css_class("long-text")
-    if text:
-        set_plain(view, text)
-    return view
+class _LongText(Gtk.TextView):
+    """Shows text that is long or grows: GTK lays it out little by little."""
+
+    __gtype_name__ = "OllmLongText"
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(editable=False, cursor_visible=False, accepts_tab=False)
+        self.add_css_class("long-text")
+        self.set_wrap_mode(Gtk.WrapMode.WORD_CHAR)
+        # The text, until it is shown.
+        self._text: str | None = text
+
+    def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
+        Gtk.TextView.do_size_allocate(self, width, height, baseline)
+        if self._text is not None:
+            # Only now: before it has a width, each character would be a line.
+            GLib.timeout_add(0, weakly(self._fill))
+
+    def append(self, text: str) -> None:
+        if self._text is not None:
+            self._text += text
+            return
+        buffer = self.get_buffer()
+        end = buffer.get_end_iter()
+        begin = end.copy()
+        begin.backward_chars(_TAIL)
+        self._wrap(buffer.get_text(begin, end, True) + text)
+        buffer.insert(end, text)
+
+    def _fill(self) -> bool:
+        if self._text is not None:
+            self._wrap(self._text)
+            set_plain(self, self._text)
+            self._text = None
+        return GLib.SOURCE_REMOVE
+
+    def _wrap(self, text: str) -> None:
+        if has_long_word(text):
+            self.set_wrap_mode(Gtk.WrapMode.CHAR)
 
 
 class SummaryRow(Gtk.Expander):
@@ -236,8 +273,7 @@ class SummaryRow(Gtk.Expander):
         without_hyphens(label)
         self.set_label_widget(label)
         self.update_property([Gtk.AccessibleProperty.LABEL], [title])
-        view = _text_view(entry.text)
-        view.set_wrap_mode(Gtk.WrapMode.WORD_CHAR)
+        view = _LongText(entry.text)
         view.update_property([Gtk.AccessibleProperty.LABEL], [_("Summary")])
         # Else the Tab key leads into it while it is folded.
         self.bind_property("expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE)

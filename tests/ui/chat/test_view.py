@@ -104,9 +104,25 @@ def test_an_answer_grows(place: Place) -> None:
     row = one_of(place.view, MessageRow)
     thinking = one_of(row, Gtk.Expander)
     assert not thinking.get_expanded()
+    # It may be very long.
+    assert thinking.get_child() is None
     thinking.set_expanded(True)
-    assert "Let me see." in texts(row)
-    place.chat.agent("First.\n\nSecond.", thinking="Let me see.")
+    tell(ThinkingGrew(" Well"))
+    spin_until(lambda: "Let me see. Well" in texts(row))
+    view = thinking.get_child()
+    assert isinstance(view, Gtk.TextView)
+    tell(ThinkingGrew(", yes."))
+    assert "Let me see. Well, yes." in texts(row)
+    assert view.get_wrap_mode() == Gtk.WrapMode.WORD_CHAR
+    for _ in range(2):
+        tell(ThinkingGrew(300 * "x"))
+    assert view.get_wrap_mode() == Gtk.WrapMode.CHAR
+    whole = f"Let me see. Well, yes.{600 * 'x'}"
+    thinking.set_expanded(False)
+    assert whole not in texts(row)
+    thinking.set_expanded(True)
+    spin_until(lambda: whole in texts(row))
+    place.chat.agent("First.\n\nSecond.", thinking=whole)
     tell(TextGrew("ond."))
     assert len(all_of(place.view, MessageRow)) == 1
 
@@ -173,7 +189,7 @@ def test_a_summary_can_be_unfolded(place: Place) -> None:
     row = one_of(place.view, SummaryRow)
     assert not row.get_expanded()
     row.set_expanded(True)
-    assert "Task: <b>everything</b>" in texts(row)
+    spin_until(lambda: "Task: <b>everything</b>" in texts(row))
 
 
 def test_costs_are_shown_if_there_is_a_price(place: Place) -> None:
