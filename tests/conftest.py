@@ -118,6 +118,12 @@ def pytest_configure() -> None:
         raise pytest.UsageError("The tests need a UTF-8 locale. Set LC_ALL=C.UTF-8.")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"anybody", "ordinary"} <= {mark.name for mark in item.iter_markers()}:
+            raise pytest.UsageError(f"{item.nodeid} is run neither as root nor as anybody else.")
+
+
 def pytest_collection_finish() -> None:
     # Modules and tests stay until the end. To look through them at every collection of garbage took
     # a third of the time of a window test.

@@ -12,6 +12,8 @@ import pytest
 from support.cli import WITHOUT_FOLDER, assert_failed
 from support.person import Person
 
+pytestmark = pytest.mark.ordinary
+
 # --- the project ---------------------------------------------------------------------------------
 
 
@@ -106,7 +108,6 @@ def test_a_project_is_named_from_the_current_folder(person: Person) -> None:
     assert done.stdout == f"{person.project}\n"
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("name", ["we,ird:na\\me \"q\" 'ü'", "end\n", os.fsdecode(b"\xff"), "-x"])
 def test_the_current_folder_may_have_any_name(person: Person, name: str) -> None:
     project = person.home / name

@@ -15,6 +15,8 @@ from ollmsandbox.project.changes.change import Report, State
 from ollmsandbox.project.folder import Folder
 from ollmsandbox.project.manager import ProjectManager
 
+pytestmark = pytest.mark.ordinary
+
 GIT = "git -c user.name=me -c user.email=me@example.org"
 
 

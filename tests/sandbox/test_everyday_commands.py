@@ -28,6 +28,8 @@ from support.oracle_steps import Seen
 from support.person import Person, make_person
 from support.servers import registry
 
+pytestmark = pytest.mark.ordinary
+
 PYTHON = "/usr/bin/python3"
 # Those that a small system lacks.
 PROGRAMS = (

@@ -22,6 +22,8 @@ from ollmsandbox.tools import all_tools
 from ollmsandbox.tools.base import Stream, ToolError
 from ollmsandbox.tools.run_command import RunCommand
 
+pytestmark = pytest.mark.ordinary
+
 # --- what runs ---------------------------------------------------------------------------------
 
 
@@ -32,7 +34,6 @@ def test_a_command_runs_in_the_project_without_a_question(agent: Agent) -> None:
     assert agent.asked == []
 
 
-@pytest.mark.anybody
 def test_output_is_seen_while_the_command_runs(agent: Agent) -> None:
     agent.run("printf one; printf two >&2")
     assert agent.looking.printed == {Stream.STDOUT: b"one", Stream.STDERR: b"two"}
@@ -93,7 +94,6 @@ def test_it_runs_on_a_loop_without_glib_too(agent: Agent) -> None:
     assert (agent.person.project / "a").exists()
 
 
-@pytest.mark.anybody
 def test_changes_are_listed_and_what_is_gone_comes_first(agent: Agent) -> None:
     project = agent.person.project
     (project / "old").write_text("1")
@@ -110,7 +110,6 @@ def test_changes_are_listed_and_what_is_gone_comes_first(agent: Agent) -> None:
     assert not (project / "old").exists()
 
 
-@pytest.mark.anybody
 def test_many_new_files_are_counted_and_every_deletion_is_listed(agent: Agent) -> None:
     for number in range(120):
         (agent.person.project / f"old{number}").touch()
@@ -132,7 +131,6 @@ def test_the_run_is_recorded_with_its_call(agent: Agent) -> None:
     manager.close()
 
 
-@pytest.mark.anybody
 def test_long_output_is_cut_in_the_middle_for_the_model(agent: Agent) -> None:
     outcome = agent.run("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo last")
     assert len(outcome.text) < 30_000
@@ -221,14 +219,12 @@ def test_a_folder_that_is_not_there_is_named(agent: Agent) -> None:
     assert not outcome.ok
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("command", ["", "  ", "\n"])
 def test_an_empty_command_is_an_error(agent: Agent, command: str) -> None:
     with pytest.raises(ToolError, match=r"^Command cannot be empty$"):
         agent.run(command)
 
 
-@pytest.mark.anybody
 def test_without_a_project_there_is_an_error(person: Person) -> None:
     with pytest.raises(ToolError, match="No active project available for bubblewrap execution"):
         Agent(person, project=None).run("ls")
@@ -358,7 +354,6 @@ def test_a_limit_of_the_user_is_the_most_that_a_call_gets(person: Person) -> Non
     assert "Exceeded the time limit" in agent.run("sleep 60", timeout=50).text
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("seconds", [0, -1, "soon", 1.5])
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(agent: Agent, seconds: object) -> None:
     with pytest.raises(ToolError, match="timeout"):
@@ -397,7 +392,6 @@ def test_a_program_that_only_the_host_sees_is_not_mentioned(person: Person, tmp_
     assert "zig" in tool.description
 
 
-@pytest.mark.anybody
 def test_all_tools_can_be_described_to_a_model(agent: Agent) -> None:
     tools = all_tools(agent.tool_context)
     names = ["ask", "edit_file", "plan", "read_file", "run_command", "search", "web_fetch"]

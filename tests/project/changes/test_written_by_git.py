@@ -14,6 +14,8 @@ from support.person import Person
 from ollmsandbox.project.changes.change import State
 from ollmsandbox.project.changes.mode import Mode
 
+pytestmark = pytest.mark.ordinary
+
 GIT = "git -c user.name=me -c user.email=me@example.org -c protocol.file.allow=always"
 
 

@@ -26,6 +26,8 @@ from ollmsandbox.project.review.versions import Versions
 from ollmsandbox.sandbox.overlay import time_at
 from ollmsandbox.text.diff import LARGEST
 
+pytestmark = pytest.mark.ordinary
+
 # More runs than can be mounted one by one.
 MANY = 40
 

@@ -17,6 +17,8 @@ from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import hunks, state
 from ollmsandbox.project.review.review import Review
 
+pytestmark = pytest.mark.ordinary
+
 LINES = "".join(f"{number}\n" for number in range(1, 31))
 
 

@@ -29,6 +29,8 @@ from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.review.review import Review
 
+pytestmark = pytest.mark.ordinary
+
 _GIT = {
     "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
     "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z", "GIT_COMMITTER_NAME": "C",

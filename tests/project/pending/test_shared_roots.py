@@ -13,6 +13,8 @@ from support.person import Person
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.pending.chain import layers_of
 
+pytestmark = pytest.mark.ordinary
+
 
 @pytest.fixture
 def both(person: Person) -> tuple[Person, Person, Path]:

@@ -29,6 +29,8 @@ from ollmsandbox.project.review.versions import Versions
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.text.diff import Hunk
 
+pytestmark = pytest.mark.ordinary
+
 OLD = "".join(f"line {number}\n" for number in range(1, 31))
 NEW = OLD.replace("line 3\n", "third\n").replace("line 20\n", "twentieth\n")
 MINE = "my own line\n"
@@ -357,7 +359,6 @@ def test_an_edit_while_the_command_runs_is_not_merged_with_a_wrong_base(
     assert file.read_text() == OLD.replace("line 20\n", "other\n") + MINE
 
 
-@pytest.mark.anybody
 def test_a_conflict_ends_with_both_versions(person: Person, review: Review) -> None:
     file = person.project / "file"
     made = run(person, review, mode=Mode.REVIEW)
@@ -383,7 +384,6 @@ def test_a_conflict_that_is_none_any_more_is_decided_with_all(
     assert file.read_text() == NEW + MINE
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -24,6 +24,8 @@ from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.settings import KEEP_DAYS, KEEP_MIB
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 
+pytestmark = pytest.mark.ordinary
+
 
 def run(person: Person, command: str, *options: str) -> dict[str, Any]:
     done = person.cli("run", "--json", *options, "-c", command)
@@ -45,7 +47,6 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.anybody
 def test_deletions_and_replacements_come_before_the_rest(person: Person) -> None:
     for name in ("gone", "becomes-a-folder", "changed"):
         (person.project / name).write_text(name)
@@ -65,7 +66,6 @@ def test_deletions_and_replacements_come_before_the_rest(person: Person) -> None
     assert added["type"] == "file"
 
 
-@pytest.mark.anybody
 def test_all_deletions_are_listed_and_of_many_additions_the_first(person: Person) -> None:
     for number in range(50):
         (person.project / f"old{number}").touch()
@@ -80,7 +80,6 @@ def test_all_deletions_are_listed_and_of_many_additions_the_first(person: Person
     assert person.cli("changes").stdout.count("  added ") == 70
 
 
-@pytest.mark.anybody
 def test_quiet_says_nothing_about_changes(person: Person) -> None:
     assert person.cli("run", "--quiet", "-c", "touch new").stderr == ""
 
@@ -123,7 +122,6 @@ def test_undo_and_redo_of_a_run_and_of_single_files(person: Person) -> None:
     assert files(person.project) == after
 
 
-@pytest.mark.anybody
 def test_runs_can_be_undone_one_after_the_other(person: Person) -> None:
     (person.project / "file").write_text("0")
     ids = [run(person, f"echo {number} > file")["run_id"] for number in (1, 2, 3)]
@@ -162,7 +160,6 @@ def test_pending_changes_are_seen_by_the_next_command_and_not_on_disk(person: Pe
     assert not person.paths.pending(str(person.project)).exists()
 
 
-@pytest.mark.anybody
 def test_all_pending_changes_are_shown_discarded_and_applied_at_once(person: Person) -> None:
     run(person, "echo 0 > undone")
     assert cli_here(person, "undo").returncode == 0
@@ -197,7 +194,6 @@ def test_one_deletion_in_a_deleted_folder_can_be_undone(person: Person) -> None:
     assert files(person.project) == {"folder/deep/c": "deep/c"}
 
 
-@pytest.mark.anybody
 def test_a_diff_shows_text_names_the_rest_and_does_nothing_to_a_terminal(person: Person) -> None:
     (person.project / "text").write_text("one\ntwo\n")
     run(
@@ -212,7 +208,6 @@ def test_a_diff_shows_text_names_the_rest_and_does_nothing_to_a_terminal(person:
     assert "+\\x1b[31mred\n\\ No newline at end of file" in done.stdout
 
 
-@pytest.mark.anybody
 def test_a_removed_line_is_red_even_if_it_looks_like_a_file_name(person: Person) -> None:
     (person.project / "query").write_text("-- a comment\nselect\n")
     run(person, "echo select > query")
@@ -266,7 +261,6 @@ def test_a_version_that_is_gone_is_no_success(person: Person) -> None:
     assert (person.project / "file").read_text() == "new\n"
 
 
-@pytest.mark.anybody
 def test_invisible_changes_are_visible_in_a_diff(person: Person) -> None:
     (person.project / "file").write_text("one\ftwo\nthree\n")
     run(person, "printf 'one\\ftwo\\nthr\\033[0mee\\n' > file")
@@ -358,7 +352,6 @@ def test_each_changed_file_has_a_record_and_a_backup_of_the_day(person: Person) 
     assert [name for name, record in records.items() if record.is_deleted] == ["gone"]
 
 
-@pytest.mark.anybody
 def test_backups_go_after_seven_days_and_their_paths_with_them(person: Person) -> None:
     (person.project / "file").write_text("first")
     run(person, "echo second > file")
@@ -369,7 +362,6 @@ def test_backups_go_after_seven_days_and_their_paths_with_them(person: Person) -
     assert FileRecord.get().last_approved_copy_path is None
 
 
-@pytest.mark.anybody
 def test_old_runs_are_removed_unless_they_are_pending(person: Person) -> None:
     (person.project / "file").write_text("first")
     old = run(person, "echo second > file")["run_id"]
@@ -381,7 +373,6 @@ def test_old_runs_are_removed_unless_they_are_pending(person: Person) -> None:
     assert [found.id for found in manager.runs()] == [waits]
 
 
-@pytest.mark.anybody
 def test_the_oldest_of_too_many_versions_are_removed(person: Person) -> None:
     (person.project / "file").write_bytes(b"x" * (3 << 20))
     first = run(person, "head -c 3145728 /dev/urandom > file")["run_id"]
@@ -393,7 +384,6 @@ def test_the_oldest_of_too_many_versions_are_removed(person: Person) -> None:
     assert KEEP_DAYS.read(manager) == 30
 
 
-@pytest.mark.anybody
 def test_cleaning_is_done_by_a_run_once_a_day(person: Person) -> None:
     run(person, "echo > file")
     stale = person.paths.backups / "1-20-01-01-file"
@@ -420,7 +410,6 @@ def test_foreign_files_among_the_backups_do_no_harm(person: Person) -> None:
     assert len(list(person.paths.backups.iterdir())) == 2
 
 
-@pytest.mark.anybody
 def test_settings_are_shown_set_and_refused(person: Person) -> None:
     assert "keep-runs-days = 30" in cli_here(person, "settings").stdout
     assert cli_here(person, "settings", "keep-runs-days", "7").returncode == 0
@@ -430,7 +419,6 @@ def test_settings_are_shown_set_and_refused(person: Person) -> None:
     assert "There is no setting" in cli_here(person, "settings", "colour").stderr
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("command", ["changes", "apply", "discard", "undo"])
 def test_an_unknown_run_or_path_is_named(person: Person, command: str) -> None:
     done = cli_here(person, command)
@@ -446,7 +434,6 @@ def test_an_unknown_run_or_path_is_named(person: Person, command: str) -> None:
         assert (done.returncode, "did not change" in done.stderr) == (125, True)
 
 
-@pytest.mark.anybody
 def test_the_history_lists_runs_with_their_states(person: Person) -> None:
     run(person, "echo > one; exit 3")
     run(person, "echo > two; echo > three", "--apply", "review")
@@ -475,7 +462,6 @@ def test_changes_are_seen_while_they_happen(person: Person) -> None:
     assert not missing
 
 
-@pytest.mark.anybody
 def test_changes_of_other_runs_are_shown_before_they_go_along(person: Person) -> None:
     first, second = (
         json.loads(person.cli("run", "--json", "--apply", "review", "-c", f"echo {n} >f").stdout)

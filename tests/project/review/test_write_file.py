@@ -23,6 +23,8 @@ from ollmsandbox.project.review import write_file
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import earlier_versions
 
+pytestmark = pytest.mark.ordinary
+
 
 @pytest.fixture
 def review(person: Person) -> Iterator[Review]:
