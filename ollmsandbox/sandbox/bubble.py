@@ -95,7 +95,7 @@ class Bubble:
         self._running: Running | None = None
         # Whether the command has ended and its changes are being settled.
         self.is_settling = False
-        self._is_spent = False
+        self._is_spent = self._is_stopped = False
         self._bwrap_pid = 0
         self._bwrap = -1
         self._witness: WitnessPipe | None = None
@@ -134,7 +134,8 @@ class Bubble:
         return make_rootfs_plan(inputs, self._rootfs)
 
     def stop(self) -> None:
-        """Kill the command and everything it started."""
+        """Kill the command and everything it started, as soon as it has started."""
+        self._is_stopped = True
         if self._running is not None:
             self._running.stop(Stop.PERSON)
 
@@ -175,7 +176,7 @@ class Bubble:
         self.overlay.create()
         try:
             await self._open_caches()
-            # A window can draw a frame before the next long step.
+            # Lets a window draw a frame before the next long step.
             await asyncio.sleep(0)
             if self.monitor is not None:
                 self.monitor.start()
@@ -269,6 +270,8 @@ class Bubble:
             )
             closing.push_async_callback(running.close)
             self._running = running
+            if self._is_stopped:
+                running.stop(Stop.PERSON)
             self.overlay.note_process(self._bwrap_pid)
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)

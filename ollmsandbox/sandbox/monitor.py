@@ -251,7 +251,7 @@ class Monitor:
     def _real(self, path: str) -> str:
         """Return the path in the project of a path in an upper folder."""
         name, _, rest = path.removeprefix(f"{self._base}/").partition("/")
-        return os.path.join(self._roots[name], rest)
+        return os.path.join(self._roots[name], rest) if rest else self._roots[name]
 
     # --- folders -------------------------------------------------------------------------------
 
@@ -302,10 +302,6 @@ class Monitor:
         """Queue what is new in a folder, and what is gone from it. A step of the main loop has no
         time for all of very many names."""
         real = self._real(path)
-        if self._is_full:
-            self.is_partial = True
-            self._tell(EventKind.UPDATED, real)
-            return
         try:
             with _open_folder(path) as descriptor, os.scandir(descriptor) as entries:
                 names = {entry.name for entry in islice(entries, _MOST_KEPT)}
@@ -313,6 +309,11 @@ class Monitor:
         except OSError:
             self.is_partial = True
             return
+        if self._is_full:
+            self.is_partial = True
+            self._tell(EventKind.UPDATED, real)
+            if not is_whole:
+                return
         known = _children(self._changes, real)
         removed = {name for name in known if self._changes[f"{real}/{name}"] is EventKind.REMOVED}
         folders = _children(self._folders, path)
@@ -324,7 +325,7 @@ class Monitor:
                 self._queue(f"{path}/{name}", was_gone=True)
         for name in names & (removed | folders):
             self._queue(f"{path}/{name}")
-        new, room = names - known - folders, _MOST_KEPT - len(self._changes)
+        new, room = names - known - folders, max(0, _MOST_KEPT - len(self._changes))
         self.is_partial |= len(new) > room or not is_whole
         for name in islice(new, room):
             self._queue(f"{path}/{name}")

@@ -209,6 +209,24 @@ def test_a_flood_is_bounded_and_the_folder_is_watched_again_after_it(
     case.run(scenario)
 
 
+def test_files_that_go_while_nothing_more_is_kept_make_room(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ollmsandbox.sandbox.monitor._MOST_KEPT", 500)
+
+    async def scenario() -> None:
+        for number in range(700):
+            (case.upper / f"{number}").write_text("")
+        await until(lambda: case.monitor.is_partial and case.monitor.count == 500)
+        # All at once: too many events to look at each.
+        for number in range(700):
+            (case.upper / f"{number}").unlink()
+        (case.upper / "last").write_text("")
+        await until(lambda: case.monitor.added == case.real("last"))
+
+    case.run(scenario)
+
+
 def test_a_listener_that_fails_is_recorded_and_breaks_nothing(case: Case) -> None:
     def broken(event: FileEvent) -> None:
         raise ValueError(event.path)

@@ -53,6 +53,17 @@ def test_a_command_can_be_stopped(person: Person) -> None:
     assert result.stdout.text == "begun\n"
 
 
+def test_a_command_can_be_stopped_before_it_starts(person: Person) -> None:
+    async def main() -> None:
+        bubble = person.bubble()
+        task = asyncio.ensure_future(bubble.exec("sleep 1000"))
+        await asyncio.sleep(0)
+        bubble.stop()
+        assert (await task).stop is Stop.PERSON
+
+    loop.run(main())
+
+
 def test_a_task_that_is_cancelled_ends_the_command(person: Person) -> None:
     async def cancelled() -> None:
         begun = asyncio.Event()

@@ -38,8 +38,9 @@ class QuestionCard(Gtk.Box):
         self.shown = question
         self._is_answered = False
         self._rests_at = 0
-        self.question.set_label(visible(question.text))
-        wrap_label(self.question, question.text)
+        shown = visible(question.text)
+        self.question.set_label(shown)
+        wrap_label(self.question, shown)
         without_hyphens(self.question, self.answer)
         for choice in question.choices:
             self.choices.append(self._choice(choice))
@@ -79,11 +80,12 @@ class QuestionCard(Gtk.Box):
         wrap_label(self.answer, given)
 
     def _choice(self, text: str) -> Gtk.Button:
-        label = Gtk.Label(label=visible_line(text), xalign=0)
-        wrap_label(label, text)
+        shown = visible_line(text)
+        label = Gtk.Label(label=shown, xalign=0)
+        wrap_label(label, shown)
         without_hyphens(label)
         button = Gtk.Button(child=label)
-        set_accessible_name(button, visible_line(text))
+        set_accessible_name(button, shown)
         button.connect("clicked", weakly(self._on_choice), text)
         return button
 

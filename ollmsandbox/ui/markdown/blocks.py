@@ -174,8 +174,11 @@ def _list(
         if first := _first_words(item.blocks):
             set_accessible_name(box, plain(first)[:_LONGEST_NAME])
         grid.attach(box, 1, row, 1, 1)
-        for inner in item.blocks:
+        for number, inner in enumerate(item.blocks):
             yield from build(inner, box.append, open_link, depth + 1, project)
+            if not number and isinstance(label := box.get_first_child(), Gtk.Label):
+                # Beside its mark, whatever it begins with.
+                label.set_direction(grid.get_direction())
 
 
 def _mark(item: ListItem, mark: str) -> Gtk.Widget:
@@ -204,6 +207,8 @@ def _table(block: TableBlock, add: Add, open_link: OpenLink) -> Iterator[None]:
     _read_like(grid, words)
     scroller = NestedScroller()
     scroller.set_child(grid)
+    # GTK has put a viewport between them, which begins at a side as well.
+    _read_like(scroller.get_child() or grid, words)
     scroller.set_policy(Gtk.PolicyType.AUTOMATIC, Gtk.PolicyType.NEVER)
     scroller.set_propagate_natural_height(True)
     add(scroller)

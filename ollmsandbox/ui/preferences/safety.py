@@ -20,11 +20,15 @@ from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
 from ..badge.limits import in_words
 from ..settings import LIMITS, LimitSetting, Settings, own_limits
-from ..widgets.labels import set_accessible_name
+from ..widgets.labels import set_accessible_name, set_plain
+from ..widgets.scroller import NestedScroller
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with
 from . import rows
 from .folders import FoldersGroup
+
+# Pixels of the list of hidden paths.
+_MASKS_HEIGHT = 240
 
 
 class LimitsGroup(Adw.PreferencesGroup):
@@ -164,21 +168,24 @@ class SafetyPage(Adw.PreferencesPage):
         title = _("Hidden Files and Folders")
         self._masks = Adw.ExpanderRow(title=title)
         self._masks.connect("notify::expanded", weakly(self._list_masks))
-        # One text that is not wrapped: hundreds of rows, or lines to wrap, would stop the window.
-        self._mask_list = Gtk.Label(
-            xalign=0,
-            selectable=True,
-            margin_top=12,
-            margin_bottom=12,
-            margin_start=12,
-            margin_end=12,
+        # One text, because hundreds of rows would stop the window for a second.
+        self._mask_list = Gtk.TextView(
+            editable=False,
+            cursor_visible=False,
+            accepts_tab=False,
+            top_margin=12,
+            bottom_margin=12,
+            left_margin=12,
+            right_margin=12,
+            css_classes=["long-text"],
         )
-        sideways = Gtk.ScrolledWindow(child=self._mask_list, vscrollbar_policy=Gtk.PolicyType.NEVER)
-        # The row has the focus, not the text in it.
-        self._mask_list.set_focusable(False)
-        row = Gtk.ListBoxRow(child=sideways, activatable=False)
-        set_accessible_name(row, title)
-        self._masks.add_row(row)
+        set_accessible_name(self._mask_list, title)
+        scroller = NestedScroller()
+        scroller.set_child(self._mask_list)
+        scroller.set_min_content_height(_MASKS_HEIGHT)
+        self._mask_row = Gtk.ListBoxRow(child=scroller, activatable=False)
+        set_accessible_name(self._mask_row, title)
+        self._masks.add_row(self._mask_row)
         group.add(self._masks)
         return group
 
@@ -201,8 +208,9 @@ class SafetyPage(Adw.PreferencesPage):
 
     def _list_masks(self, *_args: object) -> None:
         """List them only when the user looks at them: there are many."""
+        self._mask_row.set_visible(bool(self._hidden))
         if self._masks.get_expanded():
-            self._mask_list.set_label("\n".join(map(visible_line, self._hidden)))
+            set_plain(self._mask_list, "\n".join(map(visible_line, self._hidden)))
 
     async def _list_rules(self) -> None:
         found = await asyncio.to_thread(self._store.rules)

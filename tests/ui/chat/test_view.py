@@ -211,6 +211,11 @@ def test_a_very_long_message_of_the_user_is_shown_at_once(place: Place) -> None:
     spin_until(lambda: one_of(shown, Gtk.TextView).get_width() > shown.get_width() // 2 > 0)
 
 
+def test_a_long_message_has_its_height_though_nothing_else_happens(place: Place) -> None:
+    place.chat.person("Words of a long message. " * 100)
+    spin_until(lambda: any(view.get_height() > 200 for view in all_of(place.view, Gtk.TextView)))
+
+
 def test_the_text_of_a_message_is_wrapped_only_a_few_times(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -287,6 +287,13 @@ def test_each_block_begins_where_its_text_begins(screen: Screen, window: str) ->
         Gtk.Widget.set_default_direction(Gtk.TextDirection.LTR)
 
 
+def test_all_items_of_a_list_stand_beside_their_marks(screen: Screen) -> None:
+    for first, direction in (("words", Gtk.TextDirection.LTR), ("מילים", Gtk.TextDirection.RTL)):
+        view = shown(screen, f"1. {first}\n2. words\n3. מילים\n4. 42")
+        labels = all_of(view, Gtk.Label)
+        assert {label.get_direction() for label in labels} == {direction}
+
+
 def test_a_picture_of_the_project_is_shown(screen: Screen, person: Person) -> None:
     (person.project / "my plots").mkdir()
     (person.project / "my plots/plot.png").write_bytes(_png(900, 840))

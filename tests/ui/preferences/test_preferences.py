@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pytest
 from gi.repository import Adw, Gtk
 from support.person import Person
-from support.screen import Screen, all_of, texts
+from support.screen import Screen, all_of, one_of, texts
 from support.servers.http import Replay, Reply
 from support.window import finish, press, running_loop, says, wait_until
 
@@ -368,6 +368,8 @@ def test_limits_of_an_unreadable_profile_are_not_shown(room: Room) -> None:
         (masks,) = all_of(safety, Adw.ExpanderRow)
         masks.set_expanded(True)
         assert not says(masks, ".ssh")
+        # Not even an empty row.
+        assert not one_of(masks, Gtk.TextView).is_visible()
     finally:
         room.settings.set("profile", "standard")
 
