@@ -19,6 +19,8 @@ from ollmsandbox.project.database.models import FileRecord, Project
 from ollmsandbox.project.file_records import Scanner
 from ollmsandbox.project.folder import Folder
 
+pytestmark = pytest.mark.ordinary
+
 
 def record(folder: Folder, name: str) -> FileRecord:
     return FileRecord.get(FileRecord.path == os.path.join(folder.path, name))
@@ -221,7 +223,6 @@ def test_a_project_that_is_removed_during_a_scan_is_reported(
 # --- finding files, cancelling ------------------------------------------------------------------
 
 
-@pytest.mark.anybody
 def test_files_are_found_by_a_part_of_their_path(folder: Folder, person: Person) -> None:
     odd = os.fsdecode(b"caf\xe9")
     write(person.project, "README", "src/main.py", "src/domain/x", "src/Main/y", "a%b", odd)
@@ -238,7 +239,6 @@ def test_files_are_found_by_a_part_of_their_path(folder: Folder, person: Person)
     assert folder.find_files("readme") == []
 
 
-@pytest.mark.anybody
 def test_files_that_are_made_from_others_are_not_offered(folder: Folder, person: Person) -> None:
     write(person.project, "src/main.py", "src/__pycache__/main.pyc", "out/main.js")
     # They were recorded before they were ignored.
@@ -248,7 +248,6 @@ def test_files_that_are_made_from_others_are_not_offered(folder: Folder, person:
     assert folder.find_files("main", most=1) == ["src/main.py"]
 
 
-@pytest.mark.anybody
 def test_a_scan_in_a_thread_ends_with_its_block(folder: Folder, person: Person) -> None:
     write(person.project, *map(str, range(3)))
     told: list[str] = []

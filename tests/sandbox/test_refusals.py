@@ -9,6 +9,8 @@ import pytest
 from support.person import Person
 from support.tools import Agent
 
+pytestmark = pytest.mark.ordinary
+
 NETWORK = "The command had no network access."
 READ_ONLY = "most folders are read-only for commands."
 

@@ -14,6 +14,8 @@ import pytest
 from support.cli import assert_failed, wait_for
 from support.person import Person, Start, cli_argv
 
+pytestmark = pytest.mark.ordinary
+
 # --- the command ---------------------------------------------------------------------------------
 
 
@@ -38,7 +40,6 @@ def test_a_text_may_begin_with_a_dash(person: Person) -> None:
     assert done.stdout == "ran\n"
 
 
-@pytest.mark.anybody
 def test_a_command_of_any_bytes_runs_unchanged(person: Person) -> None:
     word = os.fsdecode(b"caf\xe9 \xff")
     done = subprocess.run(
@@ -52,14 +53,12 @@ def test_a_command_of_any_bytes_runs_unchanged(person: Person) -> None:
     assert done.stdout == b"caf\xe9 \xff"
 
 
-@pytest.mark.anybody
 def test_two_commands_are_one_too_many(person: Person) -> None:
     done = person.cli("run", "-c", "touch one", "--", "touch", "two")
     assert_failed(done, "either -c TEXT or -- COMMAND")
     assert os.listdir(person.project) == []
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("arguments", [[], ["--"], ["--network"], ["-c", ""], ["-c", "  "]])
 def test_a_missing_command_is_reported(person: Person, arguments: list[str]) -> None:
     assert_failed(person.cli("run", *arguments), "command")
@@ -96,14 +95,12 @@ def test_a_missing_working_folder_is_reported(person: Person) -> None:
 # --- how it ends ---------------------------------------------------------------------------------
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("code", [0, 42, 255])
 def test_the_status_is_the_commands(person: Person, code: int) -> None:
     done = person.cli("run", "-c", f"exit {code}")
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("number", [2, 9, 15], ids=signal.strsignal)
 def test_a_signal_that_ended_the_command_is_added_to_128(person: Person, number: int) -> None:
     assert person.cli("run", "-c", f"kill -{number} $$").returncode == 128 + number
@@ -121,13 +118,11 @@ def test_a_time_out_ends_with_124_and_is_reported(person: Person) -> None:
     assert "time limit" in done.stderr
 
 
-@pytest.mark.anybody
 def test_quiet_says_nothing_besides_the_command(person: Person) -> None:
     done = person.cli("run", "--quiet", "--timeout", "0.5", "-c", "echo said >&2; sleep 60")
     assert (done.returncode, done.stdout, done.stderr) == (124, "", "said\n")
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "x", ""])
 def test_an_invalid_time_is_refused(person: Person, given: str) -> None:
     done = person.cli("run", f"--timeout={given}", "--", "touch", "ran")
@@ -136,7 +131,6 @@ def test_an_invalid_time_is_refused(person: Person, given: str) -> None:
     assert os.listdir(person.project) == []
 
 
-@pytest.mark.anybody
 def test_an_unknown_profile_lists_the_choice(person: Person) -> None:
     done = person.cli("run", "--profile", "other", "--", "touch", "ran")
     assert_failed(done, "'other'", "standard, strict")
@@ -152,7 +146,6 @@ def test_a_mistake_in_a_profile_is_reported_and_nothing_runs(person: Person) -> 
     assert os.listdir(person.project) == []
 
 
-@pytest.mark.anybody
 def test_a_profile_of_the_user_is_used(person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     (person.paths.profiles / "mine.yaml").write_text("environment: {set: {FROM: mine}}")
@@ -161,7 +154,6 @@ def test_a_profile_of_the_user_is_used(person: Person) -> None:
     assert person.cli("run", "--profile", "mine", "-c", "echo $FROM").stdout == "changed\n"
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("base", ["mine", "strict"])
 def test_a_change_of_an_extended_profile_counts_at_once(person: Person, base: str) -> None:
     (person.home / "letters").write_text("secret")
@@ -172,7 +164,6 @@ def test_a_change_of_an_extended_profile_counts_at_once(person: Person, base: st
     assert person.cli("run", "--profile", base, "-c", "cat ~/letters").stdout == ""
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"], ["run", "--nonsense", "x"]])
 def test_arguments_that_are_not_known_are_refused(person: Person, arguments: list[str]) -> None:
     done = person.cli(*arguments)
@@ -226,7 +217,6 @@ def test_ctrl_c_of_a_terminal_ends_the_run_even_if_the_command_ignores_it(
     assert stands_still(person.playground / "beat")
 
 
-@pytest.mark.anybody
 def test_an_interrupted_run_ends_though_its_output_is_not_read(
     person: Person, start: Start
 ) -> None:

@@ -25,6 +25,8 @@ from ollmsandbox.sandbox.rootfs.store import Installed, find_rootfs, get_rootfs_
 from ollmsandbox.tools.base import Stream
 from ollmsandbox.tools.run_command import RunCommand
 
+pytestmark = pytest.mark.ordinary
+
 
 @pytest.fixture
 def served() -> Iterator[Mirror]:
@@ -214,7 +216,6 @@ def test_a_run_as_json_has_the_path_of_the_project(person: Person, alpine: Insta
     assert told["seen_as"] == {str(person.project): "/workspace"}
 
 
-@pytest.mark.anybody
 def test_errors_name_the_files_as_they_are_named_here(person: Person, alpine: Installed) -> None:
     install(person, alpine)
     command = "echo /workspace/out; echo /workspace/a.c:3: wrong >&2; cat /workspace/none"
@@ -225,7 +226,6 @@ def test_errors_name_the_files_as_they_are_named_here(person: Person, alpine: In
     assert "/workspace" not in done.stderr
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_a_name_that_comes_in_pieces_is_found(size: int) -> None:
     """However it is cut."""
@@ -264,7 +264,6 @@ def test_install_from_a_file(person: Person, tmp_path: Path) -> None:
     assert done.stdout == "3.98.1\n"
 
 
-@pytest.mark.anybody
 def test_without_a_network_the_command_line_says_what_to_do(person: Person) -> None:
     person.cli("settings", "rootfs-mirror", "http://127.0.0.1:1/alpine")
     done = person.cli("rootfs", "install")
@@ -273,7 +272,6 @@ def test_without_a_network_the_command_line_says_what_to_do(person: Person) -> N
     assert "ollmsandbox rootfs install --from FILE" in done.stderr
 
 
-@pytest.mark.anybody
 def test_settings_are_shown_set_and_refused(person: Person) -> None:
     assert "rootfs-mirror = https://dl-cdn.alpinelinux.org/alpine" in person.cli("settings").stdout
     assert person.cli("settings", "rootfs-version", "3.22.1").returncode == 0
@@ -285,7 +283,6 @@ def test_settings_are_shown_set_and_refused(person: Person) -> None:
 # --- which system a project uses ---------------------------------------------------------------
 
 
-@pytest.mark.anybody
 def test_the_choice_is_the_project_s_own_and_stays(person: Person) -> None:
     other = str(person.home / "other")
     set_system(person.paths, str(person.project), System.ALPINE)

@@ -22,6 +22,8 @@ from ollmsandbox.tools.files import sandboxed
 from ollmsandbox.tools.files.edit_file import EditFile
 from ollmsandbox.tools.files.write_file import WriteFile
 
+pytestmark = pytest.mark.ordinary
+
 
 def test_an_exact_replacement(agent: Agent) -> None:
     file = agent.person.project / "a.py"
@@ -37,7 +39,6 @@ def test_an_exact_replacement(agent: Agent) -> None:
     ]
 
 
-@pytest.mark.anybody
 def test_text_can_be_removed(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_text("one two")
@@ -67,7 +68,6 @@ def test_a_new_file_is_made_with_its_folders(agent: Agent) -> None:
     assert os.listdir(agent.person.project / "src/deep") == ["a.py"]
 
 
-@pytest.mark.anybody
 def test_an_empty_file_can_be_made(agent: Agent) -> None:
     assert agent.write("empty", content="").ok
     assert (agent.person.project / "empty").read_bytes() == b""
@@ -80,7 +80,6 @@ def test_a_whole_file_is_written(agent: Agent) -> None:
     assert file.read_text() == "new\n"
 
 
-@pytest.mark.anybody
 def test_a_large_file_is_written_whole(agent: Agent) -> None:
     text = "".join(f"line {number}\n" for number in range(100_000))
     assert agent.write("a", content=text).ok
@@ -102,7 +101,6 @@ def test_mode_mark_and_line_ends_stay(agent: Agent) -> None:
     assert file.read_bytes() == b"\xef\xbb\xbfnew\r\n"
 
 
-@pytest.mark.anybody
 def test_mixed_line_ends_are_left_as_they_are(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_bytes(b"one\r\ntwo\nthree")
@@ -153,7 +151,6 @@ def test_several_edits_are_one_change(agent: Agent) -> None:
     assert file.read_text() == "one\ntwo\nthree\ntwo\n"
 
 
-@pytest.mark.anybody
 def test_one_of_several_edits_that_fails_changes_nothing(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_text("one\ntwo\n")
@@ -168,7 +165,6 @@ def test_one_of_several_edits_that_fails_changes_nothing(agent: Agent) -> None:
 # --- what does not fit -------------------------------------------------------------------------
 
 
-@pytest.mark.anybody
 def test_text_that_occurs_twice_is_not_replaced(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_text("x\ny\nx\n")
@@ -180,7 +176,6 @@ def test_text_that_occurs_twice_is_not_replaced(agent: Agent) -> None:
     assert file.read_text() == "z\ny\nz\n"
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("old", "words"),
     [
@@ -199,7 +194,6 @@ def test_the_closest_match_is_shown(agent: Agent, old: str, words: str) -> None:
     assert words in outcome.text
 
 
-@pytest.mark.anybody
 def test_a_missing_file_is_not_made_by_a_replacement(agent: Agent) -> None:
     outcome = agent.edit("a", old_text="x", new_text="y")
     assert not outcome.ok
@@ -251,7 +245,6 @@ def test_a_link_does_not_lead_outside(agent: Agent) -> None:
     assert os.listdir(outside) == ["a"]
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -15,6 +15,8 @@ from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.files.read_file import ReadFile
 
+pytestmark = pytest.mark.ordinary
+
 
 def write(person: Person, name: str, text: str) -> None:
     file = person.project / name
@@ -32,7 +34,6 @@ def test_a_file_is_read_by_any_name_it_has(agent: Agent) -> None:
     assert agent.asked == []
 
 
-@pytest.mark.anybody
 def test_a_part_is_read_with_a_hint_how_to_continue(agent: Agent) -> None:
     write(agent.person, "a", "".join(f"{number}\n" for number in range(1, 101)))
     text = agent.read("a", first_line=10, line_count=3).text
@@ -43,7 +44,6 @@ def test_a_part_is_read_with_a_hint_how_to_continue(agent: Agent) -> None:
     assert text == "a (lines 99 to 100 of 100).\n    99\t99\n   100\t100"
 
 
-@pytest.mark.anybody
 def test_a_beginning_behind_the_end_is_an_error(agent: Agent) -> None:
     write(agent.person, "a", "1\n2\n")
     outcome = agent.read("a", first_line=50)
@@ -51,13 +51,11 @@ def test_a_beginning_behind_the_end_is_an_error(agent: Agent) -> None:
     assert "only 2 lines" in outcome.text
 
 
-@pytest.mark.anybody
 def test_a_last_line_without_an_end_counts(agent: Agent) -> None:
     write(agent.person, "a", "1\n2")
     assert agent.read("a").text == "a (2 lines):\n     1\t1\n     2\t2"
 
 
-@pytest.mark.anybody
 def test_a_large_file_comes_in_parts(agent: Agent) -> None:
     lines = [f"line {number}" for number in range(50_000)]
     write(agent.person, "a", "\n".join(lines) + "\n")
@@ -70,7 +68,6 @@ def test_a_large_file_comes_in_parts(agent: Agent) -> None:
     assert [line.partition("\t")[2] for line in shown] == lines[: len(shown)]
 
 
-@pytest.mark.anybody
 def test_a_long_line_is_cut(agent: Agent) -> None:
     write(agent.person, "a", "x" * 5000 + "\nend\n")
     text = agent.read("a").text
@@ -78,7 +75,6 @@ def test_a_long_line_is_cut(agent: Agent) -> None:
     assert text.endswith("\n     2\tend")
 
 
-@pytest.mark.anybody
 def test_all_of_a_long_line_can_be_read(agent: Agent) -> None:
     line = "".join(chr(0xE0 + number % 50) for number in range(300_000))
     write(agent.person, "a", f"first\n{line}\nlast\n")
@@ -94,7 +90,6 @@ def test_all_of_a_long_line_can_be_read(agent: Agent) -> None:
     assert "shorter than that" in agent.read("a", first_line=2, first_byte=10**6).text
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("kind", "start"),
     [
@@ -119,7 +114,6 @@ def test_a_picture_is_for_models_that_can_see(agent: Agent, kind: str, start: by
     assert "too large" in agent.read("a").text
 
 
-@pytest.mark.anybody
 def test_binary_is_refused_with_its_size(agent: Agent) -> None:
     (agent.person.project / "a").write_bytes(b"\x7fELF\0\0" * 100)
     outcome = agent.read("a")
@@ -127,19 +121,16 @@ def test_binary_is_refused_with_its_size(agent: Agent) -> None:
     assert "not a text file; it has 600 bytes" in outcome.text
 
 
-@pytest.mark.anybody
 def test_bytes_that_are_no_text_and_controls_do_no_harm(agent: Agent) -> None:
     (agent.person.project / "a").write_bytes(b"a\xff\x1b[31mb\r\nc")
     assert agent.read("a").text.endswith("\ta\ufffdb\n     2\tc")
 
 
-@pytest.mark.anybody
 def test_an_empty_file_is_reported_as_empty(agent: Agent) -> None:
     write(agent.person, "a", "")
     assert agent.read("a").text == "a is empty."
 
 
-@pytest.mark.anybody
 def test_a_folder_lists_its_names(agent: Agent) -> None:
     write(agent.person, "d/b", "")
     write(agent.person, "d/.hidden", "")
@@ -152,14 +143,12 @@ def test_a_folder_lists_its_names(agent: Agent) -> None:
     )
 
 
-@pytest.mark.anybody
 def test_an_empty_folder_is_reported_as_empty(agent: Agent) -> None:
     outcome = agent.read(".")
     assert outcome.ok
     assert "empty" in outcome.text
 
 
-@pytest.mark.anybody
 def test_a_large_folder_is_cut(agent: Agent) -> None:
     for number in range(1200):
         (agent.person.project / f"f{number}").touch()
@@ -169,7 +158,6 @@ def test_a_large_folder_is_cut(agent: Agent) -> None:
     assert "and 20" in text.splitlines()[-1]
 
 
-@pytest.mark.anybody
 def test_a_missing_file_is_reported(agent: Agent) -> None:
     outcome = agent.read("nope")
     assert not outcome.ok
@@ -261,7 +249,6 @@ def test_reading_changes_nothing(agent: Agent) -> None:
     assert not agent.person.paths.database.exists()
 
 
-@pytest.mark.anybody
 def test_an_empty_path_is_an_error(agent: Agent) -> None:
     with pytest.raises(ToolError, match="empty"):
         agent.read(" ")

@@ -19,6 +19,8 @@ from ollmsandbox.tools.files import search as search_module
 from ollmsandbox.tools.files.search import Search
 from ollmsandbox.tools.files.searcher import PathRule
 
+pytestmark = pytest.mark.ordinary
+
 WITH_RIPGREP, WITHOUT = "command -v rg >/dev/null", "false"
 
 
@@ -151,7 +153,6 @@ def test_without_a_sandbox_it_searches_the_project_and_asks_nothing(person: Pers
     assert not (person.home / "ran").exists()
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("pattern", "path", "matches"),
     [
