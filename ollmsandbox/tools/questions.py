@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds permission requests from plans."""
+"""Words permission questions: builds requests from plans, with what a tool says about its call."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """Reads overlayfs layers as the kernel does: whiteouts, opaque folders, and origins.
 
 What is at a path is what the uppermost layer has there. Links are not followed: what they lead to
-has a path of its own.
+has a path of its own. `sandbox/overlay.py` recognises a single whiteout.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recognises, by their paths, files that can run code outside the sandbox."""
+"""Recognises, by their paths, files that can run code outside the sandbox, and which of them are
+held."""
 
 from __future__ import annotations
 

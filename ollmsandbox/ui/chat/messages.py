@@ -2,7 +2,8 @@
 """A scrolled list of the last entries of a chat, with a button that adds earlier ones.
 
 Rows are made a few at a time, the newest first. What the user reads never moves, whatever happens
-above it; at its end, the list follows what is added there.
+above it; at its end, the list follows what is added there. `widgets/viewport.py` lays out only rows
+that are near.
 """
 
 from __future__ import annotations

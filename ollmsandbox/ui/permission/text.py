@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Texts on a permission card."""
+"""Texts on a permission card, beside the question, which `tools/questions.py` words."""
 
 from __future__ import annotations
 
