@@ -31,6 +31,8 @@ from ollmsandbox.sandbox.caches import (
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Result
 
+pytestmark = pytest.mark.ordinary
+
 
 @pytest.fixture
 def elsewhere(person: Person) -> Iterator[Path]:
@@ -158,7 +160,6 @@ def test_a_variable_moves_a_cache(
     assert not (place / "new").exists()
 
 
-@pytest.mark.anybody
 @each_way
 @pytest.mark.parametrize(
     "value",

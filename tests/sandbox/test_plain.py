@@ -26,6 +26,8 @@ from ollmsandbox.sandbox.plain.runner import PlainRunner
 from ollmsandbox.sandbox.process import Result, Sinks, Stop
 from ollmsandbox.sandbox.profile.file import read_profile
 
+pytestmark = pytest.mark.ordinary
+
 
 class Asked:
     """A user who is asked, and how often they were."""
@@ -146,13 +148,11 @@ def test_an_allowed_command_runs(person: Person) -> None:
     assert (person.project / "made").read_text() == "new\n"
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("code", [0, 1, 42, 255])
 def test_the_exit_code_is_the_commands(person: Person, code: int) -> None:
     assert run(person, f"exit {code}").exit_code == code
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("number", [2, 9, 13, 15], ids=signal.strsignal)
 def test_a_signal_that_ends_it_is_added_to_128(person: Person, number: int) -> None:
     result = run(person, f"kill -{number} $$")
@@ -202,7 +202,6 @@ def test_the_environment_may_hold_any_bytes(person: Person) -> None:
     assert (person.project / "made").read_bytes() == b"\xff\n=x"
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     "name", ["we,ird:na\\me \"q\" 'ü'", "end\n", os.fsdecode(b"\xff"), "-x", "$(x)"], ids=ascii
 )

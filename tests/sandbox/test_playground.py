@@ -23,6 +23,8 @@ from ollmsandbox.files import trees
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Result, Sinks
 
+pytestmark = pytest.mark.ordinary
+
 
 def tree(folder: Path) -> dict[str, str]:
     """Return the names in a folder with their texts, "/" for a folder, and the targets of links."""

@@ -18,6 +18,8 @@ from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.tools.run_command import RunCommand
 
+pytestmark = pytest.mark.ordinary
+
 
 def test_network_is_asked_for_every_time(agent: Agent) -> None:
     agent.asker.answer = Answer.ALLOW
@@ -32,7 +34,6 @@ def test_network_is_asked_for_every_time(agent: Agent) -> None:
     assert one.subject == "echo ok"
 
 
-@pytest.mark.anybody
 def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
     agent.asker.answer = Answer.ALLOW
     agent.run("true", network=True)
@@ -49,7 +50,6 @@ def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
     assert (request.session_id, request.call_id) == ("the-session", "the-call")
 
 
-@pytest.mark.anybody
 def test_the_call_tells_what_was_asked(agent: Agent) -> None:
     request = RunCommand(agent.tool_context).read({"command": "pip list", "network": True})
     assert request.permission_question == ""
@@ -90,7 +90,6 @@ def test_the_approved_command_runs_or_none(person: Person) -> None:
     assert agent.run("ls -A | wc -l").text == "0"
 
 
-@pytest.mark.anybody
 def test_the_whole_command_is_shown(agent: Agent) -> None:
     command = "echo one\n" + "x" * 5000 + "\nrm -rf everything"
     agent.run(command, network=True)
@@ -98,7 +97,6 @@ def test_the_whole_command_is_shown(agent: Agent) -> None:
     assert "\n" not in agent.asked[0].heading
 
 
-@pytest.mark.anybody
 def test_every_command_asks_if_the_user_wants_that(person: Person) -> None:
     agent = Agent(person, ask_every_command=True)
     assert "denied" in agent.run("ls").text
@@ -198,7 +196,6 @@ def test_a_folder_of_secrets_cannot_be_approved(agent: Agent, target: str) -> No
     assert not os.path.lexists(f"{place}/a")
 
 
-@pytest.mark.anybody
 def test_without_a_sandbox_every_command_asks(person: Person) -> None:
     agent = Agent(person, environ={"FLATPAK_ID": "x"})
     assert "denied" in agent.run("touch a").text
