@@ -121,7 +121,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"anybody", "ordinary"} <= {mark.name for mark in item.iter_markers()}:
-            raise pytest.UsageError(f"{item.nodeid} is run neither as root nor as anybody else.")
+            raise pytest.UsageError(f"{item.nodeid} would run neither as root nor as a user.")
 
 
 def pytest_collection_finish() -> None:

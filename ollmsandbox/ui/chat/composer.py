@@ -230,8 +230,8 @@ class Composer(Gtk.Box):
         self.placeholder.set_visible(not self._buffer.get_char_count())
         self.send_button.set_sensitive(self._can_send)
         text = self.text
-        between_words = Gtk.WrapMode.WORD_CHAR
-        self.view.set_wrap_mode(Gtk.WrapMode.CHAR if has_long_word(text) else between_words)
+        wraps = Gtk.WrapMode.CHAR if has_long_word(text) else Gtk.WrapMode.WORD_CHAR
+        self.view.set_wrap_mode(wraps)
         is_command = text.lstrip().startswith("!")
         if is_command:
             self.view.add_css_class("monospace")

@@ -28,6 +28,7 @@ from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 
+# Characters of a message that fills the width of the chat.
 _LONG = 2_000
 # Characters before a new piece of text, to find words that are longer.
 _TAIL = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gi.repository import Gtk, Pango
 
-# Characters.
+# Characters of a word that is broken anywhere.
 _LONG_WORD = 500
 
 

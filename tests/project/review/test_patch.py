@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -382,6 +383,16 @@ def test_a_conflict_that_is_none_any_more_is_decided_with_all(
     file.write_text(OLD + MINE)
     assert person.cli("apply", "--all").returncode == 0
     assert file.read_text() == NEW + MINE
+
+
+def test_one_thread_at_a_time_reads_changes(person: Person, review: Review) -> None:
+    made = run(person, review)
+    with ThreadPoolExecutor() as pool:
+        with review.manager.reading:
+            reading = pool.submit(state.read_current, review.manager, made)
+            # Long enough for a thread that does not wait.
+            assert not wait([reading], timeout=0.5).done
+        assert [item.state for item in reading.result()] == [State.APPLIED]
 
 
 @pytest.mark.parametrize(
