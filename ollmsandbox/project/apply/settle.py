@@ -53,9 +53,9 @@ def _find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
     return found
 
 
-def _tidy(overlay: Overlay, sets: Mapping[str, ChangeSet]) -> None:
-    """Leave nothing in the upper folders but the changes: pending, it would hide what comes to be
-    there later."""
+def _remove_unchanged(overlay: Overlay, sets: Mapping[str, ChangeSet]) -> None:
+    """Remove what the command touched without changing it from the upper folders. In a pending
+    layer, it would hide later versions of the same files."""
     for (name, found), root in zip(sets.items(), overlay.roots, strict=True):
         upper = overlay.upper(name)
         pending.spell_out(upper, root.lowers)
@@ -78,7 +78,7 @@ def _number_found(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]
 def _merge_concurrent(paths: Paths, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
     """Merge changes with those that other runs made pending while the command ran.
 
-    A change that cannot be merged is a conflict. The run's own version is on top of the others'.
+    A change that cannot be merged becomes a conflict.
     """
     chain = Chain(paths, overlay.project)
     merged: dict[int, Recorded] = {}
@@ -94,7 +94,7 @@ def _merge_concurrent(paths: Paths, overlay: Overlay, items: Sequence[Recorded])
 
 
 class _Concurrent:
-    """Merges the changes of a run to one root with layers that its command did not see."""
+    """Merges a run's changes in one root with pending layers that the command did not see."""
 
     def __init__(self, upper: str, root: Root, unseen: Sequence[str], versions: Path) -> None:
         self._root = root
@@ -128,7 +128,7 @@ class _Concurrent:
         return item if is_merged else conflict
 
     def _theirs(self, path: str) -> DirEntryAt | None:
-        """Return what the last of the others has at a path, or None."""
+        """Return what the newest of these layers has at a path, or None."""
         for tree in self._unseen:
             try:
                 spot = DirEntryAt(*tree.split(path))
@@ -139,8 +139,8 @@ class _Concurrent:
         return None
 
     def _show_theirs(self, folder: str) -> bool:
-        """Replace the whiteout of a folder by whiteouts for what the command saw in it, so that
-        what the others put there is visible. Return whether there is something."""
+        """Make visible what other runs put into a folder that the command deleted: only what the
+        command saw there stays deleted. Return whether they put something there."""
         is_any = False
         for tree in self._unseen:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -150,7 +150,8 @@ class _Concurrent:
         return is_any
 
     def _merge_text(self, item: Recorded, theirs: DirEntryAt) -> bool:
-        """Merge both versions in the upper folder; theirs is what the change is based on then."""
+        """Write the merged version to the upper folder, with theirs as its base. Return whether
+        both could be merged."""
         ours = DirEntryAt(*self._upper.split(item.change.path))
         found, there = ours.lstat(), theirs.lstat()
         new, other = read_small(ours), read_small(theirs)
@@ -165,7 +166,7 @@ class _Concurrent:
             return False
         mode = stat.S_IMODE(found.st_mode)
         if seen is None or not seen.is_file or mode == stat.S_IMODE(seen.found.st_mode) & 0o1777:
-            # Only the others changed it.
+            # The command did not change the mode.
             mode = stat.S_IMODE(there.st_mode)
         half = DirEntryAt(self._versions, f"merged-{item.number}")
         write_like(ours, half, both, mode)
@@ -194,7 +195,7 @@ class Settling:
         *,
         approved: bool = False,
     ) -> Report:
-        """Settle a run of which nothing was begun. If the user has `approved`, nothing is held."""
+        """Settle a run that has just ended. If the user has `approved` it, nothing is held."""
         sets = _find_changes(overlay)
         changes = [change for found in sets.values() for change in found.changes]
         skipped = tuple(skip for found in sets.values() for skip in found.skipped)
@@ -205,10 +206,10 @@ class Settling:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
         raise_generation(self._paths, overlay.project)
-        _tidy(overlay, sets)
+        _remove_unchanged(overlay, sets)
         items = _merge_concurrent(self._paths, overlay, items)
         job = self._write_journal(overlay, items, mode, command, started, approved=approved)
-        return Report(overlay.run_id, tuple(self.finish(overlay, job, fresh=True)), skipped)
+        return Report(overlay.run_id, tuple(self.finish(overlay, job, resumed=False)), skipped)
 
     def _write_journal(
         self,
@@ -220,21 +221,22 @@ class Settling:
         *,
         approved: bool,
     ) -> Job:
-        """Decide which changes wait, and write the journal. Nothing is changed yet, but from here
-        on the job will be finished."""
+        """Decide which changes wait for the user, and write the journal. The project is still as
+        it was, but from here on the job will be finished, even after a kill."""
         if mode is Mode.AUTO:
-            items = self._with_lost_bases(overlay, items)
-        waits = {item.number for item in items if item.state is not State.PENDING}
-        waits |= {
+            items = self._find_discarded_bases(overlay, items)
+        waits = {
             item.number
             for item in items
-            if mode is not Mode.AUTO or (item.change.flags and item.is_held and not approved)
+            if mode is not Mode.AUTO
+            or item.state is State.CONFLICT
+            or (item.is_held and not approved)
         }
         chain = Chain(self._paths, overlay.project)
         if chain.runs:
             rows = runs.changes_of_runs(self._manager, chain.runs)
-            items = _on_pending_files(items, rows, _seen_runs(overlay))
-            waits |= _that_need(items, rows)
+            items = _clear_began_where_pending(items, rows, _seen_runs(overlay))
+            waits |= _needing_pending(items, rows)
         job = Job(
             task=Task.SETTLE,
             run_id=overlay.run_id,
@@ -253,10 +255,11 @@ class Settling:
         self._step()
         return job
 
-    def _with_lost_bases(self, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
-        """Return the changes, as conflicts those that build on what was discarded meanwhile."""
+    def _find_discarded_bases(self, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
+        """Return the changes. One becomes a conflict if the command saw a pending version of the
+        file, and the user discarded that version while the command ran."""
         began = min((item.began for item in items), default=0)
-        # The folder of a run's versions has the time when something was decided last.
+        # Each decision about a run changes the folder of its versions.
         seen = [
             run_id
             for run_id in _seen_runs(overlay)
@@ -271,9 +274,9 @@ class Settling:
             for item in items
         ]
 
-    def finish(self, overlay: Overlay, job: Job, *, fresh: bool = False) -> list[Recorded]:
-        """Do the job, and return its changes as they are then. It can be repeated after a kill;
-        `fresh` if it is the first time."""
+    def finish(self, overlay: Overlay, job: Job, *, resumed: bool) -> list[Recorded]:
+        """Do the job and return its changes with their new states. If it is `resumed` after a kill,
+        part of it may be done already."""
         manager = self._manager
         versions = self._paths.versions / job.run_id
         try:
@@ -286,13 +289,13 @@ class Settling:
                 # It may have become a layer before a kill.
                 sources[root.path] = chain.roots_of(job.run_id).get(root.path, source)
             self._keep_bases(overlay, job, [i for i in job.items if i.number in job.waits])
-            done = self._apply(overlay, job, sources, fresh=fresh)
-            if not fresh:
+            done = self._apply(overlay, job, sources, resumed=resumed)
+            if resumed:
                 backups.forget_unrecorded(manager, project, versions)
             backups.back_up(manager, project, versions, done)
             self._step()
             self._keep_bases(overlay, job, [i for i in done if i.state is not State.APPLIED])
-            self._keep_rest(overlay, job, chain, done)
+            self._add_to_chain(overlay, job, chain, done)
             show_modes(manager, job.project, done)
             runs.end_run(manager, job, done)
             manager.store.make_durable()
@@ -307,11 +310,11 @@ class Settling:
         job: Job,
         sources: Mapping[str, str],
         *,
-        fresh: bool,
+        resumed: bool,
     ) -> list[Recorded]:
         done: dict[int, Recorded] = {}
         versions = self._paths.versions / job.run_id
-        written = {} if fresh else runs.signatures(self._manager, job.run_id)
+        written = runs.signatures(self._manager, job.run_id) if resumed else {}
         since = Journal.of_run(overlay.folder).written_at()
         waits = frozenset(job.waits)
         seen = _seen_runs(overlay)
@@ -328,17 +331,17 @@ class Settling:
             ]
             if not chosen:
                 continue
-            applier = Applier(root, versions, job.run_id, self._step, resumed=not fresh)
+            applier = Applier(root, versions, job.run_id, self._step, resumed=resumed)
             try:
                 applied = applier.apply(
                     chosen,
                     source,
-                    fresh=fresh,
+                    fresh=not resumed,
                     is_own=True,
                     find_base=find_base,
                     left_before=left_before,
                 )
-                if not fresh:
+                if resumed:
                     is_moved = os.stat(root).st_dev == device(source)
                     applied = [only_ours(item, written, since, is_moved) for item in applied]
                 done.update((item.number, item) for item in applied)
@@ -347,9 +350,12 @@ class Settling:
         return [done.get(item.number, item) for item in job.items]
 
     def _find_base(self, item: Recorded, seen: frozenset[str]) -> Path | None:
-        """Return what the command saw of a file that other runs have changed since: the version
-        that the first of them found, or that one of those left that the command has `seen` as
-        pending. None if somebody else changed the file, too."""
+        """Return the version of a file that the command saw, if other runs have changed it since.
+
+        A run keeps the version that it replaced: the first run since the command began has the one
+        that we look for. If the command has `seen` that run's change as pending, it is the version
+        that the run left. Return None if somebody else changed the file, too.
+        """
         change = item.change
         for found in runs.replaced(self._manager, change.root, change.path):
             if found.changed_before <= item.began < found.changed_after:
@@ -358,7 +364,8 @@ class Settling:
         return None
 
     def _keep_bases(self, overlay: Overlay, job: Job, items: Sequence[Recorded]) -> None:
-        """Keep what the command saw of each file that is to wait, before somebody edits it."""
+        """Copy the version that the command saw of each file, before the user edits the file.
+        Changes that are not applied need it for a diff and a merge."""
         edits = [item for item in items if item.change.is_edit]
         if not edits or len(items) >= MANY:
             return
@@ -370,18 +377,18 @@ class Settling:
             keep_base(item, versions, Path(seen.layer, seen.path) if seen else None)
         self._step()
 
-    def _keep_rest(
+    def _add_to_chain(
         self, overlay: Overlay, job: Job, chain: Chain, done: Sequence[Recorded]
     ) -> None:
         """Put what was not applied on top of the chain, where the next command sees it."""
-        left: dict[str, set[str]] = {}
+        unapplied: dict[str, set[str]] = {}
         applied: dict[str, list[str]] = {}
         for item in done:
             if item.state is State.APPLIED:
                 applied.setdefault(item.change.root, []).append(item.change.path)
             else:
-                left.setdefault(item.change.root, set()).add(item.change.path)
-        names = {name: root for name, root in overlay.overlay_map.items() if root in left}
+                unapplied.setdefault(item.change.root, set()).add(item.change.path)
+        names = {name: root for name, root in overlay.overlay_map.items() if root in unapplied}
         if not names:
             return
         chain.add(job.run_id, names)
@@ -390,7 +397,7 @@ class Settling:
             upper = overlay.upper(name)
             layer = chain.layer_of(job.run_id, root)
             source = layer if os.path.isdir(layer) else upper
-            pending.drop(source, applied.get(root, ()), left[root])
+            pending.drop(source, applied.get(root, ()), unapplied[root])
             self._step()
             pending.move_in(upper, layer)
             self._step()
@@ -398,11 +405,11 @@ class Settling:
             squash_oldest(self._paths, job.project)
 
 
-def _on_pending_files(
+def _clear_began_where_pending(
     items: Sequence[Recorded], rows: Sequence[tuple[str, Recorded]], seen: frozenset[str]
 ) -> list[Recorded]:
-    """Return the changes, those of files that the command saw as pending without the time when it
-    began: what it saw was never in the project."""
+    """Return the changes, without the time when the run began where the command saw a pending
+    version: that was never in the project, so the file's time there tells nothing about it."""
     places = {(row.change.root, row.change.path) for run_id, row in rows if run_id in seen}
     return [
         item._replace(began=0) if (item.change.root, item.change.path) in places else item
@@ -410,11 +417,12 @@ def _on_pending_files(
     ]
 
 
-def _that_need(items: Sequence[Recorded], rows: Sequence[tuple[str, Recorded]]) -> set[int]:
-    """Return the numbers of the changes that need these pending ones, which nobody has approved."""
+def _needing_pending(items: Sequence[Recorded], rows: Sequence[tuple[str, Recorded]]) -> set[int]:
+    """Return the numbers of the changes that depend on pending ones, `rows`, and so must wait until
+    the user has applied those."""
     related = RelatedChanges(rows)
     waiting = [item for item in items if related.touches(item.change)]
-    # What ends a folder waits with all that was in it.
+    # A change that deletes or replaces a folder waits, and with it everything inside the folder.
     folders = {(item.change.root, item.change.path) for item in waiting if ends_folder(item.change)}
     return {item.number for item in waiting} | {
         item.number

@@ -81,7 +81,9 @@ def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -
     job = journal.read()
     if job is not None:
         check_roots(overlay)
-        reports.append(Report(job.run_id, tuple(Settling(paths, step).finish(overlay, job))))
+        reports.append(
+            Report(job.run_id, tuple(Settling(paths, step).finish(overlay, job, resumed=True)))
+        )
         overlay.cleanup()
         return
     if journal.exists():
