@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .messages import ToolCall
 from .providers.convert import tool_name
-from .providers.lenient import read_json
+from .providers.json_reader import read_json
 
 _FENCED = re.compile(r"```(?:json|tool_call|tool_code)?\s*\n(?P<inner>.*?)\n?```", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(```|~~~)", re.MULTILINE)

@@ -63,7 +63,7 @@ class FileLock:
             time.sleep(_PAUSE)
 
     @property
-    def is_held(self) -> bool:
+    def is_locked(self) -> bool:
         return self._descriptor >= 0
 
     def fstat(self) -> os.stat_result:

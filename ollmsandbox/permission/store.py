@@ -19,8 +19,8 @@ from pathlib import Path
 from .. import N_
 from ..config.yaml_reader import read_text
 from ..errors import OllmSandboxError, Sentence
-from ..files.aside import free_name, set_aside
 from ..files.atomic import write_atomically
+from ..files.broken import free_name, set_aside
 from ..files.locks import locked
 from ..paths import Paths, is_inside
 from .request import Answer

@@ -22,8 +22,8 @@ from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
 from .plan.host import Host
 from .plan.host_plan import make_host_plan
-from .plan.neighbours import other_projects
 from .plan.plan import Plan, PlanInputs
+from .plan.projects import other_projects
 from .probe.probe import Capabilities, probe
 from .process import CommandTerminal, Result, Running, Sinks, Stop
 from .profile.file import read_profile

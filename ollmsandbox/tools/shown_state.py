@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a question about a command depends on: if it changes while the question is open, the answer
-is not for what would run."""
+"""Notes the state of the files that a command names when the user is asked about the command.
+
+If one changes before the answer, the answer is not about what would run, and the user is asked
+again.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,9 @@ _MODULE = ("{}.py", "{}/__init__.py", "{}/__main__.py")
 
 @dataclass(frozen=True)
 class ShownState:
+    """The state of a project when the user was asked. Another one compares as different if
+    something changed that the question depends on."""
+
     # What the program itself does to the project is counted; others leave traces on files.
     generation: int
     # Each file that the command's words name, with its identity, size and times.
@@ -44,7 +50,8 @@ class ShownState:
 
 
 def shown_state(context: ToolContext, project: str, command: str, working_dir: str) -> ShownState:
-    """Blocks. `working_dir` is as the model wrote it."""
+    """Return the state that a question about the command depends on. Blocks. `working_dir` is as
+    the model wrote it."""
     names = _Names(context, project)
     files = {
         (path, found)

@@ -14,7 +14,7 @@ from ...errors import NetError
 from ...net.http import Exchange, Request
 from .base import Piece, ProviderError, RefusedError, RetryPiece, Timeouts, is_azure
 from .errors import from_message, from_status, not_a_model_server
-from .lenient import read_json
+from .json_reader import read_json
 from .mask import KeyMask
 
 # Returns the key. It is in a keyring, which may ask for a password each time.

@@ -13,8 +13,8 @@ from typing import TypeVar
 from ... import N_
 from ...config.yaml_reader import read_text
 from ...errors import OllmSandboxError, Sentence
-from ...files.aside import set_aside
 from ...files.atomic import write_atomically
+from ...files.broken import set_aside
 from ...files.locks import locked
 from ...net.addresses import is_loopback
 from ...paths import Paths

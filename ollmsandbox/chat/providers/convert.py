@@ -15,7 +15,7 @@ from enum import Enum
 
 from ...tools.base import Picture
 from ..messages import Message, Role, ToolCall, ToolSpec
-from .lenient import inside, read_arguments, read_object
+from .json_reader import inside, read_arguments, read_object
 from .mask import KeyMask
 
 _ALPHABET = string.ascii_letters + string.digits

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .base import ModelInfo, ProviderError, Timeouts
 from .client import Client
 from .connections_file import ServerKind
-from .lenient import inside, list_value, text_value
+from .json_reader import inside, list_value, text_value
 from .openai import OpenAIServer
 
 

@@ -14,7 +14,7 @@ from ...net.addresses import server_of
 from ...net.http import connection_lost, seconds
 from ...text.visible import printable_line
 from .base import MOST_RETRIES, NoToolsError, ProviderError, RefusedError, TooLongError
-from .lenient import inside, number_value, read_object
+from .json_reader import inside, number_value, read_object
 
 # If a server asks to wait longer than this, the user decides instead.
 LONGEST_WAIT = 120.0

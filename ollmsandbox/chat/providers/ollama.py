@@ -37,7 +37,7 @@ from .convert import (
     without_pictures,
 )
 from .errors import answer_lost, not_a_model_server
-from .lenient import inside, list_value, number_value, read_object, text_value
+from .json_reader import inside, list_value, number_value, read_object, text_value
 from .think import TextSplitter
 
 _AT_ONCE = 4

@@ -44,7 +44,7 @@ from .convert import (
     without_pictures,
 )
 from .errors import answer_lost, not_a_model_server
-from .lenient import inside, list_value, number_value, read_json, text_value
+from .json_reader import inside, list_value, number_value, read_json, text_value
 from .mask import KeyMask
 from .think import TextSplitter
 

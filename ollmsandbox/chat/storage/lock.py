@@ -31,6 +31,6 @@ class SessionLock:
             lock.release()
 
     def release(self) -> None:
-        if self._lock.is_held:
+        if self._lock.is_locked:
             self._file.unlink(missing_ok=True)
             self._lock.release()

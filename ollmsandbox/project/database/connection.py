@@ -18,8 +18,8 @@ from peewee import PeeweeException, SqliteDatabase
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
-from ...files.aside import set_aside
 from ...files.atomic import flush
+from ...files.broken import set_aside
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder, real_path
 from ..changes.reasons import note_of_old_text

@@ -11,7 +11,6 @@ from ... import N_
 from ...errors import ProjectError, WorkingDirError
 from ...paths import FolderSet, home_on_record, is_inside, project_key, real_path
 from ..caches import PLAIN_CACHES, CacheLayers
-from .allowed import AllowedPaths, allowed_paths
 from .caches import (
     FoundCaches,
     find_caches,
@@ -21,6 +20,7 @@ from .caches import (
     usable_caches,
 )
 from .folders import EMPTY_FOLDERS, find_working_dir, is_home
+from .home import AllowedPaths, allowed_paths
 from .mask_layer import spec_for
 from .mounts import (
     AllowedHome,

@@ -47,7 +47,7 @@ from .mounts import (
     UnrecordedFolder,
     WritableFolder,
 )
-from .neighbours import secrets_of_others
+from .projects import secrets_of_others
 
 
 class Plan(NamedTuple):

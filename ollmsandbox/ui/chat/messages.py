@@ -22,7 +22,7 @@ from ..widgets.clamp import ClampedBin
 from ..widgets.labels import set_accessible_name
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
-from ..widgets.stops import OneStop
+from ..widgets.tabstop import TabStop
 from ..widgets.viewport import AnchoredViewport, VisibleColumn
 from ..widgets.weak import weakly
 
@@ -67,7 +67,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._items: list[T] = []
         # The items from here on have rows.
         self._first = 0
-        self._rows: dict[T, OneStop] = {}
+        self._rows: dict[T, TabStop] = {}
         # The items whose rows are still empty, in the order in which they are shown.
         self._unmade: list[T] = []
         self.earlier_button = Gtk.Button(
@@ -237,8 +237,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._box.prepend(page)
         return page
 
-    def _new_row(self, item: T) -> OneStop:
-        self._rows[item] = row = OneStop(accessible_role=Gtk.AccessibleRole.LIST_ITEM)
+    def _new_row(self, item: T) -> TabStop:
+        self._rows[item] = row = TabStop(accessible_role=Gtk.AccessibleRole.LIST_ITEM)
         return row
 
     def _shown(self, item: T) -> Gtk.Widget:

@@ -12,7 +12,7 @@ from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.items import Day, Key, ProjectItem, SessionItem
 from ..widgets.labels import decorative_icon, in_sentences
-from ..widgets.stops import TAB_DIRECTIONS
+from ..widgets.tabstop import TAB_DIRECTIONS
 
 
 class OlderItem(NamedTuple):

@@ -36,11 +36,11 @@ from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
 from .notices import NoticeBar
-from .outside import FileWatch
 from .panes import ChangesLayout, HeaderLayout, Panes
 from .project_scan import ProjectScan
 from .questions import QuestionFinder
 from .startup import after_first_frame, load_languages, load_rest
+from .watch import FileWatch
 from .welcome import Welcome
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ollmsandbox.chat.providers.base import (
 )
 from ollmsandbox.chat.providers.client import EventReader, LineReader
 from ollmsandbox.chat.providers.convert import ReturnThinking, returned
-from ollmsandbox.chat.providers.lenient import read_arguments
+from ollmsandbox.chat.providers.json_reader import read_arguments
 from ollmsandbox.chat.providers.mask import INSTEAD, KeyMask
 from ollmsandbox.chat.providers.ollama import to_ollama
 from ollmsandbox.chat.providers.openai import OpenAIStream, to_openai

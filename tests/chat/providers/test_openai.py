@@ -30,7 +30,7 @@ from ollmsandbox.chat.providers.base import (
     TooLongError,
     Usage,
 )
-from ollmsandbox.chat.providers.lenient import read_arguments
+from ollmsandbox.chat.providers.json_reader import read_arguments
 from ollmsandbox.chat.providers.openai import OpenAIServer
 
 pytestmark = pytest.mark.anybody

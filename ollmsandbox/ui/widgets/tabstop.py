@@ -8,8 +8,8 @@ from gi.repository import Adw, Gtk
 TAB_DIRECTIONS = (Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD)
 
 
-class OneStop(Adw.Bin):
-    __gtype_name__ = "OllmOneStop"
+class TabStop(Adw.Bin):
+    __gtype_name__ = "OllmTabStop"
 
     # For a question, whose answers are worth a stop each.
     has_many_stops = False
