@@ -41,7 +41,7 @@ class Settings(GObject.Object):
     def __init__(self, paths: Paths) -> None:
         """Raise if the schema is not installed."""
         super().__init__()
-        schema = _find_schema()
+        schema = find_schema()
         self._file = None if _has_backend(os.environ) else paths.config / "preferences.json"
         self._failed = False
         # The memory backend stores nothing: what it has is read from and written to the file.
@@ -115,7 +115,7 @@ def _has_backend(environ: Mapping[str, str]) -> bool:
     )
 
 
-def _find_schema() -> Gio.SettingsSchema:
+def find_schema() -> Gio.SettingsSchema:
     """Return the schema of this version: an installed one may be another version's."""
     default = Gio.SettingsSchemaSource.get_default()
     sources = [

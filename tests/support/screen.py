@@ -13,9 +13,10 @@ from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
-from gi.repository import Adw, Gdk, GLib, Gtk
+from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
 from ollmsandbox.ui.resources import stylesheet
+from ollmsandbox.ui.settings import find_schema
 
 W = TypeVar("W", bound=Gtk.Widget)
 
@@ -49,6 +50,10 @@ class Screen:
             if not GLib.MainContext.default().iteration(False):
                 break
         gc.collect()
+        # In memory, and the same for all tests of a process.
+        preferences = Gio.Settings.new_full(find_schema(), None, None)
+        for key in preferences.props.settings_schema.list_keys():
+            preferences.reset(key)
         sys.excepthook, sys.unraisablehook = self._hooks
         logging.getLogger("asyncio").removeHandler(self._log)
         _listeners.remove(self._troubles)
