@@ -204,6 +204,9 @@ def _diff(item: Recorded, versions: Versions, run: Run, *, colour: bool) -> Iter
     name = escape_line(shown_path(item, run.project.path))
     is_folder = change.type is Type.FOLDER and change.old_type in (None, Type.FOLDER)
     before = Version() if is_folder else versions.before(run, item)
+    if before.note and item.state is State.CONFLICT:
+        # The user chooses between the version on disk and the command's.
+        before = versions.on_disk(item)
     quoted = quoted_path(shown_path(item, run.project.path))
     title = f"== {change.kind.value} {quoted}{_what(item, before)}, {_state(item)}\n"
     yield _paint(title, bold)

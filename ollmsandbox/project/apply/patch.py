@@ -78,8 +78,12 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
                 # Linked by an attempt to apply the change, which changed that time.
                 kept.unlink()
                 changed = found.st_mtime_ns
-            if earlier or changed <= item.began:
+            if earlier:
                 keep_copy(seen, kept)
+            elif changed <= item.began:
+                keep_copy(seen, kept)
+                if signature(seen.lstat()) != signature(found):
+                    kept.unlink(missing_ok=True)
     finally:
         tree.close()
 

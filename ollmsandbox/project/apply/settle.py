@@ -295,6 +295,7 @@ class Settling:
             backups.back_up(manager, project, versions, done)
             self._step()
             self._keep_bases(overlay, job, [i for i in done if i.state is not State.APPLIED])
+            done = _find_lost_bases(versions, done)
             self._add_to_chain(overlay, job, chain, done)
             show_modes(manager, job.project, done)
             runs.end_run(manager, job, done)
@@ -403,6 +404,23 @@ class Settling:
             self._step()
         with contextlib.suppress(OSError):  # the next run tries again, and reports it
             squash_oldest(self._paths, job.project)
+
+
+def _find_lost_bases(versions: Path, items: Sequence[Recorded]) -> list[Recorded]:
+    """Return the changes. A pending one becomes a conflict if the user edited the file while the
+    command ran: then nobody knows which lines the command saw."""
+    note = Note(Reason.CHANGED)
+    found = []
+    for item in items:
+        if item.state is State.PENDING and item.change.is_edit and item.began:
+            with contextlib.suppress(OSError):
+                is_edited = (
+                    os.lstat(f"{item.change.root}/{item.change.path}").st_ctime_ns > item.began
+                )
+                if is_edited and not os.path.lexists(versions / str(item.number)):
+                    item = item._replace(state=State.CONFLICT, note=note)
+        found.append(item)
+    return found
 
 
 def _clear_began_where_pending(

@@ -32,8 +32,12 @@ def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequen
     """Take hunks of a change back that are in the project. Other changes to the file stay."""
     states = (State.APPLIED, State.DISCARDED, *PENDING_STATES)
     found = _versions_with(manager, run, item, chosen, states)
+    if item.state is not State.APPLIED:
+        there = current_hunk_states(manager, run, item)
+        if any(there.get(hunk) not in (HunkState.PRESENT, None) for hunk in chosen):
+            raise _changed(_full(item))
     part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
-    return _merge(manager, run, item, found.new, part)
+    return _merge(manager, run, item, found.new, part, is_undo=True)
 
 
 def redo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
@@ -72,7 +76,13 @@ def _settle(manager: ProjectManager, run: Run, item: Recorded) -> Report | None:
 
 
 def _merge(
-    manager: ProjectManager, run: Run, item: Recorded, old: Sequence[str], new: Sequence[str]
+    manager: ProjectManager,
+    run: Run,
+    item: Recorded,
+    old: Sequence[str],
+    new: Sequence[str],
+    *,
+    is_undo: bool = False,
 ) -> Report:
     """Merge the change from one version to another into the file as it is now."""
     with closing(Review(manager.paths)) as review, review.locked(run):
@@ -85,10 +95,11 @@ def _merge(
         # What is in the project decides whether the change is undone.
         if done.state not in PENDING_STATES:
             states = set(current_hunk_states(manager, run, done).values())
-            if states != {HunkState.UNDONE}:
+            is_discarded = done.state is State.DISCARDED
+            if states == {HunkState.UNDONE}:
+                done = done._replace(state=State.DISCARDED if is_discarded else State.UNDONE)
+            elif HunkState.PRESENT in states or not is_discarded or not is_undo:
                 done = done._replace(state=State.APPLIED)
-            elif done.state is State.APPLIED:
-                done = done._replace(state=State.UNDONE)
             runs.write_changes(manager, run.id, [done])
         return Report(run.id, (done,))
 

@@ -16,7 +16,7 @@ from ...paths import Paths, is_inside, make_folder
 from ...text.merge import keep_both
 from ..apply.applier import Applier, only_ours
 from ..apply.journal import Job, Journal, Task, project_lock
-from ..apply.patch import Patch
+from ..apply.patch import Patch, keep_base
 from ..apply.settle import numbered_parents, show_modes
 from ..apply.swap import Step
 from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type
@@ -256,6 +256,9 @@ class Review:
         """Merge hunks of a change into the file on disk, given as the two versions that they lie
         between. The caller holds the project's lock."""
         versions = make_folder(self._paths.versions / run.id)
+        if item.state in PENDING_STATES and item.change.is_edit:
+            # A run with many changes has kept none so far.
+            keep_base(item, versions, None)
         # Only the names of both are needed.
         patch = Patch(-1, item.number)
         for spot, data in ((patch.without_hunks, without), (patch.with_hunks, with_)):

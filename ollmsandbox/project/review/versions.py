@@ -78,7 +78,11 @@ class Versions:
             return kept
         if item.state is State.UNDONE:
             return self._left_there(item)
-        return self.on_disk(item)
+        there = self.on_disk(item)
+        if change.is_edit and there.seen and there.seen.found.st_ctime_ns > item.began:
+            # The lines of whoever changed it would look like lines that the command deleted.
+            return _CHANGED_SINCE
+        return there
 
     def after(self, run: Run, item: Recorded) -> Version:
         """Return the version that the run left, or would leave."""

@@ -17,7 +17,7 @@ from support.person import Person
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Recorded, Report, State
+from ollmsandbox.project.changes.change import MANY, Recorded, Report, State
 from ollmsandbox.project.changes.mode import Mode
 from ollmsandbox.project.changes.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.changes.reasons import Reason
@@ -358,6 +358,76 @@ def test_an_edit_while_the_command_runs_is_not_merged_with_a_wrong_base(
     assert recorder.report is not None
     assert [item.state for item in recorder.report.changes] == [State.CONFLICT]
     assert file.read_text() == OLD.replace("line 20\n", "other\n") + MINE
+
+
+@pytest.mark.parametrize("others", [0, MANY])
+def test_an_edit_while_the_command_runs_in_review_mode_is_no_part_of_its_diff(
+    person: Person, review: Review, others: int
+) -> None:
+    file = person.project / "file"
+    recorder = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    person.share_playground()
+
+    async def both() -> None:
+        async def work(_data: bytes) -> None:
+            file.write_text(OLD + MINE)
+            (person.playground / "go").touch()
+
+        command = f"{EDIT}; seq {others} | xargs -r touch"
+        await person.bubble(keeper=recorder).exec(f"{command}\n{WAIT}", sinks=Sinks(work))
+
+    loop.run(both())
+    assert recorder.report is not None
+    made = review.manager.run(recorder.report.run_id)
+    [item] = [one for one in read_changes(review.manager, made) if one.change.path == "file"]
+    assert (item.state, item.is_because(Reason.CHANGED)) == (State.CONFLICT, True)
+    # Nobody knows which lines the command saw.
+    assert state.text_versions(review.manager, made, item) is None
+    shown = cli_here(person, "changes", "--diff").stdout
+    assert f"-{MINE}" in shown and "+third\n" in shown
+    review.keep_both(made, [str(file)])
+    assert set(file.read_text().splitlines()) == {*(OLD + NEW + MINE).splitlines()}
+
+
+def test_an_edit_after_a_run_with_many_changes_is_no_part_of_its_diff(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    made = run(person, review, f"{EDIT}; seq {MANY} | xargs touch", Mode.REVIEW)
+    item = next(one for one in read_changes(review.manager, made) if one.change.path == "file")
+    found = state.text_versions(review.manager, made, item)
+    assert found is not None
+    hunks.apply_hunks(review.manager, made, item, found.hunks[:1])
+    assert file.read_text() == FIRST
+    file.write_text(FIRST + MINE)
+    assert state.text_versions(review.manager, made, item) == found
+    hunks.apply_hunks(review.manager, made, item, found.hunks[1:])
+    assert file.read_text() == NEW + MINE
+
+
+def test_a_hunk_that_is_not_in_the_project_cannot_be_undone(person: Person, review: Review) -> None:
+    run(person, review, "sed -i '/^line 3$/a more' file", Mode.REVIEW)
+    made = run(person, review, "sed -i '/^line 3$/d' file", Mode.REVIEW)
+    for _pending_and_discarded in range(2):
+        with pytest.raises(OllmSandboxError):
+            hunks.undo_hunks(review.manager, made, row(review, made), parts(review, made))
+        assert (person.project / "file").read_text() == OLD
+        review.discard(made)
+
+
+def test_a_hunk_of_a_discarded_change_is_undone_and_it_stays_discarded(
+    person: Person, review: Review
+) -> None:
+    # Beside the second hunk, which is therefore neither in the project nor undone.
+    run(person, review, "sed -i 's/^line 21$/next/' file", Mode.REVIEW)
+    made = run(person, review, mode=Mode.REVIEW)
+    first = parts(review, made)[:1]
+    hunks.apply_hunks(review.manager, made, row(review, made), first)
+    review.discard(made)
+    assert (person.project / "file").read_text() == FIRST
+    hunks.undo_hunks(review.manager, made, row(review, made), first)
+    assert (person.project / "file").read_text() == OLD
+    assert row(review, made).state is State.DISCARDED
 
 
 def test_a_conflict_ends_with_both_versions(person: Person, review: Review) -> None:
