@@ -158,6 +158,8 @@ class _Concurrent:
         if found is None or there is None or new is None or other is None:
             return False
         seen = find_in_layers(self._root.lowers, item.change.path)
+        if seen and seen.layer == self._root.path and seen.found.st_ctime_ns > item.began:
+            return False  # somebody edited it, and this is not what the command saw
         old = read_seen(seen, LARGEST + 1) if seen is not None and seen.is_file else None
         both = other if new == other else None
         if both is None and old is not None and len(old) <= LARGEST:

@@ -32,10 +32,9 @@ def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequen
     """Take hunks of a change back that are in the project. Other changes to the file stay."""
     states = (State.APPLIED, State.DISCARDED, *PENDING_STATES)
     found = _versions_with(manager, run, item, chosen, states)
-    if item.state is not State.APPLIED:
-        there = current_hunk_states(manager, run, item)
-        if any(there.get(hunk) not in (HunkState.PRESENT, None) for hunk in chosen):
-            raise _changed(_full(item))
+    there = _states_of(manager, run, item, chosen)
+    if item.state is not State.APPLIED and not there <= {HunkState.PRESENT}:
+        raise _changed(_full(item))
     part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
     return _merge(manager, run, item, found.new, part, is_undo=True)
 
@@ -56,6 +55,8 @@ def apply_hunks(
 ) -> Report:
     """Apply hunks of a pending change; the rest of it stays pending."""
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
+    if HunkState.CHANGED in _states_of(manager, run, item, chosen):
+        raise _changed(_full(item))
     report = _merge(manager, run, item, found.old, with_hunks(found.old, chosen))
     with project_lock(manager.paths, run.project.path):
         # If they were discarded, the next command sees them again.
@@ -187,6 +188,14 @@ def _versions_with(
     if found is None or not chosen or not set(chosen) <= set(found.hunks):
         raise _changed(_full(item))
     return found
+
+
+def _states_of(
+    manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]
+) -> set[HunkState]:
+    """Return what became of these hunks; nothing if the file is as the run left it."""
+    states = current_hunk_states(manager, run, item)
+    return {states[hunk] for hunk in chosen if hunk in states}
 
 
 def _changed(full: str) -> OllmSandboxError:

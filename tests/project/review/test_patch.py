@@ -389,6 +389,32 @@ def test_an_edit_while_the_command_runs_in_review_mode_is_no_part_of_its_diff(
     assert set(file.read_text().splitlines()) == {*(OLD + NEW + MINE).splitlines()}
 
 
+def test_an_edit_while_two_commands_run_in_review_mode_stays(
+    person: Person, review: Review
+) -> None:
+    file, project = person.project / "file", str(person.project)
+    outer, inner = (Recorder(project, person.paths, mode=Mode.REVIEW) for _ in range(2))
+    person.share_playground()
+
+    async def both() -> None:
+        async def work(_data: bytes) -> None:
+            # The second command sees the user's line, the first does not.
+            file.write_text(OLD + MINE)
+            await person.bubble(keeper=inner).exec("sed -i 's/^line 20$/twentieth/' file")
+            (person.playground / "go").touch()
+
+        command = f"sed -i 's/^line 3$/third/' file\n{WAIT}"
+        await person.bubble(keeper=outer).exec(command, sinks=Sinks(work))
+
+    loop.run(both())
+    assert inner.report is not None and outer.report is not None
+    assert [item.state for item in inner.report.changes] == [State.PENDING]
+    [conflict] = outer.report.changes
+    assert (conflict.state, conflict.is_because(Reason.CONCURRENT)) == (State.CONFLICT, True)
+    review.apply(review.manager.run(inner.report.run_id))
+    assert file.read_text() == SECOND + MINE
+
+
 def test_an_edit_after_a_run_with_many_changes_is_no_part_of_its_diff(
     person: Person, review: Review
 ) -> None:
@@ -413,6 +439,16 @@ def test_a_hunk_that_is_not_in_the_project_cannot_be_undone(person: Person, revi
             hunks.undo_hunks(review.manager, made, row(review, made), parts(review, made))
         assert (person.project / "file").read_text() == OLD
         review.discard(made)
+
+
+def test_a_hunk_beside_lines_that_differ_is_not_applied_twice(
+    person: Person, review: Review
+) -> None:
+    run(person, review, "sed -i '1i earlier' file", Mode.REVIEW)
+    made = run(person, review, "sed -i '1i more' file", Mode.REVIEW)
+    with pytest.raises(OllmSandboxError):
+        hunks.apply_hunks(review.manager, made, row(review, made), parts(review, made))
+    assert (person.project / "file").read_text() == OLD
 
 
 def test_a_hunk_of_a_discarded_change_is_undone_and_it_stays_discarded(
