@@ -194,12 +194,15 @@ def _merge_neighbours(
     before: Sequence[str], current: Sequence[str], after: Sequence[str]
 ) -> list[str] | None:
     """Merge changes of lines next to each other, which Merge3 takes for a conflict; None if both
-    changed the same line, or inserted lines at the same place."""
+    changed the same line, inserted lines at the same place, or have a new line in common: that may
+    be the same one."""
     hunks = [*find_hunks(before, current), *find_hunks(before, after)]
     hunks.sort(key=lambda hunk: (hunk.old_start, hunk.old_end))
     for one, other in pairwise(hunks):
         starts_together = one.old_start == other.old_start and bool(one.old) == bool(other.old)
         if other.old_start < one.old_end or starts_together:
+            return None
+        if other.old_start == one.old_end and not set(one.new).isdisjoint(other.new):
             return None
     return with_hunks(before, hunks)
 
