@@ -137,12 +137,31 @@ def _merge_texts(before: str, after: str, current: str, *, keep_both: bool) -> s
     texts = (before, after, current)
     if not current and not all(map(_is_ended, texts)):
         return None  # without a line, it has no newline to be merged either
+    if not keep_both and not _has_shown_hunks(before, after):
+        return None
     lines = _merge_both_ways(*map(_ended_lines, texts), keep_both=keep_both)
     if lines is None:
         return None
     # Whether the last line ends with a newline is merged by itself.
     is_ended = _three_way(*map(_is_ended, texts))
     return "".join(lines) if is_ended else "".join(lines).removesuffix("\n")
+
+
+def _has_shown_hunks(before: str, after: str) -> bool:
+    """Return whether the change matches the same lines with a newline at the end as without, as in
+    the hunks that users see. If not, merging it hunk by hunk could give another text."""
+    if _is_ended(before) and _is_ended(after):
+        return True
+    shown = _matching_lines(split_lines(before), split_lines(after))
+    return shown <= _matching_lines(_ended_lines(before), _ended_lines(after))
+
+
+def _matching_lines(old: Sequence[str], new: Sequence[str]) -> set[tuple[int, int]]:
+    return {
+        (block.old + line, block.new + line)
+        for block in matching_blocks(old, new)
+        for line in range(block.size)
+    }
 
 
 T = TypeVar("T")

@@ -53,6 +53,12 @@ def test_an_edit_elsewhere_stays_when_a_change_is_applied_and_undone(
         pytest.param(b"a\n", b"", b"c\n", id="deleted and changed"),
         pytest.param(b"a\n", b"a\nb\n", b"a\nc\n", id="both added at the end"),
         pytest.param(b"a\nc\n", b"a\nb\nc\n", b"b\nc\n", id="the same new line in two ways"),
+        pytest.param(
+            b"a\na\na\nb\nb\nb\na",
+            b"a\na\na\na\nb\nb\nb",
+            b"a\na\na\nb\nc\nb\nb\na",
+            id="other lines match without a newline at the end",
+        ),
         pytest.param(b"\0a\n", b"\0b\n", b"\0a\nc\n", id="no text"),
         pytest.param(b"a\nb\nc\n", b"\0", b"a\nb\nd\n", id="text became none"),
         pytest.param(

@@ -115,6 +115,8 @@ class ToastRoom:
         self._style.load_from_data(css.encode())
         context = toast.get_style_context()
         context.add_provider(self._style, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION + 1)
+        # Else newer GTKs may lay it out with the new margin in the height it had before.
+        toast.queue_resize()
         self._above.set_margin_bottom(toast.get_height() + 2 * _GAP)
         return GLib.SOURCE_REMOVE
 
