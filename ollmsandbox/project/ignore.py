@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from ..files.dirfd import open_regular_file
 
 _LARGEST = 1 << 20
 _CLASSES = {
@@ -156,13 +157,9 @@ class IgnoredPaths:
 
 def read_ignore_file(file: str) -> IgnoreRules | None:
     """Read an ignore file if it is a regular file: not a link, not a pipe."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with contextlib.suppress(OSError):
-        descriptor = os.open(file, flags)
-        with open(descriptor, "rb") as opened:
-            found = os.fstat(descriptor)
-            if stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST:
-                return parse_ignore_file(opened.read(_LARGEST))
+    with contextlib.suppress(OSError), open_regular_file(file) as opened:
+        data = opened.read(_LARGEST + 1)
+        return parse_ignore_file(data) if len(data) <= _LARGEST else None
     return None
 
 

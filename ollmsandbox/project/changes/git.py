@@ -11,13 +11,12 @@ import codecs
 import contextlib
 import os
 import re
-import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ...files.dirfd import folders_above
+from ...files.dirfd import folders_above, open_regular_file
 from ...paths import is_inside
 from .change import Type
 from .hooks import (
@@ -297,10 +296,9 @@ def _read(file: str) -> str | None:
     A link may lead to anything, for example to a pipe.
     """
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with open(descriptor, "rb") as opened:
+        with open_regular_file(file, follow_links=True) as opened:
             # Files of /proc have the size 0, and are not read.
-            size = os.fstat(descriptor).st_size if stat.S_ISREG(os.fstat(descriptor).st_mode) else 0
+            size = os.fstat(opened.fileno()).st_size
             if size > _LARGEST:
                 return None
             data = opened.read(size)
