@@ -12,8 +12,8 @@ import json
 import os
 import resource
 import stat
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from ...errors import ProjectError
@@ -153,18 +153,19 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
 
 
 class _Level:
-    """A folder of upper that the walk is in, with the folders that it covers."""
+    """A folder of upper that the walk is in, with the folders that it covers. Without one of upper,
+    everything in it is deleted."""
 
-    __slots__ = ("hides", "is_plain", "lowers", "names", "opened", "prefix", "upper")
+    __slots__ = ("hides", "is_plain", "lowers", "names", "opened", "prefix", "then", "upper")
 
-    def __init__(
-        self, prefix: str, upper: int, lowers: list[int], opened: list[dirfd.UnlockedFolder]
-    ) -> None:
+    def __init__(self, prefix: str, upper: int = -1) -> None:
         self.prefix = prefix
         self.upper = upper
-        self.lowers = lowers
-        self.opened = opened
+        self.lowers: list[int] = []
+        self.opened: list[dirfd.UnlockedFolder] = []
         self.names: Iterator[str] = iter(())
+        # Adds the change that comes after those in here.
+        self.then: Callable[[], None] | None = None
         # Whether it hides the folders below it completely.
         self.hides = False
         # Whether no part of its path is special.
@@ -203,7 +204,7 @@ class _Walk:
         # A command cannot take away the user's own rights to the project's folder.
         with contextlib.suppress(FileNotFoundError):
             keep_own_rights(upper, os.stat(self._root).st_mode)
-        level = _Level("", os.open(upper, FOLDER), [], [])
+        level = _Level("", os.open(upper, FOLDER))
         self._levels.append(level)
         top, below = level.upper, level.lowers
         for lower in lowers[:-1]:
@@ -218,6 +219,8 @@ class _Walk:
             name = self._skim(level)
             if name is None:
                 self._levels.pop().leave()
+                if level.then:
+                    level.then()
             else:
                 self._look(level, name)
 
@@ -231,7 +234,7 @@ class _Walk:
 
         The result is the same as that of `_look`, only faster for many files.
         """
-        is_special = self._is_own or not level.is_plain
+        is_special = self._is_own or not level.is_plain or level.upper < 0
         if is_special or len(level.lowers) > 1 or self._git_targets.is_near(level.prefix):
             return next(level.names, None)
         upper, lower = level.upper, next(iter(level.lowers), -1)
@@ -272,8 +275,12 @@ class _Walk:
 
     def _look(self, level: _Level, name: str) -> None:
         path = level.prefix + name
-        new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
         old, covered = find_in_open_layers(level.lowers, name)
+        if level.upper < 0:
+            if old is not None:
+                self._delete(path, name, old, covered)
+            return
+        new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
         if is_whiteout(new):
             if old is None:
                 self.idle.append(path)
@@ -300,7 +307,7 @@ class _Walk:
             return
         mode = _mode(new) & 0o1777
         flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
-        inside = _Level(f"{path}/", -1, [], [])
+        inside = _Level(f"{path}/")
         self._levels.append(inside)
         inside.is_plain = level.is_plain and is_plain_folder(name)
         lowers, opened = inside.lowers, inside.opened
@@ -321,14 +328,12 @@ class _Walk:
         names = sorted(os.listdir(upper))
         # The kernel marks only the outermost new folder as opaque.
         inside.hides = level.hides or is_opaque(upper)
-        if lowers and inside.hides:
-            kept = set(names)
-            for gone in names_in(lowers):
-                if gone not in kept:
-                    was_there, inner = find_in_open_layers(lowers, gone)
-                    if was_there is not None:
-                        self._delete(f"{path}/{gone}", gone, was_there, inner)
         inside.names = iter(names)
+        if lowers and inside.hides:
+            hidden = _Level(f"{path}/")
+            self._levels.append(hidden)
+            hidden.lowers += map(os.dup, lowers)
+            hidden.names = iter(sorted(set(names_in(lowers)) - set(names)))
 
     def _file(
         self,
@@ -345,15 +350,10 @@ class _Walk:
         old_type = old_mode = None
         if old is not None:
             old_type, old_mode = _old_type(old), _mode(old)
-            if old_type is Type.FOLDER:
-                self._delete_inside(path, name, covered)
-            elif old_type is type_:
-                if _is_same(level.upper, covered[0], name, new, old):
-                    self.idle.append(path)
-                    return
-                kind = Kind.MODIFIED
-            if old_type is not type_:
-                kind = Kind.REPLACED
+            kind = Kind.MODIFIED if old_type is type_ else Kind.REPLACED
+            if old_type is type_ and _is_same(level.upper, covered[0], name, new, old):
+                self.idle.append(path)
+                return
         flags = []
         if type_ is Type.FILE:
             if new.st_mode & _LENT:
@@ -364,14 +364,18 @@ class _Walk:
         elif target is not None and _leads_outside(self._root, path, target):
             flags.append(Flag.OUTSIDE)
         is_plain = type_ is Type.FILE and kind is not Kind.REPLACED and new.st_nlink == 1
-        self._add(
-            path, kind, type_, mode, target, flags, old_type, old_mode,
+        add = partial(
+            self._add, path, kind, type_, mode, target, flags, old_type, old_mode,
             inode=new.st_ino if is_plain and not new.st_mode & _LENT else 0,
             is_by_git=is_plain
             and (name in WRITTEN_BY_GIT or REFERENCES in path)
             and self._is_by_git(path, name),
             is_git_target=name == "package.json" and self._changes_hooks(path),
         )  # fmt: skip
+        if old_type is Type.FOLDER:
+            self._delete_inside(path, name, covered, add)
+        else:
+            add()
 
     def _is_by_git(self, path: str, name: str) -> bool:
         """Return whether a file has nothing in it but what git writes by itself."""
@@ -404,57 +408,30 @@ class _Walk:
 
     def _delete(self, path: str, name: str, old: os.stat_result, covered: list[int]) -> None:
         type_ = type_of(old)
-        if type_ is Type.FOLDER:
-            self._delete_inside(path, name, covered)
-        self._add(path, Kind.DELETED, type_, old_type=_old_type(old), old_mode=_mode(old))
+        add = partial(
+            self._add, path, Kind.DELETED, type_, old_type=_old_type(old), old_mode=_mode(old)
+        )
+        if type_ is not Type.FOLDER:
+            add()
+        elif is_too_deep(path):
+            # The folders above it are skipped later, because they are not empty.
+            self._skip_deep(path)
+        else:
+            self._delete_inside(path, name, covered, add)
 
-    def _delete_inside(self, path: str, name: str, covered: list[int]) -> None:
-        """Add the deletion of everything in a folder, the deepest first."""
-        levels: list[_Level] = []
-        folders: list[tuple[str, os.stat_result]] = []
-        try:
-            self._enter(levels, path, name, covered)
-            while levels:
-                level = levels[-1]
-                inner = next(level.names, None)
-                if inner is None:
-                    levels.pop().leave()
-                    if levels:
-                        where, old = folders.pop()
-                        self._add(
-                            where,
-                            Kind.DELETED,
-                            Type.FOLDER,
-                            old_type=Type.FOLDER,
-                            old_mode=_mode(old),
-                        )
-                    continue
-                found, below = find_in_open_layers(level.lowers, inner)
-                if found is None:
-                    continue
-                where = level.prefix + inner
-                if stat.S_ISDIR(found.st_mode) and is_too_deep(where):
-                    # The folders above it are skipped later, because they are not empty.
-                    self._skip_deep(where)
-                elif stat.S_ISDIR(found.st_mode):
-                    folders.append((where, found))
-                    self._enter(levels, where, inner, below)
-                else:
-                    type_, was = type_of(found), _old_type(found)
-                    self._add(where, Kind.DELETED, type_, old_type=was, old_mode=_mode(found))
-        finally:
-            while levels:
-                levels.pop().leave()
-
-    def _skip_deep(self, path: str) -> None:
-        self.skipped.append(Skipped(self._root, path, "a folder too deep to be looked into"))
-
-    def _enter(self, levels: list[_Level], path: str, name: str, covered: list[int]) -> None:
-        level = _Level(f"{path}/", -1, [], [])
-        levels.append(level)
+    def _delete_inside(
+        self, path: str, name: str, covered: list[int], then: Callable[[], None]
+    ) -> None:
+        """Enter a folder, to add the deletion of everything in it; `then` adds what comes after."""
+        level = _Level(f"{path}/")
+        self._levels.append(level)
         for below in covered:
             level.lowers.append(self._opened_folders.open(name, below, level.opened))
         level.names = iter(names_in(level.lowers))
+        level.then = then
+
+    def _skip_deep(self, path: str) -> None:
+        self.skipped.append(Skipped(self._root, path, "a folder too deep to be looked into"))
 
     def _add(
         self,
@@ -472,13 +449,11 @@ class _Walk:
         is_git_target: bool = False,
     ) -> None:
         is_new_folder = kind is Kind.ADDED and type_ is Type.FOLDER
-        is_git_target = (
-            is_git_target
-            or self._git_targets.covers(path, is_new_folder=is_new_folder)
-            or (self._is_own and type_ is not Type.FOLDER and builds_this_program(self._full(path)))
-        )
+        is_git_target = is_git_target or self._git_targets.covers(path, is_new_folder=is_new_folder)
         if not is_git_target and type_ is not Type.FOLDER:
-            is_git_target = self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
+            is_git_target = (
+                self._is_own and builds_this_program(f"{self._root}/{path}")
+            ) or self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
         if not is_by_git or is_git_target:
             flags = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
         elif risk := risk_of(path):
@@ -490,9 +465,6 @@ class _Walk:
                 self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode, inode
             )
         )
-
-    def _full(self, path: str) -> str:
-        return f"{self._root}/{path}"
 
     def _marks(
         self, path: str, kind: Kind, type_: Type, *, is_git_target: bool
