@@ -6,6 +6,7 @@ Moving a folder, or deleting it with its content, leaves no mark on the files th
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -54,9 +55,6 @@ class OutsideEdits:
             found = self._known[folder] = self._look(folder, found)
         return found
 
-    def is_copied_up(self, path: str) -> bool:
-        return is_copied_up(f"{self._upper}/{path}")
-
     def was_there(self, path: str, changes: Sequence[Change]) -> bool:
         """Return whether a file that is missing on disk was one of the project's.
 
@@ -67,12 +65,11 @@ class OutsideEdits:
         if not is_copied_up(file) or os.lstat(file).st_nlink > 1:
             return False
         if self._left is None:
-            self._left = {
-                found.st_ino
-                for change in changes
-                if change.root == self._root and self._may_have_left(change)
-                if (found := self._find(change.path))
-            }
+            self._left = set()
+            for change in changes:
+                if change.root == self._root and self._may_have_left(change):
+                    with contextlib.suppress(OSError):
+                        self._left.add(os.lstat(f"{self._root}/{change.path}").st_ino)
         origin = origin_of(file)
         return not self._left or (origin is not None and origin not in self._left)
 
@@ -80,20 +77,14 @@ class OutsideEdits:
         """Return whether the command may have moved the file away that was at this path."""
         if change.old_type is not Type.FILE or change.kind is Kind.ADDED:
             return False
-        return change.kind is Kind.DELETED or not self.is_copied_up(change.path)
-
-    def _find(self, path: str) -> os.stat_result | None:
-        try:
-            return os.lstat(f"{self._root}/{path}")
-        except OSError:
-            return None
+        return change.kind is Kind.DELETED or not is_copied_up(f"{self._upper}/{change.path}")
 
     def _look(self, folder: str, around: _FolderEdits) -> _FolderEdits:
         try:
             there = os.lstat(f"{self._root}/{folder}")
         except OSError:
             may_be = around.has_changed or around.is_removed
-            return _FolderEdits(is_removed=may_be and self.is_copied_up(folder))
+            return _FolderEdits(is_removed=may_be and is_copied_up(f"{self._upper}/{folder}"))
         has_changed = there.st_ctime_ns > self._began
         has_other_names = there.st_mtime_ns > self._began
         # A rename changes the folder's change time only, and the modification time of its parent.

@@ -26,6 +26,7 @@ _ORIGIN = "user.overlay.origin"
 # begins with the inode's number.
 _HANDLE, _HANDLE_TYPE, _INODE = 21, 4, 1
 _BLOCK = 1 << 20
+_SMALL = 1 << 20
 
 
 def is_copied_up(path: str) -> bool:
@@ -34,22 +35,21 @@ def is_copied_up(path: str) -> bool:
     The attribute may be empty: without CAP_DAC_READ_SEARCH, or on a file system without file
     handles, the kernel cannot name the original.
     """
-    try:
-        os.getxattr(path, _ORIGIN, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
+    return _origin(path) is not None
 
 
 def origin_of(path: str) -> int | None:
     """Return the inode of the project's file that this is a copy of; None if it is unknown."""
-    try:
-        mark = os.getxattr(path, _ORIGIN, follow_symlinks=False)
-    except OSError:
-        return None
+    mark = _origin(path) or b""
     if len(mark) < _HANDLE + 4 or mark[_HANDLE_TYPE] != _INODE:
         return None
     return int.from_bytes(mark[_HANDLE : _HANDLE + 4], sys.byteorder)
+
+
+def _origin(path: str) -> bytes | None:
+    with suppress(OSError):
+        return os.getxattr(path, _ORIGIN, follow_symlinks=False)
+    return None
 
 
 def find_in_open_layers(
@@ -141,6 +141,17 @@ def read_seen(seen: Seen, most: int = -1) -> bytes:
     something else, such as a pipe."""
     with _opened_around(seen) as (around, name), open_regular_file(name, around) as file:
         return file.read(most)
+
+
+def read_merged(layers: Sequence[str], path: str, *, most: int = _SMALL) -> bytes | None:
+    """Return the content of a small file as it is visible through the layers, the top one first;
+    None if there is none, a link is on the way to it, or it cannot be read."""
+    try:
+        seen = find_in_layers(layers, path)
+        data = read_seen(seen, most + 1) if seen is not None and seen.is_file else None
+    except OSError:
+        return None
+    return data if data is not None and len(data) <= most else None
 
 
 def read_link(seen: Seen) -> str:

@@ -23,38 +23,24 @@ from ...paths import is_inside, keep_own_rights
 from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories
-from .git_config import (
-    LARGEST,
-    LARGEST_STATE,
-    REFERENCES,
-    WRITTEN_BY_GIT,
-    Surroundings,
-    is_harmless_config,
-    is_harmless_conflict_list,
-    is_harmless_index,
-    is_harmless_pointer,
-    is_reference,
-)
+from .git_config import is_written_by_git
 from .hooks import same_hook_settings
 from .mass_deletion import hold_mass_deletion
 from .overlayfs import (
-    find_in_layers,
     find_in_open_layers,
     is_opaque,
     is_whiteout,
     names_in,
-    read_seen,
+    read_merged,
     same_bytes,
 )
 from .risky import (
     CHECKOUT,
-    GIT_FOLDERS,
     NamesAround,
     builds_this_program,
     is_held,
     is_plain_folder,
     is_plain_name,
-    normalised,
     risk_of,
 )
 
@@ -232,7 +218,7 @@ class _Walk:
     def _skim(self, level: _Level) -> str | None:
         """Add plain files until there is something else; return its name, or None at the end.
 
-        The result is the same as that of `_look`, only faster for many files.
+        The result is the same as that of `_look`: 100,000 changes take 1.0 s and not 1.6 s.
         """
         is_special = self._is_own or not level.is_plain or level.upper < 0
         if is_special or len(level.lowers) > 1 or self._git_targets.is_near(level.prefix):
@@ -367,37 +353,13 @@ class _Walk:
         add = partial(
             self._add, path, kind, type_, mode, target, flags, old_type, old_mode,
             inode=new.st_ino if is_plain and not new.st_mode & _LENT else 0,
-            is_by_git=is_plain
-            and (name in WRITTEN_BY_GIT or REFERENCES in path)
-            and self._is_by_git(path, name),
+            is_by_git=is_plain and is_written_by_git(self._root, self._layers, path),
             is_git_target=name == "package.json" and self._changes_hooks(path),
         )  # fmt: skip
         if old_type is Type.FOLDER:
             self._delete_inside(path, name, covered, add)
         else:
             add()
-
-    def _is_by_git(self, path: str, name: str) -> bool:
-        """Return whether a file has nothing in it but what git writes by itself."""
-        if name == "index" and REFERENCES not in path:
-            return is_harmless_index(read_merged(self._layers, path, most=LARGEST_STATE) or b"")
-        where = Surroundings(self._root, path, lambda path: read_merged(self._layers, path))
-        new = where.read(path)
-        if new is None:
-            return False
-        without = path.replace(REFERENCES, "/", 1)
-        if not GIT_FOLDERS.isdisjoint(normalised(without).split("/")):
-            return False  # a hook, for example
-        if without != path:
-            return is_reference(new)
-        if name == "MERGE_RR":
-            return is_harmless_conflict_list(new)
-        # What is applied takes the place of what is on disk, whatever is pending.
-        disk = f"{self._root}/{path}"
-        if name != "config":
-            return not os.path.lexists(disk) and is_harmless_pointer(new, where)
-        old = read_merged((self._root,), path) if os.path.lexists(disk) else b""
-        return old is not None and is_harmless_config(new, old, where)
 
     def _changes_hooks(self, path: str) -> bool:
         """Return whether a package.json says something else to the managers of git's hooks."""
@@ -486,17 +448,6 @@ class _Walk:
             return (Flag.LATER, Flag.HELD)
         risk = risk_of(path)
         return (risk,) if risk else ()
-
-
-def read_merged(layers: Sequence[str], path: str, *, most: int = LARGEST) -> bytes | None:
-    """Return the content of a small file as it is visible through the layers, the top one first;
-    None if there is none, a link is on the way to it, or it cannot be read."""
-    try:
-        seen = find_in_layers(layers, path)
-        data = read_seen(seen, most + 1) if seen is not None and seen.is_file else None
-    except OSError:
-        return None
-    return data if data is not None and len(data) <= most else None
 
 
 def is_too_deep(path: str) -> bool:
