@@ -129,9 +129,9 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
     """
     dirfd.allow_many_descriptors()
     restore_opened(upper)
-    walk = _Walk(root, OpenedFolders(upper))
+    walk = _Walk(root, upper, lowers)
     try:
-        walk.run(upper, lowers)
+        walk.run()
     finally:
         walk.close()
     hold_mass_deletion(root, walk.changes)
@@ -166,9 +166,10 @@ class _Level:
 
 
 class _Walk:
-    def __init__(self, root: str, opened_folders: OpenedFolders) -> None:
+    def __init__(self, root: str, upper: str, lowers: Sequence[str]) -> None:
         self._root = root
-        self._opened_folders = opened_folders
+        self._layers = (upper, *lowers)
+        self._opened_folders = OpenedFolders(upper)
         self.changes: list[Change] = []
         self.skipped: list[Skipped] = []
         self.idle: list[str] = []
@@ -179,23 +180,21 @@ class _Walk:
         self._held = ""
         self._git_targets = GitTargets.of(root)
         self._nested_repositories = NestedRepositories(root)
-        self._layers: tuple[str, ...] = ()
-        self._around = NamesAround(())
+        self._around = NamesAround(self._layers)
         # In a root that is a repository without a worktree, the same paths are held as in another.
         self._prefix = ".git/" if is_git_folder(root) else ""
 
-    def run(self, upper: str, lowers: Sequence[str]) -> None:
-        self._layers = (upper, *lowers)
-        self._around = NamesAround(self._layers)
+    def run(self) -> None:
+        upper, *lowers, project = self._layers
         # A command cannot take away the user's own rights to the project's folder.
         with contextlib.suppress(FileNotFoundError):
             keep_own_rights(upper, os.stat(self._root).st_mode)
         level = _Level("", os.open(upper, FOLDER))
         self._levels.append(level)
         top, below = level.upper, level.lowers
-        for lower in lowers[:-1]:
+        for lower in lowers:
             below.append(os.open(lower, FOLDER))
-        below.append(dirfd.open_root(lowers[-1]))
+        below.append(dirfd.open_root(project))
         new, old = _mode(os.fstat(top)) & 0o1777, _mode(os.fstat(below[0]))
         if new != old & 0o1777:
             self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)
@@ -262,16 +261,14 @@ class _Walk:
     def _look(self, level: _Level, name: str) -> None:
         path = level.prefix + name
         old, covered = find_in_open_layers(level.lowers, name)
-        if level.upper < 0:
+        new = None
+        if level.upper >= 0:
+            new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
+        if new is None or is_whiteout(new):
             if old is not None:
                 self._delete(path, name, old, covered)
-            return
-        new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
-        if is_whiteout(new):
-            if old is None:
+            elif new is not None:
                 self.idle.append(path)
-            else:
-                self._delete(path, name, old, covered)
         elif stat.S_ISDIR(new.st_mode):
             self._folder(level, path, name, new, old, covered)
         elif stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode):
@@ -299,14 +296,13 @@ class _Walk:
         lowers, opened = inside.lowers, inside.opened
         if old is None:
             self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
-        elif not stat.S_ISDIR(old.st_mode):
-            kind = type_of(old)
-            self._add(path, Kind.REPLACED, Type.FOLDER, mode, None, flags, kind, _mode(old))
         else:
-            was = _mode(old)
+            old_type, was = type_of(old), _mode(old)
+            kind = Kind.MODIFIED if old_type is Type.FOLDER else Kind.REPLACED
             # Overlayfs does not copy the setgid bit to the upper folder.
-            if mode != was & 0o1777:
-                self._add(path, Kind.MODIFIED, Type.FOLDER, mode, None, flags, Type.FOLDER, was)
+            if kind is Kind.REPLACED or mode != was & 0o1777:
+                self._add(path, kind, Type.FOLDER, mode, None, flags, old_type, was)
+        if old is not None and stat.S_ISDIR(old.st_mode):
             for below in covered:
                 lowers.append(self._opened_folders.open(name, below, opened))
             self._git_targets.add_repository(f"{self._root}/{path}")
