@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -97,14 +97,6 @@ class GitTargets:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     found.add_repository(entry.path)
-        return found
-
-    @classmethod
-    def by(cls, root: str, worktrees: Iterable[str]) -> GitTargets:
-        """Read only these repositories."""
-        found = cls(root)
-        for worktree in worktrees:
-            found.add_repository(worktree)
         return found
 
     def add_repository(self, worktree: str) -> None:
@@ -377,7 +369,9 @@ class NestedRepositories:
             return False
         if self._targets is None:
             found, self._is_whole = _repositories(self._root)
-            self._targets = GitTargets.by(self._root, found)
+            self._targets = GitTargets(self._root)
+            for worktree in found:
+                self._targets.add_repository(worktree)
         if self._targets.covers(path):
             return True
         return not self._is_whole and (is_named or (is_link and old_type is Type.FOLDER))

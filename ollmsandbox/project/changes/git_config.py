@@ -73,8 +73,9 @@ _INNER = re.compile(r"(.+)/\.git/(?:modules/.+|worktrees/[^/]+)")
 
 # A file that leads to a folder.
 _POINTER = re.compile(rb"(gitdir: )?([^\0\r\n]{1,4096})\n?")
-_REFERENCE = re.compile(
-    rb"(?:ref: refs/[^\s:]+|[0-9a-f]{40,64}(?: [0-9a-f]{40,64} [^\0\r\n]*)?)(?:\n|$)"
+# Lines with a reference, or with what git logs about one.
+_REFERENCE_LINES = re.compile(
+    rb"(?:(?:ref: refs/[^\s:]+|[0-9a-f]{40,64}(?: [0-9a-f]{40,64} [^\0\r\n]*)?)(?:\n|\Z))*+"
 )
 # In the path of the playground and of pending layers, wherever the user has them.
 _UNREVIEWED = frozenset(("ollmchat", "playground"))
@@ -125,7 +126,7 @@ def is_written_by_git(root: str, layers: Sequence[str], path: str) -> bool:
     if new is None or not GIT_FOLDERS.isdisjoint(normalised(without).split("/")):
         return False  # a hook, for example
     if without != path:
-        return is_reference(new)
+        return _REFERENCE_LINES.fullmatch(new) is not None
     if name == "MERGE_RR":
         return is_harmless_conflict_list(new)
     # What is applied takes the place of what is on disk, whatever is pending.
@@ -159,14 +160,6 @@ def read_config(data: bytes) -> list[GitSetting] | None:
         else:
             return None
     return settings
-
-
-def is_reference(data: bytes) -> bool:
-    """Return whether every line is a reference, or what git logs about one."""
-    at = 0
-    while at < len(data) and (found := _REFERENCE.match(data, at)):
-        at = found.end()
-    return at == len(data)
 
 
 class Surroundings(NamedTuple):

@@ -215,7 +215,7 @@ class _Walk:
         self._opened_folders.end()
 
     def _skim(self, level: _Level) -> str | None:
-        """Add plain files until there is something else; return its name, or None at the end.
+        """Add new and changed plain files up to something else; return its name, None at the end.
 
         The result is the same as that of `_look`: 100,000 changes take 1.0 s and not 1.6 s.
         """
@@ -229,8 +229,8 @@ class _Walk:
         for name in level.names:
             new = look(name, dir_fd=upper, follow_symlinks=False)
             mode = new.st_mode
-            is_file = mode | usual == stat.S_IFREG | usual and new.st_nlink == 1
-            if not (is_file or is_whiteout(new)) or not is_plain_name(name):
+            is_usual = mode | usual == stat.S_IFREG | usual and new.st_nlink == 1
+            if not is_usual or not is_plain_name(name):
                 return name
             kind, old_type, was = Kind.ADDED, None, None
             if lower >= 0:
@@ -240,21 +240,13 @@ class _Walk:
                     pass
                 else:
                     was = old.st_mode
-                    if not stat.S_ISREG(was) or was & 0o111:
-                        return name
                     is_as_long = was == mode and old.st_size == new.st_size
-                    if is_file and (is_as_long or mode & ~was):
+                    if not stat.S_ISREG(was) or was & 0o111 or mode & ~was or is_as_long:
                         return name
                     kind, old_type, was = Kind.MODIFIED, file, was & 0o7777
-            mode_now: int | None = mode & 0o7777
-            if not is_file:
-                if kind is Kind.ADDED:
-                    return name
-                kind, mode_now = Kind.DELETED, None
-            inode = new.st_ino if is_file else 0
-            path = prefix + name
+            path, mode, inode = prefix + name, mode & 0o7777, new.st_ino
             self.changes.append(
-                Change(root, path, kind, file, mode_now, None, (), old_type, was, inode)
+                Change(root, path, kind, file, mode, None, (), old_type, was, inode)
             )
         return None
 
