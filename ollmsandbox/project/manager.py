@@ -167,7 +167,12 @@ class ProjectManager:
         `record_backups`, so that nobody else takes that id.
         """
         encoded = list(map(as_bytes, paths))
-        ids = self._ids(project, encoded)
+        ids: dict[bytes, int] = {}
+        for start in range(0, len(encoded), _CHUNK):
+            chunk = encoded[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            query = f"SELECT path, id FROM filerecord WHERE project_id = ? AND path IN ({marks})"
+            ids.update(self.store.query(query, (project.id, *chunk)))
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'filerecord'"
         last = number = max((number for (number,) in self.store.query(query)), default=0)
         for name in encoded:
@@ -261,15 +266,6 @@ class ProjectManager:
                 ),
             )
         return [(number, path) for number, path, _ in missing if number not in newest]
-
-    def _ids(self, project: Project, names: list[bytes]) -> dict[bytes, int]:
-        ids: dict[bytes, int] = {}
-        for start in range(0, len(names), _CHUNK):
-            chunk = names[start : start + _CHUNK]
-            marks = ",".join("?" * len(chunk))
-            query = f"SELECT path, id FROM filerecord WHERE project_id = ? AND path IN ({marks})"
-            ids.update(self.store.query(query, (project.id, *chunk)))
-        return ids
 
     # --- runs ----------------------------------------------------------------------------------
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from itertools import takewhile
 from pathlib import Path
 
 from ...errors import ProjectError
@@ -459,19 +461,12 @@ def _leads_outside(root: str, path: str, target: str) -> bool:
 
     A ".." after a name counts as outside: the name may be a link to anywhere.
     """
-    if target.startswith("/"):
-        plain = os.path.normpath(target)
-        return ".." in target.split("/") or not f"{plain}/".startswith(f"{root}/")
-    depth = path.count("/")
-    entered = False
-    for part in target.split("/"):
-        if part == "..":
-            depth -= 1
-            if depth < 0 or entered:
-                return True
-        elif part not in ("", "."):
-            entered = True
-    return False
+    names = [name for name in target.split("/") if name not in ("", ".")]
+    is_absolute = target.startswith("/")
+    upwards = len(list(takewhile("..".__eq__, names)))
+    if ".." in names[upwards:] or upwards > (0 if is_absolute else path.count("/")):
+        return True
+    return is_absolute and not is_inside(os.path.normpath(target), root)
 
 
 def _is_opened(
@@ -497,11 +492,9 @@ def _is_opened(
 @cache
 def current_umask() -> int:
     """Return the umask without setting it, which would affect other threads."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-        for line in status:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    return 0o022
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    found = re.search(r"(?m)^Umask:\s*([0-7]+)", status)
+    return int(found[1], 8) if found else 0o022
 
 
 def _mode(found: os.stat_result) -> int:
