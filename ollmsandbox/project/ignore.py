@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..files.dirfd import open_regular_file
+from ..paths import FolderValues
 
 _LARGEST = 1 << 20
 # Possessive: brackets that end elsewhere when read in another way match nothing, as in git.
@@ -80,30 +81,20 @@ class IgnoredPaths:
         """The patterns in `also` come after those of all ignore files."""
         self._root = root
         outer = (read_ignore_file(f"{root}/.git/info/exclude"), parse_ignore_file(also))
-        self._outer = [(0, rules) for rules in outer if rules]
         # By folder: the rules for what is in it, the nearest first, each with the number of names
         # that lead to its file; None if the folder itself is ignored.
-        self._rules: dict[str, list[tuple[int, IgnoreRules]] | None] = {}
+        self._rules = FolderValues(
+            self._rules_in("", [(0, rules) for rules in outer if rules]), self._rules_in
+        )
 
     def covers(self, path: str, *, is_folder: bool) -> bool:
-        folder = path.rpartition("/")[0]
-        # From the top, and without recursion: a path may have thousands of parts.
-        missing = []
-        while folder not in self._rules:
-            missing.append(folder)
-            if not folder:
-                break
-            folder = folder.rpartition("/")[0]
-        for folder in reversed(missing):
-            self._rules[folder] = self._rules_in(folder)
         return self._decides(self._rules[path.rpartition("/")[0]], path, is_folder=is_folder)
 
-    def _rules_in(self, folder: str) -> list[tuple[int, IgnoreRules]] | None:
-        around: list[tuple[int, IgnoreRules]] | None = self._outer
-        if folder:
-            around = self._rules[folder.rpartition("/")[0]]
-            if self._decides(around, folder, is_folder=True):
-                return None
+    def _rules_in(
+        self, folder: str, around: list[tuple[int, IgnoreRules]] | None
+    ) -> list[tuple[int, IgnoreRules]] | None:
+        if folder and self._decides(around, folder, is_folder=True):
+            return None
         own = read_ignore_file(f"{self._root}/{folder}/.gitignore")
         if own is None or around is None:
             return around

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ...paths import FolderValues
 from .change import Change, Kind, Recorded, State, Type
 from .overlayfs import is_copied_up, origin_of
 from .reasons import Note, Reason
@@ -37,23 +38,10 @@ class OutsideEdits:
         self._root = root
         self._upper = upper
         self._began = began
-        self._known = {"": self._look("", _FolderEdits())}
+        # By the path of the folder.
+        self.edits = FolderValues(self._look("", _FolderEdits()), self._look)
         # The inodes on disk of files that the command deleted or replaced.
         self._left: set[int] | None = None
-
-    def look(self, folder: str) -> _FolderEdits:
-        found = self._known.get(folder)
-        if found is not None:
-            return found
-        # Not by recursion: a path may have thousands of parts.
-        unknown = []
-        while folder not in self._known:
-            unknown.append(folder)
-            folder = folder.rpartition("/")[0]
-        found = self._known[folder]
-        for folder in reversed(unknown):
-            found = self._known[folder] = self._look(folder, found)
-        return found
 
     def was_there(self, path: str, changes: Sequence[Change]) -> bool:
         """Return whether a file that is missing on disk was one of the project's.
@@ -108,7 +96,7 @@ def number_changes(
         place = (root, path.rpartition("/")[0])
         if place != last:
             here, since = roots[root], began[root]
-            around = here.look(place[1])
+            around = here.edits[place[1]]
             is_quiet = not (around.has_changed or around.is_removed or around.is_moved)
             last = place
         if is_quiet and type_ is not Type.FOLDER:
@@ -117,7 +105,7 @@ def number_changes(
             continue
         state, note = State.PENDING, None
         if kind is not Kind.ADDED:
-            itself = here.look(path) if type_ is Type.FOLDER else None
+            itself = here.edits[path] if type_ is Type.FOLDER else None
             is_mode = kind is Kind.MODIFIED and itself is not None and itself.has_changed
             if around.is_moved or (itself is not None and itself.is_moved):
                 state, note = State.CONFLICT, _CHANGED
@@ -129,7 +117,7 @@ def number_changes(
                 # name that the command wrote.
                 continue
         elif type_ is Type.FOLDER:
-            if here.look(path).is_removed:
+            if here.edits[path].is_removed:
                 removed.append(number)
         elif not is_quiet and type_ is Type.FILE and here.was_there(path, changes):
             # Since it is missing on disk, the scan took it for a new file.
