@@ -74,24 +74,9 @@ _ALL = frozenset(("head", "git~1")).union(
 )  # fmt: skip
 
 
-_plain_folders: dict[str, bool] = {}
-_MOST_FOLDERS = 4096
-
-
 def is_plain_folder(folder: str) -> bool:
     """Return whether no part of a folder's path is special: a quick check, true for most."""
-    known = _plain_folders.get(folder)
-    if known is None:
-        # The folder around it was mostly asked for before: paths may have thousands of parts.
-        around, _, name = folder.rstrip("/").rpartition("/")
-        is_plain = _plain_folders.get(around)
-        if is_plain is None:
-            is_plain = all(map(is_plain_name, _parts(around)))
-        known = is_plain and is_plain_name(_parts(name)[0])
-        if len(_plain_folders) >= _MOST_FOLDERS:
-            _plain_folders.clear()
-        _plain_folders[folder.rstrip("/")] = _plain_folders[folder] = known
-    return known
+    return all(map(is_plain_name, _parts(folder)))
 
 
 def is_plain_name(name: str) -> bool:

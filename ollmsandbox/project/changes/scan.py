@@ -21,7 +21,7 @@ from pathlib import Path
 from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
-from ...paths import is_inside, keep_own_rights
+from ...paths import FolderValues, is_inside, keep_own_rights
 from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories
@@ -144,7 +144,7 @@ class _Level:
     """A folder of upper that the walk is in, with the folders that it covers. Without one of upper,
     everything in it is deleted."""
 
-    __slots__ = ("hides", "is_plain", "lowers", "names", "opened", "prefix", "then", "upper")
+    __slots__ = ("hides", "lowers", "names", "opened", "prefix", "then", "upper")
 
     def __init__(self, prefix: str, upper: int = -1) -> None:
         self.prefix = prefix
@@ -156,8 +156,6 @@ class _Level:
         self.then: Callable[[], None] | None = None
         # Whether it hides the folders below it completely.
         self.hides = False
-        # Whether no part of its path is special.
-        self.is_plain = True
 
     def leave(self) -> None:
         for descriptor in (self.upper, *self.lowers):
@@ -178,6 +176,11 @@ class _Walk:
         self._levels: list[_Level] = []
         # Whether the checkout that this program runs from is in the root.
         self._is_own = is_inside(CHECKOUT, root)
+        # Whether no part of a folder's path is special.
+        self._plain_folders = FolderValues(
+            top=True,
+            find=lambda folder, around: around and is_plain_folder(folder.rpartition("/")[2]),
+        )
         # The path of the last held change.
         self._held = ""
         self._git_targets = GitTargets.of(root)
@@ -221,8 +224,10 @@ class _Walk:
 
         The result is the same as that of `_look`: 100,000 changes take 1.0 s and not 1.6 s.
         """
-        is_special = self._is_own or not level.is_plain or level.upper < 0
-        if is_special or len(level.lowers) > 1 or self._git_targets.is_near(level.prefix):
+        is_plain = self._plain_folders[level.prefix[:-1]] and not self._is_own
+        if level.upper < 0 or len(level.lowers) > 1 or not is_plain:
+            return next(level.names, None)
+        if self._git_targets.is_near(level.prefix):
             return next(level.names, None)
         upper, lower = level.upper, next(iter(level.lowers), -1)
         # Others may get the rights that a new file has.
@@ -286,7 +291,6 @@ class _Walk:
         flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
         inside = _Level(f"{path}/")
         self._levels.append(inside)
-        inside.is_plain = level.is_plain and is_plain_folder(name)
         lowers, opened = inside.lowers, inside.opened
         if old is None:
             self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
@@ -426,7 +430,7 @@ class _Walk:
             # A folder cannot be deleted before its content, which came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
         folder, _, name = path.rpartition("/")
-        is_plain = is_plain_folder(folder) and is_plain_name(name) and not self._prefix
+        is_plain = self._plain_folders[folder] and is_plain_name(name) and not self._prefix
         if is_plain and not is_git_target:
             return ()
         is_link = type_ is Type.LINK
