@@ -7,9 +7,10 @@ import hashlib
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from . import N_
 from .errors import OllmSandboxError
@@ -17,6 +18,8 @@ from .errors import OllmSandboxError
 # The specification gives these names: "ollmchat" for the folders, and in the cache "temp-files" for
 # the versions that undo needs and "edited" for the daily backups.
 _NAME = "ollmchat"
+
+_Value = TypeVar("_Value")
 
 
 class Paths:
@@ -283,3 +286,22 @@ class FolderSet:
                 return True
             end = path.rfind("/", 0, end)
         return False
+
+
+class FolderValues(dict[str, _Value]):
+    """A value for each folder, by its path in another one, which is "". It is found when it is
+    first needed, from the path and the value of the folder around it."""
+
+    def __init__(self, top: _Value, find: Callable[[str, _Value], _Value]) -> None:
+        super().__init__({"": top})
+        self._find = find
+
+    def __missing__(self, folder: str) -> _Value:
+        # Not by recursion: a path may have thousands of parts.
+        unknown = [folder]
+        while (folder := folder.rpartition("/")[0]) not in self:
+            unknown.append(folder)
+        value = self[folder]
+        for folder in reversed(unknown):
+            value = self[folder] = self._find(folder, value)
+        return value

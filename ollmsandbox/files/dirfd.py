@@ -11,7 +11,7 @@ import resource
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from .. import N_
 from ..errors import ProjectError
@@ -265,6 +265,19 @@ def open_folder(
     set_mode(name, dir_fd, 0o700 | mode)
     unlocked.append(UnlockedFolder(name, dir_fd, mode))
     return os.open(name, FOLDER, dir_fd=dir_fd)
+
+
+def open_regular_file(
+    file: str | os.PathLike[str], dir_fd: int | None = None, *, follow_links: bool = False
+) -> BinaryIO:
+    """Open a file for reading. Raise OSError for anything else, also for a pipe without a writer,
+    and unless `follow_links` for a link."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    descriptor = os.open(file, flags | (0 if follow_links else os.O_NOFOLLOW), dir_fd=dir_fd)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "Not a regular file", os.fspath(file))
+    return open(descriptor, "rb")
 
 
 def open_root(root: str) -> int:

@@ -34,7 +34,7 @@ _SEE = (
     " ON CONFLICT (project_id, path)"
     " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
 )
-_UNSEEN = "(coalesce(seen_at, 0) < :stamp AND last_approved_copy_path IS NULL)"
+_UNSEEN = "(coalesce(seen_at, 0) < ? AND last_approved_copy_path IS NULL)"
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -238,18 +238,12 @@ class Scanner:
         is_there = _Presence()
         while True:
             self._pause()
-            with self._manager.store.translated_errors():
-                rows = self._manager.store.connection.execute(
-                    "SELECT path, id, is_deleted, coalesce(seen_at, 0) FROM filerecord"
-                    f" WHERE project_id = :project AND path > :after AND (is_deleted{unseen})"
-                    " ORDER BY path LIMIT :most",
-                    {
-                        "project": self._project_id,
-                        "after": after,
-                        "stamp": self._stamp,
-                        "most": _BATCH,
-                    },
-                ).fetchall()
+            rows = self._manager.store.query(
+                "SELECT path, id, is_deleted, coalesce(seen_at, 0) FROM filerecord"
+                f" WHERE project_id = ? AND path > ? AND (is_deleted{unseen})"
+                " ORDER BY path LIMIT ?",
+                (self._project_id, after, *([] if only_deleted else [self._stamp]), _BATCH),
+            )
             if not rows:
                 return
             after = rows[-1][0]

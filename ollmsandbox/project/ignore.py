@@ -6,32 +6,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..files.dirfd import open_regular_file
+from ..paths import FolderValues
+
 _LARGEST = 1 << 20
-_CLASSES = {
-    b"alnum": rb"a-zA-Z0-9",
-    b"alpha": rb"a-zA-Z",
-    b"blank": rb" \t",
-    b"cntrl": rb"\x00-\x1f\x7f",
-    b"digit": rb"0-9",
-    b"graph": rb"!-~",
-    b"lower": rb"a-z",
-    b"print": rb" -~",
-    b"punct": rb"!-/:-@\[-`{-~",
-    b"space": rb" \t\n\r",
-    b"upper": rb"A-Z",
-    b"xdigit": rb"0-9a-fA-F",
-}
 # Possessive: brackets that end elsewhere when read in another way match nothing, as in git.
 _TOKEN = re.compile(
     rb"(?P<slash>\\?/)|\\(?P<escaped>.)|(?P<star>\*)|(?P<any>\?)"
-    rb"|\[(?P<negated>[!^]?+)(?P<members>\]?+(?:\[:[^]]*:\]|\\.|[^]\\])*+)\]|(?P<char>.)",
+    rb"|\[(?P<negated>[!^]?+)(?P<members>\]?+(?:\\.|[^]\\])*+)\]|(?P<char>.)",
     re.DOTALL,
 )
-_MEMBER = re.compile(rb"\[:(?P<name>[^]]*):\]|\\?(?P<first>.)(?:-\\?(?P<last>.))?", re.DOTALL)
+_MEMBER = re.compile(rb"\\?(.)(?:-\\?(.))?", re.DOTALL)
+# What a star stands for, and two of them. A path is matched with a slash after each name.
+_PART_OF_NAME, _NAMES = rb"[^/]*", rb"(?:[^/]+/)*"
 # What is made from other files, in projects whose ignore files do not name it.
 GENERATED = b"""
 .venv/
@@ -56,34 +46,12 @@ class _NeverMatches(Exception):
 
 @dataclass(frozen=True)
 class IgnoreRule:
-    """One pattern. Its parts are the expressions for each name of a path; None matches any path."""
+    """One pattern, as expressions for a path with a slash at its end, and for the last name."""
 
-    parts: tuple[re.Pattern[bytes] | None, ...]
+    path: re.Pattern[bytes]
+    last: bytes
     for_folders: bool
     is_negated: bool
-
-    def matches(self, names: Sequence[bytes]) -> bool:
-        part = name = 0
-        any_part, any_name = -1, 0
-        while name < len(names):
-            if part < len(self.parts):
-                expression = self.parts[part]
-                if expression is None:
-                    if part == len(self.parts) - 1:
-                        return True  # the rest, which is at least one name
-                    any_part, any_name = part, name
-                    part += 1
-                    continue
-                if expression.fullmatch(names[name]) is not None:
-                    part += 1
-                    name += 1
-                    continue
-            if any_part < 0:
-                return False
-            # Let the last "**" take one more name; earlier ones need not be tried again.
-            any_name += 1
-            part, name = any_part + 1, any_name
-        return part == len(self.parts)
 
 
 @dataclass(frozen=True)
@@ -98,9 +66,10 @@ class IgnoreRules:
         """Return whether the entry at this relative path is ignored; None if no rule matches."""
         if self.any_last.fullmatch(names[-1]) is None:
             return None
+        path = b"/".join(names) + b"/"
         # The last one that matches counts.
         for rule in reversed(self.rules):
-            if (is_folder or not rule.for_folders) and rule.matches(names):
+            if (is_folder or not rule.for_folders) and rule.path.fullmatch(path):
                 return not rule.is_negated
         return None
 
@@ -112,30 +81,20 @@ class IgnoredPaths:
         """The patterns in `also` come after those of all ignore files."""
         self._root = root
         outer = (read_ignore_file(f"{root}/.git/info/exclude"), parse_ignore_file(also))
-        self._outer = [(0, rules) for rules in outer if rules]
         # By folder: the rules for what is in it, the nearest first, each with the number of names
         # that lead to its file; None if the folder itself is ignored.
-        self._rules: dict[str, list[tuple[int, IgnoreRules]] | None] = {}
+        self._rules = FolderValues(
+            self._rules_in("", [(0, rules) for rules in outer if rules]), self._rules_in
+        )
 
     def covers(self, path: str, *, is_folder: bool) -> bool:
-        folder = path.rpartition("/")[0]
-        # From the top, and without recursion: a path may have thousands of parts.
-        missing = []
-        while folder not in self._rules:
-            missing.append(folder)
-            if not folder:
-                break
-            folder = folder.rpartition("/")[0]
-        for folder in reversed(missing):
-            self._rules[folder] = self._rules_in(folder)
         return self._decides(self._rules[path.rpartition("/")[0]], path, is_folder=is_folder)
 
-    def _rules_in(self, folder: str) -> list[tuple[int, IgnoreRules]] | None:
-        around: list[tuple[int, IgnoreRules]] | None = self._outer
-        if folder:
-            around = self._rules[folder.rpartition("/")[0]]
-            if self._decides(around, folder, is_folder=True):
-                return None
+    def _rules_in(
+        self, folder: str, around: list[tuple[int, IgnoreRules]] | None
+    ) -> list[tuple[int, IgnoreRules]] | None:
+        if folder and self._decides(around, folder, is_folder=True):
+            return None
         own = read_ignore_file(f"{self._root}/{folder}/.gitignore")
         if own is None or around is None:
             return around
@@ -156,13 +115,9 @@ class IgnoredPaths:
 
 def read_ignore_file(file: str) -> IgnoreRules | None:
     """Read an ignore file if it is a regular file: not a link, not a pipe."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with contextlib.suppress(OSError):
-        descriptor = os.open(file, flags)
-        with open(descriptor, "rb") as opened:
-            found = os.fstat(descriptor)
-            if stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST:
-                return parse_ignore_file(opened.read(_LARGEST))
+    with contextlib.suppress(OSError), open_regular_file(file) as opened:
+        data = opened.read(_LARGEST + 1)
+        return parse_ignore_file(data) if len(data) <= _LARGEST else None
     return None
 
 
@@ -172,8 +127,8 @@ def parse_ignore_file(text: bytes) -> IgnoreRules | None:
     rules = tuple(rule for line in lines if (rule := _parse_line(line)) is not None)
     if not rules:
         return None
-    lasts = {b".*" if last is None else last.pattern for *_, last in (r.parts for r in rules)}
-    return IgnoreRules(rules, re.compile(b"|".join(b"(?:%s)" % last for last in lasts), re.DOTALL))
+    lasts = {b"(?:%s)" % rule.last for rule in rules}
+    return IgnoreRules(rules, re.compile(b"|".join(lasts)))
 
 
 def _parse_line(line: bytes) -> IgnoreRule | None:
@@ -189,9 +144,19 @@ def _parse_line(line: bytes) -> IgnoreRule | None:
     # Without a slash, it is for names in all folders below.
     pattern = pattern.removeprefix(b"/") if b"/" in pattern else b"**/" + pattern
     try:
-        return IgnoreRule(tuple(_parts(pattern)), for_folders, is_negated)
+        parts = list(_parts(pattern))
     except _NeverMatches:
         return None
+    pieces = [b""]
+    for part in parts:
+        if part is None:
+            pieces.append(b"")
+        else:
+            pieces[-1] += part + b"/"
+    if parts[-1] is None:
+        pieces[-1] = b"[^/]+/"  # the rest, which is at least one name
+    path = re.compile(_with_gaps(pieces, _NAMES))
+    return IgnoreRule(path, parts[-1] or _PART_OF_NAME, for_folders, is_negated)
 
 
 def _without_trailing_spaces(line: bytes) -> bytes:
@@ -201,24 +166,28 @@ def _without_trailing_spaces(line: bytes) -> bytes:
     return line[: len(kept) + 1] if backslashes % 2 else kept
 
 
-def _parts(pattern: bytes) -> Iterator[re.Pattern[bytes] | None]:
-    """Yield an expression for each part between slashes. None of them takes long to match."""
-    # Each star ends one piece; the shortest text up to the next piece is always a right choice.
+def _with_gaps(pieces: list[bytes], gap: bytes) -> bytes:
+    """Return an expression for the pieces with gaps between them. The shortest gap up to the next
+    piece is always a right choice, so that none takes long to match."""
+    first, *others = pieces
+    middle = b"".join(b"(?>%s?%s)" % (gap, piece) for piece in others[:-1] if piece)
+    return first + middle + gap + others[-1] if others else first
+
+
+def _parts(pattern: bytes) -> Iterator[bytes | None]:
+    """Yield an expression for each part between slashes; None for two stars."""
     pieces = [b""]
     start = 0
     for token in (*_TOKEN.finditer(pattern), None):
         if token is None or token["slash"]:
-            first, *others = pieces
-            first += b"".join(b"(?>.*?%s)" % piece for piece in others[:-1] if piece)
-            expression = first + b".*" + others[-1] if others else first
             end = token.start() if token else len(pattern)
             is_any = re.fullmatch(rb"\*\*+", pattern[start:end])
-            yield None if is_any else re.compile(expression, re.DOTALL)
+            yield None if is_any else _with_gaps(pieces, _PART_OF_NAME)
             pieces, start = [b""], token.end() if token else end
         elif token["star"]:
             pieces.append(b"")
         elif token["any"]:
-            pieces[-1] += b"."
+            pieces[-1] += b"[^/]"
         elif token["members"]:
             pieces[-1] += _class(token["members"], is_negated=bool(token["negated"]))
         elif token["char"] in (b"[", b"\\"):
@@ -229,15 +198,12 @@ def _parts(pattern: bytes) -> Iterator[re.Pattern[bytes] | None]:
 
 def _class(members: bytes, *, is_negated: bool) -> bytes:
     """Return the expression for the characters in brackets."""
+    if b"[:" in members:
+        raise _NeverMatches  # git knows names of classes, such as [[:digit:]]
     expression = b""
-    for member in _MEMBER.finditer(members):
-        if member["name"] is not None:
-            if member["name"] not in _CLASSES:
-                raise _NeverMatches
-            expression += _CLASSES[member["name"]]
-            continue
-        expression += re.escape(member["first"])
+    for first, last in _MEMBER.findall(members):
+        expression += re.escape(first)
         # A reversed range stands for its first character.
-        if member["last"] is not None and member["first"] <= member["last"]:
-            expression += b"-" + re.escape(member["last"])
-    return (b"[^%s]" if is_negated else b"[%s]") % expression
+        if last and first <= last:
+            expression += b"-" + re.escape(last)
+    return (b"(?!/)[^%s]" if is_negated else b"(?!/)[%s]") % expression

@@ -15,11 +15,10 @@ from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
 from .database.connection import Database
-from .database.models import ApprovedRoot, Project, Run, Setting, as_bytes
+from .database.models import ApprovedRoot, Project, Run, as_bytes
 from .database.names import backups_in
 from .roots import may_be_root
 
-_ACTIVE = "active_project"
 # SQLite takes only so many values in one statement.
 _CHUNK = 500
 # Selects runs with changes that are neither applied nor discarded.
@@ -94,9 +93,6 @@ class ProjectManager:
         """Remove the project from the list. Its records stay, for when it is opened again."""
         with self.store.transaction():
             Project.update(is_listed=False).where(Project.id == project.id).execute()
-            Setting.delete().where(
-                (Setting.key == _ACTIVE) & (Setting.value == str(project.id))
-            ).execute()
 
     def relist_project(self, project: Project) -> None:
         """List a removed project again, even if its folder is missing."""
@@ -117,24 +113,6 @@ class ProjectManager:
         if project is None:
             raise ProjectError(N_("{folder} is no longer in the list of projects."), folder=path)
         return project
-
-    @property
-    def active_project(self) -> Project | None:
-        with self.store.translated_errors():
-            setting = Setting.get_or_none(Setting.key == _ACTIVE)
-            if setting is None:
-                return None
-            project = Project.get_or_none(Project.id == int(setting.value))
-        return None if project is None or is_missing(project.path) else project
-
-    @active_project.setter
-    def active_project(self, project: Project | None) -> None:
-        with self.store.transaction():
-            if project is None:
-                Setting.delete().where(Setting.key == _ACTIVE).execute()
-            else:
-                Setting.insert(key=_ACTIVE, value=str(project.id)).on_conflict_replace().execute()
-                Project.update(used_at=time.time()).where(Project.id == project.id).execute()
 
     # --- folders outside the project -----------------------------------------------------------
 
@@ -189,15 +167,18 @@ class ProjectManager:
         `record_backups`, so that nobody else takes that id.
         """
         encoded = list(map(as_bytes, paths))
-        ids = self._ids(project, encoded)
+        ids: dict[bytes, int] = {}
+        for start in range(0, len(encoded), _CHUNK):
+            chunk = encoded[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            query = f"SELECT path, id FROM filerecord WHERE project_id = ? AND path IN ({marks})"
+            ids.update(self.store.query(query, (project.id, *chunk)))
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'filerecord'"
-        used = self.store.connection.execute(query).fetchone()
-        last = number = used[0] if used else 0
-        if len(ids) < len(encoded):
-            for name in encoded:
-                if name not in ids:
-                    number += 1
-                    ids[name] = number
+        last = number = max((number for (number,) in self.store.query(query)), default=0)
+        for name in encoded:
+            if name not in ids:
+                number += 1
+                ids[name] = number
         return dict(zip(paths, map(ids.__getitem__, encoded), strict=True)), last
 
     def record_backups(
@@ -230,9 +211,7 @@ class ProjectManager:
     def has_backup(self, number: int) -> bool:
         """Return whether the file record with this id names a backup that is on disk."""
         query = "SELECT last_approved_copy_path FROM filerecord WHERE id = ?"
-        with self.store.translated_errors():
-            found = self.store.connection.execute(query, (number,)).fetchone()
-        return found is not None and found[0] is not None and os.path.lexists(found[0])
+        return any(copy and os.path.lexists(copy) for (copy,) in self.store.query(query, [number]))
 
     def cleanup_old_backups(self, *, now: float | None = None) -> int:
         """Remove backups that are more than seven days old; return how many.
@@ -262,9 +241,8 @@ class ProjectManager:
         )
         if project_id is not None:
             query += f" AND project_id = {project_id:d}"
-        with self.store.translated_errors():
-            # Before the folder is listed: what is recorded now has been on disk by then.
-            rows = self.store.connection.execute(query).fetchall()
+        # Before the folder is listed: what is recorded now has been on disk by then.
+        rows = self.store.query(query)
         if not rows:
             return []
         newest: dict[int, str] = {}
@@ -288,19 +266,6 @@ class ProjectManager:
                 ),
             )
         return [(number, path) for number, path, _ in missing if number not in newest]
-
-    def _ids(self, project: Project, names: list[bytes]) -> dict[bytes, int]:
-        ids: dict[bytes, int] = {}
-        for start in range(0, len(names), _CHUNK):
-            chunk = names[start : start + _CHUNK]
-            marks = ",".join("?" * len(chunk))
-            ids.update(
-                self.store.connection.execute(
-                    f"SELECT path, id FROM filerecord WHERE project_id = ? AND path IN ({marks})",
-                    (project.id, *chunk),
-                )
-            )
-        return ids
 
     # --- runs ----------------------------------------------------------------------------------
 

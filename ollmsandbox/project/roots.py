@@ -10,6 +10,7 @@ import contextlib
 import os
 import stat
 
+from ..files.dirfd import open_regular_file
 from ..paths import Paths, is_inside
 
 _LARGEST = 8192
@@ -65,11 +66,8 @@ def _resolved(folder: str, path: str) -> str | None:
 
 def _read(file: str) -> str | None:
     """Return the only line of a file; None if it is a link, or anything else."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        if not stat.S_ISREG(os.lstat(file).st_mode):
-            return None  # mostly a folder
-        with open(os.open(file, flags), "rb") as opened:
+        with open_regular_file(file) as opened:
             data = opened.read(_LARGEST)
     except OSError:
         return None

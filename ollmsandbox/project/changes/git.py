@@ -11,13 +11,12 @@ import codecs
 import contextlib
 import os
 import re
-import stat
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ...files.dirfd import folders_above
+from ...files.dirfd import folders_above, open_regular_file
 from ...paths import is_inside
 from .change import Type
 from .hooks import (
@@ -98,14 +97,6 @@ class GitTargets:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     found.add_repository(entry.path)
-        return found
-
-    @classmethod
-    def by(cls, root: str, worktrees: Iterable[str]) -> GitTargets:
-        """Read only these repositories."""
-        found = cls(root)
-        for worktree in worktrees:
-            found.add_repository(worktree)
         return found
 
     def add_repository(self, worktree: str) -> None:
@@ -297,10 +288,9 @@ def _read(file: str) -> str | None:
     A link may lead to anything, for example to a pipe.
     """
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with open(descriptor, "rb") as opened:
+        with open_regular_file(file, follow_links=True) as opened:
             # Files of /proc have the size 0, and are not read.
-            size = os.fstat(descriptor).st_size if stat.S_ISREG(os.fstat(descriptor).st_mode) else 0
+            size = os.fstat(opened.fileno()).st_size
             if size > _LARGEST:
                 return None
             data = opened.read(size)
@@ -379,7 +369,9 @@ class NestedRepositories:
             return False
         if self._targets is None:
             found, self._is_whole = _repositories(self._root)
-            self._targets = GitTargets.by(self._root, found)
+            self._targets = GitTargets(self._root)
+            for worktree in found:
+                self._targets.add_repository(worktree)
         if self._targets.covers(path):
             return True
         return not self._is_whole and (is_named or (is_link and old_type is Type.FOLDER))

@@ -15,14 +15,14 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from ...paths import is_inside
-from .risky import normalised
+from .overlayfs import read_merged
+from .risky import GIT_FOLDERS, normalised
 
 # The files of a repository that may be exempt.
-WRITTEN_BY_GIT = frozenset((".git", "config", "commondir", "gitdir", "index", "MERGE_RR"))
+_WRITTEN_BY_GIT = frozenset((".git", "config", "commondir", "gitdir", "index", "MERGE_RR"))
 # In files of this folder git keeps what it knows of a remote, one object on each line. A module
 # could be called "refs", and then these would be settings of remotes, which begin with a word.
-REFERENCES = "/refs/remotes/"
-LARGEST = 1 << 20
+_REFERENCES = "/refs/remotes/"
 _LARGEST_CONFIG = 1 << 16
 
 # Possessive, as everything that a blank may be part of: otherwise a command could write a line for
@@ -73,8 +73,9 @@ _INNER = re.compile(r"(.+)/\.git/(?:modules/.+|worktrees/[^/]+)")
 
 # A file that leads to a folder.
 _POINTER = re.compile(rb"(gitdir: )?([^\0\r\n]{1,4096})\n?")
-_REFERENCE = re.compile(
-    rb"(?:ref: refs/[^\s:]+|[0-9a-f]{40,64}(?: [0-9a-f]{40,64} [^\0\r\n]*)?)(?:\n|$)"
+# Lines with a reference, or with what git logs about one.
+_REFERENCE_LINES = re.compile(
+    rb"(?:(?:ref: refs/[^\s:]+|[0-9a-f]{40,64}(?: [0-9a-f]{40,64} [^\0\r\n]*)?)(?:\n|\Z))*+"
 )
 # In the path of the playground and of pending layers, wherever the user has them.
 _UNREVIEWED = frozenset(("ollmchat", "playground"))
@@ -83,7 +84,7 @@ _UNREVIEWED = frozenset(("ollmchat", "playground"))
 # when it reads these files. `git checkout .` would create `.git/hooks/post-checkout` or
 # `../.bashrc` if the index said so, and `git commit` would change `.git/config` if the list of
 # conflicts did.
-LARGEST_STATE = 64 << 20
+_LARGEST_STATE = 64 << 20
 # A part of a path that git refuses, on any file system.
 _UNSAFE = re.compile(rb"(?:^|/)(?:\.git[. ]*|git~\d+|\.{0,2})(?:/|$)", re.IGNORECASE)
 # A conflict, with the number of its resolution; with a negative one git would look for others.
@@ -111,6 +112,31 @@ class GitSetting(NamedTuple):
         return self.section, self.subsection is not None, self.key
 
 
+def is_written_by_git(root: str, layers: Sequence[str], path: str) -> bool:
+    """Return whether a file has nothing in it but what git writes by itself. The layers are those
+    of the root, the top one first."""
+    name = path.rpartition("/")[2]
+    if name not in _WRITTEN_BY_GIT and _REFERENCES not in path:
+        return False
+    if name == "index" and _REFERENCES not in path:
+        return is_harmless_index(read_merged(layers, path, most=_LARGEST_STATE) or b"")
+    where = Surroundings(root, path, lambda path: read_merged(layers, path))
+    new = where.read(path)
+    without = path.replace(_REFERENCES, "/", 1)
+    if new is None or not GIT_FOLDERS.isdisjoint(normalised(without).split("/")):
+        return False  # a hook, for example
+    if without != path:
+        return _REFERENCE_LINES.fullmatch(new) is not None
+    if name == "MERGE_RR":
+        return is_harmless_conflict_list(new)
+    # What is applied takes the place of what is on disk, whatever is pending.
+    disk = f"{root}/{path}"
+    if name != "config":
+        return not os.path.lexists(disk) and is_harmless_pointer(new, where)
+    old = read_merged((root,), path) if os.path.lexists(disk) else b""
+    return old is not None and is_harmless_config(new, old, where)
+
+
 def read_config(data: bytes) -> list[GitSetting] | None:
     """Return the settings as git reads them, or None for anything out of the ordinary."""
     try:
@@ -134,14 +160,6 @@ def read_config(data: bytes) -> list[GitSetting] | None:
         else:
             return None
     return settings
-
-
-def is_reference(data: bytes) -> bool:
-    """Return whether every line is a reference, or what git logs about one."""
-    at = 0
-    while at < len(data) and (found := _REFERENCE.match(data, at)):
-        at = found.end()
-    return at == len(data)
 
 
 class Surroundings(NamedTuple):

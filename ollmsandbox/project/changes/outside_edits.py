@@ -6,10 +6,12 @@ Moving a folder, or deleting it with its content, leaves no mark on the files th
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ...paths import FolderValues
 from .change import Change, Kind, Recorded, State, Type
 from .overlayfs import is_copied_up, origin_of
 from .reasons import Note, Reason
@@ -36,26 +38,10 @@ class OutsideEdits:
         self._root = root
         self._upper = upper
         self._began = began
-        self._known = {"": self._look("", _FolderEdits())}
+        # By the path of the folder.
+        self.edits = FolderValues(self._look("", _FolderEdits()), self._look)
         # The inodes on disk of files that the command deleted or replaced.
         self._left: set[int] | None = None
-
-    def look(self, folder: str) -> _FolderEdits:
-        found = self._known.get(folder)
-        if found is not None:
-            return found
-        # Not by recursion: a path may have thousands of parts.
-        unknown = []
-        while folder not in self._known:
-            unknown.append(folder)
-            folder = folder.rpartition("/")[0]
-        found = self._known[folder]
-        for folder in reversed(unknown):
-            found = self._known[folder] = self._look(folder, found)
-        return found
-
-    def is_copied_up(self, path: str) -> bool:
-        return is_copied_up(f"{self._upper}/{path}")
 
     def was_there(self, path: str, changes: Sequence[Change]) -> bool:
         """Return whether a file that is missing on disk was one of the project's.
@@ -67,12 +53,11 @@ class OutsideEdits:
         if not is_copied_up(file) or os.lstat(file).st_nlink > 1:
             return False
         if self._left is None:
-            self._left = {
-                found.st_ino
-                for change in changes
-                if change.root == self._root and self._may_have_left(change)
-                if (found := self._find(change.path))
-            }
+            self._left = set()
+            for change in changes:
+                if change.root == self._root and self._may_have_left(change):
+                    with contextlib.suppress(OSError):
+                        self._left.add(os.lstat(f"{self._root}/{change.path}").st_ino)
         origin = origin_of(file)
         return not self._left or (origin is not None and origin not in self._left)
 
@@ -80,20 +65,14 @@ class OutsideEdits:
         """Return whether the command may have moved the file away that was at this path."""
         if change.old_type is not Type.FILE or change.kind is Kind.ADDED:
             return False
-        return change.kind is Kind.DELETED or not self.is_copied_up(change.path)
-
-    def _find(self, path: str) -> os.stat_result | None:
-        try:
-            return os.lstat(f"{self._root}/{path}")
-        except OSError:
-            return None
+        return change.kind is Kind.DELETED or not is_copied_up(f"{self._upper}/{change.path}")
 
     def _look(self, folder: str, around: _FolderEdits) -> _FolderEdits:
         try:
             there = os.lstat(f"{self._root}/{folder}")
         except OSError:
             may_be = around.has_changed or around.is_removed
-            return _FolderEdits(is_removed=may_be and self.is_copied_up(folder))
+            return _FolderEdits(is_removed=may_be and is_copied_up(f"{self._upper}/{folder}"))
         has_changed = there.st_ctime_ns > self._began
         has_other_names = there.st_mtime_ns > self._began
         # A rename changes the folder's change time only, and the modification time of its parent.
@@ -117,7 +96,7 @@ def number_changes(
         place = (root, path.rpartition("/")[0])
         if place != last:
             here, since = roots[root], began[root]
-            around = here.look(place[1])
+            around = here.edits[place[1]]
             is_quiet = not (around.has_changed or around.is_removed or around.is_moved)
             last = place
         if is_quiet and type_ is not Type.FOLDER:
@@ -126,7 +105,7 @@ def number_changes(
             continue
         state, note = State.PENDING, None
         if kind is not Kind.ADDED:
-            itself = here.look(path) if type_ is Type.FOLDER else None
+            itself = here.edits[path] if type_ is Type.FOLDER else None
             is_mode = kind is Kind.MODIFIED and itself is not None and itself.has_changed
             if around.is_moved or (itself is not None and itself.is_moved):
                 state, note = State.CONFLICT, _CHANGED
@@ -138,7 +117,7 @@ def number_changes(
                 # name that the command wrote.
                 continue
         elif type_ is Type.FOLDER:
-            if here.look(path).is_removed:
+            if here.edits[path].is_removed:
                 removed.append(number)
         elif not is_quiet and type_ is Type.FILE and here.was_there(path, changes):
             # Since it is missing on disk, the scan took it for a new file.

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from ...files import dirfd
-from ...files.dirfd import FOLDER, OpenTree
+from ...files.dirfd import FOLDER, OpenTree, open_regular_file
 from ...sandbox.overlay import OPAQUE as OPAQUE
 from ...sandbox.overlay import is_opaque as is_opaque
 from ...sandbox.overlay import is_whiteout as is_whiteout
@@ -26,6 +26,7 @@ _ORIGIN = "user.overlay.origin"
 # begins with the inode's number.
 _HANDLE, _HANDLE_TYPE, _INODE = 21, 4, 1
 _BLOCK = 1 << 20
+_SMALL = 1 << 20
 
 
 def is_copied_up(path: str) -> bool:
@@ -34,22 +35,21 @@ def is_copied_up(path: str) -> bool:
     The attribute may be empty: without CAP_DAC_READ_SEARCH, or on a file system without file
     handles, the kernel cannot name the original.
     """
-    try:
-        os.getxattr(path, _ORIGIN, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
+    return _origin(path) is not None
 
 
 def origin_of(path: str) -> int | None:
     """Return the inode of the project's file that this is a copy of; None if it is unknown."""
-    try:
-        mark = os.getxattr(path, _ORIGIN, follow_symlinks=False)
-    except OSError:
-        return None
+    mark = _origin(path) or b""
     if len(mark) < _HANDLE + 4 or mark[_HANDLE_TYPE] != _INODE:
         return None
     return int.from_bytes(mark[_HANDLE : _HANDLE + 4], sys.byteorder)
+
+
+def _origin(path: str) -> bytes | None:
+    with suppress(OSError):
+        return os.getxattr(path, _ORIGIN, follow_symlinks=False)
+    return None
 
 
 def find_in_open_layers(
@@ -57,13 +57,6 @@ def find_in_open_layers(
 ) -> tuple[os.stat_result | None, list[int]]:
     """Return what is visible at a name through the layers, and the layers that it is in: several
     for a folder, one for anything else."""
-    if len(lowers) == 1:
-        # The usual case: only the project.
-        try:
-            alone = os.stat(name, dir_fd=lowers[0], follow_symlinks=False)
-        except FileNotFoundError:
-            return None, []
-        return (None, []) if is_whiteout(alone) else (alone, [lowers[0]])
     found: os.stat_result | None = None
     parts: list[int] = []
     for lower in lowers:
@@ -71,18 +64,12 @@ def find_in_open_layers(
             here = os.stat(name, dir_fd=lower, follow_symlinks=False)
         except FileNotFoundError:
             continue
-        if is_whiteout(here):
+        is_folder = stat.S_ISDIR(here.st_mode)
+        if is_whiteout(here) or (found is not None and not is_folder):
             break
-        if found is None:
-            found = here
-            parts.append(lower)
-            if not stat.S_ISDIR(here.st_mode):
-                break
-        elif stat.S_ISDIR(here.st_mode):
-            parts.append(lower)
-        else:
-            break
-        if lower != lowers[-1] and _covers_all(name, lower):
+        found = found or here
+        parts.append(lower)
+        if not is_folder or (lower != lowers[-1] and _covers_all(name, lower)):
             break
     return found, parts
 
@@ -149,35 +136,37 @@ def names_in_layers(layers: Sequence[str], path: str) -> list[str]:
         ]
 
 
-def open_seen(seen: Seen) -> int:
-    """Open a file for reading. Raise OSError if it has become something else, such as a pipe."""
-    tree = OpenTree(seen.layer)
-    try:
-        around, name = tree.split(seen.path)
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(name, flags, dir_fd=around)
-    finally:
-        tree.leave()
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "It is no file")
-    return descriptor
-
-
 def read_seen(seen: Seen, most: int = -1) -> bytes:
-    """Return the content of a file, or its first `most` bytes."""
-    with os.fdopen(open_seen(seen), "rb") as file:
+    """Return the content of a file, or its first `most` bytes. Raise OSError if it has become
+    something else, such as a pipe."""
+    with _opened_around(seen) as (around, name), open_regular_file(name, around) as file:
         return file.read(most)
+
+
+def read_merged(layers: Sequence[str], path: str, *, most: int = _SMALL) -> bytes | None:
+    """Return the content of a small file as it is visible through the layers, the top one first;
+    None if there is none, a link is on the way to it, or it cannot be read."""
+    try:
+        seen = find_in_layers(layers, path)
+        data = read_seen(seen, most + 1) if seen is not None and seen.is_file else None
+    except OSError:
+        return None
+    return data if data is not None and len(data) <= most else None
 
 
 def read_link(seen: Seen) -> str:
     """Return the target of a link, or "" if it is no longer a link."""
+    with suppress(OSError), _opened_around(seen) as (around, name):
+        return os.readlink(name, dir_fd=around)
+    return ""
+
+
+@contextmanager
+def _opened_around(seen: Seen) -> Iterator[tuple[int, str]]:
+    """Open the folder that something is in; yield it with the name."""
     tree = OpenTree(seen.layer)
     try:
-        around, name = tree.split(seen.path)
-        return os.readlink(name, dir_fd=around)
-    except OSError:
-        return ""
+        yield tree.split(seen.path)
     finally:
         tree.leave()
 
@@ -214,22 +203,11 @@ def same_bytes(
 ) -> bool:
     """Return whether two files have the same content; False if one of them cannot be read, or if
     more than `most` bytes would have to be compared."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        one = os.open(name, flags, dir_fd=around)
+        with open_regular_file(name, around) as one, open_regular_file(other, other_around) as two:
+            return _same_bytes(one.fileno(), two.fileno(), most)
     except OSError:
         return False
-    try:
-        try:
-            two = os.open(other, flags, dir_fd=other_around)
-        except OSError:
-            return False
-        try:
-            return _same_bytes(one, two, most)
-        finally:
-            os.close(two)
-    finally:
-        os.close(one)
 
 
 def _same_bytes(one: int, two: int, most: int | None) -> bool:

@@ -48,71 +48,35 @@ class _Patterns:
 
     def __init__(self, flag: Flag, files: Sequence[RiskyFiles]) -> None:
         self.flag = flag
-        self.names: set[str] = set()
-        self.folders: set[str] = set()
-        self.stems: set[str] = set()
-        self.endings: set[str] = set()
-        # By the last part: the parts before it.
-        self.paths: dict[str, list[list[str]]] = {}
-        self.inner_folders: dict[str, list[list[str]]] = {}
-        for pattern in " ".join(each.patterns for each in files).split():
-            *before, last = pattern.rstrip("/").split("/")
-            if before:
-                to = self.inner_folders if pattern.endswith("/") else self.paths
-                to.setdefault(last, []).append(before)
-            elif pattern.endswith("/"):
-                self.folders.add(last)
-            elif pattern.startswith("*."):
-                self.endings.add(last[1:])
-            elif pattern.endswith(".*"):
-                self.stems.add(last[:-2])
-            else:
-                self.names.add(last)
+        self.all = frozenset(" ".join(each.patterns for each in files).split())
+        self.folders = {pattern[:-1] for pattern in self.all if pattern.endswith("/")}
+        self.stems = {pattern[:-2] for pattern in self.all if pattern.endswith(".*")}
+        self.endings = {pattern[1:] for pattern in self.all if pattern.startswith("*.")}
 
     def match(self, parts: list[str]) -> bool:
-        last = parts[-1]
-        if last in self.names or not self.folders.isdisjoint(parts):
-            return True
-        stem, dot, ending = last.rpartition(".")
+        stem, dot, ending = parts[-1].rpartition(".")
         if dot and stem and (stem in self.stems or f".{ending}" in self.endings):
             return True
-        if any(parts[-len(before) - 1 : -1] == before for before in self.paths.get(last, ())):
-            return True
-        return any(
-            parts[max(at - len(before), 0) : at] == before
-            for at, part in enumerate(parts)
-            for before in self.inner_folders.get(part, ())
-        )
+        ends = ("/".join(parts[-length:]) for length in _LENGTHS)
+        inner = ("/".join(parts[at : at + n]) for at in range(len(parts)) for n in _LENGTHS)
+        return not self.all.isdisjoint(ends) or not self.folders.isdisjoint(inner)
 
 
 _PATTERNS = tuple(_Patterns(*kind) for kind in KINDS)
 _STEMS = frozenset().union(*(kind.stems for kind in _PATTERNS))
 _ENDINGS = frozenset().union(*(kind.endings for kind in _PATTERNS))
+_SPLIT = [pattern.rstrip("/").split("/") for kind in _PATTERNS for pattern in kind.all]
+# The numbers of names that patterns have.
+_LENGTHS = range(1, max(map(len, _SPLIT)) + 1)
 _ALL = frozenset(("head", "git~1")).union(
-    *(names for kind in _PATTERNS
-      for names in (kind.names, kind.folders, kind.paths, kind.inner_folders)),
+    (names[-1] for names in _SPLIT),
     _GIT_FILES, _GIT_STATE, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values(),
 )  # fmt: skip
 
 
-_plain_folders: dict[str, bool] = {}
-_MOST_FOLDERS = 4096
-
-
 def is_plain_folder(folder: str) -> bool:
     """Return whether no part of a folder's path is special: a quick check, true for most."""
-    known = _plain_folders.get(folder)
-    if known is None:
-        # The folder around it was mostly asked for before: paths may have thousands of parts.
-        around, _, name = folder.rstrip("/").rpartition("/")
-        is_plain = _plain_folders.get(around)
-        if is_plain is None:
-            is_plain = all(map(is_plain_name, _parts(around)))
-        known = is_plain and is_plain_name(_parts(name)[0])
-        if len(_plain_folders) >= _MOST_FOLDERS:
-            _plain_folders.clear()
-        _plain_folders[folder.rstrip("/")] = _plain_folders[folder] = known
-    return known
+    return all(map(is_plain_name, _parts(folder)))
 
 
 def is_plain_name(name: str) -> bool:

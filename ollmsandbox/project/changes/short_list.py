@@ -8,8 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
+from ...paths import FolderValues
 from ...text.visible import quoted_path
 from .change import Change, Flag, Kind, Recorded, Report, Skipped, State, Type
 from .reasons import Note
@@ -155,22 +157,19 @@ class _WholeFolders:
         self._folders = {
             (item.change.root, item.change.path): item for item in items if _is_whole(item)
         }
-        self._found: dict[tuple[str, str], Recorded | None] = {}
+        # By root.
+        self._outermost: dict[str, FolderValues[Recorded | None]] = {
+            root: FolderValues(None, partial(self._find, root)) for root, _ in self._folders
+        }
+
+    def _find(self, root: str, folder: str, around: Recorded | None) -> Recorded | None:
+        return around or self._folders.get((root, folder))
 
     def around(self, item: Recorded) -> Recorded | None:
-        if not self._folders:
-            return None
         root, path, kind, type_, *_ = item.change
-        parent = path.rpartition("/")[0]
-        unknown: list[str] = []
-        # Not by recursion: there may be thousands of levels.
-        while parent and (root, parent) not in self._found:
-            unknown.append(parent)
-            parent = parent.rpartition("/")[0]
-        found = self._found[root, parent] if parent else None
-        for folder in reversed(unknown):
-            found = found or self._folders.get((root, folder))
-            self._found[root, folder] = found
+        if root not in self._outermost:
+            return None
+        found = self._outermost[root][path.rpartition("/")[0]]
         if found is None and (type_ is Type.FOLDER or kind is Kind.REPLACED):
             found = self._folders.get((root, path))
         if found is None or found.change.kind is kind:

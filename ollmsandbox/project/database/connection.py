@@ -11,8 +11,9 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from peewee import PeeweeException, SqliteDatabase
 
@@ -185,6 +186,11 @@ class Database:
         that one, too."""
         with self.translated_errors(), self.database.transaction("IMMEDIATE"):
             yield self.connection
+
+    def query(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        """Return the rows that a statement selects."""
+        with self.translated_errors():
+            return self.connection.execute(statement, values).fetchall()
 
     @contextlib.contextmanager
     def translated_errors(self) -> Iterator[None]:

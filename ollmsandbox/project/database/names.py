@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 _LONGEST = 255
 _BACKUP = re.compile(r"(\d+)-(\d\d-\d\d-\d\d)-", re.ASCII)
-# A name with fewer characters fits, however many bytes each one has.
-_SHORT = 50
 
 
 class Backup(NamedTuple):
@@ -25,10 +23,8 @@ class Backup(NamedTuple):
 def backup_name(number: int, path: str, day: str) -> str:
     """Return `{id}-{YY-MM-DD}-{basename}`; a long name keeps its end, with the extension."""
     start = f"{number}-{day}-"
-    name = path[path.rfind("/") + 1 :]
-    if len(name) < _SHORT:
-        return start + name
-    return start + os.fsdecode(os.fsencode(name)[-(_LONGEST - len(start)) :])
+    name = os.fsencode(os.path.basename(path))
+    return start + os.fsdecode(name[-(_LONGEST - len(start)) :])
 
 
 def backups_in(folder: Path) -> Iterator[Backup]:

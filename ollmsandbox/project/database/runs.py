@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..changes.change import PENDING_STATES, Change, Kind, Recorded, State, Type, pack, unpack
 from . import models
@@ -25,8 +26,6 @@ _INSERT = f"INSERT OR REPLACE INTO change ({_COLUMNS}, run_id) VALUES ({','.join
 # Which of them are paths.
 _PATHS = (1, 2, 8)
 _READ = f"SELECT {_COLUMNS} FROM change WHERE run_id = ? ORDER BY number"
-# SQLite takes only so many values in one statement.
-_CHUNK = 500
 
 
 def begin_run(manager: ProjectManager, job: Job) -> models.Project:
@@ -67,18 +66,16 @@ def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded
 def last_number(manager: ProjectManager, run_id: str) -> int:
     """Return the highest number of the run's recorded changes, or -1 if there are none."""
     query = "SELECT coalesce(max(number), -1) FROM change WHERE run_id = ?"
-    with manager.store.translated_errors():
-        found: int = manager.store.connection.execute(query, (run_id,)).fetchone()[0]
-        return found
+    [(found,)] = manager.store.query(query, (run_id,))
+    return int(found)
 
 
 def signatures(manager: ProjectManager, run_id: str) -> dict[int, tuple[str, str]]:
     """Return, by the number of an applied change, the recorded signatures of what was found and of
     what was left."""
     query = "SELECT number, before, after FROM change WHERE run_id = ? AND state = ?"
-    with manager.store.translated_errors():
-        rows = manager.store.connection.execute(query, (run_id, State.APPLIED.value))
-        return {number: (before, after) for number, before, after in rows if after}
+    rows = manager.store.query(query, (run_id, State.APPLIED.value))
+    return {number: (before, after) for number, before, after in rows if after}
 
 
 class Replaced(NamedTuple):
@@ -96,15 +93,12 @@ def replaced(manager: ProjectManager, root: str, path: str) -> list[Replaced]:
         "SELECT run_id, number, before, after FROM change"
         " WHERE root = ? AND path = ? AND state = ? ORDER BY id"
     )
-    with manager.store.translated_errors():
-        rows = manager.store.connection.execute(
-            query, (*map(os.fsencode, (root, path)), State.APPLIED.value)
-        )
-        return [
-            Replaced(run_id, number, _time_in(before), _time_in(after))
-            for run_id, number, before, after in rows
-            if before and after
-        ]
+    values = (os.fsencode(root), os.fsencode(path), State.APPLIED.value)
+    return [
+        Replaced(run_id, number, _time_in(before), _time_in(after))
+        for run_id, number, before, after in manager.store.query(query, values)
+        if before and after
+    ]
 
 
 def later_runs(manager: ProjectManager, run: models.Run, item: Recorded) -> list[tuple[str, int]]:
@@ -116,8 +110,7 @@ def later_runs(manager: ProjectManager, run: models.Run, item: Recorded) -> list
     )
     place = map(os.fsencode, (item.change.root, item.change.path))
     values = (*place, State.APPLIED.value, run.ended_at or run.started_at)
-    with manager.store.translated_errors():
-        return manager.store.connection.execute(query, values).fetchall()
+    return manager.store.query(query, values)
 
 
 def _time_in(signature: str) -> int:
@@ -131,11 +124,8 @@ def left_before(manager: ProjectManager, run_id: str, started: float, change: Ch
         " AND change.state = ? AND after != '' AND run.id != ? AND run.ended_at <= ?"
     )
     place = map(os.fsencode, (change.root, change.path))
-    with manager.store.translated_errors():
-        rows = manager.store.connection.execute(
-            query, (*place, State.APPLIED.value, run_id, started)
-        )
-        return {after for (after,) in rows}
+    rows = manager.store.query(query, (*place, State.APPLIED.value, run_id, started))
+    return {after for (after,) in rows}
 
 
 def note_deleted(
@@ -171,9 +161,7 @@ def pass_on(manager: ProjectManager, done: Iterable[Recorded], found: Mapping[in
 
 def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
     """Read a run's changes. Rows of peewee would take five times as long."""
-    with manager.store.translated_errors():
-        rows = manager.store.connection.execute(_READ, (run.id,))
-        return [unpack(*row) for row in rows]
+    return [unpack(*row) for row in manager.store.query(_READ, (run.id,))]
 
 
 def changes_of_runs(
@@ -181,20 +169,14 @@ def changes_of_runs(
 ) -> list[tuple[str, Recorded]]:
     """Return the changes of these runs in these states, each with its run, in the order of the
     runs."""
-    found: list[tuple[Any, ...]] = []
-    wanted = ",".join(f"'{state.value}'" for state in states)
-    with manager.store.translated_errors():
-        for start in range(0, len(run_ids), _CHUNK):
-            chunk = run_ids[start : start + _CHUNK]
-            found += manager.store.connection.execute(
-                f"SELECT run_id, {_COLUMNS} FROM change"
-                f" WHERE run_id IN ({','.join('?' * len(chunk))})"
-                f" AND state IN ({wanted}) ORDER BY number",
-                tuple(chunk),
-            )
-    order = {run_id: position for position, run_id in enumerate(run_ids)}
-    found.sort(key=lambda row: order[row[0]])
-    return [(run_id, unpack(*row)) for run_id, *row in found]
+    rows = manager.store.query(
+        f"SELECT run_id, {_COLUMNS}"
+        " FROM (SELECT key AS position, value AS wanted FROM json_each(?))"
+        " JOIN change ON run_id = wanted WHERE state IN (SELECT value FROM json_each(?))"
+        " ORDER BY position, number",
+        [json.dumps(run_ids), json.dumps([state.value for state in states])],
+    )
+    return [(run_id, unpack(*row)) for run_id, *row in rows]
 
 
 def _row(run_id: str, item: Recorded) -> list[object]:

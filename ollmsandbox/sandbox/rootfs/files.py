@@ -6,13 +6,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from ... import N_
 from ...errors import RootfsError
-from ...files.dirfd import FOLDER, FOLDER_OR_LINK
+from ...files.dirfd import FOLDER, FOLDER_OR_LINK, open_regular_file
 
 # Where the sandbox mounts something.
 RESOLVER = "etc/resolv.conf"
@@ -68,12 +67,10 @@ def add_user(folder: Path) -> None:
 
 def _read(name: str, around: int, most: int) -> str:
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(name, flags, dir_fd=around)
+        with open_regular_file(name, around) as file:
+            return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""  # missing, or not a file
-    with open(descriptor, encoding="utf-8", errors="replace") as file:
-        return file.read(most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
 
 
 @contextlib.contextmanager

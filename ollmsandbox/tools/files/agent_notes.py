@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import stat
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ... import N_
 from ...errors import OllmSandboxError
+from ...files.dirfd import open_regular_file
 from ...paths import is_inside
 from ...project.pending.chain import Chain
 from ...text.ansi import harmless
@@ -117,16 +117,14 @@ def _read_without_sandbox(project: str, folders: Sequence[str]) -> Iterator[Proj
 
 def _read_inside(project: str, path: str) -> tuple[bytes, int] | None:
     try:
-        if not is_inside(path, project) or not stat.S_ISREG(os.lstat(path).st_mode):
+        if not is_inside(path, project):
             return None
-        # Another program may put a link or a pipe there just now.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(path, flags), "rb") as file:
-            found = os.fstat(file.fileno())
+        # Another program may put a link there just now.
+        with open_regular_file(path) as file:
             place = os.readlink(f"/proc/self/fd/{file.fileno()}")
-            if not stat.S_ISREG(found.st_mode) or not is_inside(place, project):
+            if not is_inside(place, project):
                 return None
-            return file.read(MOST_BYTES), found.st_size
+            return file.read(MOST_BYTES), os.fstat(file.fileno()).st_size
     except OSError:
         return None
 

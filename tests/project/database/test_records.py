@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.project.changes.change import Change, Kind, Type
 from ollmsandbox.project.database.models import ChangeRow, FileRecord, Project, Run
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.manager import ProjectManager, is_missing
+from ollmsandbox.project.manager import ProjectManager
 
 pytestmark = pytest.mark.anybody
 
@@ -33,11 +32,6 @@ def manager(person: Person) -> Iterator[ProjectManager]:
 def make(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
-
-
-def active(manager: ProjectManager) -> str | None:
-    project = manager.active_project
-    return None if project is None else project.path
 
 
 def make_run(project: Project, run_id: str, started_at: float = 0) -> Run:
@@ -93,39 +87,15 @@ def test_the_project_used_last_comes_first(manager: ProjectManager, person: Pers
         folder.mkdir()
     a, b, c = [manager.add_project(folder) for folder in folders]
     assert [project.name for project in manager.projects()] == ["c", "b", "a"]
-    manager.active_project = a
+    manager.add_project(a.path)
     manager.add_project(b.path)
     assert [project.id for project in manager.projects()] == [b.id, a.id, c.id]
-
-
-def test_the_active_project_is_remembered(person: Person) -> None:
-    with closing(ProjectManager(person.paths)) as manager:
-        assert active(manager) is None
-        manager.active_project = manager.add_project(person.project)
-    with closing(ProjectManager(person.paths)) as manager:
-        assert active(manager) == str(person.project)
-        manager.active_project = None
-        assert active(manager) is None
-
-
-def test_a_project_whose_folder_is_gone_is_not_active(
-    manager: ProjectManager, person: Person
-) -> None:
-    project = manager.add_project(person.project)
-    manager.active_project = project
-    person.project.rmdir()
-    assert active(manager) is None
-    assert is_missing(project.path)
-    person.project.mkdir()
-    assert active(manager) == str(person.project)
-    assert not is_missing(project.path)
 
 
 def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_again(
     manager: ProjectManager, person: Person
 ) -> None:
     project = manager.add_project(person.project)
-    manager.active_project = project
     manager.approve_root(project, make(person.home / "linked"))
     records_for(manager, project, ["/a"])
     run = make_run(project, "1")
@@ -133,7 +103,6 @@ def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_agai
         run=run, number=1, root="/", path="a", kind="added", type="file", state="applied"
     )
     manager.remove_project(project)
-    assert active(manager) is None
     assert manager.projects() == []
     assert manager.projects(with_removed=True) == [project]
     assert manager.add_project(person.project) == project
