@@ -115,7 +115,7 @@ class GitTargets:
             _, _, words = (_read(own) or "").partition("gitdir:")
             own = os.path.join(worktree, words.strip())
         common = os.path.join(own, (_read(f"{own}/commondir") or "").strip())
-        # is_held() recognises the hooks by their names, but not the files they link to or run.
+        # is_obeyed() recognises the hooks by their names, but not the files they link to or run.
         self._add_linked(f"{common}/hooks")
         self._add_scripts(f"{common}/hooks", worktree)
         repository = _Repository(worktree, common)

@@ -67,7 +67,7 @@ _URL = re.compile(
     re.ASCII,
 )
 _FILE = re.compile(r"(?:file://)?(/[^:\"'\\]*)")
-# Where modules and worktrees have their repositories, in one that is_held() looks after.
+# Where modules and worktrees have their repositories, in one that is_obeyed() looks after.
 _INNER = re.compile(r"(.+)/\.git/(?:modules/.+|worktrees/[^/]+)")
 
 
@@ -255,7 +255,7 @@ def _is_module(worktree: str, where: Surroundings) -> bool:
 
 
 def is_harmless_pointer(data: bytes, where: Surroundings) -> bool:
-    """Return whether a new file leads git only to folders in which is_held() knows what it obeys.
+    """Return whether a new file leads git only to folders in which is_obeyed() knows what it obeys.
 
     These are the files of a module or a worktree that git has just made.
     """

@@ -149,7 +149,7 @@ class NamesAround:
         return "head" in plain and (plain >= {"objects", "refs"} or "commondir" in plain)
 
 
-def is_held(
+def is_obeyed(
     path: str,
     around: NamesAround,
     *,

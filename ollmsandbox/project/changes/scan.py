@@ -40,7 +40,7 @@ from .risky import (
     CHECKOUT,
     NamesAround,
     builds_this_program,
-    is_held,
+    is_obeyed,
     is_plain_folder,
     is_plain_name,
     risk_of,
@@ -434,7 +434,7 @@ class _Walk:
         if is_plain and not is_git_target:
             return ()
         is_link = type_ is Type.LINK
-        is_risk = is_git_target or is_held(
+        is_risk = is_git_target or is_obeyed(
             path, self._around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
         )
         if is_risk:
