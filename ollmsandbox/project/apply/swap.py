@@ -87,7 +87,7 @@ def exchange(
         new = incoming.lstat()
         if new is None:
             if old is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), incoming.name)
+                raise ConflictError(Reason.OTHER_LOST)
             return Exchanged("", signature(old))
         if old is not None and os.path.samestat(old, new):
             # Linked into place already.
