@@ -28,11 +28,10 @@ from .swap import (
     Step,
     copy_whole,
     exchange,
+    open_file,
     signature,
     write_like,
 )
-
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def is_small(found: os.stat_result | None) -> bool:
@@ -108,7 +107,12 @@ def trim(layer: str, item: Recorded, rest: bytes, versions: Path) -> None:
             keep_copy(spot, patch.result)
             found = spot.lstat()
             assert found is not None
-            if is_same(spot, patch.next_rest):
+            copied = patch.next_rest.lstat()
+            if (
+                copied is not None
+                and copied.st_size == found.st_size
+                and copied.st_mtime_ns == found.st_mtime_ns
+            ):
                 # A kill came between the last two steps.
                 patch.next_rest.rename_to(patch.rest)
             write_like(spot, patch.next_rest, rest, stat.S_IMODE(found.st_mode))
@@ -206,22 +210,12 @@ class Patch:
         mode = stat.S_IMODE(found.st_mode)
         if wanted is not None and mode == was:
             mode = wanted & 0o1777
-        if merged != current or mode != stat.S_IMODE(found.st_mode):
-            self._put(place, found, merged, mode, temporary, step)
-
-    def _put(
-        self,
-        place: DirEntryAt,
-        found: os.stat_result,
-        data: bytes,
-        mode: int,
-        temporary: str,
-        step: Step,
-    ) -> None:
-        merged = DirEntryAt(self._versions, f"merged-{self._number}")
-        half = DirEntryAt(self._versions, f"{merged.name}{HALF}")
-        write_like(place, half, data, mode)
-        half.rename_to(merged)
+        if merged == current and mode == stat.S_IMODE(found.st_mode):
+            return
+        made = DirEntryAt(self._versions, f"merged-{self._number}")
+        half = DirEntryAt(self._versions, f"{made.name}{HALF}")
+        write_like(place, half, merged, mode)
+        half.rename_to(made)
         step()
 
         def is_as_read(there: Found) -> bool:
@@ -229,7 +223,7 @@ class Patch:
 
         exchange(
             place,
-            merged,
+            made,
             self.mine,
             may_replace=is_as_read,
             expects=True,
@@ -238,29 +232,10 @@ class Patch:
         )
 
 
-def is_same(spot: DirEntryAt, copied: DirEntryAt) -> bool:
-    """Return whether one is a copy of the other, by its time and size."""
-    one, other = spot.lstat(), copied.lstat()
-    if one is None or other is None or stat.S_IFMT(one.st_mode) != stat.S_IFMT(other.st_mode):
-        return False
-    if stat.S_ISLNK(one.st_mode):
-        words = os.readlink(spot.name, dir_fd=spot.dir_fd)
-        return words == os.readlink(copied.name, dir_fd=copied.dir_fd)
-    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
-
-
 def read_small(spot: DirEntryAt) -> bytes | None:
     """Return the content of a small file; None if it is none, or cannot be read."""
     try:
-        descriptor = os.open(spot.name, _READ, dir_fd=spot.dir_fd)
-    except OSError:
+        with os.fdopen(open_file(spot), "rb") as file:
+            return file.read(LARGEST + 1) if is_small(os.fstat(file.fileno())) else None
+    except (OSError, ConflictError):
         return None
-    try:
-        if not is_small(os.fstat(descriptor)):
-            return None
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(LARGEST + 1)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
