@@ -199,7 +199,8 @@ class Applier:
         """
         change = _reversed(item.change) if back else item.change
         if change.path == ".":
-            self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
+            group_bit = os.fstat(self._project.folder("")).st_mode & stat.S_ISGID
+            self._project.set_mode("", (change.mode or 0o700) | group_bit)
             return Exchanged()
         patch = Patch(self._versions, item.number)
         result = patch.result if item.state is State.DISCARDED else patch.applied
@@ -419,30 +420,18 @@ class Applier:
                     temporary="",
                     step=self._step,
                 ).before
-        mode = change.mode if change.mode is not None else 0o755
         if change.kind is not Kind.MODIFIED:
-            mode |= self._make_folder(place)
-        elif (found := place.lstat()) is None or not stat.S_ISDIR(found.st_mode):
-            raise ConflictError(Reason.REMOVED)
-        else:
-            # The bit that passes on the folder's group is none of the command's business.
-            mode |= found.st_mode & stat.S_ISGID
-        self._project.set_mode(change.path, mode)
-        return Exchanged(before)
-
-    def _group_bit(self) -> int:
-        return os.fstat(self._project.folder("")).st_mode & stat.S_ISGID
-
-    def _make_folder(self, place: DirEntryAt) -> int:
-        try:
-            os.mkdir(place.name, 0o700, dir_fd=place.dir_fd)
-            self._step()
-        except FileExistsError as error:
-            found = place.lstat()
-            if found is None or not stat.S_ISDIR(found.st_mode):
-                raise ConflictError(Reason.PLACE_TAKEN) from error
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(place.name, 0o700, dir_fd=place.dir_fd)
+                self._step()
         found = place.lstat()
-        return found.st_mode & stat.S_ISGID if found else 0
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            is_mode = change.kind is Kind.MODIFIED
+            raise ConflictError(Reason.REMOVED if is_mode else Reason.PLACE_TAKEN)
+        mode = change.mode if change.mode is not None else 0o755
+        # The bit that passes on the folder's group is none of the command's business.
+        self._project.set_mode(change.path, mode | found.st_mode & stat.S_ISGID)
+        return Exchanged(before)
 
     def _remove_folder(self, place: DirEntryAt) -> None:
         found = place.lstat()

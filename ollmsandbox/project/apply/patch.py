@@ -64,23 +64,24 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
         if earlier
         else OpenTree(root, modes_note(versions, root), is_durable=True)
     )
-    try:
-        # What cannot be kept is no reason to fail: then an edit of the user's is a conflict.
-        with opened_folder(versions) as folder, contextlib.suppress(OSError, ConflictError):
-            kept = Patch(folder, item.number).base
-            seen = DirEntryAt(*tree.split(earlier.name if earlier else item.change.path))
-            found, old = seen.lstat(), kept.lstat()
-            if found is None:
-                return
-            changed = found.st_ctime_ns
-            if old is not None and os.path.samestat(old, found):
-                # Linked by an attempt to apply the change, which changed that time.
-                kept.unlink()
-                changed = found.st_mtime_ns
-            if earlier or changed <= item.began:
-                keep_copy(seen, kept)
-    finally:
-        tree.close()
+    # What cannot be kept is no reason to fail: then an edit of the user's is a conflict.
+    with (
+        contextlib.closing(tree),
+        opened_folder(versions) as folder,
+        contextlib.suppress(OSError, ConflictError),
+    ):
+        kept = Patch(folder, item.number).base
+        seen = DirEntryAt(*tree.split(earlier.name if earlier else item.change.path))
+        found, old = seen.lstat(), kept.lstat()
+        if found is None:
+            return
+        changed = found.st_ctime_ns
+        if old is not None and os.path.samestat(old, found):
+            # Linked by an attempt to apply the change, which changed that time.
+            kept.unlink()
+            changed = found.st_mtime_ns
+        if earlier or changed <= item.began:
+            keep_copy(seen, kept)
 
 
 def modes_note(versions: Path, root: str) -> Path:
@@ -95,32 +96,29 @@ def half_name(layer: str) -> str:
 
 def trim(layer: str, item: Recorded, rest: bytes, versions: Path) -> None:
     """Leave the `rest` of a change in its layer, and keep the whole of it with the run."""
-    tree = OpenTree(layer, modes_file(layer))
-    try:
-        with (
-            opened_folder(make_folder(versions)) as folder,
-            opened_folder(os.path.dirname(layer)) as around,
+    with (
+        contextlib.closing(OpenTree(layer, modes_file(layer))) as tree,
+        opened_folder(make_folder(versions)) as folder,
+        opened_folder(os.path.dirname(layer)) as around,
+    ):
+        tree.unlock(os.path.dirname(item.change.path))
+        spot = DirEntryAt(*tree.split(item.change.path))
+        patch = Patch(folder, item.number)
+        keep_copy(spot, patch.result)
+        found = spot.lstat()
+        assert found is not None
+        copied = patch.next_rest.lstat()
+        if (
+            copied is not None
+            and copied.st_size == found.st_size
+            and copied.st_mtime_ns == found.st_mtime_ns
         ):
-            tree.unlock(os.path.dirname(item.change.path))
-            spot = DirEntryAt(*tree.split(item.change.path))
-            patch = Patch(folder, item.number)
-            keep_copy(spot, patch.result)
-            found = spot.lstat()
-            assert found is not None
-            copied = patch.next_rest.lstat()
-            if (
-                copied is not None
-                and copied.st_size == found.st_size
-                and copied.st_mtime_ns == found.st_mtime_ns
-            ):
-                # A kill came between the last two steps.
-                patch.next_rest.rename_to(patch.rest)
-            write_like(spot, patch.next_rest, rest, stat.S_IMODE(found.st_mode))
-            # The layer may be on another disk.
-            copy_whole(patch.next_rest, spot, DirEntryAt(around, half_name(layer)))
+            # A kill came between the last two steps.
             patch.next_rest.rename_to(patch.rest)
-    finally:
-        tree.close()
+        write_like(spot, patch.next_rest, rest, stat.S_IMODE(found.st_mode))
+        # The layer may be on another disk.
+        copy_whole(patch.next_rest, spot, DirEntryAt(around, half_name(layer)))
+        patch.next_rest.rename_to(patch.rest)
 
 
 def add_to_rest(item: Recorded, old: bytes, new: bytes, versions: Path) -> None:

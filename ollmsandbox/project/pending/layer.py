@@ -45,10 +45,9 @@ _LEFT = ".left-"
 def spell_out(layer: str, lowers: Sequence[str]) -> None:
     """Replace the mark of folders that hide all that is below them by whiteouts for each name: the
     mark would also hide what comes to be there later."""
-    tree = OpenTree(layer, modes_file(layer))
     marked = []
     hiding: set[str] = set()
-    try:
+    with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
         for path in _unlocked_folders(tree):
             around = tree.folder(path)
             if is_opaque(around):
@@ -59,8 +58,6 @@ def spell_out(layer: str, lowers: Sequence[str]) -> None:
         # Last, so that a second time finds all that is not done.
         for path in marked:
             os.removexattr(tree.folder(path), OPAQUE)
-    finally:
-        tree.close()
 
 
 def _unlocked_folders(tree: OpenTree, top: str = "") -> Iterator[str]:
@@ -119,12 +116,11 @@ def drop(
 ) -> None:
     """Remove what is settled, and folders that only led there; not what is `needed` still. With
     `whole`, the paths may be folders with something in them."""
-    tree = OpenTree(layer, modes_file(layer))
     # A folder that is gone from under a command looks to it as if nothing were in there, not even
     # what is below it.
     keeps_folders = _is_used(layer)
     around: set[str] = set()
-    try:
+    with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
         for path in sorted(set(paths) - {"."}, reverse=True):
             spot = _spot(tree, path)
             found = spot.lstat() if spot else None
@@ -141,21 +137,16 @@ def drop(
             if (spot := _spot(tree, path)) is not None:
                 with contextlib.suppress(OSError):  # something is still in it
                     os.rmdir(spot.name, dir_fd=spot.dir_fd)
-    finally:
-        tree.close()
 
 
 def set_folder_mode(layers: Iterable[str], path: str, mode: int) -> None:
     """Set the mode of a folder in all layers that have it; "" is the layer itself."""
     for layer in layers:
-        tree = OpenTree(layer, modes_file(layer))
-        try:
+        with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
             spot = _spot(tree, path) if path else None
             found = spot.lstat() if spot else None
             if not path or (found and stat.S_ISDIR(found.st_mode)):
                 tree.set_mode(path, mode)
-        finally:
-            tree.close()
 
 
 def files_in(tree: OpenTree, path: str) -> Iterator[str]:
@@ -222,8 +213,7 @@ def reveal(layer: str, lowers: Sequence[str], path: str) -> None:
     Of a folder around it that was deleted, a stand-in takes the place: a folder that hides all in
     it, until the next name on the way is shown.
     """
-    tree = OpenTree(layer, modes_file(layer))
-    try:
+    with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
         for inner in (*reversed([*folders_above(path)]), path):
             tree.unlock(os.path.dirname(inner))
             spot = DirEntryAt(*tree.split(inner))
@@ -247,8 +237,6 @@ def reveal(layer: str, lowers: Sequence[str], path: str) -> None:
                 os.rename(stand_in, spot.name, dst_dir_fd=spot.dir_fd)
             elif not stat.S_ISDIR(found.st_mode):
                 return
-    finally:
-        tree.close()
 
 
 def _make_stand_in(folder: Path, lowers: Sequence[str], path: str) -> None:
@@ -279,8 +267,7 @@ def take_out(
 ) -> None:
     """Take changes back out of the layer, what is deepest first. Files are kept with the run's
     versions, by number."""
-    tree = OpenTree(layer, modes_file(layer))
-    try:
+    with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
         for number, change in items:
             if change.kind is Kind.DELETED:
                 reveal(layer, lowers, change.path)
@@ -300,8 +287,6 @@ def take_out(
             elif spot is not None:
                 with contextlib.suppress(OSError):  # something in it stays
                     os.rmdir(spot.name, dir_fd=spot.dir_fd)
-    finally:
-        tree.close()
 
 
 def _take_once(spot: DirEntryAt, patch: Patch) -> None:

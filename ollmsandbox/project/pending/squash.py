@@ -70,11 +70,8 @@ def _squash(layers: Sequence[str], target: str) -> None:
     made = OpenTree(target)
     for layer in reversed(layers):
         restore_modes(layer)
-        given = OpenTree(layer, modes_file(layer))
-        try:
+        with contextlib.closing(OpenTree(layer, modes_file(layer))) as given:
             _lay_over(given, made)
-        finally:
-            given.close()
     made.close()
 
 

@@ -570,7 +570,9 @@ def choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
         return list(items)
     found: dict[int, Recorded] = {}
     for path in chosen:
-        matching = [item for item in items if _is_at(item, path)]
+        matching = [
+            item for item in items if is_inside(os.path.normpath("/".join(place_of(item))), path)
+        ]
         if not matching:
             raise OllmSandboxError(
                 N_("The run did not change {path}."),
@@ -611,11 +613,6 @@ def split_gone(items: Iterable[Recorded]) -> tuple[list[Recorded], list[Recorded
     there = [item for item in items if item.change.root not in missing]
     note = Note(Reason.ROOT_MISSING)
     return there, [item._replace(note=note) for item in items if item.change.root in missing]
-
-
-def _is_at(item: Recorded, path: str) -> bool:
-    full = os.path.normpath(f"{item.change.root}/{item.change.path}")
-    return is_inside(full, path)
 
 
 def conflict_was_reported(item: Recorded) -> bool:
