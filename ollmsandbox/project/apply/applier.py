@@ -62,9 +62,9 @@ class Applier:
         what is finished now, after a kill, and `written` are the signatures recorded until then.
 
         `forced` paths are put in place whatever is there. `left_before` returns the signatures of
-        what earlier runs left at a place. For a run that is settled, which nobody else puts files
-        into the layer of, `find_base` finds what its command saw of a file that another run has
-        changed since.
+        what earlier runs left at a place. `find_base` is given to settle a run, whose layer has no
+        other run's files: it finds what the command saw of a file that another run has changed
+        since.
         """
         with contextlib.ExitStack() as opened:
             top = dirfd.open_root(root)
@@ -213,7 +213,7 @@ class Applier:
         is_forced = change.path in self._forced
 
         def was_left(found: Found) -> bool:
-            """By an earlier change, which was pending when the command began, and applied then."""
+            """Return whether an earlier run left it, whose change was pending until then."""
             self._found = signature(found.stat)
             return self._layer is not None and self._found in self._left_before(item)
 
@@ -228,7 +228,7 @@ class Applier:
             )
 
         def is_allowed(found: Found) -> bool:
-            """The user said so; but after a kill, that is not about what was saved later."""
+            """Allow any file, as the user said; but after a kill, none that was saved later."""
             return not self._since or self._is_unchanged(found, self._since)
 
         check = is_allowed if is_forced else is_expected
