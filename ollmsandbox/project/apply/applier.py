@@ -20,6 +20,7 @@ from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
 from ...paths import make_folder
 from ..changes.change import MANY, Change, Kind, Recorded, State, Type
 from ..changes.reasons import Note, Reason
+from .journal import Task
 from .patch import Patch, has_same_bytes, keep_copy, modes_note
 from .swap import (
     HALF,
@@ -36,105 +37,6 @@ from .swap import (
 Check = Callable[[Found], bool]
 
 
-class Guard:
-    """Checks for conflicts before each change of one run to one root."""
-
-    def __init__(self, decided: int) -> None:
-        """`decided` is when somebody decided what is finished now, after a kill; else 0."""
-        self._decided = decided
-        self._linked: dict[int, tuple[int, int, int]] = {}
-        # Of the change that is at work: what was at its place, and whether it is the second try.
-        self.found = ""
-        self.is_again = False
-
-    def unchanged_since(self, began: int) -> Check:
-        def check(found: Found) -> bool:
-            there = found.stat
-            if found.is_linked:
-                return self._is_as_linked(there, began)
-            looks = (there.st_mtime_ns, there.st_size, there.st_mode)
-            # That we took another of its names away changed its time, too.
-            if there.st_ctime_ns > began and self._linked.get(there.st_ino) != looks:
-                return False
-            if there.st_nlink > 1:
-                self._linked[there.st_ino] = looks
-            self.found = signature(there)
-            return True
-
-        return check
-
-    def as_left(self, after: str) -> Check:
-        def check(found: Found) -> bool:
-            there = found.stat
-            inode, _, changed = after.partition(":")
-            if not found.is_linked or not changed:
-                return signature(there) == after
-            return there.st_ino == int(inode) and self._is_as_linked(there, int(changed))
-
-        return check
-
-    def allow_any(self) -> Check:
-        """Allow any replacement, because the user said so; but after a kill, not of what was saved
-        later."""
-        return self.unchanged_since(self._decided) if self._decided else _any
-
-    def _is_as_linked(self, there: os.stat_result, at: int) -> bool:
-        """Return whether a file is as it was when it was linked, by the first try or before a kill:
-        then it was as it should be."""
-        return self.is_again or there.st_mtime_ns <= at
-
-
-def _any(_found: Found) -> bool:
-    return True
-
-
-def return_rights(spot: DirEntryAt, mode: int | None) -> None:
-    """Restore the mode of a file whose owner was given the right to read or write it for a moment,
-    to copy or cleanse it. A kill may have come in between."""
-    found = spot.lstat()
-    if found is None or mode is None or not stat.S_ISREG(found.st_mode):
-        return
-    lent = (mode | stat.S_IRUSR, mode | stat.S_IWUSR, mode | stat.S_IRUSR | stat.S_IWUSR)
-    if stat.S_IMODE(found.st_mode) != mode and stat.S_IMODE(found.st_mode) in lent:
-        dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
-
-
-def only_ours(
-    item: Recorded, written: Mapping[int, tuple[str, str]], since: int, is_moved: bool
-) -> Recorded:
-    """Return an item without its signature if what is at its place after a kill may be somebody
-    else's: then an undo has to ask.
-
-    If it was not yet written down what we left, it counts as ours only if it is as old as the
-    command.
-    """
-    if item.state not in (State.APPLIED, State.UNDONE) or not item.after:
-        return item
-    if item.number in written:
-        before, after = written[item.number]
-        return item._replace(before=before, after=after)
-    change, place = item.change, f"{item.change.root}/{item.change.path}"
-    is_new = item.state is State.APPLIED
-    try:
-        if is_new and change.type is Type.LINK:
-            is_ours = os.readlink(place) == change.target
-        else:
-            found = os.lstat(place)
-            is_ours = found.st_mtime_ns <= since
-            if is_new and is_moved and change.inode:
-                is_ours &= found.st_ino == change.inode
-    except OSError:
-        is_ours = False
-    return item if is_ours else item._replace(after="")
-
-
-def device(layer: str) -> int:
-    try:
-        return os.stat(layer).st_dev
-    except FileNotFoundError:
-        return -1
-
-
 class Applier:
     """Applies, undoes and redoes changes of one run to one root of a project.
 
@@ -149,267 +51,287 @@ class Applier:
         run_id: str,
         step: Step,
         *,
-        resumed: bool,
-        decided: int = 0,
+        source: str | None = None,
+        since: int = 0,
+        forced: Iterable[str] = (),
+        written: Mapping[int, tuple[str, str]] | None = None,
+        find_base: Callable[[Recorded], Path | None] | None = None,
+        left_before: Callable[[Recorded], Collection[str]] = lambda _item: (),
     ) -> None:
-        """If it is `resumed` after a kill, part of it may be done already. `decided` then is when
-        somebody decided it."""
+        """`source` is the layer that changes are applied from. `since` is when somebody decided
+        what is finished now, after a kill, and `written` are the signatures recorded until then.
+
+        `forced` paths are put in place whatever is there. `left_before` returns the signatures of
+        what earlier runs left at a place. `find_base` is given to settle a run, whose layer has no
+        other run's files: it finds what the command saw of a file that another run has changed
+        since.
+        """
         with contextlib.ExitStack() as opened:
             top = dirfd.open_root(root)
             opened.callback(os.close, top)
             self._versions = os.open(make_folder(versions), FOLDER)
             opened.callback(os.close, self._versions)
-            if resumed:
+            if since:
                 _remove_halves(self._versions)
+            self._layer = None
+            if source is not None:
+                modes = modes_file(source) if source else None
+                self._layer = OpenTree(source, modes, missing_ok=find_base is None)
             self._project = OpenTree(root, modes_note(versions, root), top=top, is_durable=True)
             opened.pop_all()
-        self._guard = Guard(decided)
         self._run_id = run_id
         self._step = step
-        self._resumed = resumed
+        self._since = since
+        self._forced = frozenset(forced)
+        self._written = written or {}
+        self._find_base = find_base
+        self._left_before = left_before
+        self._is_fresh = find_base is not None and not since
+        # The looks of files of several names, of which one was taken away.
+        self._linked: dict[int, tuple[int, int, int]] = {}
+        # Of the change that is at work: what was at its place, and whether it is the second try.
+        self._found = ""
+        self._is_again = False
 
     def close(self) -> None:
         os.close(self._versions)
         self._project.leave()
+        if self._layer is not None:
+            self._layer.close()
 
-    def apply(
+    def perform(self, task: Task, recorded: Sequence[Recorded]) -> list[Recorded]:
+        """Do the same with each change, and return them as they are then."""
+        if task is Task.HUNKS:
+            # The state of a change stays.
+            done = [self._try(item, self._merge_hunks, item.state) for item in recorded]
+        elif task is Task.UNDO:
+            done = [self._try(item, self._undo, State.UNDONE) for item in reversed(recorded)]
+            done.reverse()
+        else:
+            done = self._apply(recorded)
+        failed = dict(self._project.close())
+        done = [
+            item._replace(state=State.FAILED, note=Note.of_error(failed[item.change.path]))
+            if item.change.path in failed
+            else item
+            for item in done
+        ]
+        is_resumed = self._since and task is not Task.HUNKS
+        return [self._only_ours(item) for item in done] if is_resumed else done
+
+    def _apply(self, recorded: Sequence[Recorded]) -> list[Recorded]:
+        plain = None
+        if self._layer is not None:
+            if len(recorded) < MANY:
+                self._keep_results(recorded, self._layer)
+            if self._is_fresh:
+                plain = Plain(self._project, self._layer, self._versions, self._step)
+        done: list[Recorded] = []
+        for item in recorded:
+            begun = None
+            if plain is not None and item.change.is_plain and plain.is_possible:
+                put = plain.put(item.change, item.number, item.began)
+                if put is not None:
+                    done.append(
+                        Recorded(item.number, item.change, State.APPLIED, None, item.began, *put)
+                    )
+                    continue
+                begun = plain.begun
+            done.append(self._try(item, self._exchange, State.APPLIED, begun))
+            if plain is not None:
+                plain.reset()
+        return done
+
+    def _keep_results(self, recorded: Iterable[Recorded], layer: OpenTree) -> None:
+        for item in recorded:
+            if item.change.type is Type.FILE and item.change.kind is not Kind.DELETED:
+                # What cannot be kept is applied all the same: undo then needs the file as it was
+                # left.
+                with contextlib.suppress(OSError, ConflictError):
+                    incoming = DirEntryAt(*layer.split(item.change.path))
+                    keep_copy(incoming, Patch(self._versions, item.number).result)
+
+    def _try(
         self,
-        recorded: Sequence[Recorded],
-        source: str,
-        *,
-        forced: Iterable[str] = (),
-        fresh: bool = False,
-        is_own: bool = False,
-        find_base: Callable[[Recorded], Path | None] = lambda _item: None,
-        left_before: Callable[[Recorded], Collection[str]] = lambda _item: (),
-    ) -> list[Recorded]:
-        """Move changes from the layer `source` into the project, and return them as they are then.
+        item: Recorded,
+        one: Callable[[Recorded], Exchanged],
+        state: State,
+        begun: str | None = None,
+    ) -> Recorded:
+        """Do one change, and return it with its new state: a failure does not stop the others.
+        `begun` is what was found at its place, if it was begun before."""
+        self._found, self._is_again = begun or "", begun is not None
+        try:
+            try:
+                done = one(item)
+            except PermissionError:
+                # A command may write in a folder that it has opened for that, and closed again.
+                around = os.path.dirname(item.change.path)
+                self._project.unlock(around)
+                if self._layer is not None:
+                    with contextlib.suppress(OSError):
+                        self._layer.unlock(around)
+                self._is_again = True
+                done = one(item)
+        except ConflictError as conflict:
+            self._forget_half(item)
+            return item._replace(state=State.CONFLICT, note=Note(conflict.reason))
+        except OSError as error:
+            self._forget_half(item)
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                note = Note(Reason.PARENT_REPLACED)
+                return item._replace(state=State.CONFLICT, note=note)
+            is_gone = error.errno == errno.ENOENT
+            note = Note(Reason.ROOT_MISSING) if is_gone else Note.of_error(error)
+            return item._replace(state=State.FAILED, note=note)
+        if self._is_again:
+            # To keep it changed its time: what it was is known from the first try.
+            done = done._replace(before=done.before or self._found)
+        return Recorded(item.number, item.change, state, None, item.began, *done)
 
-        `forced` paths are put in place whatever is there. `fresh` says that nothing of it was begun
-        before, and `is_own` that no other run puts files into the layer. `find_base` finds what the
-        command saw of a file that another run has changed since, and `left_before` the signatures
-        of what earlier runs left there.
+    def _undo(self, item: Recorded) -> Exchanged:
+        return self._exchange(item, back=True)
+
+    def _exchange(self, item: Recorded, *, back: bool = False) -> Exchanged:
+        """Put the version after a change in the place of the one before it; or `back`.
+
+        If there is neither, because somebody else has changed the file, too, merge.
         """
-        layer = OpenTree(source, modes_file(source) if source else None, missing_ok=not is_own)
-        always = frozenset(forced)
-        guard = self._guard
+        change = _reversed(item.change) if back else item.change
+        if change.path == ".":
+            group_bit = os.fstat(self._project.folder("")).st_mode & stat.S_ISGID
+            self._project.set_mode("", (change.mode or 0o700) | group_bit)
+            return Exchanged()
+        patch = Patch(self._versions, item.number)
+        result = patch.result if item.state is State.DISCARDED else patch.applied
+        old, new, kept = patch.base, result, patch.base
+        if back:
+            old, new, kept = patch.result, patch.base, result
+        place = self._place(change, kept)
+        if place is None:
+            return Exchanged()
+        is_forced = change.path in self._forced
 
-        def one(item: Recorded) -> Exchanged:
-            change = item.change
-            kept = DirEntryAt(self._versions, str(item.number))
-            if change.path == ".":
-                self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
-                return Exchanged()
-            place = self._place(change, kept)
-            if place is None:
-                return Exchanged()
-            is_forced = change.path in always
-            unchanged = guard.unchanged_since(item.began)
+        def was_left(found: Found) -> bool:
+            """Return whether an earlier run left it, whose change was pending until then."""
+            self._found = signature(found.stat)
+            return self._layer is not None and self._found in self._left_before(item)
 
-            def was_left(found: Found) -> bool:
-                guard.found = signature(found.stat)
-                return guard.found in left_before(item)
+        def is_expected(found: Found) -> bool:
+            if item.state in (State.APPLIED, State.UNDONE):
+                is_known = self._is_as_left(found, item.after)
+            else:
+                is_known = self._is_unchanged(found, item.began)
+            # Somebody may have saved the very same. An edit is rather merged with what was left.
+            return (
+                is_known or has_same_bytes(old, place) or (not change.is_edit and was_left(found))
+            )
 
-            def is_expected(found: Found) -> bool:
-                if unchanged(found):
-                    return True
-                if change.is_edit:
-                    # An earlier change was applied, which was pending then.
-                    guard.found = signature(found.stat)
-                    return has_same_bytes(kept, place)
-                return was_left(found)
+        def is_allowed(found: Found) -> bool:
+            """Allow any file, as the user said; but after a kill, none that was saved later."""
+            return not self._since or self._is_unchanged(found, self._since)
 
-            check = guard.allow_any() if is_forced else is_expected
-            if change.type is Type.FOLDER:
-                return self._folder(change, place, kept, check)
-            incoming = None
-            if change.kind is not Kind.DELETED:
+        check = is_allowed if is_forced else is_expected
+        if change.type is Type.FOLDER:
+            return self._folder(change, place, kept, check)
+        if is_forced and self._layer is None and not self._since and kept.lstat() is not None:
+            there = place.lstat()
+            if there is not None and not is_expected(Found(there, is_linked=False)):
+                # The user's text is neither version, and must not take the place of one.
+                kept = patch.mine
+                kept.unlink(missing_ok=True)
+        incoming = None
+        if change.kind is not Kind.DELETED:
+            if self._layer is not None:
                 try:
-                    incoming = DirEntryAt(*layer.split(change.path))
+                    new = DirEntryAt(*self._layer.split(change.path))
                 except FileNotFoundError:
                     # Taken out before, with the folder around it.
                     if (found := place.lstat()) is None:
-                        raise
+                        raise ConflictError(Reason.LOST) from None
                     return Exchanged("", signature(found))
-                if self._resumed:
-                    return_rights(incoming, change.mode)
-                if change.old_type is Type.FOLDER and incoming.lstat() is not None:
-                    self._remove_folder(place)
+            if self._since:
+                return_rights(new, change.mode)
+            incoming = new if self._layer is not None else self._copy_version(patch, new, place)
+            if change.old_type is Type.FOLDER and incoming.lstat() is not None:
+                self._remove_folder(place)
 
-            def merge() -> Exchanged:
-                assert incoming is not None
-                patch = Patch(self._versions, item.number)
-                if is_own:
-                    # Another run may have changed it, and have kept what this one's command saw.
-                    if (earlier := find_base(item)) is None:
-                        raise ConflictError(Reason.CHANGED)
-                    patch.take_base(earlier)
-                modes = (change.old_mode, change.mode)
-                done = self._merge(item, place, patch.base, incoming, modes)
-                incoming.unlink()
-                return done
+        def merge() -> Exchanged:
+            if self._find_base is not None:
+                # Another run may have changed it, and have kept what this one's command saw.
+                if (earlier := self._find_base(item)) is None:
+                    raise ConflictError(Reason.CHANGED)
+                patch.take_base(earlier)
+            done = self._merge(item, place, old, new, (change.old_mode, change.mode))
+            if self._layer is not None:
+                new.unlink()
+            return done
 
-            def put(check: Check) -> Exchanged:
-                return exchange(
-                    place,
-                    incoming,
-                    kept,
-                    may_replace=check,
-                    expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
-                    temporary=self._temporary(item),
-                    step=self._step,
-                    fresh=fresh and not guard.is_again and kept.lstat() is None,
-                )
+        def put(check: Check) -> Exchanged:
+            return exchange(
+                place,
+                incoming,
+                kept,
+                may_replace=check,
+                expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
+                temporary=self._temporary(item),
+                step=self._step,
+                fresh=self._is_fresh and not self._is_again and kept.lstat() is None,
+            )
 
-            if is_forced and change.is_edit:
-                # The conflict may be resolved by now.
-                with contextlib.suppress(ConflictError):
-                    return merge()
-            try:
-                return put(check)
-            except ConflictError as conflict:
-                if conflict.reason is not Reason.CHANGED or not change.is_edit:
-                    raise
-            try:
+        if is_forced and change.is_edit:
+            # The conflict may be resolved by now.
+            with contextlib.suppress(ConflictError):
                 return merge()
-            except ConflictError as conflict:
-                # Of some, no version is kept that could be merged.
-                if conflict.reason is not Reason.CHANGED:
-                    raise
-                return put(was_left)
-
-        plain = Plain(self._project, layer, self._versions, self._step)
-        done: list[Recorded] = []
         try:
-            keeps_results = len(recorded) < MANY
-            for item in recorded:
-                change = item.change
-                if keeps_results and change.type is Type.FILE and change.kind is not Kind.DELETED:
-                    self._keep_result(item, layer)
-                begun = None
-                if fresh and change.is_plain and plain.is_possible and not always:
-                    put = plain.put(change, item.number, item.began)
-                    if put is not None:
-                        done.append(
-                            Recorded(item.number, change, State.APPLIED, None, item.began, *put)
-                        )
-                        continue
-                    begun = plain.begun
-                done.append(self._try(item, one, State.APPLIED, layer, begun))
-                plain.reset()
-        finally:
-            layer.close()
-        return self._finish(done)
-
-    def _keep_result(self, item: Recorded, layer: OpenTree) -> None:
-        # What cannot be kept is applied all the same: undo then needs the file as it was left.
-        with contextlib.suppress(OSError, ConflictError):
-            incoming = DirEntryAt(*layer.split(item.change.path))
-            keep_copy(incoming, Patch(self._versions, item.number).result)
-
-    def undo_or_redo(
-        self,
-        recorded: Sequence[Recorded],
-        forced: Iterable[str] = (),
-        *,
-        back: bool,
-    ) -> list[Recorded]:
-        """Undo changes (`back`) or redo them, and return them as they are then."""
-        return self._finish(self._undo_or_redo(recorded, frozenset(forced), back=back))
-
-    def _undo_or_redo(
-        self,
-        recorded: Sequence[Recorded],
-        forced: frozenset[str],
-        *,
-        back: bool,
-    ) -> list[Recorded]:
-        guard = self._guard
-
-        def one(item: Recorded) -> Exchanged:
-            change = _reversed(item.change) if back else item.change
-            patch = Patch(self._versions, item.number)
-            new = patch.result if item.state is State.DISCARDED else patch.applied
-            spot, incoming = (new, patch.base) if back else (patch.base, new)
-            given = incoming.name
-            if change.path == ".":
-                self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
-                return Exchanged()
-            place = self._place(change, spot)
-            if place is None:
-                return Exchanged()
-            is_forced = change.path in forced
-            left = guard.as_left(item.after)
-            if item.state is State.DISCARDED:
-                # It never was in the project.
-                left = guard.unchanged_since(item.began)
-            expected = patch.result if back else patch.base
-
-            def is_expected(found: Found) -> bool:
-                # Somebody may have saved the very same.
-                return left(found) or has_same_bytes(expected, place)
-
-            check = guard.allow_any() if is_forced else is_expected
-            if change.type is Type.FOLDER:
-                return self._folder(change, place, spot, check)
-            is_first = is_forced and not self._resumed and spot.lstat() is not None
-            there = place.lstat() if is_first else None
-            if there is not None and not is_expected(Found(there, is_linked=False)):
-                # The user's text is neither version, and must not take the place of one.
-                spot = patch.mine
-                spot.unlink(missing_ok=True)
-            if change.kind is not Kind.DELETED:
-                if incoming.lstat() is None and not self._resumed and not guard.is_again:
-                    raise ConflictError(Reason.OTHER_LOST)
-                if self._resumed:
-                    return_rights(incoming, change.mode)
-                make_single(incoming, place)
-                incoming = patch.copy_of(incoming)
-                if change.old_type is Type.FOLDER and incoming.lstat() is not None:
-                    self._remove_folder(place)
-
-            def merge() -> Exchanged:
-                modes = (item.change.old_mode, item.change.mode)
-                if back:
-                    return self._merge(item, place, patch.result, patch.base, modes[::-1])
-                return self._merge(item, place, patch.base, new, modes)
-
-            if is_forced and change.is_edit:
-                with contextlib.suppress(ConflictError):
-                    return merge()
-            try:
-                return exchange(
-                    place,
-                    None if change.kind is Kind.DELETED else incoming,
-                    spot,
-                    may_replace=check,
-                    expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
-                    temporary=self._temporary(item),
-                    step=self._step,
-                )
-            except ConflictError as conflict:
-                if conflict.reason is not Reason.CHANGED or not change.is_edit:
-                    raise
-                return merge()
-            except FileNotFoundError as error:
-                if error.filename == given:
-                    raise ConflictError(Reason.OTHER_LOST) from error
+            return put(check)
+        except ConflictError as conflict:
+            if conflict.reason is not Reason.CHANGED or not change.is_edit:
                 raise
+        try:
+            return merge()
+        except ConflictError as conflict:
+            # Of some, no version is kept that could be merged.
+            if conflict.reason is not Reason.CHANGED:
+                raise
+            return put(was_left)
 
-        order = list(reversed(recorded)) if back else list(recorded)
-        state = State.UNDONE if back else State.APPLIED
-        done = [self._try(item, one, state) for item in order]
-        return list(reversed(done)) if back else done
+    def _copy_version(self, patch: Patch, version: DirEntryAt, place: DirEntryAt) -> DirEntryAt:
+        """Return what is put into the project in place of a version, which the run keeps."""
+        if version.lstat() is None and not self._since and not self._is_again:
+            raise ConflictError(Reason.OTHER_LOST)
+        make_single(version, place)
+        return patch.copy_of(version)
 
-    def merge_hunks(self, recorded: Sequence[Recorded]) -> list[Recorded]:
-        """Merge the hunks that the user chose; the state of a change stays."""
+    def _is_unchanged(self, found: Found, began: int) -> bool:
+        there = found.stat
+        if found.is_linked:
+            return self._is_as_linked(there, began)
+        looks = (there.st_mtime_ns, there.st_size, there.st_mode)
+        self._found = signature(there)
+        # That we took another of its names away changed its time, too.
+        if there.st_ctime_ns > began and self._linked.get(there.st_ino) != looks:
+            return False
+        if there.st_nlink > 1:
+            self._linked[there.st_ino] = looks
+        return True
 
-        def one(item: Recorded) -> Exchanged:
-            patch = Patch(self._versions, item.number)
-            place = DirEntryAt(*self._project.split(item.change.path))
-            return self._merge(item, place, patch.without_hunks, patch.with_hunks)
+    def _is_as_left(self, found: Found, after: str) -> bool:
+        inode, _, changed = after.partition(":")
+        if not found.is_linked or not changed:
+            return signature(found.stat) == after
+        return found.stat.st_ino == int(inode) and self._is_as_linked(found.stat, int(changed))
 
-        return self._finish([self._try(item, one, item.state) for item in recorded])
+    def _is_as_linked(self, there: os.stat_result, at: int) -> bool:
+        """Return whether a file is as it was when it was linked, by the first try or before a kill:
+        then it was as it should be."""
+        return self._is_again or there.st_mtime_ns <= at
+
+    def _merge_hunks(self, item: Recorded) -> Exchanged:
+        """Merge the hunks that the user chose."""
+        patch = Patch(self._versions, item.number)
+        place = DirEntryAt(*self._project.split(item.change.path))
+        return self._merge(item, place, patch.without_hunks, patch.with_hunks)
 
     def _merge(
         self,
@@ -425,71 +347,38 @@ class Applier:
             old,
             new,
             modes=modes,
-            resumed=self._resumed,
+            resumed=bool(self._since),
             temporary=self._temporary(item),
             step=self._step,
         )
         # What is in the project is neither version: it is known by no signature.
         return Exchanged(item.before, "")
 
-    def _try(
-        self,
-        item: Recorded,
-        one: Callable[[Recorded], Exchanged],
-        state: State,
-        layer: OpenTree | None = None,
-        begun: str | None = None,
-    ) -> Recorded:
-        """Do one change, and return it with its new state: a failure does not stop the others.
-        `begun` is what was found at its place, if it was begun before."""
-        guard = self._guard
-        guard.found, guard.is_again = begun or "", begun is not None
-        try:
-            try:
-                done = one(item)
-                if guard.is_again:
-                    done = done._replace(before=done.before or guard.found)
-            except PermissionError:
-                # A command may write in a folder that it has opened for that, and closed again.
-                around = os.path.dirname(item.change.path)
-                self._project.unlock(around)
-                if layer is not None:
-                    with contextlib.suppress(OSError):
-                        layer.unlock(around)
-                guard.is_again = True
-                done = one(item)
-                # To keep it changed its time: what it was is known from the first try.
-                done = done._replace(before=done.before or guard.found)
-        except ConflictError as conflict:
-            self._forget_half(item)
-            return item._replace(state=State.CONFLICT, note=Note(conflict.reason))
-        except OSError as error:
-            self._forget_half(item)
-            if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                note = Note(Reason.PARENT_REPLACED)
-                return item._replace(state=State.CONFLICT, note=note)
-            if error.errno == errno.ENOENT and not self._has_folder_of(item):
-                return item._replace(state=State.FAILED, note=Note(Reason.ROOT_MISSING))
-            return item._replace(state=State.FAILED, note=Note.of_error(error))
-        return Recorded(item.number, item.change, state, None, item.began, *done)
+    def _only_ours(self, item: Recorded) -> Recorded:
+        """Return an item without its signature if what is at its place after a kill may be somebody
+        else's: then an undo has to ask.
 
-    def _has_folder_of(self, item: Recorded) -> bool:
+        If it was not yet written down what we left, it counts as ours only if it is as old as the
+        command.
+        """
+        if item.state not in (State.APPLIED, State.UNDONE) or not item.after:
+            return item
+        if item.number in self._written:
+            before, after = self._written[item.number]
+            return item._replace(before=before, after=after)
+        change, place = item.change, f"{item.change.root}/{item.change.path}"
+        is_new = item.state is State.APPLIED
         try:
-            self._project.split(item.change.path)
+            found = os.lstat(place)
+            is_ours = found.st_mtime_ns <= self._since
+            if is_new and change.type is Type.LINK:
+                is_ours = os.readlink(place) == change.target
+            elif is_new and change.inode and self._layer is not None:
+                is_copied = found.st_dev != os.fstat(self._layer.folder("")).st_dev
+                is_ours &= is_copied or found.st_ino == change.inode
         except OSError:
-            return False
-        return True
-
-    def _finish(self, done: list[Recorded]) -> list[Recorded]:
-        failed = dict(self._project.close())
-        if not failed:
-            return done
-        return [
-            item._replace(state=State.FAILED, note=Note.of_error(failed[item.change.path]))
-            if item.change.path in failed
-            else item
-            for item in done
-        ]
+            is_ours = False
+        return item if is_ours else item._replace(after="")
 
     def _place(self, change: Change, kept: DirEntryAt) -> DirEntryAt | None:
         """Return the place of a change; None if it and its parents are deleted already."""
@@ -502,7 +391,7 @@ class Applier:
         except OSError as error:
             # The folder around it was to be replaced, and that is done already. The first time that
             # cannot be: what is in a folder goes before it.
-            is_done = self._resumed and (change.type is Type.FOLDER or kept.lstat() is not None)
+            is_done = self._since and (change.type is Type.FOLDER or kept.lstat() is not None)
             if (
                 error.errno in (errno.ELOOP, errno.ENOTDIR)
                 and change.kind is Kind.DELETED
@@ -531,30 +420,18 @@ class Applier:
                     temporary="",
                     step=self._step,
                 ).before
-        mode = change.mode if change.mode is not None else 0o755
         if change.kind is not Kind.MODIFIED:
-            mode |= self._make_folder(place)
-        elif (found := place.lstat()) is None or not stat.S_ISDIR(found.st_mode):
-            raise ConflictError(Reason.REMOVED)
-        else:
-            # The bit that passes on the folder's group is none of the command's business.
-            mode |= found.st_mode & stat.S_ISGID
-        self._project.set_mode(change.path, mode)
-        return Exchanged(before)
-
-    def _group_bit(self) -> int:
-        return os.fstat(self._project.folder("")).st_mode & stat.S_ISGID
-
-    def _make_folder(self, place: DirEntryAt) -> int:
-        try:
-            os.mkdir(place.name, 0o700, dir_fd=place.dir_fd)
-            self._step()
-        except FileExistsError as error:
-            found = place.lstat()
-            if found is None or not stat.S_ISDIR(found.st_mode):
-                raise ConflictError(Reason.PLACE_TAKEN) from error
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(place.name, 0o700, dir_fd=place.dir_fd)
+                self._step()
         found = place.lstat()
-        return found.st_mode & stat.S_ISGID if found else 0
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            is_mode = change.kind is Kind.MODIFIED
+            raise ConflictError(Reason.REMOVED if is_mode else Reason.PLACE_TAKEN)
+        mode = change.mode if change.mode is not None else 0o755
+        # The bit that passes on the folder's group is none of the command's business.
+        self._project.set_mode(change.path, mode | found.st_mode & stat.S_ISGID)
+        return Exchanged(before)
 
     def _remove_folder(self, place: DirEntryAt) -> None:
         found = place.lstat()
@@ -579,6 +456,17 @@ class Applier:
         for name in (f"{item.number}.half", f"new-{item.number}.half"):
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=self._versions)
+
+
+def return_rights(spot: DirEntryAt, mode: int | None) -> None:
+    """Restore the mode of a file whose owner was given the right to read or write it for a moment,
+    to copy or cleanse it. A kill may have come in between."""
+    found = spot.lstat()
+    if found is None or mode is None or not stat.S_ISREG(found.st_mode):
+        return
+    lent = (mode | stat.S_IRUSR, mode | stat.S_IWUSR, mode | stat.S_IRUSR | stat.S_IWUSR)
+    if stat.S_IMODE(found.st_mode) != mode and stat.S_IMODE(found.st_mode) in lent:
+        dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
 
 
 def _remove_halves(versions: int) -> None:

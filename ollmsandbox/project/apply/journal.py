@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from ... import N_
 from ...errors import OllmSandboxError
@@ -22,15 +21,12 @@ from ...files.atomic import write_locked
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder
 from ..changes.change import Recorded, pack, unpack
-from ..changes.reasons import note_of_old_text
 
 _PREFIX = "journal-"
 # What cannot be read any more.
 UNREADABLE = "unreadable-"
 # Changes.
 _PIECE = 500
-# The number of values of a change in the journals of an earlier version of the program.
-_EARLIER = 16
 
 
 class Task(Enum):
@@ -82,27 +78,10 @@ class Job:
     def unpacked(cls, text: str) -> Job:
         given = json.loads(text)
         given["task"] = Task(given["task"])
-        given["items"] = tuple(unpack(*_in_order(item)) for item in given["items"])
+        given["items"] = tuple(unpack(*item) for item in given["items"])
         for name in ("forced", "waits"):
-            given[name] = tuple(given.get(name, ()))
-        # An earlier version of the program kept modes here that are also beside the versions.
-        given.pop("closed", None)
+            given[name] = tuple(given[name])
         return cls(**given)
-
-
-def _in_order(values: list[Any]) -> list[Any]:
-    """Return the values of a change in the order of `unpack`, also those from a journal that an
-    earlier version of the program left."""
-    if len(values) > _EARLIER:
-        return values
-    number, state, note, *states, root, path, kind, type_, mode = values[:11]
-    target, flags, old_type, old_mode, inode = values[11:]
-    old = note_of_old_text(note) if note and isinstance(note, str) else None
-    reason, arguments = (old.reason.value, old.packed_arguments()) if old else note or ("", "")
-    return [
-        number, root, path, kind, type_, mode, old_mode, old_type or "", target, " ".join(flags),
-        state, reason, arguments, *states, inode,
-    ]  # fmt: skip
 
 
 def _jobs(content: bytes) -> list[Job]:

@@ -28,11 +28,10 @@ from .swap import (
     Step,
     copy_whole,
     exchange,
+    open_file,
     signature,
     write_like,
 )
-
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def is_small(found: os.stat_result | None) -> bool:
@@ -65,27 +64,28 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
         if earlier
         else OpenTree(root, modes_note(versions, root), is_durable=True)
     )
-    try:
-        # What cannot be kept is no reason to fail: then an edit of the user's is a conflict.
-        with opened_folder(versions) as folder, contextlib.suppress(OSError, ConflictError):
-            kept = Patch(folder, item.number).base
-            seen = DirEntryAt(*tree.split(earlier.name if earlier else item.change.path))
-            found, old = seen.lstat(), kept.lstat()
-            if found is None:
-                return
-            changed = found.st_ctime_ns
-            if old is not None and os.path.samestat(old, found):
-                # Linked by an attempt to apply the change, which changed that time.
-                kept.unlink()
-                changed = found.st_mtime_ns
-            if earlier:
-                keep_copy(seen, kept)
-            elif changed <= item.began:
-                keep_copy(seen, kept)
-                if signature(seen.lstat()) != signature(found):
-                    kept.unlink(missing_ok=True)
-    finally:
-        tree.close()
+    # What cannot be kept is no reason to fail: then an edit of the user's is a conflict.
+    with (
+        contextlib.closing(tree),
+        opened_folder(versions) as folder,
+        contextlib.suppress(OSError, ConflictError),
+    ):
+        kept = Patch(folder, item.number).base
+        seen = DirEntryAt(*tree.split(earlier.name if earlier else item.change.path))
+        found, old = seen.lstat(), kept.lstat()
+        if found is None:
+            return
+        changed = found.st_ctime_ns
+        if old is not None and os.path.samestat(old, found):
+            # Linked by an attempt to apply the change, which changed that time.
+            kept.unlink()
+            changed = found.st_mtime_ns
+        if earlier:
+            keep_copy(seen, kept)
+        elif changed <= item.began and kept.lstat() is None:
+            keep_copy(seen, kept)
+            if signature(seen.lstat()) != signature(found):
+                kept.unlink(missing_ok=True)
 
 
 def modes_note(versions: Path, root: str) -> Path:
@@ -100,27 +100,29 @@ def half_name(layer: str) -> str:
 
 def trim(layer: str, item: Recorded, rest: bytes, versions: Path) -> None:
     """Leave the `rest` of a change in its layer, and keep the whole of it with the run."""
-    tree = OpenTree(layer, modes_file(layer))
-    try:
-        with (
-            opened_folder(make_folder(versions)) as folder,
-            opened_folder(os.path.dirname(layer)) as around,
+    with (
+        contextlib.closing(OpenTree(layer, modes_file(layer))) as tree,
+        opened_folder(make_folder(versions)) as folder,
+        opened_folder(os.path.dirname(layer)) as around,
+    ):
+        tree.unlock(os.path.dirname(item.change.path))
+        spot = DirEntryAt(*tree.split(item.change.path))
+        patch = Patch(folder, item.number)
+        keep_copy(spot, patch.result)
+        found = spot.lstat()
+        assert found is not None
+        copied = patch.next_rest.lstat()
+        if (
+            copied is not None
+            and copied.st_size == found.st_size
+            and copied.st_mtime_ns == found.st_mtime_ns
         ):
-            tree.unlock(os.path.dirname(item.change.path))
-            spot = DirEntryAt(*tree.split(item.change.path))
-            patch = Patch(folder, item.number)
-            keep_copy(spot, patch.result)
-            found = spot.lstat()
-            assert found is not None
-            if is_same(spot, patch.next_rest):
-                # A kill came between the last two steps.
-                patch.next_rest.rename_to(patch.rest)
-            write_like(spot, patch.next_rest, rest, stat.S_IMODE(found.st_mode))
-            # The layer may be on another disk.
-            copy_whole(patch.next_rest, spot, DirEntryAt(around, half_name(layer)))
+            # A kill came between the last two steps.
             patch.next_rest.rename_to(patch.rest)
-    finally:
-        tree.close()
+        write_like(spot, patch.next_rest, rest, stat.S_IMODE(found.st_mode))
+        # The layer may be on another disk.
+        copy_whole(patch.next_rest, spot, DirEntryAt(around, half_name(layer)))
+        patch.next_rest.rename_to(patch.rest)
 
 
 def add_to_rest(item: Recorded, old: bytes, new: bytes, versions: Path) -> None:
@@ -210,22 +212,12 @@ class Patch:
         mode = stat.S_IMODE(found.st_mode)
         if wanted is not None and mode == was:
             mode = wanted & 0o1777
-        if merged != current or mode != stat.S_IMODE(found.st_mode):
-            self._put(place, found, merged, mode, temporary, step)
-
-    def _put(
-        self,
-        place: DirEntryAt,
-        found: os.stat_result,
-        data: bytes,
-        mode: int,
-        temporary: str,
-        step: Step,
-    ) -> None:
-        merged = DirEntryAt(self._versions, f"merged-{self._number}")
-        half = DirEntryAt(self._versions, f"{merged.name}{HALF}")
-        write_like(place, half, data, mode)
-        half.rename_to(merged)
+        if merged == current and mode == stat.S_IMODE(found.st_mode):
+            return
+        made = DirEntryAt(self._versions, f"merged-{self._number}")
+        half = DirEntryAt(self._versions, f"{made.name}{HALF}")
+        write_like(place, half, merged, mode)
+        half.rename_to(made)
         step()
 
         def is_as_read(there: Found) -> bool:
@@ -233,7 +225,7 @@ class Patch:
 
         exchange(
             place,
-            merged,
+            made,
             self.mine,
             may_replace=is_as_read,
             expects=True,
@@ -242,29 +234,10 @@ class Patch:
         )
 
 
-def is_same(spot: DirEntryAt, copied: DirEntryAt) -> bool:
-    """Return whether one is a copy of the other, by its time and size."""
-    one, other = spot.lstat(), copied.lstat()
-    if one is None or other is None or stat.S_IFMT(one.st_mode) != stat.S_IFMT(other.st_mode):
-        return False
-    if stat.S_ISLNK(one.st_mode):
-        words = os.readlink(spot.name, dir_fd=spot.dir_fd)
-        return words == os.readlink(copied.name, dir_fd=copied.dir_fd)
-    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
-
-
 def read_small(spot: DirEntryAt) -> bytes | None:
     """Return the content of a small file; None if it is none, or cannot be read."""
     try:
-        descriptor = os.open(spot.name, _READ, dir_fd=spot.dir_fd)
-    except OSError:
+        with os.fdopen(open_file(spot), "rb") as file:
+            return file.read(LARGEST + 1) if is_small(os.fstat(file.fileno())) else None
+    except (OSError, ConflictError):
         return None
-    try:
-        if not is_small(os.fstat(descriptor)):
-            return None
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(LARGEST + 1)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)

@@ -76,7 +76,13 @@ class Recorder:
     async def settle(self, overlay: Overlay) -> None:
         import asyncio  # not for who has no loop
 
-        self.report = await asyncio.to_thread(self._settle, overlay)
+        from .journal import project_lock
+
+        def settle() -> Report:
+            with project_lock(self._paths, self._project, changes=False):
+                return self.settle_locked(overlay)
+
+        self.report = await asyncio.to_thread(settle)
 
     def has_begun(self, overlay: Overlay) -> bool:
         """Return whether the run has begun to change the project."""
@@ -93,12 +99,6 @@ class Recorder:
 
         with contextlib.closing(ProjectManager(self._paths)) as manager:
             runs.note_exit(manager, self.report.run_id, exit_code)
-
-    def _settle(self, overlay: Overlay) -> Report:
-        from .journal import project_lock
-
-        with project_lock(self._paths, self._project, changes=False):
-            return self.settle_locked(overlay)
 
     def settle_locked(self, overlay: Overlay, *, approved: bool = False) -> Report:
         """Settle the run while the caller holds the project's lock. If the user has `approved`,

@@ -33,7 +33,7 @@ from ..pending.chain import Chain, run_of
 from ..pending.related import RelatedChanges, ends_folder
 from ..pending.squash import squash_oldest, unsquash
 from ..recovery.missing import check_roots
-from .applier import Applier, device, only_ours
+from .applier import Applier
 from .journal import Job, Journal, Task, raise_generation
 from .patch import Patch, keep_base, read_small
 from .swap import Step, copy_whole, write_like
@@ -317,8 +317,6 @@ class Settling:
     ) -> list[Recorded]:
         done: dict[int, Recorded] = {}
         versions = self._paths.versions / job.run_id
-        written = runs.signatures(self._manager, job.run_id) if resumed else {}
-        since = Journal.of_run(overlay.folder).written_at()
         waits = frozenset(job.waits)
         seen = _seen_runs(overlay)
 
@@ -334,22 +332,19 @@ class Settling:
             ]
             if not chosen:
                 continue
-            applier = Applier(root, versions, job.run_id, self._step, resumed=resumed)
-            try:
-                applied = applier.apply(
-                    chosen,
-                    source,
-                    fresh=not resumed,
-                    is_own=True,
-                    find_base=find_base,
-                    left_before=left_before,
-                )
-                if resumed:
-                    is_moved = os.stat(root).st_dev == device(source)
-                    applied = [only_ours(item, written, since, is_moved) for item in applied]
-                done.update((item.number, item) for item in applied)
-            finally:
-                applier.close()
+            applier = Applier(
+                root,
+                versions,
+                job.run_id,
+                self._step,
+                source=source,
+                since=Journal.of_run(overlay.folder).written_at() if resumed else 0,
+                written=runs.signatures(self._manager, job.run_id) if resumed else {},
+                find_base=find_base,
+                left_before=left_before,
+            )
+            with contextlib.closing(applier):
+                done.update((item.number, item) for item in applier.perform(job.task, chosen))
         return [done.get(item.number, item) for item in job.items]
 
     def _find_base(self, item: Recorded, seen: frozenset[str]) -> Path | None:

@@ -87,7 +87,7 @@ def exchange(
         new = incoming.lstat()
         if new is None:
             if old is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), incoming.name)
+                raise ConflictError(Reason.OTHER_LOST)
             return Exchanged("", signature(old))
         if old is not None and os.path.samestat(old, new):
             # Linked into place already.
@@ -341,36 +341,30 @@ def copy(source: DirEntryAt, target: DirEntryAt) -> None:
         mode = stat.S_IMODE(found.st_mode) & 0o1777
         dirfd.set_mode(target.name, target.dir_fd, mode, any_kind=True)
         return
-    given = _open_file(source)
-    try:
+    with (
+        os.fdopen(open_file(source), "rb", 0) as file,
+        os.fdopen(_create_file(target), "wb") as new,
+    ):
+        given, made = file.fileno(), new.fileno()
         found = os.fstat(given)
-        made = _create_file(target)
-        try:
-            copy_content(given, made, found.st_size)
-            _copy_attributes(given, made, found)
-            os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
-            os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
-        finally:
-            os.close(made)
-    finally:
-        os.close(given)
+        copy_content(given, made, found.st_size)
+        _copy_attributes(given, made, found)
+        os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
+        os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def write_like(model: DirEntryAt, target: DirEntryAt, data: bytes, mode: int) -> None:
     """Create a file with the owner and the attributes of another one."""
     target.unlink(missing_ok=True)
-    given = _open_file(model)
-    try:
-        with os.fdopen(_create_file(target), "wb") as file:
-            file.write(data)
-            file.flush()
-            _copy_attributes(given, file.fileno(), os.fstat(given))
-            os.fchmod(file.fileno(), mode & 0o1777)
-    finally:
-        os.close(given)
+    with os.fdopen(open_file(model), "rb") as given, os.fdopen(_create_file(target), "wb") as file:
+        file.write(data)
+        file.flush()
+        _copy_attributes(given.fileno(), file.fileno(), os.fstat(given.fileno()))
+        os.fchmod(file.fileno(), mode & 0o1777)
 
 
-def _open_file(spot: DirEntryAt) -> int:
+def open_file(spot: DirEntryAt) -> int:
+    """Open a regular file for reading; raise ConflictError if it is something else."""
     # What became a pipe just now must not make us wait.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(spot.name, flags, dir_fd=spot.dir_fd)

@@ -16,7 +16,6 @@ from ...files import trees
 from ...files.atomic import write_atomically
 from ...files.copying import copy_tree
 from ...files.dirfd import (
-    FOLDER,
     DirEntryAt,
     OpenTree,
     folders_above,
@@ -46,10 +45,9 @@ _LEFT = ".left-"
 def spell_out(layer: str, lowers: Sequence[str]) -> None:
     """Replace the mark of folders that hide all that is below them by whiteouts for each name: the
     mark would also hide what comes to be there later."""
-    tree = OpenTree(layer, modes_file(layer))
     marked = []
     hiding: set[str] = set()
-    try:
+    with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
         for path in _unlocked_folders(tree):
             around = tree.folder(path)
             if is_opaque(around):
@@ -60,8 +58,6 @@ def spell_out(layer: str, lowers: Sequence[str]) -> None:
         # Last, so that a second time finds all that is not done.
         for path in marked:
             os.removexattr(tree.folder(path), OPAQUE)
-    finally:
-        tree.close()
 
 
 def _unlocked_folders(tree: OpenTree, top: str = "") -> Iterator[str]:
@@ -120,12 +116,11 @@ def drop(
 ) -> None:
     """Remove what is settled, and folders that only led there; not what is `needed` still. With
     `whole`, the paths may be folders with something in them."""
-    tree = OpenTree(layer, modes_file(layer))
     # A folder that is gone from under a command looks to it as if nothing were in there, not even
     # what is below it.
     keeps_folders = _is_used(layer)
     around: set[str] = set()
-    try:
+    with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
         for path in sorted(set(paths) - {"."}, reverse=True):
             spot = _spot(tree, path)
             found = spot.lstat() if spot else None
@@ -142,21 +137,16 @@ def drop(
             if (spot := _spot(tree, path)) is not None:
                 with contextlib.suppress(OSError):  # something is still in it
                     os.rmdir(spot.name, dir_fd=spot.dir_fd)
-    finally:
-        tree.close()
 
 
 def set_folder_mode(layers: Iterable[str], path: str, mode: int) -> None:
     """Set the mode of a folder in all layers that have it; "" is the layer itself."""
     for layer in layers:
-        tree = OpenTree(layer, modes_file(layer))
-        try:
+        with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
             spot = _spot(tree, path) if path else None
             found = spot.lstat() if spot else None
             if not path or (found and stat.S_ISDIR(found.st_mode)):
                 tree.set_mode(path, mode)
-        finally:
-            tree.close()
 
 
 def files_in(tree: OpenTree, path: str) -> Iterator[str]:
@@ -183,35 +173,21 @@ def _spot(tree: OpenTree, path: str) -> DirEntryAt | None:
 
 
 def remove_layer(layer: str) -> None:
+    """Remove a layer at once: half removed, it would be another layer. If a command has it mounted,
+    it gets another name until that has ended."""
     around, name = os.path.split(layer)
-    gone = f".removed-{name}"
-    try:
-        descriptor = os.open(around, FOLDER)
-    except FileNotFoundError:
-        return
-    try:
-        if os.path.isdir(layer) and _is_used(layer):
-            left = f"{_LEFT}{name}-{os.urandom(4).hex()}"
-            os.rename(name, left, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-        for left in os.listdir(descriptor):
-            if left.startswith(_LEFT) and not _is_used(f"{around}/{left}"):
-                trees.remove(left, descriptor)
-        with contextlib.suppress(FileNotFoundError):
-            # A kill left it, while a version was copied into the layer.
-            os.unlink(half_name(layer), dir_fd=descriptor)
-        # At once: half removed, it would be another layer.
-        for _ in range(2):
-            with contextlib.suppress(FileNotFoundError):
-                trees.remove(gone, descriptor)
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(name, gone, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-    finally:
-        os.close(descriptor)
+    with contextlib.suppress(FileNotFoundError):
+        # A kill left it, while a version was copied into the layer.
+        os.unlink(f"{around}/{half_name(layer)}")
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(layer, f"{around}/{_LEFT}{name}-{os.urandom(4).hex()}")
+    remove_left(Path(around))
 
 
-def remove_left(folder: Path) -> None:
-    """Remove layers that went while a command had them mounted, and that no command has now."""
-    for left in folder.glob(f"*/*/{_LEFT}*"):
+def remove_left(folder: Path, around: str = "") -> None:
+    """Remove what is left of layers that went, and that no command has mounted; in a folder, or in
+    those `around` that match the pattern."""
+    for left in folder.glob(f"{around}{_LEFT}*"):
         if not _is_used(str(left)):
             _remove(str(left))
             with contextlib.suppress(OSError):  # there is another one
@@ -232,70 +208,47 @@ def _is_used(layer: str) -> bool:
 
 
 def reveal(layer: str, lowers: Sequence[str], path: str) -> None:
-    """Take back a deletion: what is below at that path is seen through the layer again."""
-    tree = OpenTree(layer, modes_file(layer))
-    try:
-        parts = path.split("/")
-        for number, name in enumerate(parts):
-            folder = "/".join(parts[:number])
-            tree.unlock(folder)
-            around = tree.folder(folder)
-            found = DirEntryAt(around, name).lstat()
+    """Take back a deletion: what is below at that path is seen through the layer again.
+
+    Of a folder around it that was deleted, a stand-in takes the place: a folder that hides all in
+    it, until the next name on the way is shown.
+    """
+    with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
+        for inner in (*reversed([*folders_above(path)]), path):
+            tree.unlock(os.path.dirname(inner))
+            spot = DirEntryAt(*tree.split(inner))
+            found = spot.lstat()
+            stand_in = _stand_in(layer, inner)
+            if found is not None and is_whiteout(found):
+                if inner != path:
+                    _make_stand_in(stand_in, lowers, inner)
+                spot.unlink()
+                found = None
             if found is None:
-                # Of a folder, its stand-in may have been made before a kill.
-                _put_in_place(tree, lowers, "/".join(parts[: number + 1]))
+                # It may have been made before a kill.
+                below = find_in_layers(lowers, inner) if stand_in.is_dir() else None
+                if below is None:
+                    return
+                mode = stat.S_IMODE(below.found.st_mode) & 0o1777
+                if mode & 0o700 != 0o700:
+                    # It has to be writable to be moved.
+                    tree.note_mode(inner, mode)
+                stand_in.chmod(mode | 0o700)
+                os.rename(stand_in, spot.name, dst_dir_fd=spot.dir_fd)
+            elif not stat.S_ISDIR(found.st_mode):
                 return
-            if is_whiteout(found):
-                _make_stand_in(layer, lowers, parts, number)
-                os.unlink(name, dir_fd=around)
-                _put_in_place(tree, lowers, "/".join(parts[: number + 1]))
-                return
-            if not stat.S_ISDIR(found.st_mode):
-                return
-    finally:
-        tree.close()
 
 
-def _make_stand_in(layer: str, lowers: Sequence[str], parts: list[str], number: int) -> None:
-    """For a whiteout that hid a folder: folders that hide all in it but the one path. Beside the
-    layer, until it is whole; else a kill would show the others, too."""
-    whole = _stand_in(layer, "/".join(parts[: number + 1]))
-    half = whole.with_name(f"{whole.name}~")
-    with opened_folder(whole.parent) as around:
-        for stale in (whole, half):
-            if os.path.lexists(stale):
-                trees.remove(stale.name, around)
-    modes: list[tuple[str, int]] = []
-    made = str(half)
-    for at in range(number, len(parts) - 1):
-        path = "/".join(parts[: at + 1])
-        below = find_in_layers(lowers, path)
-        if below is None or not below.is_folder:
-            break
-        if modes:
-            made = f"{made}/{parts[at]}"
-        os.mkdir(made, 0o700)
-        modes.append((made, stat.S_IMODE(below.found.st_mode) & 0o1777))
-        with opened_folder(made) as inner:
-            names = names_in_layers(lowers, path)
-            _hide(inner, (name for name in names if name != parts[at + 1]))
-    # The outermost has to be writable to be moved.
-    for position, (folder, mode) in reversed(list(enumerate(modes))):
-        os.chmod(folder, mode if position else mode | 0o700)
-    if modes:
-        os.rename(half, whole)
-
-
-def _put_in_place(tree: OpenTree, lowers: Sequence[str], path: str) -> None:
-    stand_in = _stand_in(tree.root, path)
+def _make_stand_in(folder: Path, lowers: Sequence[str], path: str) -> None:
+    """Beside the layer until it is whole; else a kill would show what is not hidden yet."""
+    if folder.is_dir():
+        # From before a kill.
+        _remove(str(folder))
     below = find_in_layers(lowers, path)
-    if not stand_in.is_dir() or below is None:
-        return
-    mode = stat.S_IMODE(below.found.st_mode) & 0o1777
-    around, name = tree.split(path)
-    if mode & 0o700 != 0o700:
-        tree.note_mode(path, mode)
-    os.rename(stand_in, name, dst_dir_fd=around)
+    if below is not None and below.is_folder:
+        folder.mkdir(0o700)
+        with opened_folder(folder) as inner:
+            _hide(inner, names_in_layers(lowers, path))
 
 
 def _stand_in(layer: str, path: str) -> Path:
@@ -314,8 +267,7 @@ def take_out(
 ) -> None:
     """Take changes back out of the layer, what is deepest first. Files are kept with the run's
     versions, by number."""
-    tree = OpenTree(layer, modes_file(layer))
-    try:
+    with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
         for number, change in items:
             if change.kind is Kind.DELETED:
                 reveal(layer, lowers, change.path)
@@ -335,8 +287,6 @@ def take_out(
             elif spot is not None:
                 with contextlib.suppress(OSError):  # something in it stays
                     os.rmdir(spot.name, dir_fd=spot.dir_fd)
-    finally:
-        tree.close()
 
 
 def _take_once(spot: DirEntryAt, patch: Patch) -> None:

@@ -18,7 +18,7 @@ from ...paths import Paths, make_folder
 from ..changes.overlayfs import OPAQUE, is_opaque, is_whiteout
 from ..changes.scan import is_too_deep
 from .chain import Chain, Squashed
-from .layer import remove_layer
+from .layer import remove_layer, remove_left
 
 _PREFIX = "squashed-"
 
@@ -56,9 +56,9 @@ def unsquash(paths: Paths, project: str, run_id: str = "") -> None:
 def _remove_unused(chain: Chain) -> None:
     """Remove all squashed layers of a chain that has none on record."""
     for folder in chain.folder.glob(f"{_PREFIX}*"):
-        # Removed by halves, after a kill, they have another name.
-        for name in {left.name.removeprefix(".removed-") for left in folder.glob("*overlay*")}:
-            remove_layer(str(folder / name))
+        for layer in folder.glob("overlay*"):
+            remove_layer(str(layer))
+        remove_left(folder)
         with contextlib.suppress(OSError):  # a command has one mounted
             folder.rmdir()
 
@@ -70,11 +70,8 @@ def _squash(layers: Sequence[str], target: str) -> None:
     made = OpenTree(target)
     for layer in reversed(layers):
         restore_modes(layer)
-        given = OpenTree(layer, modes_file(layer))
-        try:
+        with contextlib.closing(OpenTree(layer, modes_file(layer))) as given:
             _lay_over(given, made)
-        finally:
-            given.close()
     made.close()
 
 

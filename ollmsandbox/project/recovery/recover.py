@@ -134,7 +134,7 @@ def recover(
     errors += (error for report in reports for error in report.errors)
     try:
         clean_up(manager, others=removers)
-        remove_left(paths.data / "pending")
+        remove_left(paths.data / "pending", "*/*/")
         notices += manager.notices
     except OSError as error:
         text = N_("Old versions could not be removed: {why}.")

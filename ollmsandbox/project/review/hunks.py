@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import NamedTuple
 
 from ... import N_
 from ...errors import OllmSandboxError
@@ -18,14 +17,14 @@ from ...text.merge import merge_change
 from ..apply.journal import project_lock
 from ..apply.patch import add_to_rest, trim
 from ..changes.change import PENDING_STATES, Recorded, Report, State
-from ..changes.overlayfs import find_in_layers, read_seen
 from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager
 from ..pending.chain import Chain
 from ..pending.squash import unsquash
 from .review import Review
-from .state import TextVersions, current_hunk_states, encode_lines, pending_layer, text_versions
+from .state import TextVersions, current_hunk_states, encode_lines, text_versions
+from .versions import Versions
 
 
 def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
@@ -34,7 +33,7 @@ def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequen
     found = _versions_with(manager, run, item, chosen, states)
     there = _states_of(manager, run, item, chosen)
     if item.state is not State.APPLIED and not there <= {HunkState.PRESENT}:
-        raise _changed(_full(item))
+        raise _changed(item)
     part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
     return _merge(manager, run, item, found.new, part, is_undo=True)
 
@@ -56,7 +55,7 @@ def apply_hunks(
     """Apply hunks of a pending change; the rest of it stays pending."""
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     if HunkState.CHANGED in _states_of(manager, run, item, chosen):
-        raise _changed(_full(item))
+        raise _changed(item)
     report = _merge(manager, run, item, found.old, with_hunks(found.old, chosen))
     with project_lock(manager.paths, run.project.path):
         # If they were discarded, the next command sees them again.
@@ -89,10 +88,10 @@ def _merge(
     with closing(Review(manager.paths)) as review, review.locked(run):
         [now] = [row for row in runs.read_changes(manager, run) if row.number == item.number]
         if now.state is not item.state:
-            raise _changed(_full(item))
+            raise _changed(item)
         done = review.merge_hunks(run, now, encode_lines(old), encode_lines(new))
         if done.note is not None:
-            raise _changed(_full(item))
+            raise _changed(item)
         # What is in the project decides whether the change is undone.
         if done.state not in PENDING_STATES:
             states = set(current_hunk_states(manager, run, done).values())
@@ -115,51 +114,43 @@ def discard_hunks(
     part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
     with closing(Review(manager.paths)) as review, review.locked(run):
         rests = _merge_rests(manager, run, item, found.new, part)
-        if not rests or rests[0].then is None:
-            raise _changed(_full(item))
-        if any(rest.then is None for rest in rests):
+        if not rests or rests[0] is None:
+            raise _changed(item)
+        if None in rests:
             raise OllmSandboxError(
                 N_("A later command changed the same lines of {file}."),
                 N_("Discard its change first."),
                 file=_full(item),
             )
-    if rests[0].then != encode_lines(found.old) or change.mode != change.old_mode:
+    if rests[0] != encode_lines(found.old) or change.mode != change.old_mode:
         return _settle(manager, run, item) or Report(run.id, (item,))
     with closing(Review(manager.paths)) as review:
         return review.discard(review.manager.run(run.id), [_full(item)], alone=True)
 
 
-class _Rest(NamedTuple):
-    """A file's pending content before and after hunks are merged; None after a conflict."""
-
-    run_id: str
-    item: Recorded
-    layer: str
-    now: bytes
-    then: bytes | None
-
-
 def _merge_rests(
     manager: ProjectManager, run: Run, item: Recorded, old: Sequence[str], new: Sequence[str]
-) -> list[_Rest]:
+) -> list[bytes | None]:
     """Merge hunks of a change, or their inverse, into what is pending of it and of later changes to
-    the file, and write that unless there is a conflict. Return nothing if it is not pending."""
+    the file, and write that unless there is a conflict.
+
+    Return the merged content of each, None for a conflict; nothing if it is not pending.
+    """
     rests = []
     for run_id, row in _with_later(manager, run, item):
-        layer = pending_layer(manager, run.project.path, run_id, row)
-        seen = find_in_layers([layer], row.change.path) if layer else None
-        if seen is None or not seen.is_file:
+        version = Versions(manager).pending(run.project.path, run_id, row)
+        now = version.content
+        if version.seen is None or now is None:
             break
-        now = read_seen(seen)
         then = merge_change(encode_lines(old), encode_lines(new), now, has_hunks=True)
-        rests.append(_Rest(run_id, row, layer, now, then))
-    if all(rest.then is not None for rest in rests):
+        rests.append((run_id, row, version.seen.layer, now, then))
+    if all(then is not None for *_, then in rests):
         # The change itself last: until then, the user sees the hunks as they were.
-        for rest in reversed(rests):
-            if rest.then is not None and rest.then != rest.now:
-                unsquash(manager.paths, run.project.path, rest.run_id)
-                trim(rest.layer, rest.item, rest.then, manager.paths.versions / rest.run_id)
-    return rests
+        for run_id, row, layer, now, then in reversed(rests):
+            if then is not None and then != now:
+                unsquash(manager.paths, run.project.path, run_id)
+                trim(layer, row, then, manager.paths.versions / run_id)
+    return [then for *_, then in rests]
 
 
 def _with_later(manager: ProjectManager, run: Run, item: Recorded) -> list[tuple[str, Recorded]]:
@@ -186,7 +177,7 @@ def _versions_with(
     user saw."""
     found = text_versions(manager, run, item) if item.state in states else None
     if found is None or not chosen or not set(chosen) <= set(found.hunks):
-        raise _changed(_full(item))
+        raise _changed(item)
     return found
 
 
@@ -198,11 +189,11 @@ def _states_of(
     return {states[hunk] for hunk in chosen if hunk in states}
 
 
-def _changed(full: str) -> OllmSandboxError:
+def _changed(item: Recorded) -> OllmSandboxError:
     return OllmSandboxError(
         N_("This part of {file} has changed in the meantime."),
         N_("Look at it again, then try again."),
-        file=full,
+        file=_full(item),
     )
 
 

@@ -14,7 +14,7 @@ from ...errors import OllmSandboxError, in_words
 from ...files.dirfd import DirEntryAt, OpenTree, opened_folder
 from ...paths import Paths, is_inside, make_folder
 from ...text.merge import keep_both
-from ..apply.applier import Applier, only_ours
+from ..apply.applier import Applier
 from ..apply.journal import Job, Journal, Task, project_lock
 from ..apply.patch import Patch, keep_base
 from ..apply.settle import numbered_parents, show_modes
@@ -313,7 +313,8 @@ class Review:
         jobs = journal.read_all()
         for job in jobs:
             check_job_roots(self._paths, job, journal)
-        return [self._perform(jobs, journal, jobs[-1].run_id, resumed=True)] if jobs else []
+        since = journal.written_at() if jobs else 0
+        return [self._perform(jobs, journal, jobs[-1].run_id, since)] if jobs else []
 
     @contextlib.contextmanager
     def locked(self, run: Run) -> Iterator[None]:
@@ -383,21 +384,21 @@ class Review:
         journal = Journal.of_person(self._paths, run_id)
         journal.write(*jobs)
         self._step()
-        return self._perform(jobs, journal, run_id, resumed=False)
+        return self._perform(jobs, journal, run_id)
 
     def _perform(
-        self, jobs: Sequence[Job], journal: Journal, run_id: str, *, resumed: bool
+        self, jobs: Sequence[Job], journal: Journal, run_id: str, since: int = 0
     ) -> Report:
+        """Do the jobs; `since` is when that was decided, if they are resumed after a kill."""
         done: dict[str, list[Recorded]] = {run_id: []}
-        decided = journal.written_at() if resumed else 0
         for number, job in enumerate(jobs, 1):
             unsquash(self._paths, job.project, job.run_id)
-            if resumed and (written := self._written(job)):
+            if since and (written := self._written(job)):
                 found = written
             elif job.task is Task.DISCARD:
                 found = self._discard(job)
             else:
-                found = self._change_project(job, resumed=resumed, decided=decided)
+                found = self._change_project(job, since)
             self._write(job, found)
             show_modes(self.manager, job.project, found)
             self._step()
@@ -450,32 +451,26 @@ class Review:
                 pending.drop(layer, set(settled) - needed, needed)
         chain.drop_empty([job.run_id])
 
-    def _change_project(self, job: Job, *, resumed: bool, decided: int) -> list[Recorded]:
+    def _change_project(self, job: Job, since: int) -> list[Recorded]:
         done: list[Recorded] = []
 
         def left_before(item: Recorded) -> set[str]:
             return records.left_before(self.manager, job.run_id, job.started, item.change)
 
         for root, layer in job.sources.items():
-            items = [item for item in job.items if item.change.root == root]
-            versions = self._paths.versions / job.run_id
             applier = Applier(
-                root, versions, job.run_id, self._step, resumed=resumed, decided=decided
+                root,
+                self._paths.versions / job.run_id,
+                job.run_id,
+                self._step,
+                source=layer if job.task is Task.TAKE else None,
+                since=since,
+                forced=job.forced,
+                left_before=left_before,
             )
-            before = len(done)
-            try:
-                if job.task in (Task.UNDO, Task.REDO):
-                    back = job.task is Task.UNDO
-                    done += applier.undo_or_redo(items, job.forced, back=back)
-                elif job.task is Task.HUNKS:
-                    done += applier.merge_hunks(items)
-                else:
-                    done += applier.apply(items, layer, forced=job.forced, left_before=left_before)
-            finally:
-                applier.close()
-            if resumed and job.task is not Task.HUNKS:
-                is_moved = os.stat(root).st_dev == os.stat(self._paths.data).st_dev
-                done[before:] = [only_ours(item, {}, decided, is_moved) for item in done[before:]]
+            with contextlib.closing(applier):
+                items = [item for item in job.items if item.change.root == root]
+                done += applier.perform(job.task, items)
         return done
 
     def _write(self, job: Job, done: Sequence[Recorded]) -> None:
@@ -578,7 +573,9 @@ def choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
         return list(items)
     found: dict[int, Recorded] = {}
     for path in chosen:
-        matching = [item for item in items if _is_at(item, path)]
+        matching = [
+            item for item in items if is_inside(os.path.normpath("/".join(place_of(item))), path)
+        ]
         if not matching:
             raise OllmSandboxError(
                 N_("The run did not change {path}."),
@@ -619,11 +616,6 @@ def split_gone(items: Iterable[Recorded]) -> tuple[list[Recorded], list[Recorded
     there = [item for item in items if item.change.root not in missing]
     note = Note(Reason.ROOT_MISSING)
     return there, [item._replace(note=note) for item in items if item.change.root in missing]
-
-
-def _is_at(item: Recorded, path: str) -> bool:
-    full = os.path.normpath(f"{item.change.root}/{item.change.path}")
-    return is_inside(full, path)
 
 
 def conflict_was_reported(item: Recorded) -> bool:

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...text.diff import LARGEST, Hunk, HunkState, find_hunks, hunk_states, split_lines
 from ..apply.swap import signature
 from ..changes.change import PENDING_STATES, Kind, Recorded, State, Type
-from ..changes.overlayfs import find_in_layers, read_seen
 from ..changes.reasons import Note, Reason
 from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager, is_missing
-from ..pending.chain import Chain
 from .versions import Versions
 
 
@@ -30,10 +28,10 @@ class TextVersions:
     hunks: tuple[Hunk, ...]
 
 
-def decode_lines(data: bytes) -> list[str] | None:
+def decode_lines(data: bytes | None) -> list[str] | None:
     """Return the lines, from which `encode_lines` makes the same bytes again; None if it is not
     text, or too large to compare."""
-    if len(data) > LARGEST or b"\0" in data:
+    if data is None or len(data) > LARGEST or b"\0" in data:
         return None
     return split_lines(data.decode("utf-8", "surrogateescape"))
 
@@ -47,10 +45,8 @@ def text_versions(manager: ProjectManager, run: Run, item: Recorded) -> TextVers
     if not item.change.is_edit:
         return None
     versions = Versions(manager)
-    before, after = versions.before(run, item), versions.after(run, item)
-    if before.type is not Type.FILE or after.type is not Type.FILE:
-        return None
-    old, new = decode_lines(before.read()), decode_lines(after.read())
+    old = decode_lines(versions.before(run, item).content)
+    new = decode_lines(versions.after(run, item).content)
     if old is None or new is None:
         return None
     return TextVersions(old, new, find_hunks(old, new))
@@ -61,14 +57,14 @@ def current_hunk_states(manager: ProjectManager, run: Run, item: Recorded) -> di
     left it, or has no hunks."""
     if not item.change.is_edit:
         return {}
+    versions = Versions(manager)
     try:
-        present = _present(item)
+        present = versions.on_disk(item).content
     except OSError:
         return {}  # an attempt to undo it reports the error
     is_pending = item.state in PENDING_STATES
-    after = Versions(manager).after(run, item)
-    is_whole = not is_pending and after.read() == present
-    lines = None if present is None or is_whole else decode_lines(present)
+    is_whole = not is_pending and versions.after(run, item).read() == present
+    lines = None if is_whole else decode_lines(present)
     found = None if lines is None else text_versions(manager, run, item)
     if lines is None or found is None:
         return {}
@@ -76,40 +72,13 @@ def current_hunk_states(manager: ProjectManager, run: Run, item: Recorded) -> di
         zip(found.hunks, hunk_states(lines, found.old, found.new, found.hunks), strict=True)
     )
     if is_pending:
-        states.update(_discarded(manager, run, item, found, states))
+        # What is neither in the project nor in the layer was discarded.
+        rest = decode_lines(versions.pending(run.project.path, run.id, item).content)
+        waiting = () if rest is None else hunk_states(rest, found.old, found.new, found.hunks)
+        for hunk, state in zip(found.hunks, waiting, strict=False):
+            if state is states[hunk] is HunkState.UNDONE:
+                states[hunk] = HunkState.DISCARDED
     return states
-
-
-def _discarded(
-    manager: ProjectManager,
-    run: Run,
-    item: Recorded,
-    found: TextVersions,
-    states: Mapping[Hunk, HunkState],
-) -> dict[Hunk, HunkState]:
-    """Return the hunks that are neither in the project nor pending."""
-    layer = pending_layer(manager, run.project.path, run.id, item)
-    seen = find_in_layers([layer], item.change.path) if layer else None
-    rest = decode_lines(read_seen(seen)) if seen is not None and seen.is_file else None
-    if rest is None:
-        return {}
-    waiting = hunk_states(rest, found.old, found.new, found.hunks)
-    return {
-        hunk: HunkState.DISCARDED
-        for hunk, state in zip(found.hunks, waiting, strict=True)
-        if state is HunkState.UNDONE and states[hunk] is HunkState.UNDONE
-    }
-
-
-def pending_layer(manager: ProjectManager, project: str, run_id: str, item: Recorded) -> str:
-    """Return the layer that has the change; "" if there is none."""
-    layer = Chain(manager.paths, project).layer_of(run_id, item.change.root)
-    return layer if os.path.isdir(layer) else ""
-
-
-def _present(item: Recorded) -> bytes | None:
-    seen = find_in_layers([item.change.root], item.change.path)
-    return read_seen(seen) if seen is not None and seen.is_file else None
 
 
 _EDITED = Note(Reason.EDITED)
@@ -178,8 +147,9 @@ def is_made(manager: ProjectManager, run: Run, item: Recorded) -> bool:
         found = os.lstat(f"{change.root}/{change.path}")
         if change.kind is Kind.DELETED or stat.S_IMODE(found.st_mode) != change.mode:
             return False
-        present = _present(item)
-        return present is not None and present == Versions(manager).after(run, item).read()
+        versions = Versions(manager)
+        present = versions.on_disk(item).content
+        return present is not None and present == versions.after(run, item).read()
     except (FileNotFoundError, NotADirectoryError):
         return change.kind is Kind.DELETED
     except OSError:

@@ -53,6 +53,11 @@ class Version:
         """Return the content; nothing if it is not a file, or not there."""
         return read_seen(self.seen, most) if self.seen and self.seen.is_file else b""
 
+    @property
+    def content(self) -> bytes | None:
+        """Return the content of a file; None if it is not a file, or not there."""
+        return self.read() if self.type is Type.FILE else None
+
 
 _NOTHING = Version()
 _CHANGED_SINCE = Version(note=Note(Reason.CHANGED_SINCE))
@@ -98,19 +103,18 @@ class Versions:
             return self._left_there(item)
         if item.state in (State.UNDONE, State.DISCARDED):
             return kept
-        layer = Chain(self._manager.paths, run.project.path).layer_of(run.id, change.root)
-        return self._find([layer], change.path) if os.path.isdir(layer) else _GONE
+        return self.pending(run.project.path, run.id, item)
+
+    def pending(self, project: str, run_id: str, item: Recorded) -> Version:
+        """Return the version in the run's layer."""
+        layer = Chain(self._manager.paths, project).layer_of(run_id, item.change.root)
+        return self._find([layer], item.change.path) if os.path.isdir(layer) else _GONE
 
     def three_way(self, run: Run, item: Recorded) -> tuple[bytes | None, bytes, bytes | None]:
         """Return what is to be merged: base, result, and what is on disk now. None for a base that
         was not kept, and for what is no file on disk."""
         base = self._kept(run.id, str(item.number))
-        there = self.on_disk(item)
-        return (
-            base.read() if base.type is Type.FILE else None,
-            self.after(run, item).read(),
-            there.read() if there.type is Type.FILE else None,
-        )
+        return base.content, self.after(run, item).read(), self.on_disk(item).content
 
     def _left_there(self, item: Recorded) -> Version:
         """What we left in the project, if nobody changed it; else what the next run found."""

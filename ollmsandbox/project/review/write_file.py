@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from ... import N_
 from ...errors import OllmSandboxError, ProjectError
-from ...files.dirfd import DirEntryAt, OpenTree, opened_folder
-from ...paths import Paths, real_path
+from ...files.dirfd import DirEntryAt, OpenTree, folders_above, opened_folder
+from ...paths import Paths
 from ...sandbox.overlay import Overlay
 from ..apply.journal import project_lock
 from ..apply.recorder import Recorder, root_of
@@ -21,7 +21,6 @@ from ..apply.swap import copy
 from ..changes.change import Report
 from ..changes.mode import Mode
 from ..changes.overlayfs import Seen, find_in_layers, read_seen
-from ..changes.scan import OpenedFolders
 from ..pending.chain import layers_of
 from .versions import Version
 
@@ -59,8 +58,8 @@ def write_file(
         session_id=session_id,
         call_id=call_id,
     )
-    edit = _Edit(paths, project, path, make, mode, based_on)
-    return edit.record(recorder, approved=approved)
+    edit = _Edit(recorder, paths, project, path, mode, based_on)
+    return edit.record(make, approved=approved)
 
 
 def restore(
@@ -87,7 +86,7 @@ def restore(
 
     recorder = Recorder(project, paths, command=f"Earlier version of {os.path.basename(path)}")
     mode = stat.S_IMODE(seen.found.st_mode) & 0o1777
-    return _Edit(paths, project, path, make, mode).record(recorder, approved=approved)
+    return _Edit(recorder, paths, project, path, mode).record(make, approved=approved)
 
 
 class _Edit:
@@ -95,35 +94,39 @@ class _Edit:
 
     def __init__(
         self,
+        recorder: Recorder,
         paths: Paths,
         project: str,
         path: str,
-        make: Callable[[DirEntryAt], None],
         mode: int | None,
         based_on: bytes | None = None,
     ) -> None:
-        """`make` puts the new file at a name in an open folder."""
+        self._recorder = recorder
         self._paths = paths
         self._project = project
         self._full = path
-        place = root_of(paths, project, os.path.normpath(path))
-        if place is None or not place[1]:
+        self._root, self._path = root_of(paths, project, os.path.normpath(path)) or ("", "")
+        if not self._path:
             raise ProjectError(
                 N_("{path} is not in the project."), N_("Specify a file in the project."), path=path
             )
-        self._root, self._path = place
-        self._make = make
         self._mode = mode
         self._based_on = based_on
 
-    def record(self, recorder: Recorder, *, approved: bool) -> Report:
-        """Make the file, and settle that as a run."""
+    def record(self, make: Callable[[DirEntryAt], None], *, approved: bool) -> Report:
+        """Make the file, and settle that as a run. `make` puts it at a name in an open folder."""
+        recorder = self._recorder
         with project_lock(self._paths, self._project):
             roots = recorder.roots(is_mounted=False)
             overlay = Overlay(self._paths.cache, roots, about=recorder.about)
             overlay.create(is_mounted=False)
+            names = {root: name for name, root in overlay.overlay_map.items()}
+            upper = overlay.upper(names[self._root])
+            # Beside it until it is whole: a kill leaves all or nothing.
+            new = f"{upper}~"
             try:
-                self._fill(overlay)
+                self._fill(new, make)
+                os.rename(new, upper)
             except BaseException:
                 overlay.cleanup()
                 raise
@@ -138,38 +141,35 @@ class _Edit:
         recorder.note_exit(0)
         return report
 
-    def _fill(self, overlay: Overlay) -> None:
+    def _fill(self, upper: str, make: Callable[[DirEntryAt], None]) -> None:
+        """Make an upper folder that has the file, and the folders around it as they are."""
         layers = layers_of(self._paths, self._project, self._root)
         present = find_in_layers(layers, self._path)
         self._check(present)
-        # Whole, with all that is around it, before it is at its name: a kill leaves all or nothing.
-        aside = f"{overlay.folder}/new"
-        os.mkdir(aside)
-        modes = self._make_parents(aside, layers)
-        file = f"{aside}/{self._path}"
+        modes: list[tuple[str, int]] = []
+        for path in ("", *reversed([*folders_above(self._path)])):
+            found = find_in_layers(layers, path)
+            os.mkdir(f"{upper}/{path}")
+            if found is None:
+                continue
+            if not found.is_folder:
+                raise OllmSandboxError(
+                    N_("{root}/{path} is not a folder."),
+                    N_("Use the file's real path."),
+                    root=self._root,
+                    path=path,
+                )
+            modes.append((f"{upper}/{path}", _take_over(f"{upper}/{path}", found)))
+            os.chmod(f"{upper}/{path}", 0o700)
+        file = f"{upper}/{self._path}"
         with opened_folder(os.path.dirname(file)) as around:
-            self._make(DirEntryAt(around, os.path.basename(file)))
-        mode = self._mode
+            make(DirEntryAt(around, os.path.basename(file)))
         if present is not None:
-            if os.getuid() == 0:
-                os.chown(file, present.found.st_uid, present.found.st_gid)
-            mode = stat.S_IMODE(present.found.st_mode) & 0o1777 if mode is None else mode
-        if mode is not None:
-            os.chmod(file, mode)
-        names = {root: name for name, root in overlay.overlay_map.items()}
-        upper, first = overlay.upper(names[self._root]), self._path.partition("/")[0]
-        for folder, wanted in reversed(modes):
-            os.chmod(folder, wanted)
-        opened = OpenedFolders(upper)
-        if modes and modes[0][1] & 0o700 != 0o700:
-            # The outermost has to be writable to be moved.
-            opened.remember(f"{real_path(upper)}/{first}", modes[0][1])
-            os.chmod(modes[0][0], modes[0][1] | 0o700)
-        os.rename(f"{aside}/{first}", f"{upper}/{first}")
-        if modes:
-            os.chmod(f"{upper}/{first}", modes[0][1])
-        opened.end()
-        os.rmdir(aside)
+            modes.append((file, _take_over(file, present)))
+        if self._mode is not None:
+            modes.append((file, self._mode))
+        for place, mode in reversed(dict(modes).items()):
+            os.chmod(place, mode)
 
     def _check(self, present: Seen | None) -> None:
         if present is not None and not present.is_file:
@@ -186,25 +186,9 @@ class _Edit:
                 file=self._full,
             )
 
-    def _make_parents(self, top: str, layers: tuple[str, ...]) -> list[tuple[str, int]]:
-        """Make the folders around the file; return the modes that they have, to be set later."""
-        modes = []
-        parts = self._path.split("/")
-        for number in range(1, len(parts)):
-            path = "/".join(parts[:number])
-            found = find_in_layers(layers, path)
-            os.mkdir(f"{top}/{path}")
-            if found is None:
-                continue
-            if not found.is_folder:
-                raise OllmSandboxError(
-                    N_("{root}/{path} is not a folder."),
-                    N_("Use the file's real path."),
-                    root=self._root,
-                    path=path,
-                )
-            if os.getuid() == 0:
-                os.chown(f"{top}/{path}", found.found.st_uid, found.found.st_gid)
-            modes.append((f"{top}/{path}", stat.S_IMODE(found.found.st_mode) & 0o1777))
-            os.chmod(f"{top}/{path}", 0o700)
-        return modes
+
+def _take_over(place: str, found: Seen) -> int:
+    """As root, give what was made the owner of what is seen there; return the mode for it."""
+    if os.getuid() == 0:
+        os.chown(place, found.found.st_uid, found.found.st_gid)
+    return stat.S_IMODE(found.found.st_mode) & 0o1777

@@ -105,7 +105,7 @@ def test_a_root_that_is_gone_leaves_no_descriptor(tmp_path: Path) -> None:
         scan(str(upper), [str(upper), str(gone)], str(gone))
 
     def apply() -> None:
-        Applier(str(gone), tmp_path / "versions", "run", lambda: None, resumed=False)
+        Applier(str(gone), tmp_path / "versions", "run", lambda: None)
 
     for act in (look, apply):
         before = os.listdir("/proc/self/fd")

@@ -4,14 +4,13 @@ lost."""
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support.escape.copy_back import review, settle
-from support.escape.kill import Snapshot, check_finished, killed_after
+from support.escape.kill import Snapshot, killed_after
 from support.person import Person
 
 from ollmsandbox.project.apply.journal import Job, Journal, Task
@@ -121,26 +120,3 @@ def test_unreadable_journals_are_removed_with_old_runs(person: Person) -> None:
             assert len(list(cache.glob("unreadable-*"))) == count
         # Of what is still to be finished.
         assert (cache / "unreadable-overlay-gone1.json").exists()
-
-
-def test_a_journal_of_an_earlier_version_is_finished(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    run = settle(person, "echo new >f", Mode.REVIEW).run_id
-    cut_off_apply(person, run)
-    [file] = person.paths.cache.glob("journal-*.json")
-    job = json.loads(file.read_text())
-    # The order in which it had the values of a change, and what it had besides.
-    job["items"] = [
-        [
-            number, state, [reason, arguments] if reason else None, *states, root, path, kind,
-            type_, mode, target, flags.split(), old_type or None, old_mode, inode,
-        ]
-        for number, root, path, kind, type_, mode, old_mode, old_type, target, flags, state,
-        reason, arguments, *states, inode in job["items"]
-    ]  # fmt: skip
-    job["closed"] = {}
-    file.write_text(json.dumps(job))
-    [report] = recover(person.paths).finished
-    assert [item.change.path for item in report.changes] == ["f"]
-    assert (person.project / "f").read_text() == "new\n"
-    check_finished(person)
