@@ -32,6 +32,7 @@ from .swap import (
     exchange,
     make_single,
     signature,
+    signature_of,
 )
 
 Check = Callable[[Found], bool]
@@ -175,7 +176,8 @@ class Applier:
                 done = one(item)
         except ConflictError as conflict:
             self._forget_half(item)
-            return item._replace(state=State.CONFLICT, note=Note(conflict.reason))
+            note = Note(conflict.reason, found=signature_of(item))
+            return item._replace(state=State.CONFLICT, note=note)
         except OSError as error:
             self._forget_half(item)
             if error.errno in (errno.ELOOP, errno.ENOTDIR):

@@ -80,6 +80,7 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
             # Linked by an attempt to apply the change, which changed that time.
             kept.unlink()
             changed = found.st_mtime_ns
+            found = seen.lstat()
         if earlier:
             keep_copy(seen, kept)
         elif changed <= item.began and kept.lstat() is None:

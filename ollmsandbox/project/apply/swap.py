@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ...files import dirfd
 from ...files.copying import copy_content
 from ...files.dirfd import DirEntryAt, OpenTree
-from ..changes.change import Change, Kind
+from ..changes.change import Change, Kind, Recorded
 from ..changes.overlayfs import same_bytes
 from ..changes.reasons import Reason
 from ..database.models import as_bytes
@@ -223,6 +223,14 @@ def _is_copy(one: DirEntryAt, other: DirEntryAt) -> bool:
 def signature(found: os.stat_result | None) -> str:
     """Return a text that differs after every change to the file or its name; "" for no file."""
     return f"{found.st_ino}:{found.st_ctime_ns}" if found else ""
+
+
+def signature_of(item: Recorded) -> str:
+    """Return the signature of what is at the place of a change now; "" if that cannot be seen."""
+    try:
+        return signature(os.lstat(f"{item.change.root}/{item.change.path}"))
+    except OSError:
+        return ""
 
 
 def cleanse(spot: DirEntryAt, temporary: str) -> None:

@@ -81,6 +81,8 @@ class Note:
 
     reason: Reason
     arguments: Mapping[str, str] = field(default_factory=dict, hash=False)
+    # Of a conflict, the signature of the file on disk that the user was told about.
+    found: str = field(default="", compare=False)
 
     @property
     def sentence(self) -> Sentence:
@@ -88,11 +90,13 @@ class Note:
 
     def packed_arguments(self) -> str:
         """Return the arguments as JSON, or "" if there are none."""
-        return json.dumps(self.arguments) if self.arguments else ""
+        given = {**self.arguments, "found": self.found} if self.found else self.arguments
+        return json.dumps(given) if given else ""
 
     @classmethod
     def unpacked(cls, reason: str, arguments: str) -> Note:
-        return cls(Reason(reason), json.loads(arguments) if arguments else {})
+        given = json.loads(arguments) if arguments else {}
+        return cls(Reason(reason), given, given.pop("found", ""))
 
     @classmethod
     def of_error(cls, error: OSError) -> Note:

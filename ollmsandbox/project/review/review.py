@@ -18,7 +18,7 @@ from ..apply.applier import Applier
 from ..apply.journal import Job, Journal, Task, project_lock
 from ..apply.patch import Patch, keep_base
 from ..apply.settle import numbered_parents, show_modes
-from ..apply.swap import Step
+from ..apply.swap import Step, signature_of
 from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type
 from ..changes.mode import no_step
 from ..changes.reasons import Note, Reason
@@ -63,8 +63,13 @@ class Review:
         *,
         only_pending: bool = False,
         alone: bool = False,
+        anyway: bool = False,
     ) -> Report:
         """Apply pending and undone changes; of discarded ones and conflicts, only the chosen ones.
+
+        A chosen one takes the place of the user's version if the conflict was reported and the user
+        has not edited the file since then, or if the user has said so for what is there now
+        (`anyway`).
 
         Pending changes of earlier runs that these need are applied along with them. Where two
         commands changed the same at the same time, choosing one discards the other. With `alone`,
@@ -91,9 +96,11 @@ class Review:
                 made |= {place_of(item) for item in items}
             # First what may be the folders of the rest.
             if back:
-                jobs.append(self._job(Task.REDO, run, back, forced=bool(chosen)))
+                jobs.append(self._job(Task.REDO, run, back, forced=bool(chosen), anyway=anyway))
             if waiting:
-                job, lost = self._job_to_take(run, waiting, rows, made, forced=bool(chosen))
+                job, lost = self._job_to_take(
+                    run, waiting, rows, made, forced=bool(chosen), anyway=anyway
+                )
                 jobs += [job] if job.items else []
                 records.write_changes(self.manager, run.id, lost)
             report = self._start(jobs, run.id)
@@ -323,7 +330,15 @@ class Review:
             self._resume(Journal.of_person(self._paths, run.id))
             yield
 
-    def _job(self, task: Task, run: Run, items: Sequence[Recorded], *, forced: bool = False) -> Job:
+    def _job(
+        self,
+        task: Task,
+        run: Run,
+        items: Sequence[Recorded],
+        *,
+        forced: bool = False,
+        anyway: bool = False,
+    ) -> Job:
         return Job(
             task=task,
             run_id=run.id,
@@ -339,7 +354,11 @@ class Review:
             # The first time it is looked whether somebody changed it; that is told, and then it
             # is up to the user.
             forced=tuple(
-                item.change.path for item in items if forced and conflict_was_reported(item)
+                item.change.path
+                for item in items
+                if forced
+                and conflict_was_reported(item)
+                and (anyway or not _was_edited_again(item))
             ),
         )
 
@@ -354,10 +373,11 @@ class Review:
         made: Collection[tuple[str, str]],
         *,
         forced: bool = False,
+        anyway: bool = False,
     ) -> tuple[Job, list[Recorded]]:
         """Return the job that applies pending changes, and those whose version is lost. `rows` are
         all that the run has, `made` are places where something else will be by then."""
-        job = self._job(Task.TAKE, run, items, forced=forced)
+        job = self._job(Task.TAKE, run, items, forced=forced, anyway=anyway)
         wanted: list[Recorded] = []
         lost: list[Recorded] = []
         for root, layer in job.sources.items():
@@ -500,7 +520,7 @@ def _as_recorded(task: Task, before: Recorded, done: Recorded) -> Recorded:
     if task is Task.TAKE and before.apart_from and done.state is State.CONFLICT and done.note:
         # It stays an alternative to another run's, whatever else.
         arguments = {**done.note.arguments, "runs": " ".join(sorted(before.apart_from))}
-        return done._replace(note=Note(done.note.reason, arguments))
+        return done._replace(note=replace(done.note, arguments=arguments))
     return done
 
 
@@ -626,3 +646,8 @@ def conflict_was_reported(item: Recorded) -> bool:
     if item.is_because(Reason.CONCURRENT):
         return False  # with another run's change
     return item.state is State.CONFLICT or item.note is not None
+
+
+def _was_edited_again(item: Recorded) -> bool:
+    """Return whether the file has changed since the conflict was reported."""
+    return item.note is not None and item.note.found not in ("", signature_of(item))

@@ -111,7 +111,8 @@ def act_on_run(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()
     row = review.manager.run(run_id)
     does: dict[str, Callable[[], Report]] = {
         "apply": lambda: review.apply(row, paths, only_pending=True),
-        "take": lambda: review.apply(row, paths),
+        # The page shows the version on disk as it is now.
+        "take": lambda: review.apply(row, paths, anyway=True),
         "both": lambda: review.keep_both(row, paths),
         "redo": lambda: review.apply(row, paths),
         "discard": lambda: review.discard(row, paths),

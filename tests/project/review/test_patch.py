@@ -479,6 +479,23 @@ def test_a_conflict_ends_with_both_versions(person: Person, review: Review) -> N
     assert not person.paths.pending(str(person.project)).exists()
 
 
+@pytest.mark.parametrize("verb", ["apply", "undo"])
+def test_a_conflict_is_reported_again_if_the_user_has_edited_the_file_since(
+    person: Person, review: Review, verb: str
+) -> None:
+    file = person.project / "file"
+    made = run(person, review, mode=Mode.REVIEW if verb == "apply" else Mode.AUTO)
+    decide = review.apply if verb == "apply" else review.undo
+    for text in ("mine\n", "mine again\n"):
+        file.write_text(NEW.replace("third\n", text))
+        [item] = decide(made, [str(file)]).changes
+        assert item.state is State.CONFLICT
+        assert file.read_text() == NEW.replace("third\n", text)
+    [item] = decide(made, [str(file)]).changes
+    assert item.state is (State.APPLIED if verb == "apply" else State.UNDONE)
+    assert file.read_text() == (NEW if verb == "apply" else OLD)
+
+
 def test_a_conflict_that_is_none_any_more_is_decided_with_all(
     person: Person, review: Review
 ) -> None:
