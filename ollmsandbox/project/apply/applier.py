@@ -41,8 +41,8 @@ Check = Callable[[Found], bool]
 class Applier:
     """Applies, undoes and redoes changes of one run to one root of a project.
 
-    `versions` is where the run keeps what was there before (by number) and, when that is undone,
-    what was there after (`new-` and the number).
+    In `versions`, the run keeps the version from before change 7 as `7`, and the one from after it
+    as `new-7`.
     """
 
     def __init__(
@@ -59,13 +59,14 @@ class Applier:
         find_base: Callable[[Recorded], Path | None] | None = None,
         left_before: Callable[[Recorded], Collection[str]] = lambda _item: (),
     ) -> None:
-        """`source` is the layer that changes are applied from. `since` is when somebody decided
-        what is finished now, after a kill, and `written` are the signatures recorded until then.
+        """`source` is the layer that changes are applied from. After a kill, `since` is the time
+        when the interrupted job was written to the journal, and `written` are the signatures that
+        were recorded before the kill; `since` is 0 for a new job.
 
-        `forced` paths are put in place whatever is there. `left_before` returns the signatures of
-        what earlier runs left at a place. `find_base` is given to settle a run, whose layer has no
-        other run's files: it finds what the command saw of a file that another run has changed
-        since.
+        Changes of `forced` paths are applied even over somebody else's edits. `left_before` returns
+        the signatures of what earlier runs left at a place. `find_base` is passed only when a run
+        is settled: it returns the version of a file that the command saw, if another run has
+        changed the file since.
         """
         with contextlib.ExitStack() as opened:
             top = dirfd.open_root(root)
@@ -73,7 +74,7 @@ class Applier:
             self._versions = os.open(make_folder(versions), FOLDER)
             opened.callback(os.close, self._versions)
             if since:
-                _remove_halves(self._versions)
+                _remove_incomplete_copies(self._versions)
             self._layer = None
             if source is not None:
                 modes = modes_file(source) if source else None
@@ -88,11 +89,12 @@ class Applier:
         self._find_base = find_base
         self._left_before = left_before
         self._is_fresh = find_base is not None and not since
-        # The looks of files of several names, of which one was taken away.
+        # Time, size and mode of files with several hard links, one of which we removed.
         self._linked: dict[int, tuple[int, int, int]] = {}
-        # Of the change that is at work: what was at its place, and whether it is the second try.
+        # Of the change that is being applied: what was at its place, and whether this is the second
+        # attempt.
         self._found = ""
-        self._is_again = False
+        self._is_retry = False
 
     def close(self) -> None:
         os.close(self._versions)
@@ -101,7 +103,7 @@ class Applier:
             self._layer.close()
 
     def perform(self, task: Task, recorded: Sequence[Recorded]) -> list[Recorded]:
-        """Do the same with each change, and return them as they are then."""
+        """Do the task for each change, and return the changes with their new states."""
         if task is Task.HUNKS:
             # The state of a change stays.
             done = [self._try(item, self._merge_hunks, item.state) for item in recorded]
@@ -118,7 +120,7 @@ class Applier:
             for item in done
         ]
         is_resumed = self._since and task is not Task.HUNKS
-        return [self._only_ours(item) for item in done] if is_resumed else done
+        return [self._without_doubtful_signature(item) for item in done] if is_resumed else done
 
     def _apply(self, recorded: Sequence[Recorded]) -> list[Recorded]:
         plain = None
@@ -146,8 +148,8 @@ class Applier:
     def _keep_results(self, recorded: Iterable[Recorded], layer: OpenTree) -> None:
         for item in recorded:
             if item.change.type is Type.FILE and item.change.kind is not Kind.DELETED:
-                # What cannot be kept is applied all the same: undo then needs the file as it was
-                # left.
+                # Without a copy the change is applied anyway, but can be undone only while the
+                # file stays as we left it.
                 with contextlib.suppress(OSError, ConflictError):
                     incoming = DirEntryAt(*layer.split(item.change.path))
                     keep_copy(incoming, Patch(self._versions, item.number).result)
@@ -160,34 +162,35 @@ class Applier:
         begun: str | None = None,
     ) -> Recorded:
         """Do one change, and return it with its new state: a failure does not stop the others.
-        `begun` is what was found at its place, if it was begun before."""
-        self._found, self._is_again = begun or "", begun is not None
+        `begun` is the signature of what the fast path found, if that has begun and given up."""
+        self._found, self._is_retry = begun or "", begun is not None
         try:
             try:
                 done = one(item)
             except PermissionError:
-                # A command may write in a folder that it has opened for that, and closed again.
+                # The command may have made the folder writable only while it wrote there.
                 around = os.path.dirname(item.change.path)
                 self._project.unlock(around)
                 if self._layer is not None:
                     with contextlib.suppress(OSError):
                         self._layer.unlock(around)
-                self._is_again = True
+                self._is_retry = True
                 done = one(item)
         except ConflictError as conflict:
-            self._forget_half(item)
+            self._remove_partial_copies(item)
             note = Note(conflict.reason, found=signature_of(item))
-            return item._replace(state=State.CONFLICT, note=note)
+            is_lost = conflict.reason is Reason.LOST
+            return item._replace(state=State.FAILED if is_lost else State.CONFLICT, note=note)
         except OSError as error:
-            self._forget_half(item)
+            self._remove_partial_copies(item)
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 note = Note(Reason.PARENT_REPLACED)
                 return item._replace(state=State.CONFLICT, note=note)
             is_gone = error.errno == errno.ENOENT
             note = Note(Reason.ROOT_MISSING) if is_gone else Note.of_error(error)
             return item._replace(state=State.FAILED, note=note)
-        if self._is_again:
-            # To keep it changed its time: what it was is known from the first try.
+        if self._is_retry:
+            # Keeping the old version changed its time: the signature from the first attempt counts.
             done = done._replace(before=done.before or self._found)
         return Recorded(item.number, item.change, state, None, item.began, *done)
 
@@ -195,10 +198,8 @@ class Applier:
         return self._exchange(item, back=True)
 
     def _exchange(self, item: Recorded, *, back: bool = False) -> Exchanged:
-        """Put the version after a change in the place of the one before it; or `back`.
-
-        If there is neither, because somebody else has changed the file, too, merge.
-        """
+        """Replace the version from before a change by the one from after it; or the reverse, if
+        `back`. If the file is neither, because somebody else has edited it, merge."""
         change = _reversed(item.change) if back else item.change
         if change.path == ".":
             group_bit = os.fstat(self._project.folder("")).st_mode & stat.S_ISGID
@@ -215,7 +216,7 @@ class Applier:
         is_forced = change.path in self._forced
 
         def was_left(found: Found) -> bool:
-            """Return whether an earlier run left it, whose change was pending until then."""
+            """Return whether the file is as an earlier run left it."""
             self._found = signature(found.stat)
             return self._layer is not None and self._found in self._left_before(item)
 
@@ -224,13 +225,15 @@ class Applier:
                 is_known = self._is_as_left(found, item.after)
             else:
                 is_known = self._is_unchanged(found, item.began)
-            # Somebody may have saved the very same. An edit is rather merged with what was left.
+            # Somebody may have saved identical content. An edit of what an earlier run left is
+            # merged instead.
             return (
                 is_known or has_same_bytes(old, place) or (not change.is_edit and was_left(found))
             )
 
         def is_allowed(found: Found) -> bool:
-            """Allow any file, as the user said; but after a kill, none that was saved later."""
+            """Return True, because the user chose to replace the file. After a kill, that does not
+            cover what was saved since."""
             return not self._since or self._is_unchanged(found, self._since)
 
         check = is_allowed if is_forced else is_expected
@@ -239,7 +242,7 @@ class Applier:
         if is_forced and self._layer is None and not self._since and kept.lstat() is not None:
             there = place.lstat()
             if there is not None and not is_expected(Found(there, is_linked=False)):
-                # The user's text is neither version, and must not take the place of one.
+                # It is the user's own text: keep it apart from the two versions.
                 kept = patch.mine
                 kept.unlink(missing_ok=True)
         incoming = None
@@ -248,12 +251,12 @@ class Applier:
                 try:
                     new = DirEntryAt(*self._layer.split(change.path))
                 except FileNotFoundError:
-                    # Taken out before, with the folder around it.
+                    # Before a kill, it was moved out of the layer with the folder around it.
                     if (found := place.lstat()) is None:
                         raise ConflictError(Reason.LOST) from None
                     return Exchanged("", signature(found))
             if self._since:
-                return_rights(new, change.mode)
+                _restore_mode(new, change.mode)
             incoming = new if self._layer is not None else self._copy_version(patch, new, place)
             if change.old_type is Type.FOLDER and incoming.lstat() is not None:
                 self._remove_folder(place)
@@ -278,7 +281,7 @@ class Applier:
                 expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
                 temporary=self._temporary(item),
                 step=self._step,
-                fresh=self._is_fresh and not self._is_again and kept.lstat() is None,
+                fresh=self._is_fresh and not self._is_retry and kept.lstat() is None,
             )
 
         if is_forced and change.is_edit:
@@ -293,14 +296,14 @@ class Applier:
         try:
             return merge()
         except ConflictError as conflict:
-            # Of some, no version is kept that could be merged.
+            # Some changes have no kept version to merge with.
             if conflict.reason is not Reason.CHANGED:
                 raise
             return put(was_left)
 
     def _copy_version(self, patch: Patch, version: DirEntryAt, place: DirEntryAt) -> DirEntryAt:
-        """Return what is put into the project in place of a version, which the run keeps."""
-        if version.lstat() is None and not self._since and not self._is_again:
+        """Return a copy of a version, to be put into the project. The run keeps the version."""
+        if version.lstat() is None and not self._since and not self._is_retry:
             raise ConflictError(Reason.OTHER_LOST)
         make_single(version, place)
         return patch.copy_of(version)
@@ -311,7 +314,7 @@ class Applier:
             return self._is_as_linked(there, began)
         looks = (there.st_mtime_ns, there.st_size, there.st_mode)
         self._found = signature(there)
-        # That we took another of its names away changed its time, too.
+        # Its time also changes when we remove another hard link of it.
         if there.st_ctime_ns > began and self._linked.get(there.st_ino) != looks:
             return False
         if there.st_nlink > 1:
@@ -325,9 +328,9 @@ class Applier:
         return found.stat.st_ino == int(inode) and self._is_as_linked(found.stat, int(changed))
 
     def _is_as_linked(self, there: os.stat_result, at: int) -> bool:
-        """Return whether a file is as it was when it was linked, by the first try or before a kill:
-        then it was as it should be."""
-        return self._is_again or there.st_mtime_ns <= at
+        """Return whether a file is as it was when we linked it as a kept version, at the first
+        attempt or before a kill. We link only what we may replace."""
+        return self._is_retry or there.st_mtime_ns <= at
 
     def _merge_hunks(self, item: Recorded) -> Exchanged:
         """Merge the hunks that the user chose."""
@@ -353,15 +356,15 @@ class Applier:
             temporary=self._temporary(item),
             step=self._step,
         )
-        # What is in the project is neither version: it is known by no signature.
+        # The file in the project is neither version, so no signature is recorded.
         return Exchanged(item.before, "")
 
-    def _only_ours(self, item: Recorded) -> Recorded:
-        """Return an item without its signature if what is at its place after a kill may be somebody
-        else's: then an undo has to ask.
+    def _without_doubtful_signature(self, item: Recorded) -> Recorded:
+        """Return a change without its signature if the file at its place after a kill may be
+        somebody else's: then an undo has to ask.
 
-        If it was not yet written down what we left, it counts as ours only if it is as old as the
-        command.
+        If the kill came before the signature was recorded, the file counts as ours only if it was
+        not modified after the journal was written.
         """
         if item.state not in (State.APPLIED, State.UNDONE) or not item.after:
             return item
@@ -391,8 +394,8 @@ class Applier:
                 return None
             raise
         except OSError as error:
-            # The folder around it was to be replaced, and that is done already. The first time that
-            # cannot be: what is in a folder goes before it.
+            # The folder around it was replaced before a kill. Without a kill, this cannot be: the
+            # content of a folder is deleted before the folder.
             is_done = self._since and (change.type is Type.FOLDER or kept.lstat() is not None)
             if (
                 error.errno in (errno.ELOOP, errno.ENOTDIR)
@@ -431,7 +434,7 @@ class Applier:
             is_mode = change.kind is Kind.MODIFIED
             raise ConflictError(Reason.REMOVED if is_mode else Reason.PLACE_TAKEN)
         mode = change.mode if change.mode is not None else 0o755
-        # The bit that passes on the folder's group is none of the command's business.
+        # Keep the set-group-ID bit, which commands do not see.
         self._project.set_mode(change.path, mode | found.st_mode & stat.S_ISGID)
         return Exchanged(before)
 
@@ -450,17 +453,17 @@ class Applier:
     def _temporary(self, item: Recorded) -> str:
         return f".ollmsandbox-{self._run_id}-{item.number}~"
 
-    def _forget_half(self, item: Recorded) -> None:
-        """Remove a partial copy that an interrupted job left."""
+    def _remove_partial_copies(self, item: Recorded) -> None:
+        """Remove partial copies of a change that failed."""
         with contextlib.suppress(OSError, ConflictError):
             around, _ = self._project.split(item.change.path)
             os.unlink(self._temporary(item), dir_fd=around)
-        for name in (f"{item.number}.half", f"new-{item.number}.half"):
+        for name in (f"{item.number}{HALF}", f"new-{item.number}{HALF}"):
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=self._versions)
 
 
-def return_rights(spot: DirEntryAt, mode: int | None) -> None:
+def _restore_mode(spot: DirEntryAt, mode: int | None) -> None:
     """Restore the mode of a file whose owner was given the right to read or write it for a moment,
     to copy or cleanse it. A kill may have come in between."""
     found = spot.lstat()
@@ -471,8 +474,8 @@ def return_rights(spot: DirEntryAt, mode: int | None) -> None:
         dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
 
 
-def _remove_halves(versions: int) -> None:
-    """Remove copies that a kill cut off: what they were made of may be somebody else's by now."""
+def _remove_incomplete_copies(versions: int) -> None:
+    """Remove incomplete copies: the files that they were made of may have changed since."""
     for name in os.listdir(versions):
         if name.endswith(HALF):
             os.unlink(name, dir_fd=versions)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settles a finished run: from its upper folders to applied and pending changes.
+"""Settles a finished run: turns what its command wrote into applied and pending changes.
 
-The changes are found and numbered, and merged with what other runs did to the same files meanwhile.
-Then the journal is written, and the changes are applied or put on top of the chain, and recorded.
-An interrupted run is settled by the same steps after a kill.
+The changes are found and numbered, and merged with what other runs did to the same files. Then the
+journal is written, and the changes are applied or added to the chain of pending layers
+(pending/chain.py), and recorded. After a kill, the next start repeats the steps after the journal.
+
+The base of a change is the version of the file that the command saw.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file, restore_modes
@@ -38,8 +40,9 @@ from .journal import Job, Journal, Task, raise_generation
 from .patch import Patch, keep_base, read_small
 from .swap import Step, copy_whole, write_like
 
-# A clock that is set back by less is taken for a measuring error.
+# Nanoseconds. If the clock was set back by less, that is taken for a measurement error.
 _JITTER = 1_000_000
+# Added to a larger step back, to be safe.
 _SLACK = 1_000_000_000
 
 
@@ -47,14 +50,14 @@ def _find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
     check_roots(overlay)
     found = {}
     for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
-        # Folders may still be open that were looked into when somebody was killed.
+        # A program that was killed may have left folders readable that the command had locked.
         restore_modes(overlay.upper(name))
         found[name] = scan(overlay.upper(name), root.lowers, root.path)
     return found
 
 
 def _remove_unchanged(overlay: Overlay, sets: Mapping[str, ChangeSet]) -> None:
-    """Remove what the command touched without changing it from the upper folders. In a pending
+    """Remove from the upper folders what the command touched but did not change. In a pending
     layer, it would hide later versions of the same files."""
     for (name, found), root in zip(sets.items(), overlay.roots, strict=True):
         upper = overlay.upper(name)
@@ -76,7 +79,7 @@ def _number_found(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]
 
 
 def _merge_concurrent(paths: Paths, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
-    """Merge changes with those that other runs made pending while the command ran.
+    """Merge changes with those of other runs that became pending while the command ran.
 
     A change that cannot be merged becomes a conflict.
     """
@@ -113,14 +116,15 @@ class _Concurrent:
         try:
             theirs = self._theirs(change.path)
         except NotADirectoryError:
-            # The folder around it was deleted or replaced.
+            # They deleted or replaced the folder around it.
             return item if change.kind is Kind.DELETED else conflict
         found = theirs.lstat() if theirs else None
         if theirs is None or found is None:
             return item
         if change.kind is Kind.DELETED:
             if stat.S_ISDIR(found.st_mode) and change.type is Type.FOLDER:
-                return conflict if self._show_theirs(change.path) else item
+                has_theirs = self._reveal_theirs(change.path)
+                return conflict if has_theirs else item
             return item if is_whiteout(found) else conflict
         if change.type is Type.FOLDER:
             return item if stat.S_ISDIR(found.st_mode) else conflict
@@ -138,7 +142,7 @@ class _Concurrent:
                 return spot
         return None
 
-    def _show_theirs(self, folder: str) -> bool:
+    def _reveal_theirs(self, folder: str) -> bool:
         """Make visible what other runs put into a folder that the command deleted: only what the
         command saw there stays deleted. Return whether they put something there."""
         is_any = False
@@ -181,7 +185,7 @@ class _Concurrent:
 
 
 class Settling:
-    """The steps from an upper folder to the project. The project is locked meanwhile."""
+    """Settles runs. The caller holds the project's lock."""
 
     def __init__(self, paths: Paths, step: Step = no_step) -> None:
         self._paths = paths
@@ -197,7 +201,8 @@ class Settling:
         *,
         approved: bool = False,
     ) -> Report:
-        """Settle a run that has just ended. If the user has `approved` it, nothing is held."""
+        """Settle a run that has just ended. If the user has `approved` it, risky changes are not
+        held."""
         sets = _find_changes(overlay)
         changes = [change for found in sets.values() for change in found.changes]
         skipped = tuple(skip for found in sets.values() for skip in found.skipped)
@@ -226,7 +231,7 @@ class Settling:
         """Decide which changes wait for the user, and write the journal. The project is still as
         it was, but from here on the job will be finished, even after a kill."""
         if mode is Mode.AUTO:
-            items = self._find_discarded_bases(overlay, items)
+            items = self._mark_discarded_bases(overlay, items)
         waits = {
             item.number
             for item in items
@@ -238,7 +243,7 @@ class Settling:
         if chain.runs:
             rows = runs.changes_of_runs(self._manager, chain.runs)
             items = _clear_began_where_pending(items, rows, _seen_runs(overlay))
-            waits |= _needing_pending(items, rows)
+            waits |= _depending_on_pending(items, rows)
         job = Job(
             task=Task.SETTLE,
             run_id=overlay.run_id,
@@ -257,11 +262,11 @@ class Settling:
         self._step()
         return job
 
-    def _find_discarded_bases(self, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
+    def _mark_discarded_bases(self, overlay: Overlay, items: Sequence[Recorded]) -> list[Recorded]:
         """Return the changes. One becomes a conflict if the command saw a pending version of the
         file, and the user discarded that version while the command ran."""
         began = min((item.began for item in items), default=0)
-        # Each decision about a run changes the folder of its versions.
+        # Applying or discarding changes of a run sets the time of its folder of versions.
         seen = [
             run_id
             for run_id in _seen_runs(overlay)
@@ -297,9 +302,9 @@ class Settling:
             backups.back_up(manager, project, versions, done)
             self._step()
             self._keep_bases(overlay, job, [i for i in done if i.state is not State.APPLIED])
-            done = _find_lost_bases(versions, done)
+            done = _mark_lost_bases(versions, done)
             self._add_to_chain(overlay, job, chain, done)
-            show_modes(manager, job.project, done)
+            copy_modes_to_layers(manager, job.project, done)
             runs.end_run(manager, job, done)
             manager.store.make_durable()
             self._step()
@@ -350,9 +355,10 @@ class Settling:
     def _find_base(self, item: Recorded, seen: frozenset[str]) -> Path | None:
         """Return the version of a file that the command saw, if other runs have changed it since.
 
-        A run keeps the version that it replaced: the first run since the command began has the one
-        that we look for. If the command has `seen` that run's change as pending, it is the version
-        that the run left. Return None if somebody else changed the file, too.
+        Each run keeps the version that it replaced, so the first run that changed the file after
+        the command began has kept what the command saw. If the command has `seen` that run's change
+        as a pending one, it saw the version that the run left. Return None if somebody else changed
+        the file, too.
         """
         change = item.change
         for found in runs.replaced(self._manager, change.root, change.path):
@@ -362,11 +368,11 @@ class Settling:
         return None
 
     def _keep_bases(self, overlay: Overlay, job: Job, items: Sequence[Recorded]) -> None:
-        """Copy the version that the command saw of each file, before the user edits the file.
-        Changes that are not applied need it for a diff and a merge."""
+        """Keep a copy of the base of each edit that is not applied, in case the user edits the
+        file. A diff and a merge need it."""
         edits = [item for item in items if item.change.is_edit]
         if not edits or len(items) >= MANY:
-            return
+            return  # so many copies would take too long
         versions = make_folder(self._paths.versions / job.run_id)
         roots = {root.path: root for root in overlay.roots}
         for item in edits:
@@ -403,9 +409,9 @@ class Settling:
             squash_oldest(self._paths, job.project)
 
 
-def _find_lost_bases(versions: Path, items: Sequence[Recorded]) -> list[Recorded]:
-    """Return the changes. A pending one becomes a conflict if the user edited the file while the
-    command ran: then nobody knows which lines the command saw."""
+def _mark_lost_bases(versions: Path, items: Sequence[Recorded]) -> list[Recorded]:
+    """Return the changes. A pending edit becomes a conflict if the user edited the file while the
+    command ran: the base was not kept, so nobody knows which lines the command saw."""
     note = Note(Reason.CHANGED)
     found = []
     for item in items:
@@ -423,8 +429,8 @@ def _find_lost_bases(versions: Path, items: Sequence[Recorded]) -> list[Recorded
 def _clear_began_where_pending(
     items: Sequence[Recorded], rows: Sequence[tuple[str, Recorded]], seen: frozenset[str]
 ) -> list[Recorded]:
-    """Return the changes, without the time when the run began where the command saw a pending
-    version: that was never in the project, so the file's time there tells nothing about it."""
+    """Return the changes, with a `began` of 0 for each file of which the command saw a pending
+    version: the file in the project, and its time, say nothing about that version."""
     places = {(row.change.root, row.change.path) for run_id, row in rows if run_id in seen}
     return [
         item._replace(began=0) if (item.change.root, item.change.path) in places else item
@@ -432,7 +438,9 @@ def _clear_began_where_pending(
     ]
 
 
-def _needing_pending(items: Sequence[Recorded], rows: Sequence[tuple[str, Recorded]]) -> set[int]:
+def _depending_on_pending(
+    items: Sequence[Recorded], rows: Sequence[tuple[str, Recorded]]
+) -> set[int]:
     """Return the numbers of the changes that depend on pending ones, `rows`, and so must wait until
     the user has applied those."""
     related = RelatedChanges(rows)
@@ -459,52 +467,7 @@ def _changed_at(file: Path) -> int:
         return 0
 
 
-def _implied_parents(
-    source: str, project: str, recorded: Sequence[Recorded], made: Collection[str]
-) -> list[Change]:
-    chosen = {item.change.path for item in recorded}
-    needed: dict[str, Change] = {}
-    for item in recorded:
-        if item.change.kind is Kind.DELETED:
-            continue
-        # Upwards until one is there: a path may have thousands of parts.
-        path = os.path.dirname(item.change.path)
-        missing = []
-        while path and path not in chosen and path not in needed:
-            if os.path.lexists(f"{project}/{path}"):
-                break
-            missing.append(path)
-            path = os.path.dirname(path)
-        for path in reversed(missing):
-            with contextlib.suppress(OSError):
-                mode = stat.S_IMODE(os.lstat(f"{source}/{path}").st_mode) & 0o1777
-                needed[path] = Change(project, path, Kind.ADDED, Type.FOLDER, mode)
-    return [change for change in needed.values() if change.path not in made]
-
-
-def numbered_parents(
-    source: str,
-    project: str,
-    chosen: Sequence[Recorded],
-    rows: Sequence[Recorded],
-    made: Collection[str] = (),
-) -> list[Recorded]:
-    """Return the folders that chosen files need and that are not chosen themselves, as changes of
-    the run that has these rows; without those that are `made` anyway."""
-    free = 1 + max(item.number for item in rows)
-    # One that a later run made, too, is theirs in the layer, and both may need it.
-    own = {
-        item.change.path: item.number
-        for item in rows
-        if item.change.root == project and item.state is State.PENDING
-    }
-    return [
-        Recorded(own.get(change.path, free + position), change)
-        for position, change in enumerate(_implied_parents(source, project, chosen, made))
-    ]
-
-
-def show_modes(manager: ProjectManager, project: str, done: Iterable[Recorded]) -> None:
+def copy_modes_to_layers(manager: ProjectManager, project: str, done: Iterable[Recorded]) -> None:
     """Give folders of pending layers the modes that were applied or undone just now, so that the
     next command sees them. A folder whose mode is pending itself keeps that."""
     places = {

@@ -91,7 +91,8 @@ class Recorded(NamedTuple):
     state: State = State.PENDING
     # Why it is in this state, where that needs to be said.
     note: Note | None = None
-    # When the run began, as the file system tells time: what changed later is not the run's.
+    # When the run began, by the clock of the file system: what changed later is not the run's. 0 if
+    # the command saw a pending version, which has no time in the project.
     began: int = 0
     # The signatures of what we found at its place, and of what we left there.
     before: str = ""

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Detects folders that others moved or deleted while a command ran.
 
-Moving a folder, or deleting it with its content, leaves no mark on the files themselves.
+Moving a folder, or deleting it with its content, leaves no mark on the files themselves. Edits of
+single files are noticed when a change is applied (apply/applier.py), or when it becomes pending
+(apply/settle.py).
 """
 
 from __future__ import annotations

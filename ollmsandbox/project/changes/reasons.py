@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a change or a version is not what was asked for. Code decides by the reason; only people and
-models read the sentence."""
+"""Reasons why a change or a version is not as expected. Code compares the reason; its sentence is
+only for people and models."""
 
 from __future__ import annotations
 

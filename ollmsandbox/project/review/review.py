@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 
 from ... import N_
 from ...errors import OllmSandboxError, in_words
@@ -17,9 +18,9 @@ from ...text.merge import keep_both
 from ..apply.applier import Applier
 from ..apply.journal import Job, Journal, Task, project_lock
 from ..apply.patch import Patch, keep_base
-from ..apply.settle import numbered_parents, show_modes
+from ..apply.settle import copy_modes_to_layers
 from ..apply.swap import Step, signature_of
-from ..changes.change import PENDING_STATES, Kind, Recorded, Report, State, Type
+from ..changes.change import PENDING_STATES, Change, Kind, Recorded, Report, State, Type
 from ..changes.mode import no_step
 from ..changes.reasons import Note, Reason
 from ..changes.scan import type_of
@@ -392,7 +393,7 @@ class Review:
                 if item not in gone
             ]
             paths = {path for at, path in made if at == root}
-            parents = numbered_parents(layer, root, known, rows, paths)
+            parents = _missing_parents(layer, root, known, rows, paths)
             rows += parents
             wanted += parents
             wanted += known
@@ -420,7 +421,7 @@ class Review:
             else:
                 found = self._change_project(job, since)
             self._write(job, found)
-            show_modes(self.manager, job.project, found)
+            copy_modes_to_layers(self.manager, job.project, found)
             self._step()
             if job.task in (Task.TAKE, Task.DISCARD):
                 self._clear(job, found)
@@ -646,6 +647,48 @@ def conflict_was_reported(item: Recorded) -> bool:
     if item.is_because(Reason.CONCURRENT):
         return False  # with another run's change
     return item.state is State.CONFLICT or item.note is not None
+
+
+def _missing_parents(
+    layer: str,
+    root: str,
+    chosen: Sequence[Recorded],
+    rows: Sequence[Recorded],
+    made: Collection[str],
+) -> list[Recorded]:
+    """Return the folders that chosen files need and that are not chosen themselves. They are
+    numbered as changes of the run with these `rows`; those that are `made` anyway are left out."""
+    there = {item.change.path for item in chosen}
+    needed: dict[str, int] = {}
+    for item in chosen:
+        if item.change.kind is Kind.DELETED:
+            continue
+        # Upwards until one is there: a path may have thousands of parts.
+        path = os.path.dirname(item.change.path)
+        missing = []
+        while path and path not in there and path not in needed:
+            if os.path.lexists(f"{root}/{path}"):
+                break
+            missing.append(path)
+            path = os.path.dirname(path)
+        for path in reversed(missing):
+            with contextlib.suppress(OSError):
+                needed[path] = stat.S_IMODE(os.lstat(f"{layer}/{path}").st_mode) & 0o1777
+    # A folder that the run made has a number already.
+    own = {
+        item.change.path: item.number
+        for item in rows
+        if item.change.root == root and item.state is State.PENDING
+    }
+    free = count(1 + max(item.number for item in rows))
+    return [
+        Recorded(
+            own[path] if path in own else next(free),
+            Change(root, path, Kind.ADDED, Type.FOLDER, mode),
+        )
+        for path, mode in needed.items()
+        if path not in made
+    ]
 
 
 def _was_edited_again(item: Recorded) -> bool:
