@@ -275,7 +275,7 @@ class Settling:
         lost = runs.changes_of_runs(self._manager, seen, [State.DISCARDED]) if seen else []
         if not lost:
             return list(items)
-        related, note = RelatedChanges(lost), Note(Reason.CHANGED)
+        related, note = RelatedChanges(lost), Note(Reason.BASE_DISCARDED)
         return [
             item._replace(state=State.CONFLICT, note=note) if related.touches(item.change) else item
             for item in items

@@ -20,6 +20,7 @@ class Reason(Enum):
     CHANGED = "changed"
     SAME_LINES = "same-lines"
     REMOVED = "removed"
+    BASE_DISCARDED = "base-discarded"
     IS_FOLDER = "is-folder"
     IS_SPECIAL_FILE = "is-special-file"
     PLACE_TAKEN = "place-taken"
@@ -48,24 +49,25 @@ _SENTENCES = {
     Reason.CHANGED: N_("It was changed in the meantime."),
     Reason.SAME_LINES: N_("The same lines were changed in the meantime."),
     Reason.REMOVED: N_("It was removed in the meantime."),
+    Reason.BASE_DISCARDED: N_("It is based on a version that you discarded."),
     Reason.IS_FOLDER: N_("It is a folder now."),
-    Reason.IS_SPECIAL_FILE: N_("It is neither a file nor a link now."),
-    Reason.PLACE_TAKEN: N_("Something else has its name now."),
+    Reason.IS_SPECIAL_FILE: N_("It is a special file now."),
+    Reason.PLACE_TAKEN: N_("Something else with the same name exists now."),
     Reason.FOLDER_NOT_EMPTY: N_("The folder contains something that the command did not see."),
     Reason.PARENT_REPLACED: N_("A parent folder was replaced."),
     Reason.CONCURRENT: N_("Another command changed it at the same time."),
     Reason.RECREATED: N_(
-        "The command recreated it unchanged. Another command's version is pending."
+        "The command recreated it unchanged, but another command's version is still pending."
     ),
     Reason.EDITED: N_("The file has been edited since."),
     Reason.PARTLY: N_("Only part of the change is in the project."),
     # Translators: {run} is the id of a run, such as 20260131-120000-abc.
     Reason.LATER_RUN: N_("A later run also changed it: {run}."),
     # Translators: {run} is the id of a run, such as 20260131-120000-abc.
-    Reason.EARLIER_RUN: N_("The version of an earlier run is pending again: {run}."),
+    Reason.EARLIER_RUN: N_("An earlier run's version is pending again: {run}."),
     Reason.LOST: N_("This version no longer exists."),
     Reason.OTHER_LOST: N_("The other version no longer exists."),
-    Reason.CHANGED_SINCE: N_("It has changed since. This version was not kept."),
+    Reason.CHANGED_SINCE: N_("The file was changed later, and this version was not kept."),
     Reason.ROOT_MISSING: N_("Its folder no longer exists."),
     # Translators: {error} is the system's message, such as "Permission denied".
     Reason.UNREADABLE: N_("It cannot be read: {error}."),
