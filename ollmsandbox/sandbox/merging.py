@@ -20,12 +20,11 @@ from ..files.dirfd import (
     open_folder,
     set_mode,
 )
+from .whiteouts import OPAQUE, is_opaque
 
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100
 _NO_DEEPER = 1000
-# The attribute of a folder that hides what is in the one below it.
-OPAQUE = "user.overlay.opaque"
 
 
 def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int = 0) -> None:
@@ -117,15 +116,6 @@ class _Level(NamedTuple):
         os.close(self.descriptor)
         for one in self.unlocked:
             one.restore()
-
-
-def is_opaque(folder: int) -> bool:
-    """Return whether a folder of a layer hides what is in the one below it."""
-    # A command cannot forge it: overlayfs stores what it sets under another name.
-    try:
-        return os.getxattr(folder, OPAQUE) == b"y"
-    except OSError:
-        return False
 
 
 def _is_opaque_at(name: str, dir_fd: int) -> bool:

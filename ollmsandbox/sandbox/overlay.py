@@ -22,8 +22,6 @@ from ..files import trees
 from ..files.atomic import flush
 from ..files.locks import FileLock
 from ..paths import make_folder
-from .merging import OPAQUE as OPAQUE
-from .merging import is_opaque as is_opaque
 from .merging import merge_layer, opened
 from .process import read_stat
 
@@ -434,11 +432,6 @@ def empty_work_folder(folder: str) -> None:
             os.rmdir(f"{kernels}/incompat/volatile")
             os.rmdir(f"{kernels}/incompat")
         os.rmdir(kernels)
-
-
-def is_whiteout(found: os.stat_result) -> bool:
-    """Return whether an entry of an upper folder says that a name is deleted."""
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
 
 
 def clock_offset() -> int:

@@ -19,13 +19,14 @@ from pathlib import Path
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file, restore_modes
 from ...paths import Paths, make_folder
 from ...sandbox.overlay import Overlay, Root, clock_offset
+from ...sandbox.whiteouts import is_whiteout
 from ...text.diff import LARGEST
 from ...text.merge import merge_change
 from ..changes import outside_edits
 from ..changes.change import MANY, Change, ChangeSet, Kind, Recorded, Report, State, Type
 from ..changes.mode import Mode, no_step
 from ..changes.outside_edits import OutsideEdits
-from ..changes.overlayfs import find_in_layers, is_whiteout, read_seen
+from ..changes.overlayfs import find_in_layers, read_seen
 from ..changes.reasons import Note, Reason
 from ..changes.scan import scan
 from ..database import backups, runs

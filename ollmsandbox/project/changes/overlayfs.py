@@ -2,7 +2,7 @@
 """Reads overlayfs layers as the kernel does: whiteouts, opaque folders, and origins.
 
 What is at a path is what the uppermost layer has there. Links are not followed: what they lead to
-has a path of its own. `sandbox/overlay.py` recognises a single whiteout.
+has a path of its own. `sandbox/whiteouts.py` recognises a single whiteout.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from dataclasses import dataclass
 
 from ...files import dirfd
 from ...files.dirfd import FOLDER, OpenTree, open_regular_file
-from ...sandbox.overlay import OPAQUE as OPAQUE
-from ...sandbox.overlay import is_opaque as is_opaque
-from ...sandbox.overlay import is_whiteout as is_whiteout
+from ...sandbox.whiteouts import is_opaque, is_whiteout
 
 _ORIGIN = "user.overlay.origin"
 # In that attribute: where the file handle begins, where its type is, and the type of handle that

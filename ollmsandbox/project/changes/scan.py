@@ -22,6 +22,7 @@ from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
 from ...paths import FolderValues, is_inside, keep_own_rights
+from ...sandbox.whiteouts import is_opaque, is_whiteout
 from ..roots import is_git_folder
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git import GitTargets, NestedRepositories
@@ -30,8 +31,6 @@ from .hooks import same_hook_settings
 from .mass_deletion import hold_mass_deletion
 from .overlayfs import (
     find_in_open_layers,
-    is_opaque,
-    is_whiteout,
     names_in,
     read_merged,
     same_bytes,

@@ -25,15 +25,13 @@ from ...files.dirfd import (
 )
 from ...files.locks import FileLock
 from ...paths import make_folder
+from ...sandbox.whiteouts import OPAQUE, is_opaque, is_whiteout
 from ..apply.patch import Patch, half_name
 from ..apply.swap import copy_whole
 from ..changes.change import Change, Kind
 from ..changes.overlayfs import (
-    OPAQUE,
     find_in_layers,
     folders_in,
-    is_opaque,
-    is_whiteout,
     names_in_layers,
 )
 from ..changes.scan import is_too_deep

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ...files import trees
 from ...files.dirfd import DirEntryAt, OpenTree, modes_file, restore_modes
 from ...paths import Paths, make_folder
-from ..changes.overlayfs import OPAQUE, is_opaque, is_whiteout
+from ...sandbox.whiteouts import OPAQUE, is_opaque, is_whiteout
 from ..changes.scan import is_too_deep
 from .chain import Chain, Squashed
 from .layer import remove_layer, remove_left
