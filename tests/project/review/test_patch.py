@@ -15,7 +15,7 @@ from support.escape.copy_back import WAIT
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import MANY, Recorded, Report, State
 from ollmsandbox.project.changes.mode import Mode
@@ -429,6 +429,14 @@ def test_an_edit_after_a_run_with_many_changes_is_no_part_of_its_diff(
     assert state.text_versions(review.manager, made, item) == found
     hunks.apply_hunks(review.manager, made, item, found.hunks[1:])
     assert file.read_text() == NEW + MINE
+
+
+def test_a_hunk_is_not_applied_to_a_project_that_is_missing(person: Person, review: Review) -> None:
+    made = run(person, review, mode=Mode.REVIEW)
+    item, first = row(review, made), parts(review, made)[:1]
+    person.project.rename(person.home / "elsewhere")
+    with pytest.raises(ProjectError, match="was removed"):
+        hunks.apply_hunks(review.manager, made, item, first)
 
 
 def test_a_hunk_that_is_not_in_the_project_cannot_be_undone(person: Person, review: Review) -> None:
