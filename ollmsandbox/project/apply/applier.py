@@ -30,9 +30,9 @@ from .swap import (
     Plain,
     Step,
     exchange,
+    in_conflict,
     make_single,
     signature,
-    signature_of,
 )
 
 Check = Callable[[Found], bool]
@@ -176,13 +176,11 @@ class Applier:
                 done = one(item)
         except ConflictError as conflict:
             self._forget_half(item)
-            note = Note(conflict.reason, found=signature_of(item))
-            return item._replace(state=State.CONFLICT, note=note)
+            return in_conflict(item, Note(conflict.reason))
         except OSError as error:
             self._forget_half(item)
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                note = Note(Reason.PARENT_REPLACED)
-                return item._replace(state=State.CONFLICT, note=note)
+                return in_conflict(item, Note(Reason.PARENT_REPLACED))
             is_gone = error.errno == errno.ENOENT
             note = Note(Reason.ROOT_MISSING) if is_gone else Note.of_error(error)
             return item._replace(state=State.FAILED, note=note)

@@ -36,7 +36,7 @@ from ..recovery.missing import check_roots
 from .applier import Applier
 from .journal import Job, Journal, Task, raise_generation
 from .patch import Patch, keep_base, read_small
-from .swap import Step, copy_whole, write_like
+from .swap import Step, copy_whole, in_conflict, write_like
 
 # A clock that is set back by less is taken for a measuring error.
 _JITTER = 1_000_000
@@ -405,17 +405,19 @@ class Settling:
 
 def _find_lost_bases(versions: Path, items: Sequence[Recorded]) -> list[Recorded]:
     """Return the changes. A pending one becomes a conflict if the user edited the file while the
-    command ran: then nobody knows which lines the command saw."""
-    note = Note(Reason.CHANGED)
+    command ran: then nobody knows which lines the command saw. Conflicts note the file that is on
+    disk now, which the user is told about."""
     found = []
     for item in items:
+        if item.state is State.CONFLICT and item.note is not None:
+            item = in_conflict(item, item.note)
         if item.state is State.PENDING and item.change.is_edit and item.began:
             with contextlib.suppress(OSError):
                 is_edited = (
                     os.lstat(f"{item.change.root}/{item.change.path}").st_ctime_ns > item.began
                 )
                 if is_edited and not os.path.lexists(versions / str(item.number)):
-                    item = item._replace(state=State.CONFLICT, note=note)
+                    item = in_conflict(item, Note(Reason.CHANGED))
         found.append(item)
     return found
 
