@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 
@@ -82,6 +83,19 @@ def test_a_lost_version_is_reported_with_the_way_to_discard_it(
     assert "try again" not in person.cli("changes", "--all").stdout
     assert person.cli("discard", run.id, "file").returncode == 0
     assert person.cli("apply", "--all").returncode == 0
+
+
+def test_discarding_a_change_whose_layer_is_lost_removes_nothing_in_the_current_folder(
+    person: Person, review: Review, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write(person, review, Mode.REVIEW, file="new")
+    shutil.rmtree(person.paths.data / "pending")
+    notes = person.project / ".left-over/notes"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    monkeypatch.chdir(person.project)
+    assert states(review.discard(run)) == {"file": State.DISCARDED}
+    assert notes.read_text() == "mine"
 
 
 def test_a_change_that_the_user_made_by_hand_counts_as_applied(
