@@ -107,8 +107,9 @@ def _copy_in(upper: str, layer: str, half: str) -> None:
 
 
 def _remove(folder: str) -> None:
-    trees.empty(Path(folder))
-    os.rmdir(folder)
+    # It may be as closed as the project.
+    with opened_folder(os.path.dirname(folder)) as around:
+        trees.remove(os.path.basename(folder), around)
 
 
 def drop(
