@@ -13,13 +13,19 @@ from ..files.dirfd import open_regular_file
 from ..paths import FolderValues
 
 _LARGEST = 1 << 20
+_CLASSES = {
+    b"alnum": rb"a-zA-Z0-9", b"alpha": rb"a-zA-Z", b"blank": rb" \t", b"cntrl": rb"\x00-\x1f\x7f",
+    b"digit": rb"0-9", b"graph": rb"!-~", b"lower": rb"a-z", b"print": rb" -~",
+    b"punct": rb"!-/:-@\[-`{-~", b"space": rb" \t\n\r", b"upper": rb"A-Z",
+    b"xdigit": rb"0-9a-fA-F",
+}  # fmt: skip
 # Possessive: brackets that end elsewhere when read in another way match nothing, as in git.
 _TOKEN = re.compile(
     rb"(?P<slash>\\?/)|\\(?P<escaped>.)|(?P<star>\*)|(?P<any>\?)"
-    rb"|\[(?P<negated>[!^]?+)(?P<members>\]?+(?:\\.|[^]\\])*+)\]|(?P<char>.)",
+    rb"|\[(?P<negated>[!^]?+)(?P<members>\]?+(?:\[:[^]]*:\]|\\.|[^]\\])*+)\]|(?P<char>.)",
     re.DOTALL,
 )
-_MEMBER = re.compile(rb"\\?(.)(?:-\\?(.))?", re.DOTALL)
+_MEMBER = re.compile(rb"\[:([^]]*):\]|\\?(.)(?:-\\?(.))?", re.DOTALL)
 # What a star stands for, and two of them. A path is matched with a slash after each name.
 _PART_OF_NAME, _NAMES = rb"[^/]*", rb"(?:[^/]+/)*"
 # What is made from other files, in projects whose ignore files do not name it.
@@ -198,11 +204,11 @@ def _parts(pattern: bytes) -> Iterator[bytes | None]:
 
 def _class(members: bytes, *, is_negated: bool) -> bytes:
     """Return the expression for the characters in brackets."""
-    if b"[:" in members:
-        raise _NeverMatches  # git knows names of classes, such as [[:digit:]]
     expression = b""
-    for first, last in _MEMBER.findall(members):
-        expression += re.escape(first)
+    for name, first, last in _MEMBER.findall(members):
+        if not first and name not in _CLASSES:
+            raise _NeverMatches
+        expression += re.escape(first) or _CLASSES[name]
         # A reversed range stands for its first character.
         if last and first <= last:
             expression += b"-" + re.escape(last)

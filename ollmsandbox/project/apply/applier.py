@@ -30,9 +30,9 @@ from .swap import (
     Plain,
     Step,
     exchange,
+    in_conflict,
     make_single,
     signature,
-    signature_of,
 )
 
 Check = Callable[[Found], bool]
@@ -178,14 +178,13 @@ class Applier:
                 done = one(item)
         except ConflictError as conflict:
             self._remove_partial_copies(item)
-            note = Note(conflict.reason, found=signature_of(item))
-            is_lost = conflict.reason is Reason.LOST
-            return item._replace(state=State.FAILED if is_lost else State.CONFLICT, note=note)
+            if conflict.reason is Reason.LOST:
+                return item._replace(state=State.FAILED, note=Note(conflict.reason))
+            return in_conflict(item, Note(conflict.reason))
         except OSError as error:
             self._remove_partial_copies(item)
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                note = Note(Reason.PARENT_REPLACED)
-                return item._replace(state=State.CONFLICT, note=note)
+                return in_conflict(item, Note(Reason.PARENT_REPLACED))
             is_gone = error.errno == errno.ENOENT
             note = Note(Reason.ROOT_MISSING) if is_gone else Note.of_error(error)
             return item._replace(state=State.FAILED, note=note)

@@ -58,17 +58,16 @@ def keep_base(item: Recorded, versions: Path, earlier: Path | None) -> None:
     """Keep the version on disk, or the one that an `earlier` run kept; nothing, if somebody changed
     the file since the command began."""
     root = item.change.root
-    # Folders that nobody may look into are open meanwhile, and closed again, also after a kill.
-    tree = (
-        OpenTree(str(earlier.parent))
-        if earlier
-        else OpenTree(root, modes_note(versions, root), is_durable=True)
-    )
     # What cannot be kept is no reason to fail: then an edit of the user's is a conflict.
     with (
-        contextlib.closing(tree),
         opened_folder(versions) as folder,
         contextlib.suppress(OSError, ConflictError),
+        # Folders that nobody may look into are open meanwhile, and closed again, also after a kill.
+        contextlib.closing(
+            OpenTree(str(earlier.parent))
+            if earlier
+            else OpenTree(root, modes_note(versions, root), is_durable=True)
+        ) as tree,
     ):
         kept = Patch(folder, item.number).base
         seen = DirEntryAt(*tree.split(earlier.name if earlier else item.change.path))

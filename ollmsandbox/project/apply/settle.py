@@ -39,7 +39,7 @@ from ..recovery.missing import check_roots
 from .applier import Applier
 from .journal import Job, Journal, Task, raise_generation
 from .patch import Patch, keep_base, read_small
-from .swap import Step, copy_whole, write_like
+from .swap import Step, copy_whole, in_conflict, write_like
 
 # Nanoseconds. If the clock was set back by less, that is taken for a measurement error.
 _JITTER = 1_000_000
@@ -412,17 +412,19 @@ class Settling:
 
 def _mark_lost_bases(versions: Path, items: Sequence[Recorded]) -> list[Recorded]:
     """Return the changes. A pending edit becomes a conflict if the user edited the file while the
-    command ran: the base was not kept, so nobody knows which lines the command saw."""
-    note = Note(Reason.CHANGED)
+    command ran: the base was not kept, so nobody knows which lines the command saw. Conflicts note
+    the file that is on disk now, which the user is told about."""
     found = []
     for item in items:
+        if item.state is State.CONFLICT and item.note is not None:
+            item = in_conflict(item, item.note)
         if item.state is State.PENDING and item.change.is_edit and item.began:
             with contextlib.suppress(OSError):
                 is_edited = (
                     os.lstat(f"{item.change.root}/{item.change.path}").st_ctime_ns > item.began
                 )
                 if is_edited and not os.path.lexists(versions / str(item.number)):
-                    item = item._replace(state=State.CONFLICT, note=note)
+                    item = in_conflict(item, Note(Reason.CHANGED))
         found.append(item)
     return found
 

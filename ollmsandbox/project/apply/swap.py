@@ -14,14 +14,15 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from ...files import dirfd
 from ...files.copying import copy_content
 from ...files.dirfd import DirEntryAt, OpenTree
-from ..changes.change import Change, Kind, Recorded
+from ..changes.change import Change, Kind, Recorded, State
 from ..changes.overlayfs import same_bytes
-from ..changes.reasons import Reason
+from ..changes.reasons import Note, Reason
 from ..database.models import as_bytes
 
 OURS = "user.overlay."
@@ -226,11 +227,16 @@ def signature(found: os.stat_result | None) -> str:
 
 
 def signature_of(item: Recorded) -> str:
-    """Return the signature of what is at the place of a change now; "" if that cannot be seen."""
+    """Return the signature of what is at the place of a change now; "-" if nothing can be seen."""
     try:
         return signature(os.lstat(f"{item.change.root}/{item.change.path}"))
     except OSError:
-        return ""
+        return "-"
+
+
+def in_conflict(item: Recorded, note: Note) -> Recorded:
+    """Return the change as a conflict with what is at its place now."""
+    return item._replace(state=State.CONFLICT, note=replace(note, found=signature_of(item)))
 
 
 def cleanse(spot: DirEntryAt, temporary: str) -> None:

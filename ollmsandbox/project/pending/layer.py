@@ -18,6 +18,7 @@ from ...files.copying import copy_tree
 from ...files.dirfd import (
     DirEntryAt,
     OpenTree,
+    UnlockedFolder,
     folders_above,
     modes_file,
     opened_folder,
@@ -30,11 +31,12 @@ from ..apply.patch import Patch, half_name
 from ..apply.swap import copy_whole
 from ..changes.change import Change, Kind
 from ..changes.overlayfs import (
+    Seen,
     find_in_layers,
     folders_in,
     names_in_layers,
 )
-from ..changes.scan import is_too_deep
+from ..changes.scan import OpenedFolders, is_too_deep, restore_opened
 
 # A layer that went while a command had it mounted: it is removed after that.
 _LEFT = ".left-"
@@ -52,7 +54,7 @@ def spell_out(layer: str, lowers: Sequence[str]) -> None:
                 marked.append(path)
             if is_opaque(around) or (path and os.path.dirname(path) in hiding):
                 hiding.add(path)
-                _hide(around, names_in_layers(lowers, path))
+                _hide(around, _names_below(layer, lowers, path))
         # Last, so that a second time finds all that is not done.
         for path in marked:
             os.removexattr(tree.folder(path), OPAQUE)
@@ -105,8 +107,9 @@ def _copy_in(upper: str, layer: str, half: str) -> None:
 
 
 def _remove(folder: str) -> None:
-    trees.empty(Path(folder))
-    os.rmdir(folder)
+    # It may be as closed as the project.
+    with opened_folder(os.path.dirname(folder)) as around:
+        trees.remove(os.path.basename(folder), around)
 
 
 def drop(
@@ -211,6 +214,7 @@ def reveal(layer: str, lowers: Sequence[str], path: str) -> None:
     Of a folder around it that was deleted, a stand-in takes the place: a folder that hides all in
     it, until the next name on the way is shown.
     """
+    restore_opened(layer)
     with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
         for inner in (*reversed([*folders_above(path)]), path):
             tree.unlock(os.path.dirname(inner))
@@ -219,12 +223,12 @@ def reveal(layer: str, lowers: Sequence[str], path: str) -> None:
             stand_in = _stand_in(layer, inner)
             if found is not None and is_whiteout(found):
                 if inner != path:
-                    _make_stand_in(stand_in, lowers, inner)
+                    _make_stand_in(layer, lowers, inner)
                 spot.unlink()
                 found = None
             if found is None:
                 # It may have been made before a kill.
-                below = find_in_layers(lowers, inner) if stand_in.is_dir() else None
+                below = _find_below(layer, lowers, inner) if stand_in.is_dir() else None
                 if below is None:
                     return
                 mode = stat.S_IMODE(below.found.st_mode) & 0o1777
@@ -237,21 +241,56 @@ def reveal(layer: str, lowers: Sequence[str], path: str) -> None:
                 return
 
 
-def _make_stand_in(folder: Path, lowers: Sequence[str], path: str) -> None:
+def _make_stand_in(layer: str, lowers: Sequence[str], path: str) -> None:
     """Beside the layer until it is whole; else a kill would show what is not hidden yet."""
+    folder = _stand_in(layer, path)
     if folder.is_dir():
         # From before a kill.
         _remove(str(folder))
-    below = find_in_layers(lowers, path)
+    below = _find_below(layer, lowers, path)
     if below is not None and below.is_folder:
         folder.mkdir(0o700)
         with opened_folder(folder) as inner:
-            _hide(inner, names_in_layers(lowers, path))
+            _hide(inner, _names_below(layer, lowers, path))
 
 
 def _stand_in(layer: str, path: str) -> Path:
     key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return Path(layer).with_name(f".stand-in-{os.path.basename(layer)}-{key}")
+
+
+def _names_below(layer: str, lowers: Sequence[str], path: str) -> list[str]:
+    with contextlib.suppress(PermissionError):
+        return names_in_layers(lowers, path)
+    with _opened_below(layer, lowers, path):
+        return names_in_layers(lowers, path)
+
+
+def _find_below(layer: str, lowers: Sequence[str], path: str) -> Seen | None:
+    with contextlib.suppress(PermissionError):
+        return find_in_layers(lowers, path)
+    with _opened_below(layer, lowers, os.path.dirname(path)):
+        return find_in_layers(lowers, path)
+
+
+@contextlib.contextmanager
+def _opened_below(layer: str, lowers: Sequence[str], path: str) -> Iterator[None]:
+    """Open a folder below a layer, and those around it, even if their owner may not read them."""
+    folders = OpenedFolders(layer)
+    with contextlib.ExitStack() as opened:
+        opened.callback(folders.end)
+        for lower in lowers:
+            around = opened.enter_context(opened_folder(lower))
+            for name in path.split("/"):
+                unlocked: list[UnlockedFolder] = []
+                try:
+                    around = folders.open(name, around, unlocked)
+                except (FileNotFoundError, NotADirectoryError):
+                    break
+                opened.callback(os.close, around)
+                for folder in unlocked:
+                    opened.callback(folder.restore)
+        yield
 
 
 def _hide(around: int, names: Iterable[str]) -> None:

@@ -465,7 +465,8 @@ class Review:
         rows = records.changes_of_runs(self.manager, [job.run_id])
         for root, layer in job.sources.items():
             needed = {row.change.path for _, row in rows if row.change.root == root}
-            if not needed:
+            # Without a name, the layer is lost.
+            if layer and not needed:
                 pending.remove_layer(layer)
             elif os.path.isdir(layer):
                 settled = (i.change.path for i in done if i.state not in PENDING_STATES)

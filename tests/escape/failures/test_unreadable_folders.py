@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -19,8 +20,9 @@ from ollmsandbox.project.apply.applier import Applier
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import State
 from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.changes.scan import scan
+from ollmsandbox.project.changes.scan import OpenedFolders, scan
 from ollmsandbox.project.recovery.recover import finish_leftovers
+from ollmsandbox.project.review.review import Review
 
 
 def mode_of(folder: Path) -> int:
@@ -51,6 +53,44 @@ def test_many_files_in_a_folder_that_the_command_closed_and_one_that_is_held(
     Snapshot(person).undo()
     assert mode_of(shut) == 0o755
     assert [(shut / name).read_text() for name in "ab"] == ["old\n"] * 2
+
+
+@pytest.mark.parametrize("then", ["", "; mkdir shut; echo new >shut/new"])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_closed_folder_that_is_deleted_is_as_it_was_if_that_is_discarded(
+    person: Person, then: str, is_killed: bool
+) -> None:
+    shut = person.project / "shut"
+    inner = shut / "inner"
+    inner.mkdir(parents=True)
+    for file in (shut / "file", inner / "file", inner / "other"):
+        file.write_text("old\n")
+    for folder in (inner, shut):
+        folder.chmod(0o000)
+    keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    person.run(f"chmod 700 shut shut/inner; rm -r shut{then}", keeper=keeper)
+    assert keeper.report is not None
+    if is_killed:
+        # As by somebody who has just looked into it.
+        [layer] = person.paths.data.glob("pending/*/*/overlay1")
+        OpenedFolders(str(layer)).remember(str(shut), 0o000)
+        shut.chmod(0o700)
+    with contextlib.closing(Review(person.paths)) as review:
+        run = review.manager.run(keeper.report.run_id)
+        report = review.discard(run, [str(inner / "file")])
+        assert {item.state for item in report.changes} == {State.DISCARDED}
+        assert mode_of(shut) == 0o000
+        looks = person.run(
+            "chmod 700 shut; stat -c %a shut/inner; chmod 700 shut/inner; ls shut shut/inner",
+            keeper=Recorder(str(person.project), person.paths, mode=Mode.NEVER),
+        )
+        listed = ["shut:", "inner", *(["new"] if then else []), "shut/inner:", "file"]
+        assert looks.stdout.text.split() == ["0", *listed]
+        review.discard(run)
+    assert mode_of(shut) == 0o000
+    shut.chmod(0o700)
+    assert mode_of(inner) == 0o000
+    assert not person.paths.pending(str(person.project)).exists()
 
 
 LOOKED_INTO = "chmod 700 shut shut/inner; echo new >shut/inner/file; chmod 000 shut/inner shut"

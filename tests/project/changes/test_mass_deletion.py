@@ -52,6 +52,11 @@ def held(report: Report) -> set[str]:
     return {item.change.path for item in report.changes if item.is_held}
 
 
+def test_files_that_are_not_ignored_because_of_a_named_class(person: Person, project: Path) -> None:
+    (project / ".gitignore").write_text("*\n!*/\n![[:digit:]].c\n")
+    assert set(SOURCES) <= held(settle(person, "rm -r src"))
+
+
 def test_everything_in_the_home_folder(person: Person, project: Path) -> None:
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     report = settle(person, "rm -rf ~ 2>&1; echo new >made")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 
@@ -82,6 +83,33 @@ def test_a_lost_version_is_reported_with_the_way_to_discard_it(
     assert "try again" not in person.cli("changes", "--all").stdout
     assert person.cli("discard", run.id, "file").returncode == 0
     assert person.cli("apply", "--all").returncode == 0
+
+
+@pytest.mark.ordinary
+@pytest.mark.parametrize("verb", ["apply", "discard"])
+def test_the_layer_of_a_project_that_is_read_only_is_removed(
+    person: Person, review: Review, verb: str
+) -> None:
+    (person.project / "folder").mkdir()
+    person.project.chmod(0o555)
+    run = write(person, review, Mode.REVIEW, **{"folder/file": "new"})
+    report = review.apply(run) if verb == "apply" else review.discard(run)
+    assert states(report)["folder/file"] in (State.APPLIED, State.DISCARDED)
+    assert not person.paths.pending(str(person.project)).exists()
+    person.project.chmod(0o755)
+
+
+def test_discarding_a_change_whose_layer_is_lost_removes_nothing_in_the_current_folder(
+    person: Person, review: Review, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write(person, review, Mode.REVIEW, file="new")
+    shutil.rmtree(person.paths.data / "pending")
+    notes = person.project / ".left-over/notes"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    monkeypatch.chdir(person.project)
+    assert states(review.discard(run)) == {"file": State.DISCARDED}
+    assert notes.read_text() == "mine"
 
 
 def test_a_change_that_the_user_made_by_hand_counts_as_applied(

@@ -15,7 +15,7 @@ from support.escape.copy_back import WAIT
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import MANY, Recorded, Report, State
 from ollmsandbox.project.changes.mode import Mode
@@ -385,6 +385,11 @@ def test_an_edit_while_the_command_runs_in_review_mode_is_no_part_of_its_diff(
     assert state.text_versions(review.manager, made, item) is None
     shown = cli_here(person, "changes", "--diff").stdout
     assert f"-{MINE}" in shown and "+third\n" in shown
+    # The user was told about the first edit only.
+    file.write_text(OLD + MINE * 2)
+    [item] = review.apply(made, [str(file)]).changes
+    assert item.state is State.CONFLICT
+    assert file.read_text() == OLD + MINE * 2
     review.keep_both(made, [str(file)])
     assert set(file.read_text().splitlines()) == {*(OLD + NEW + MINE).splitlines()}
 
@@ -429,6 +434,14 @@ def test_an_edit_after_a_run_with_many_changes_is_no_part_of_its_diff(
     assert state.text_versions(review.manager, made, item) == found
     hunks.apply_hunks(review.manager, made, item, found.hunks[1:])
     assert file.read_text() == NEW + MINE
+
+
+def test_a_hunk_is_not_applied_to_a_project_that_is_missing(person: Person, review: Review) -> None:
+    made = run(person, review, mode=Mode.REVIEW)
+    item, first = row(review, made), parts(review, made)[:1]
+    person.project.rename(person.home / "elsewhere")
+    with pytest.raises(ProjectError, match="was removed"):
+        hunks.apply_hunks(review.manager, made, item, first)
 
 
 def test_a_hunk_that_is_not_in_the_project_cannot_be_undone(person: Person, review: Review) -> None:
@@ -494,6 +507,32 @@ def test_a_conflict_is_reported_again_if_the_user_has_edited_the_file_since(
     [item] = decide(made, [str(file)]).changes
     assert item.state is (State.APPLIED if verb == "apply" else State.UNDONE)
     assert file.read_text() == (NEW if verb == "apply" else OLD)
+
+
+def test_a_conflict_is_reported_again_if_the_user_has_made_the_file_again_since(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "folder/file"
+    file.parent.mkdir()
+    file.write_text(OLD)
+    made = run(person, review, f"cd folder; {EDIT}", Mode.REVIEW)
+    file.unlink()
+    [item] = review.apply(made, [str(file)]).changes
+    assert item.is_because(Reason.REMOVED)
+    file.write_text("mine\n")
+    [item] = review.apply(made, [str(file)]).changes
+    assert item.is_because(Reason.SAME_LINES)
+    file.unlink()
+    file.parent.rmdir()
+    file.parent.symlink_to("/")
+    [item] = review.apply(made, [str(file)]).changes
+    assert item.is_because(Reason.PARENT_REPLACED)
+    file.parent.unlink()
+    file.parent.mkdir()
+    file.write_text("mine\n")
+    [item] = review.apply(made, [str(file)]).changes
+    assert item.is_because(Reason.SAME_LINES)
+    assert file.read_text() == "mine\n"
 
 
 def test_a_conflict_that_is_none_any_more_is_decided_with_all(
