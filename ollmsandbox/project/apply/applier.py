@@ -88,7 +88,7 @@ class Applier:
         self._find_base = find_base
         self._left_before = left_before
         self._is_fresh = find_base is not None and not since
-        # The looks of files of several names, of which one was taken away.
+        # Files with several names, by inode: time, size and mode when one of the names was removed.
         self._linked: dict[int, tuple[int, int, int]] = {}
         # Of the change that is at work: what was at its place, and whether it is the second try.
         self._found = ""
@@ -222,7 +222,7 @@ class Applier:
                 is_known = self._is_as_left(found, item.after)
             else:
                 is_known = self._is_unchanged(found, item.began)
-            # Somebody may have saved the very same. An edit is rather merged with what was left.
+            # Somebody may have saved the same bytes. An edit is merged with what earlier runs left.
             return (
                 is_known or has_same_bytes(old, place) or (not change.is_edit and was_left(found))
             )
@@ -323,8 +323,8 @@ class Applier:
         return found.stat.st_ino == int(inode) and self._is_as_linked(found.stat, int(changed))
 
     def _is_as_linked(self, there: os.stat_result, at: int) -> bool:
-        """Return whether a file is as it was when it was linked, by the first try or before a kill:
-        then it was as it should be."""
+        """Return whether nobody has written to a file since it was linked, by the first try or
+        before a kill. Only a file that may be replaced is linked."""
         return self._is_again or there.st_mtime_ns <= at
 
     def _merge_hunks(self, item: Recorded) -> Exchanged:
@@ -358,8 +358,8 @@ class Applier:
         """Return an item without its signature if what is at its place after a kill may be somebody
         else's: then an undo has to ask.
 
-        If it was not yet written down what we left, it counts as ours only if it is as old as the
-        command.
+        If no signature was recorded before the kill, a file counts as ours only if it was not
+        modified after the journal was written.
         """
         if item.state not in (State.APPLIED, State.UNDONE) or not item.after:
             return item
@@ -389,8 +389,8 @@ class Applier:
                 return None
             raise
         except OSError as error:
-            # The folder around it was to be replaced, and that is done already. The first time that
-            # cannot be: what is in a folder goes before it.
+            # After a kill, the folder around it may be replaced already. Else it cannot be: the
+            # content of a folder is deleted before the folder.
             is_done = self._since and (change.type is Type.FOLDER or kept.lstat() is not None)
             if (
                 error.errno in (errno.ELOOP, errno.ENOTDIR)
