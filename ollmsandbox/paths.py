@@ -289,8 +289,8 @@ class FolderSet:
 
 
 class FolderValues(dict[str, _Value]):
-    """A value for each folder, by its path in another one, which is "". It is found when it is
-    first needed, from the path and the value of the folder around it."""
+    """A value for each folder inside a top folder, by its relative path; the top folder's is "".
+    `find` returns a missing value, given the path and the value of the parent folder."""
 
     def __init__(self, top: _Value, find: Callable[[str, _Value], _Value]) -> None:
         super().__init__({"": top})

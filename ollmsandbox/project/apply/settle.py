@@ -23,7 +23,7 @@ from ...sandbox.whiteouts import is_whiteout
 from ...text.diff import LARGEST
 from ...text.merge import merge_change
 from ..changes import outside_edits
-from ..changes.change import MANY, Change, ChangeSet, Kind, Recorded, Report, State, Type
+from ..changes.change import MANY, ChangeSet, Kind, Recorded, Report, State, Type
 from ..changes.mode import Mode, no_step
 from ..changes.outside_edits import OutsideEdits
 from ..changes.overlayfs import find_in_layers, read_seen
@@ -68,14 +68,15 @@ def _remove_unchanged(overlay: Overlay, sets: Mapping[str, ChangeSet]) -> None:
             pending.drop(upper, idle, {change.path for change in found.changes}, whole=True)
 
 
-def _number_found(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
+def _number_found(overlay: Overlay, sets: Mapping[str, ChangeSet]) -> list[Recorded]:
     set_back = overlay.clock - clock_offset()
     back = set_back + _SLACK if set_back > _JITTER else 0
     began = {path: overlay.began[name] - back for name, path in overlay.overlay_map.items()}
     roots = {
-        root: OutsideEdits(root, overlay.upper(name), began[root])
+        root: OutsideEdits(root, overlay.upper(name), began[root], dict(sets[name].opened))
         for name, root in overlay.overlay_map.items()
     }
+    changes = [change for found in sets.values() for change in found.changes]
     return outside_edits.number_changes(changes, roots, began)
 
 
@@ -205,11 +206,10 @@ class Settling:
         """Settle a run that has just ended. If the user has `approved` it, risky changes are not
         held."""
         sets = _find_changes(overlay)
-        changes = [change for found in sets.values() for change in found.changes]
         skipped = tuple(skip for found in sets.values() for skip in found.skipped)
-        if not changes:
+        if not any(sets.values()):
             return Report(overlay.run_id, skipped=skipped)
-        items = _number_found(overlay, changes)
+        items = _number_found(overlay, sets)
         if mode is Mode.NEVER:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)

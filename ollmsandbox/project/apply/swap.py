@@ -36,6 +36,8 @@ NO_LINKS = (
 # Between two file systems nothing is plain, and one may know no other rename than the usual one.
 _NEVER = (errno.EXDEV, errno.EINVAL, errno.ENOSYS)
 _NOREPLACE = 1
+# Instead of the signature of a file.
+NOTHING = "-"
 _renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
 
 Step = Callable[[], None]
@@ -227,11 +229,11 @@ def signature(found: os.stat_result | None) -> str:
 
 
 def signature_of(item: Recorded) -> str:
-    """Return the signature of what is at the place of a change now; "-" if nothing can be seen."""
+    """Return the signature of what is at the place of a change now; NOTHING if none can be seen."""
     try:
         return signature(os.lstat(f"{item.change.root}/{item.change.path}"))
     except OSError:
-        return "-"
+        return NOTHING
 
 
 def in_conflict(item: Recorded, note: Note) -> Recorded:

@@ -175,6 +175,9 @@ class ChangeSet(NamedTuple):
     skipped: tuple[Skipped, ...] = ()
     # Names in upper that change nothing: touched only.
     idle: tuple[str, ...] = ()
+    # The full paths of folders that were opened to look into them, and when they were changed
+    # before that.
+    opened: tuple[tuple[str, int], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes)

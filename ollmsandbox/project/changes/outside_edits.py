@@ -36,10 +36,13 @@ class _FolderEdits(NamedTuple):
 class OutsideEdits:
     """Finds the edits that others made to folders of one root while a command ran."""
 
-    def __init__(self, root: str, upper: str, began: int) -> None:
+    def __init__(self, root: str, upper: str, began: int, opened: Mapping[str, int]) -> None:
+        """`opened` are the full paths of folders that the scan has opened, and when they were
+        changed before that."""
         self._root = root
         self._upper = upper
         self._began = began
+        self._opened = opened
         # By the path of the folder.
         self.edits = FolderValues(self._look("", _FolderEdits()), self._look)
         # The inodes on disk of files that the command deleted or replaced.
@@ -75,7 +78,8 @@ class OutsideEdits:
         except OSError:
             may_be = around.has_changed or around.is_removed
             return _FolderEdits(is_removed=may_be and is_copied_up(f"{self._upper}/{folder}"))
-        has_changed = there.st_ctime_ns > self._began
+        changed = self._opened.get(f"{self._root}/{folder}", there.st_ctime_ns)
+        has_changed = changed > self._began
         has_other_names = there.st_mtime_ns > self._began
         # A rename changes the folder's change time only, and the modification time of its parent.
         is_moved = has_changed and not has_other_names and around.has_other_names

@@ -54,14 +54,18 @@ class OpenedFolders:
     def __init__(self, layer: str) -> None:
         self._note = opened_modes_file(layer)
         self._is_noted = False
+        # When each of them was changed before that, by its full path.
+        self.changed: dict[str, int] = {}
 
     def open(self, name: str, around: int, opened: list[dirfd.UnlockedFolder]) -> int:
         wanted = os.R_OK | os.X_OK
         if not os.access(name, wanted, dir_fd=around, effective_ids=True, follow_symlinks=False):
             # If the disk is full, the folder is opened without a note.
             with contextlib.suppress(OSError):
-                mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
-                self.remember(f"{os.readlink(f'/proc/self/fd/{around}')}/{name}", mode)
+                found = os.stat(name, dir_fd=around, follow_symlinks=False)
+                path = f"{os.readlink(f'/proc/self/fd/{around}')}/{name}"
+                self.changed.setdefault(path, found.st_ctime_ns)
+                self.remember(path, stat.S_IMODE(found.st_mode))
         return dirfd.open_folder(name, around, opened)
 
     def remember(self, path: str, mode: int) -> None:
@@ -136,12 +140,13 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
     finally:
         walk.close()
     hold_mass_deletion(root, walk.changes)
-    return ChangeSet(tuple(walk.changes), tuple(walk.skipped), tuple(walk.idle))
+    opened = tuple(walk.opened_folders.changed.items())
+    return ChangeSet(tuple(walk.changes), tuple(walk.skipped), tuple(walk.idle), opened)
 
 
 class _Level:
-    """A folder of upper that the walk is in, with the folders that it covers. Without one of upper,
-    everything in it is deleted."""
+    """A folder that the walk is in: the one in upper, and those that it covers. Where upper has
+    none (-1), everything in the covered ones is deleted."""
 
     __slots__ = ("hides", "lowers", "names", "opened", "prefix", "then", "upper")
 
@@ -168,7 +173,7 @@ class _Walk:
     def __init__(self, root: str, upper: str, lowers: Sequence[str]) -> None:
         self._root = root
         self._layers = (upper, *lowers)
-        self._opened_folders = OpenedFolders(upper)
+        self.opened_folders = OpenedFolders(upper)
         self.changes: list[Change] = []
         self.skipped: list[Skipped] = []
         self.idle: list[str] = []
@@ -216,10 +221,11 @@ class _Walk:
     def close(self) -> None:
         while self._levels:
             self._levels.pop().leave()
-        self._opened_folders.end()
+        self.opened_folders.end()
 
     def _skim(self, level: _Level) -> str | None:
-        """Add new and changed plain files up to something else; return its name, None at the end.
+        """Add plain files, new or changed, until there is something else. Return the name of that,
+        or None at the end.
 
         The result is the same as that of `_look`: 100,000 changes take 1.0 s and not 1.6 s.
         """
@@ -301,9 +307,9 @@ class _Walk:
                 self._add(path, kind, Type.FOLDER, mode, None, flags, old_type, was)
         if old is not None and stat.S_ISDIR(old.st_mode):
             for below in covered:
-                lowers.append(self._opened_folders.open(name, below, opened))
+                lowers.append(self.opened_folders.open(name, below, opened))
             self._git_targets.add_repository(f"{self._root}/{path}")
-        upper = inside.upper = self._opened_folders.open(name, level.upper, opened)
+        upper = inside.upper = self.opened_folders.open(name, level.upper, opened)
         names = sorted(os.listdir(upper))
         # The kernel marks only the outermost new folder as opaque.
         inside.hides = level.hides or is_opaque(upper)
@@ -381,7 +387,7 @@ class _Walk:
         level = _Level(f"{path}/")
         self._levels.append(level)
         for below in covered:
-            level.lowers.append(self._opened_folders.open(name, below, level.opened))
+            level.lowers.append(self.opened_folders.open(name, below, level.opened))
         level.names = iter(names_in(level.lowers))
         level.then = then
 

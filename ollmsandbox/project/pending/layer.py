@@ -186,8 +186,8 @@ def remove_layer(layer: str) -> None:
 
 
 def remove_left(folder: Path, around: str = "") -> None:
-    """Remove what is left of layers that went, and that no command has mounted; in a folder, or in
-    those `around` that match the pattern."""
+    """Remove the layers that `remove_layer` renamed, unless a command still has them mounted. They
+    are in the folder itself, or in those inside it that match the pattern `around`."""
     for left in folder.glob(f"{around}{_LEFT}*"):
         if not _is_used(str(left)):
             _remove(str(left))
@@ -211,8 +211,8 @@ def _is_used(layer: str) -> bool:
 def reveal(layer: str, lowers: Sequence[str], path: str) -> None:
     """Take back a deletion: what is below at that path is seen through the layer again.
 
-    Of a folder around it that was deleted, a stand-in takes the place: a folder that hides all in
-    it, until the next name on the way is shown.
+    If the layer deletes a folder around it, a stand-in replaces that deletion: a folder that hides
+    everything in it. The next step then shows the next name of the path.
     """
     restore_opened(layer)
     with contextlib.closing(OpenTree(layer, modes_file(layer))) as tree:
@@ -242,7 +242,8 @@ def reveal(layer: str, lowers: Sequence[str], path: str) -> None:
 
 
 def _make_stand_in(layer: str, lowers: Sequence[str], path: str) -> None:
-    """Beside the layer until it is whole; else a kill would show what is not hidden yet."""
+    """Make a folder that hides everything in it. It is made beside the layer: in the layer, a kill
+    would leave one that does not hide everything."""
     folder = _stand_in(layer, path)
     if folder.is_dir():
         # From before a kill.

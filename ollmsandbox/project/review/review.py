@@ -19,7 +19,7 @@ from ..apply.applier import Applier
 from ..apply.journal import Job, Journal, Task, project_lock
 from ..apply.patch import Patch, keep_base
 from ..apply.settle import copy_modes_to_layers
-from ..apply.swap import Step, signature_of
+from ..apply.swap import NOTHING, Step, signature_of
 from ..changes.change import PENDING_STATES, Change, Kind, Recorded, Report, State, Type
 from ..changes.mode import no_step
 from ..changes.reasons import Note, Reason
@@ -693,5 +693,6 @@ def _missing_parents(
 
 
 def _was_edited_again(item: Recorded) -> bool:
-    """Return whether the file has changed since the conflict was reported."""
-    return item.note is not None and item.note.found not in ("", signature_of(item))
+    """Return whether there is another file than when the conflict was reported."""
+    known = item.note.found if item.note else ""
+    return known != "" and signature_of(item) not in (known, NOTHING)

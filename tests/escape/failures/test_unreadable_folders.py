@@ -93,6 +93,15 @@ def test_a_closed_folder_that_is_deleted_is_as_it_was_if_that_is_discarded(
     assert not person.paths.pending(str(person.project)).exists()
 
 
+@pytest.mark.parametrize("mode", [0o300, 0o000])
+def test_a_command_gives_permissions_to_a_folder_without_any(person: Person, mode: int) -> None:
+    shut = person.project / "shut"
+    shut.mkdir()
+    shut.chmod(mode)
+    person.run("chmod 755 shut")
+    assert mode_of(shut) == 0o755
+
+
 LOOKED_INTO = "chmod 700 shut shut/inner; echo new >shut/inner/file; chmod 000 shut/inner shut"
 
 

@@ -531,7 +531,7 @@ def test_a_conflict_is_reported_again_if_the_user_has_made_the_file_again_since(
     file.parent.mkdir()
     file.write_text("mine\n")
     [item] = review.apply(made, [str(file)]).changes
-    assert item.is_because(Reason.SAME_LINES)
+    assert item.state is State.CONFLICT
     assert file.read_text() == "mine\n"
 
 
