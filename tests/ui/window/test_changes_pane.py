@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from gi.repository import Adw, Gdk, Gtk
+from gi.repository import Gdk, Gtk
 from support.person import Person
 from support.screen import Screen, children, draw_frames
 from support.window import finish, in_project, wait_until
@@ -123,17 +123,6 @@ def test_opening_the_changes_does_not_restyle_the_chat(window: Window) -> None:
     wait_until(lambda: not window.flap.get_reveal_progress())
     draw_frames(window)
     assert styles() == beside
-
-
-def test_the_changes_slide_in(window: Window) -> None:
-    window.activate_action("win.toggle-changes", None)
-    wait_until(lambda: not window.flap.get_reveal_progress())
-    draw_frames(window)
-    # A spring that takes seconds.
-    window.flap.set_reveal_params(Adw.SpringParams.new(1, 1, 1))
-    window.activate_action("win.toggle-changes", None)
-    draw_frames(window)
-    assert 0 < window.flap.get_reveal_progress() < 1
 
 
 def test_in_a_narrow_window_the_keyboard_follows_the_changes(window: Window) -> None:
