@@ -693,6 +693,7 @@ def _missing_parents(
 
 
 def _was_edited_again(item: Recorded) -> bool:
-    """Return whether there is another file than when the conflict was reported."""
+    """Return whether the file has changed since the conflict was reported. If it is gone, there is
+    nothing to lose."""
     known = item.note.found if item.note else ""
     return known != "" and signature_of(item) not in (known, NOTHING)

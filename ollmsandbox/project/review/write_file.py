@@ -188,7 +188,8 @@ class _Edit:
 
 
 def _take_over(place: str, found: Seen) -> int:
-    """As root, give what was made the owner of what is seen there; return the mode for it."""
+    """Give a new file or folder the owner of the one that it replaces, if we are root. Return the
+    mode that it should get."""
     if os.getuid() == 0:
         os.chown(place, found.found.st_uid, found.found.st_gid)
     return stat.S_IMODE(found.found.st_mode) & 0o1777

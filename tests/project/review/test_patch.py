@@ -29,6 +29,7 @@ from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Versions
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.text.diff import Hunk
+from ollmsandbox.ui.changes.actions import act_on_run
 
 pytestmark = pytest.mark.ordinary
 
@@ -533,6 +534,19 @@ def test_a_conflict_is_reported_again_if_the_user_has_made_the_file_again_since(
     [item] = review.apply(made, [str(file)]).changes
     assert item.state is State.CONFLICT
     assert file.read_text() == "mine\n"
+
+
+def test_a_choice_in_the_window_counts_for_the_version_that_it_shows(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    made = run(person, review, mode=Mode.REVIEW)
+    for text in ("mine\n", "mine again\n"):
+        file.write_text(OLD.replace("line 3\n", text))
+        if text == "mine\n":
+            assert [item.state for item in review.apply(made).changes] == [State.CONFLICT]
+    assert act_on_run(review, "take", made.id, [str(file)]).count == 1
+    assert file.read_text() == NEW
 
 
 def test_a_conflict_that_is_none_any_more_is_decided_with_all(
