@@ -15,8 +15,8 @@ from typing import TypeVar
 from . import N_
 from .errors import OllmSandboxError
 
-# The specification gives these names: "ollmchat" for the folders, and in the cache "temp-files" for
-# the versions that undo needs and "edited" for the daily backups.
+# The specification gives these names: "ollmchat" for the folders, and in the cache "edited" for the
+# daily backups.
 _NAME = "ollmchat"
 
 _Value = TypeVar("_Value")
@@ -85,14 +85,18 @@ class Paths:
         return self.data / "ollmsandbox.db"
 
     @property
-    def unclaimed(self) -> Path:
-        """Exists while there may be pending changes that a new database does not know."""
-        return self.data / "ollmsandbox.db-new"
+    def runs(self) -> Path:
+        """A folder for each run, with its changes and the versions that undo needs."""
+        return self.data / "runs"
 
-    def pending(self, project: str) -> Path:
-        """The folder of a project's pending changes, named by a hash of its path, so that it is
-        found without the database."""
-        return self.data / "pending" / project_key(project)
+    @property
+    def projects(self) -> Path:
+        return self.data / "projects"
+
+    def project_data(self, project: str) -> Path:
+        """The folder for the lock, the job and the pending layer of a project, named by a hash of
+        its path, so that it is found without the database."""
+        return self.projects / project_key(project)
 
     @property
     def caches(self) -> tuple[Path, Path]:
@@ -115,11 +119,6 @@ class Paths:
     def rootfs(self) -> Path:
         """The root file systems that commands can run in instead of the host's."""
         return self.data / "rootfs"
-
-    @property
-    def versions(self) -> Path:
-        """Versions of files from before a run, and from after it if it was undone."""
-        return self.cache / "temp-files"
 
     @property
     def backups(self) -> Path:
@@ -265,6 +264,11 @@ def real_path(path: str | os.PathLike[str]) -> str:
     # Otherwise it was removed at this moment, or has no path here.
     whole = found.startswith("/") and not found.endswith(" (deleted)")
     return found if whole else os.path.realpath(path)
+
+
+def is_missing(folder: str) -> bool:
+    """Return whether a project's folder is missing, or a link is in its place."""
+    return not os.path.isdir(folder) or os.path.realpath(folder) != folder
 
 
 def is_inside(path: str, *folders: str) -> bool:

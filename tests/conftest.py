@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from support.screen import Screen
     from support.tools import Agent
 
-    from ollmsandbox.project.folder import Folder
+    from ollmsandbox.project.records.folder import Folder
     from ollmsandbox.sandbox.rootfs.store import Installed
 from support.person import Person, Start, cli_argv, make_person
 

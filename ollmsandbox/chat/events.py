@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..permission.request import PermissionRequest, Verdict
-from ..project.changes.change import Report
+from ..project.change import Report
 from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, Stream, UserQuestion

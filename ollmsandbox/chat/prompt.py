@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import OllmSandboxError
-from ..project.changes.mode import Mode
+from ..project.mode import Mode
 from ..tools.context import ToolContext
 from .instructions import ProjectInstructions
 

@@ -10,8 +10,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import N_
-from ..project.changes.mode import Mode
-from ..project.manager import ProjectManager
+from ..project.mode import Mode
+from ..project.projects import ProjectManager
 from ..sandbox.profile.profile import DEFAULT_PROFILE
 from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore

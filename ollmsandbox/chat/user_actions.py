@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from ..project.apply.swap import signature
-from ..project.changes.change import PENDING_STATES, Recorded, Report, State, Type
-from ..project.changes.short_list import shown_name
+from ..project.change import PENDING_STATES, Recorded, Report, State, Type
+from ..project.run import signature
+from ..project.short_list import count_files, ignored_text, shown_name, split_ignored
 from ..text.ansi import escape_line
 from .storage.history import History, SessionRun
 
@@ -120,14 +120,17 @@ def _decisions(run: SessionRun, before: Mapping[int, State]) -> Iterator[str]:
             continue
         if verb := _verb(was, item.state):
             groups.setdefault(verb, []).append(item)
-    for verb, items in groups.items():
+    command = escape_line(run.command)
+    if len(command) > _MOST_OF_COMMAND:
+        command = f"{command[:_MOST_OF_COMMAND]}…"
+    for verb, group in groups.items():
+        items, ignored = split_ignored(group)
         if len(items) == 1:
             yield f"{verb} {shown_name(items[0], run.project)}"
-        else:
-            command = escape_line(run.command)
-            if len(command) > _MOST_OF_COMMAND:
-                command = f"{command[:_MOST_OF_COMMAND]}…"
+        elif items:
             yield f"{verb} {len(items):,} changes of `{command}`: {_listed(run, items)}"
+        if ignored:
+            yield f"{verb} {ignored_text(count_files(ignored))}, of `{command}`"
 
 
 def _verb(was: State, now: State) -> str:
@@ -145,12 +148,15 @@ def _verb(was: State, now: State) -> str:
 def _edited_lines(edits: Sequence[_Edit]) -> Iterator[str]:
     for (_id, is_gone), group in groupby(edits, lambda edit: (edit.run.id, not edit.now)):
         same = list(group)
-        run, items = same[0].run, [edit.item for edit in same]
+        run = same[0].run
+        items, ignored = split_ignored([edit.item for edit in same])
         verb = "deleted" if is_gone else "edited"
         if len(items) == 1:
             yield f"{verb} {shown_name(items[0], run.project)}, which you had changed"
-        else:
+        elif items:
             yield f"{verb} {len(items):,} files that you had changed: {_listed(run, items)}"
+        if ignored:
+            yield f"{verb} {ignored_text(count_files(ignored))}, which you had changed"
 
 
 def _listed(run: SessionRun, items: Sequence[Recorded]) -> str:

@@ -317,10 +317,16 @@ def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--attack",
         action="store_true",
         help="attack the sandbox from inside, harmlessly, and show that it holds",
+    )
+    instead.add_argument(
+        "--repair",
+        action="store_true",
+        help="list earlier runs again that are missing from the records",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

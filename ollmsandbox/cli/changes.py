@@ -9,13 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..paths import is_inside
-from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
-from ..project.changes.reasons import Note, Reason
-from ..project.changes.short_list import (
+from ..project.change import Flag, Kind, Recorded, Report, State, Type
+from ..project.models import Run
+from ..project.reasons import Note, Reason
+from ..project.review import Review
+from ..project.short_list import (
     FLAG_LABELS,
     HEADING,
     KIND_ORDER,
+    count_files,
     counted,
+    ignored_text,
     is_flagged,
     line_text,
     mode_text,
@@ -24,10 +28,9 @@ from ..project.changes.short_list import (
     short_list,
     shown_path,
     skipped_lines,
+    split_ignored,
 )
-from ..project.database.models import Run
-from ..project.review.review import Review
-from ..project.review.versions import Version, Versions
+from ..project.versions import Version, Versions
 from ..text.ansi import escape_line
 from ..text.diff import LARGEST, decode_text, split_lines, unified_diff
 from ..text.visible import quoted_path
@@ -45,7 +48,7 @@ def document(item: Recorded, project: str) -> dict[str, object]:
         "mode": None if change.mode is None else f"{change.mode & 0o7777:04o}",
         "old_mode": None if change.old_mode is None else f"{change.old_mode & 0o7777:04o}",
         "target": change.target,
-        "flags": [flag.value for flag in change.flags],
+        "flags": [flag.value for flag in change.flags] + ["ignored"] * change.is_ignored,
         "state": state_word(item),
         "note": str(item.note.sentence) if item.note else "",
     }
@@ -79,8 +82,10 @@ def in_order(items: Iterable[Recorded]) -> list[Recorded]:
 
 
 def listing(items: Iterable[Recorded], project: str) -> Iterator[str]:
-    """Yield a line for each change, and at the end, set apart, those worth a second look."""
-    ordered = in_order(items)
+    """Yield a line for each change, then those worth a second look, and at the end one line for
+    all files that git ignores."""
+    shown, ignored = split_ignored(list(items))
+    ordered = in_order(shown)
     flagged = sorted(filter(is_flagged, ordered), key=severity)
     for item in ordered:
         if not is_flagged(item):
@@ -89,6 +94,16 @@ def listing(items: Iterable[Recorded], project: str) -> Iterator[str]:
         yield HEADING
     for item in flagged:
         yield line_text(item, project, _remarks, width=_WIDTH)
+    if ignored:
+        yield f"  {ignored_line(ignored)}"
+
+
+def ignored_line(items: Sequence[Recorded]) -> str:
+    """Return how many files git ignores, and what became of them if it is the same for all."""
+    states = {item.state for item in items}
+    is_said = len(states) == 1 and State.APPLIED not in states
+    said = f" [{items[0].state.value}]" if is_said else ""
+    return f"{ignored_text(count_files(items))}{said}"
 
 
 def _remarks(item: Recorded) -> list[str]:
@@ -116,11 +131,12 @@ def marks(item: Recorded) -> list[str]:
 
 def summary(report: Report, project: str) -> Iterator[str]:
     """Yield the lines that are printed after a run."""
-    count = len(report.changes)
     short = short_list(report.changes)
-    if count:
-        pending = sum(item.state is State.PENDING for item in report.changes)
-        what = counted(count, "change")
+    shown, ignored = split_ignored(report.changes)
+    if report.changes:
+        what = counted(len(shown), "change") if shown else ignored_text(short.ignored)
+        count = len(shown or ignored)
+        pending = sum(item.state is State.PENDING for item in shown or ignored)
         if pending == count:
             what += ", pending"
         elif pending:
@@ -128,6 +144,7 @@ def summary(report: Report, project: str) -> Iterator[str]:
         if all(item.state is State.DISCARDED for item in report.changes):
             what += ", not kept"
         yield f"{what} (run {report.run_id})"
+    if shown:
         yield from short_lines(short, project, _remarks, width=_WIDTH)
     yield from skipped_lines(report, project, width=_WIDTH)
     if short.left_out:

@@ -17,13 +17,14 @@ from typing import Protocol
 
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
-from ..paths import Paths
+from ..paths import Paths, is_missing
 from ..permission.store import RuleStore
-from ..project.apply.journal import Journal, project_lock
-from ..project.database.models import ChatSession, FoundLink, Project
-from ..project.manager import AnyPath, ProjectManager, is_missing
+from ..project.jobs import project_lock, project_of_job, unfinished
+from ..project.layer import PendingLayer
+from ..project.models import ChatSession, FoundLink, Project
 from ..project.opening import check_links
-from ..project.pending.chain import Chain
+from ..project.projects import AnyPath, ProjectManager
+from ..project.run import RunFolder
 from ..sandbox.caches import move_caches
 
 
@@ -54,7 +55,7 @@ def _move(manager: ProjectManager, project: Project, new: str) -> Project:
     paths, old = manager.paths, project.path
     with project_lock(paths, old), project_lock(paths, new):
         other = _check(manager, project, new)
-        _move_pending(paths, old, new)
+        _move_runs(manager, project, new)
         with contextlib.suppress(FileNotFoundError):
             os.replace(paths.system(old), paths.system(new))
         move_caches(paths, old, new)
@@ -126,7 +127,7 @@ def _check(manager: ProjectManager, project: Project, new: str) -> Project | Non
         )
     other = _other(manager, project, new)
     # If the old folder has no pending changes, an interrupted move has moved them already.
-    if paths.pending(old).is_dir() and Chain(paths, new).runs:
+    if PendingLayer(paths, old).runs() and PendingLayer(paths, new).runs():
         raise ProjectError(
             N_("There are pending changes of another project that was in {folder} before."),
             N_("Rename the folder, and choose it again."),
@@ -137,7 +138,7 @@ def _check(manager: ProjectManager, project: Project, new: str) -> Project | Non
 
 def _has_unfinished_run(paths: Paths, project: str) -> bool:
     """Return whether a run of the project is unfinished: its records name the old folder."""
-    if any(job.project == project for left in Journal.left(paths) for job in left.read_all()):
+    if any(project_of_job(file) == project for file in unfinished(paths)):
         return True
     for file in paths.cache.glob("overlay-*/map.json"):
         with contextlib.suppress(FileNotFoundError, ValueError):
@@ -165,13 +166,17 @@ def _other(manager: ProjectManager, project: Project, new: str) -> Project | Non
     return other
 
 
-def _move_pending(paths: Paths, old: str, new: str) -> None:
-    there, here = paths.pending(old), paths.pending(new)
-    if there.is_dir():
-        # Replaces the new folder's, which is empty.
-        os.rename(there, here)
-    # Even if an interrupted move has renamed the folder already.
-    Chain(paths, new).move_root(old, new)
+def _move_runs(manager: ProjectManager, project: Project, new: str) -> None:
+    """Record the new path with the project's runs, and which of them have pending changes."""
+    paths, old = manager.paths, project.path
+    for run in manager.runs(project, limit=-1):
+        # Gone since, or moved already by a move that was interrupted.
+        with contextlib.suppress(FileNotFoundError):
+            RunFolder(paths, run.id).move_root(old, new)
+    pending = PendingLayer(paths, old).runs()
+    if pending:
+        PendingLayer(paths, new).note(dict.fromkeys(pending, True))
+        PendingLayer(paths, old).note(dict.fromkeys(pending, False))
 
 
 def _move_records(

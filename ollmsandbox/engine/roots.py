@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from .. import N_
 from ..errors import ProjectError
 from ..paths import Paths, is_inside
-from ..project.database.models import Project
-from ..project.manager import AnyPath, ProjectManager
+from ..project.models import Project
+from ..project.projects import AnyPath, ProjectManager
 from ..sandbox.plan.host import path_and_parents
 from ..sandbox.plan.masks import hidden_paths
 from .run import load_profile

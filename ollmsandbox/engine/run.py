@@ -21,20 +21,20 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from ..paths import Paths
-from ..project.apply.recorder import Recorder, needs_recovery
-from ..project.changes.mode import DAILY, Mode
-from ..project.system import System, system_of
+from ..project.mode import DAILY, Mode
+from ..project.recorder import Recorder, needs_recovery
 from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import CommandTerminal, Result, Sinks
 from ..sandbox.profile.file import read_profile
 from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
+from .system import System, system_of
 
 if TYPE_CHECKING:
-    from ..project.changes.change import Report
-    from ..project.manager import ProjectManager
-    from ..project.recovery.recover import RecoveryResult
+    from ..project.change import Report
+    from ..project.projects import ProjectManager
+    from ..project.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
     from ..sandbox.plain.runner import Ask, PlainRunner
     from ..sandbox.rootfs.install import InstallProgress
@@ -112,7 +112,7 @@ def finish_interrupted_runs(
     """
     if not always and not needs_recovery(paths):
         return None
-    from ..project.recovery.recover import RecoveryResult, finish_leftovers, recover
+    from ..project.recover import RecoveryResult, finish_leftovers, recover
 
     if clean_up:
         return recover(paths, [_remove_old_caches])
@@ -286,10 +286,12 @@ class PreparedRun:
 
     def has_begun_to_apply(self) -> bool:
         """Return whether the project is being written to: this must not be interrupted."""
-        return self._recorder.has_begun(self._bubble.overlay)
+        return self._recorder.has_begun()
 
     def has_unsettled_changes(self) -> bool:
         """Return whether the command wrote something that is still in its overlay."""
+        if self._recorder.is_captured(self.run_id):
+            return True
         try:
             return not self._bubble.overlay.is_untouched()
         except FileNotFoundError:

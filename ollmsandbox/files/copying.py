@@ -9,7 +9,7 @@ import fcntl
 import os
 import stat
 
-from .dirfd import FOLDER, allow_many_descriptors, set_mode
+from .dirfd import FOLDER, DirEntryAt, allow_many_descriptors, open_regular_file, set_mode
 
 # Some architectures put what an ioctl does with its argument into other bits.
 _OTHER_BITS = os.uname().machine.startswith(("alpha", "mips", "ppc", "sparc"))
@@ -149,3 +149,97 @@ def _copy_piece(given: int, made: int, start: int, size: int) -> int:
     if copied == 0:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     return copied
+
+
+# What only overlayfs uses; it must never reach a project.
+_OVERLAY = "user.overlay."
+# At the end of a name: a copy that is not whole yet.
+HALF = ".half"
+
+
+def copy_entry(source: DirEntryAt, target: DirEntryAt) -> None:
+    """Copy a file, link or pipe with its mode and times, and as root with its owner; without setuid
+    and setgid bits and the attributes of overlayfs. Raise OSError for anything else."""
+    target.unlink(missing_ok=True)
+    found = os.stat(source.name, dir_fd=source.dir_fd, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        words = os.readlink(source.name, dir_fd=source.dir_fd)
+        os.symlink(words, target.name, dir_fd=target.dir_fd)
+        return
+    if stat.S_ISFIFO(found.st_mode):
+        os.mkfifo(target.name, 0o600, dir_fd=target.dir_fd)
+        set_mode(target.name, target.dir_fd, stat.S_IMODE(found.st_mode) & 0o1777, any_kind=True)
+        return
+    with (
+        open_regular_file(source.name, source.dir_fd) as file,
+        os.fdopen(_create(target), "wb") as new,
+    ):
+        given, made = file.fileno(), new.fileno()
+        found = os.fstat(given)
+        copy_content(given, made, found.st_size)
+        _copy_own_attributes(given, made, found)
+        os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
+        os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def copy_whole(source: DirEntryAt, target: DirEntryAt) -> None:
+    """Copy a file so that `target` appears only when it is complete."""
+    half = DirEntryAt(target.dir_fd, f"{target.name}{HALF}")
+    try:
+        copy_entry(source, half)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+    half.rename_to(target)
+
+
+def write_like(model: DirEntryAt, target: DirEntryAt, data: bytes, mode: int) -> None:
+    """Write a file with the owner and the attributes of another one."""
+    half = DirEntryAt(target.dir_fd, f"{target.name}{HALF}")
+    half.unlink(missing_ok=True)
+    with (
+        open_regular_file(model.name, model.dir_fd) as given,
+        os.fdopen(_create(half), "wb") as file,
+    ):
+        file.write(data)
+        file.flush()
+        _copy_own_attributes(given.fileno(), file.fileno(), os.fstat(given.fileno()))
+        os.fchmod(file.fileno(), mode & 0o1777)
+    half.rename_to(target)
+
+
+def _create(spot: DirEntryAt) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(spot.name, flags, 0o600, dir_fd=spot.dir_fd)
+
+
+def _copy_own_attributes(given: int, made: int, found: os.stat_result) -> None:
+    if os.getuid() == 0:
+        os.fchown(made, found.st_uid, found.st_gid)
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listxattr(given)
+    for name in names:
+        if name.startswith(_ATTRIBUTES) and not name.startswith(_OVERLAY):
+            with contextlib.suppress(OSError):  # not every file system has them
+                os.setxattr(made, name, os.getxattr(given, name))
+
+
+def strip(spot: DirEntryAt) -> None:
+    """Remove the attributes of overlayfs from a file or link."""
+    path = f"/proc/self/fd/{spot.dir_fd}/{spot.name}"
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return  # not every file system has attributes
+    for name in names:
+        if not name.startswith(_OVERLAY):
+            continue
+        try:
+            os.removexattr(path, name, follow_symlinks=False)
+        except PermissionError:
+            # Its owner may not write to it.
+            mode = stat.S_IMODE(os.lstat(path).st_mode)
+            set_mode(spot.name, spot.dir_fd, mode | stat.S_IWUSR, any_kind=True)
+            os.removexattr(path, name, follow_symlinks=False)
+            set_mode(spot.name, spot.dir_fd, mode, any_kind=True)

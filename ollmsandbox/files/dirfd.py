@@ -135,6 +135,10 @@ class OpenTree:
         dir_fd, name = self.split(path)
         self._unlock(name, dir_fd, path)
 
+    def mode_before(self, path: str) -> int | None:
+        """Return the mode of a folder that was unlocked; None if it was not."""
+        return self._modes.get(path)
+
     def set_mode(self, path: str, mode: int) -> None:
         """Give a folder this mode when the tree is closed."""
         self._modes[path] = mode

@@ -98,8 +98,8 @@ def _known_roots(paths: Paths) -> list[str]:
     """Return the projects, and the folders outside them that their commands may change."""
     if not paths.database.exists():
         return []
-    from .database.models import ApprovedRoot, Project
-    from .manager import ProjectManager
+    from .models import ApprovedRoot, Project
+    from .projects import ProjectManager
 
     manager = ProjectManager(paths)
     try:

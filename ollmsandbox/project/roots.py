@@ -50,6 +50,14 @@ def common_git_folder(paths: Paths, project: str) -> str | None:
     return common if may_be_root(paths, project, common) else None
 
 
+def has_repository(folder: str) -> bool:
+    """Return whether a folder is in a checkout of git."""
+    while not os.path.lexists(f"{folder}/.git"):
+        if (folder := os.path.dirname(folder)) == "/":
+            return False
+    return True
+
+
 def is_git_folder(folder: str) -> bool:
     """Return whether a folder is a repository, without a worktree around it."""
     with contextlib.suppress(OSError):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from .. import N_
 from ..errors import OllmSandboxError
-from .database.models import Setting
-from .manager import ProjectManager
+from .models import Setting
+from .projects import ProjectManager
 
 
 @dataclass(frozen=True)

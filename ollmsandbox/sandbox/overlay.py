@@ -36,6 +36,8 @@ _GONE = "gone"
 _SHARED = "shared"
 _COPIED = "copied"
 _PLAYGROUND = "playground"
+# Held shared while a folder is created and locked, and alone while one without a map is removed.
+_CREATING = "overlays.lock"
 # Held while a run is merged into the playground.
 _PLAYGROUND_LOCK = "playground.lock"
 _MOST_READINGS = 100
@@ -47,22 +49,13 @@ class Root(NamedTuple):
     """A folder that a command may change: the project or a linked folder."""
 
     path: str
-    # The layers with changes of earlier runs that are not applied yet, the last run's first.
-    pending: tuple[str, ...] = ()
-    # If these are too many to be mounted: layers that show the same. The last one stands for some.
-    squashed: tuple[str, ...] = ()
-
-    @property
-    def mounted(self) -> tuple[str, ...]:
-        return self.squashed or self.pending
+    # The layer above it that shows pending changes of earlier runs; "" if there are none.
+    layer: str = ""
 
     @property
     def lowers(self) -> list[str]:
-        """Return what the command saw, from the top: the layers that still exist, and the folder.
-        Changes that are applied meanwhile move from a layer to the folder."""
-        has_all = self.squashed and os.path.isdir(self.squashed[-1])
-        layers = self.squashed if has_all else self.pending
-        return [*(layer for layer in layers if os.path.isdir(layer)), self.path]
+        """Return what the command sees below its own changes, from the top."""
+        return [self.layer, self.path] if self.layer else [self.path]
 
 
 class Keeper(Protocol):
@@ -104,8 +97,6 @@ class Overlay:
         # Whether the upper folders were copied, see `copy_shared`.
         self._is_copied = False
         self._lock: FileLock | None = None
-        # The pending layers that are mounted, locked so that no program removes them meanwhile.
-        self._below: list[FileLock] = []
 
     @property
     def upper_folder(self) -> str:
@@ -129,9 +120,10 @@ class Overlay:
     def create(self, *, is_mounted: bool = True) -> None:
         """Create the folders. No command gets at those of an overlay that is not mounted."""
         try:
-            make_folder(Path(self.folder).parent)
-            os.mkdir(self.folder, 0o700)
-            self._lock = FileLock(self.folder, is_folder=True, timeout=0)
+            # Or else another program's clean-up could remove it before it is locked.
+            with FileLock(make_folder(Path(self.folder).parent) / _CREATING, shared=True):
+                os.mkdir(self.folder, 0o700)
+                self._lock = FileLock(self.folder, is_folder=True, timeout=0)
             if is_mounted:
                 self._note_others()
             for kind in ("upper", "work"):
@@ -147,7 +139,6 @@ class Overlay:
                 os.mkdir(self.playground_upper)
                 _copy_mode(self.playground_upper, os.stat(self.playground))
             self.began = {name: time_at(root) for name, root in self.overlay_map.items()}
-            self.roots = tuple(map(self._hold_mounted, self.roots))
             self.clock = clock_offset()
             self._write_map()
         except OSError as error:
@@ -157,21 +148,6 @@ class Overlay:
                 N_("Check whether the disk is full."),
                 why=error.strerror,
             ) from error
-
-    def _hold_mounted(self, root: Root) -> Root:
-        held = tuple(filter(self._hold_below, root.mounted))
-        return root._replace(squashed=held) if root.squashed else root._replace(pending=held)
-
-    def _hold_below(self, layer: str) -> bool:
-        """Lock a pending layer; return False if it has just gone."""
-        try:
-            # Waits: a program that checks whether it is used has it for a moment.
-            self._below.append(FileLock(layer, is_folder=True, shared=True))
-        except PermissionError:
-            return True  # it is closed, like the project
-        except FileNotFoundError:
-            return False
-        return True
 
     def _note_others(self) -> None:
         """Note in the folders of all runs that are alive now, and in our own, that they are not
@@ -294,23 +270,15 @@ class Overlay:
             return False
         return True
 
-    def leave_below(self) -> None:
-        """Release the pending layers, after all processes have ended."""
-        while self._below:
-            self._below.pop().release()
-
     def release(self) -> None:
         """Unlock the folder and leave it to the next start."""
-        self.leave_below()
         if self._lock:
             self._lock.release()
             self._lock = None
 
     def _write_map(self) -> None:
         document = {
-            "run": self.run_id,
             "project": self.project,
-            "names": list(self.overlay_map),
             "roots": [list(root) for root in self.roots],
             "began": self.began,
             "clock": self.clock,
@@ -334,18 +302,10 @@ class Overlay:
     def _read(cls, cache: Path, run_id: str, lock: FileLock) -> Overlay:
         with open(f"{cache}/{_PREFIX}{run_id}/{_MAP}", encoding="utf-8") as file:
             document = json.load(file)
-        # Earlier versions had one layer at most, as a string.
-        roots = [
-            Root(path, *((given,) if isinstance(given, str) else tuple(given) for given in layers))
-            for path, *layers in document["roots"]
-        ]
+        roots = [Root(*root) for root in document["roots"]]
         overlay = cls(cache, roots, run_id, document["about"])
-        # Earlier versions did not write these.
-        overlay.run_id = document.get("run", run_id)
-        overlay.project = document.get("project", overlay.project)
-        overlay.playground = document.get("playground", "")
-        names = document.get("names", overlay.overlay_map)
-        overlay.overlay_map = {n: root.path for n, root in zip(names, roots, strict=True)}
+        overlay.project = document["project"]
+        overlay.playground = document["playground"]
         overlay.began = {str(name): int(at) for name, at in document["began"].items()}
         overlay.clock = int(document["clock"])
         overlay._lock = lock
@@ -365,7 +325,8 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
     for name in sorted(names):
         folder = f"{cache}/{name}"
         try:
-            lock = FileLock(folder, is_folder=True, timeout=0)
+            with FileLock(cache / _CREATING):
+                lock = FileLock(folder, is_folder=True, timeout=0)
         except OSError:
             # In use, removed, or not ours.
             continue

@@ -221,7 +221,9 @@ def _merge_neighbours(
         starts_together = one.old_start == other.old_start and bool(one.old) == bool(other.old)
         if other.old_start < one.old_end or starts_together:
             return None
-        if other.old_start == one.old_end and not set(one.new).isdisjoint(other.new):
+        # Where lines are inserted beside replaced ones, their order would be a guess.
+        is_guess = not (one.old and other.old) or not set(one.new).isdisjoint(other.new)
+        if other.old_start == one.old_end and is_guess:
             return None
     return with_hunks(before, hunks)
 

@@ -14,7 +14,7 @@ from ..errors import OllmSandboxError, Sentence, WorkingDirError, in_words
 
 if TYPE_CHECKING:
     from ..permission.request import PermissionRequest, Verdict
-    from ..project.changes.change import Report
+    from ..project.change import Report
     from ..sandbox.monitor import FileEvent
     from ..sandbox.plan.plan import Plan
     from ..sandbox.process import Result, Stop

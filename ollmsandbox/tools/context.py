@@ -24,7 +24,7 @@ from ..errors import OllmSandboxError
 from ..i18n import _
 from ..paths import Paths, is_inside
 from ..permission.request import PermissionRequest, Verdict
-from ..project.changes.mode import Mode
+from ..project.mode import Mode
 from ..sandbox.monitor import FileEvent
 from ..sandbox.plain.runner import Ask, PlainRunner
 from ..sandbox.plan.folders import find_project

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..project.changes.change import Flag, Recorded, Report, State
-from ..project.changes.short_list import (
+from ..project.change import Flag, Recorded, Report, State
+from ..project.short_list import (
     FLAG_LABELS,
     count_kinds,
     counted,
+    ignored_text,
     short_lines,
     short_list,
     skipped_lines,
+    split_ignored,
 )
 from ..sandbox.output import Capture
 from ..sandbox.process import Result
@@ -52,12 +54,14 @@ def changes_text(report: Report | None, project: str) -> str:
 
 def _lines(report: Report, project: str) -> Iterator[str]:
     items = report.changes
-    counts = count_kinds(items)
+    short = short_list(items)
+    counts = count_kinds(split_ignored(items)[0])
     if counts:
         totals = ", ".join(f"{count:,} {kind.value}" for kind, count in counts.items())
         yield f"Changes: {totals}."
-    short = short_list(items)
-    yield from short_lines(short, project, _remarks)
+        yield from short_lines(short, project, _remarks)
+    elif short.ignored:
+        yield f"Changes: {ignored_text(short.ignored)}."
     yield from skipped_lines(report, project)
     if short.left_out:
         more = counted(short.left_out, "more change")

@@ -11,7 +11,7 @@ from ..errors import ProjectError
 from ..i18n import _, pgettext
 from ..paths import is_inside
 from ..permission.request import Fact, PermissionRequest
-from ..project.apply.recorder import linked_roots
+from ..project.recorder import linked_roots
 from ..project.roots import may_be_root
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.masks import hidden_paths
@@ -96,7 +96,7 @@ def root_question(
 
 
 def approve_root(context: ToolContext, project: str, root: str) -> None:
-    from ..project.manager import ProjectManager
+    from ..project.projects import ProjectManager
 
     manager = ProjectManager(context.paths)
     try:

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..paths import is_inside
-from ..project.apply.journal import generation
-from ..project.apply.recorder import linked_roots
+from ..project.jobs import generation
+from ..project.recorder import linked_roots
 from ..sandbox.rootfs.paths import PathMap
 from .context import ToolContext
 

@@ -28,7 +28,7 @@ from ollmsandbox.chat.messages import Role, ToolCall
 from ollmsandbox.chat.providers.base import CallPiece, TextPiece, ThinkingPiece
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.changes.change import Change, Kind, Recorded, Report, State, Type
+from ollmsandbox.project.change import Change, Kind, Recorded, Report, State, Type
 from ollmsandbox.tools.base import Outcome, Watcher
 
 pytestmark = pytest.mark.anybody

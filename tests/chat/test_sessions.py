@@ -26,8 +26,8 @@ from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.store import RuleStore
-from ollmsandbox.project.changes.change import Kind
-from ollmsandbox.project.changes.mode import Mode
+from ollmsandbox.project.change import Kind
+from ollmsandbox.project.mode import Mode
 from ollmsandbox.tools.context import ToolContext
 
 pytestmark = pytest.mark.anybody

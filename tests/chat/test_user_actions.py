@@ -13,9 +13,9 @@ from support.scripted import ScriptedModel, call
 from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.user_actions import MARK
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.database.models import Run
-from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.models import Run
+from ollmsandbox.project.review import Review
 
 pytestmark = pytest.mark.anybody
 

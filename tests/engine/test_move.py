@@ -17,17 +17,18 @@ from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import SessionInfo
 from ollmsandbox.engine import move
+from ollmsandbox.engine.system import System, set_system, system_of
 from ollmsandbox.errors import OllmSandboxError, ProjectError
+from ollmsandbox.paths import is_missing
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
 from ollmsandbox.permission.store import RuleStore
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.database.models import Project
-from ollmsandbox.project.manager import ProjectManager, is_missing
-from ollmsandbox.project.pending.chain import Chain
-from ollmsandbox.project.review.review import Review
-from ollmsandbox.project.system import System, set_system, system_of
+from ollmsandbox.project.layer import PendingLayer
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.models import Project
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.caches import all_caches
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.sessions.sessions import Sessions
@@ -302,11 +303,12 @@ def test_pending_changes_at_the_new_path_are_not_overwritten(
     _run(person, "echo 1 > a", person.project, mode=Mode.REVIEW)
     old, new = _known(review, person.project), person.home / "new"
     person.project.rename(new)
-    there = Chain(review.manager.paths, str(new))
-    there.add("another", {"overlay1": str(new)})
+    there = PendingLayer(review.manager.paths, str(new))
+    person.paths.project_data(str(new)).mkdir()
+    there.note({"another": True})
     with pytest.raises(ProjectError, match="another project"):
         move_project(review.manager, RuleStore(review.manager.paths), old, new)
-    assert Chain(review.manager.paths, str(new)).runs == ["another"]
+    assert there.runs() == ["another"]
     # It can be put back, and all that waits is there.
     new.rename(person.project)
     review.apply_all(old)

@@ -8,11 +8,11 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.engine.run import PreparedRun, finish_interrupted_runs, prepare_run
+from ollmsandbox.engine.system import System, set_system
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.changes.change import State
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.system import System, set_system
+from ollmsandbox.project.change import State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.sandbox.profile.profile import Limits
 
 

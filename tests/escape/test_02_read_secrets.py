@@ -24,7 +24,7 @@ from support.escape.reading import SECRET, put_secret, read_all, read_each
 from support.person import Person, cli_argv
 
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.sandbox.plan.caches import find_caches
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.probe.probe import Capabilities

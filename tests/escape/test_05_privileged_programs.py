@@ -14,8 +14,8 @@ import pytest
 from support.escape.attack import IS_ROOT, attempt, python, refusal, run_while
 from support.person import Person, make_person
 
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Flag
+from ollmsandbox.project.change import Flag
+from ollmsandbox.project.recorder import Recorder
 
 
 def _copy_of_id(person: Person) -> Path:

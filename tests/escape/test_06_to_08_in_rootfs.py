@@ -9,8 +9,8 @@ import stat
 from support.escape.attack import python, run_while
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Flag, Report
+from ollmsandbox.project.change import Flag, Report
+from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.sandbox.rootfs.store import Installed
 

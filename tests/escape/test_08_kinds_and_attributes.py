@@ -25,9 +25,9 @@ from support.escape.copy_back import (
 )
 from support.person import Person
 
-from ollmsandbox.project.changes.change import State
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.changes.reasons import Reason
+from ollmsandbox.project.change import State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.reasons import Reason
 
 
 @pytest.fixture(autouse=True)

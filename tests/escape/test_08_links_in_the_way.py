@@ -32,10 +32,10 @@ from support.escape.kill import Snapshot
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.changes.change import Kind, State, Type
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.changes.reasons import Reason
-from ollmsandbox.project.recovery.recover import finish_leftovers, recover
+from ollmsandbox.project.change import Kind, State, Type
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.reasons import Reason
+from ollmsandbox.project.recover import finish_leftovers, recover
 
 REPORTED = (State.CONFLICT, State.FAILED, State.PENDING)
 SOME = ("outer/sub/changed", "outer/sub/new")
@@ -66,7 +66,8 @@ def swapped_at(step: int, inside: Person, what: str) -> Iterator[Counter]:
     swap_back(inside, what)
     finish_leftovers(inside.paths)
     shutil.rmtree(inside.project)
-    shutil.rmtree(inside.paths.pending(str(inside.project)), ignore_errors=True)
+    shutil.rmtree(inside.paths.project_data(str(inside.project)), ignore_errors=True)
+    shutil.rmtree(inside.paths.runs, ignore_errors=True)
     fill(inside.project / "outer" / "sub")
 
 

@@ -24,8 +24,8 @@ from support.escape.copy_back import (
 )
 from support.person import Person, cli_argv
 
-from ollmsandbox.project.changes.change import Report, State
-from ollmsandbox.project.changes.mode import Mode
+from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.mode import Mode
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def test_names_of_all_kinds(person: Person, mode: Mode) -> None:
 
 
 def test_files_named_like_those_of_ours(person: Person) -> None:
-    names = ("map.json", "chain.json", "journal.json", "overlay1", "process", "work", "1")
+    names = ("map.json", "run.json", "job.json", "layer.json", "overlay1", "process", "work", "1")
     for mode in (Mode.REVIEW, Mode.AUTO):
         text = f'["/", "{mode.value}"]\n'
         settle(person, f"for name in {' '.join(names)}; do printf %s '{text}' >$name; done", mode)
@@ -100,16 +100,16 @@ def test_our_own_temporary_names_guessed_by_the_command(person: Person) -> None:
     assert (person.project / "b").read_text() == "new\n"
 
 
-def test_the_layers_the_database_and_the_journal_are_not_visible(person: Person) -> None:
+def test_the_layers_the_database_and_the_job_are_not_visible(person: Person) -> None:
     settle(person, "echo one >a", Mode.REVIEW)
     result = person.run(
         "echo two >b; cat ~/.cache/ollmchat/*/* ~/.local/share/ollmchat/*;"
         f"ls -A {person.paths.cache} {person.paths.data};"
         "grep -o 'upperdir=[^, ]*' /proc/self/mountinfo | sort -u | cut -d= -f2 | while read d; do"
-        ' ls "$d" "$d/.." "$d/../.."; echo evil >"$d/../../journal.json"; done;'
-        "find ~ /run /tmp /var/tmp /dev/shm -name 'journal*.json' -path '*ollmchat*'"
+        ' ls "$d" "$d/.." "$d/../.."; echo evil >"$d/../../job.json"; done;'
+        "find ~ /run /tmp /var/tmp /dev/shm -name 'job*.json' -path '*ollmchat*'"
     )
-    for word in ("journal", "map.json", "ollmsandbox.db", "pending"):
+    for word in ("job.json", "map.json", "ollmsandbox.db", "layer.json", "runs"):
         assert word not in result.stdout.text
 
 

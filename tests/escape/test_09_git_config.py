@@ -13,8 +13,8 @@ import pytest
 from support.escape.copy_back import review, settle
 from support.person import Person
 
-from ollmsandbox.project.changes.change import Flag, State, Type
-from ollmsandbox.project.changes.git import GitTargets
+from ollmsandbox.project.change import Flag, State, Type
+from ollmsandbox.project.held.git import GitTargets
 
 HOOK = "tools/hooks/pre-commit"
 
@@ -255,7 +255,7 @@ def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
 def test_with_too_many_folders_every_file_named_like_a_hook_is_held(
     person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"ollmsandbox.project.changes.git.{limit}", 0)
+    monkeypatch.setattr(f"ollmsandbox.project.held.git.{limit}", 0)
     command = "echo x >>tools/update; echo x >new; ln -s new link; echo x >run; chmod 755 run"
     assert held(person, command) == {"tools/update"}
 

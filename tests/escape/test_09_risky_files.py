@@ -13,12 +13,12 @@ from support.cli_inline import cli_here
 from support.escape.copy_back import review
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Flag, Type
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.changes.risky import is_plain_folder, is_plain_name, risk_of
-from ollmsandbox.project.changes.risky_files import KINDS
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.change import Flag, Type
+from ollmsandbox.project.held.risky import is_plain_folder, is_plain_name, risk_of
+from ollmsandbox.project.held.risky_files import KINDS
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.text.visible import visible_path
 from ollmsandbox.tools.model_text import changes_text
 from ollmsandbox.ui.changes.model import load

@@ -9,9 +9,9 @@ import pytest
 from support.folder import make, project_of, recorded, scan, write
 from support.person import Person
 
-from ollmsandbox.project import file_records
-from ollmsandbox.project.database.models import FoundLink
-from ollmsandbox.project.folder import Folder
+from ollmsandbox.project.models import FoundLink
+from ollmsandbox.project.records import file_records
+from ollmsandbox.project.records.folder import Folder
 
 
 def test_only_agreed_folders_are_roots(folder: Folder, person: Person) -> None:
@@ -72,7 +72,7 @@ def test_a_root_never_holds_the_project_or_the_home_folder(folder: Folder, perso
     wide = ["/", str(person.home.parent), str(person.home), folder.path, str(person.paths.data)]
     with store.transaction() as connection:
         connection.executemany(
-            "INSERT INTO agreedroot (project_id, path) VALUES (?, ?)",
+            "INSERT INTO approvedroot (project_id, path) VALUES (?, ?)",
             [(project_of(folder).id, os.fsencode(path)) for path in wide],
         )
     assert folder.build_roots() == (folder.path,)

@@ -10,10 +10,10 @@ import pytest
 from support.escape.copy_back import review, settle
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import linked_roots
-from ollmsandbox.project.changes.change import Report, State
-from ollmsandbox.project.folder import Folder
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recorder import linked_roots
+from ollmsandbox.project.records.folder import Folder
 
 pytestmark = pytest.mark.ordinary
 

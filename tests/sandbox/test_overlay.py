@@ -103,7 +103,7 @@ def test_a_file_written_after_the_overlay_was_set_aside_is_removed(tmp_path: Pat
     assert left_in(tmp_path / "cache") == []
 
 
-@pytest.mark.parametrize("what", ["journal.json", "upper/overlay1/earlier version"])
+@pytest.mark.parametrize("what", ["something else", "upper/overlay1/earlier version"])
 def test_a_run_folder_with_a_damaged_map_is_left_alone_and_reported(
     tmp_path: Path, what: str
 ) -> None:
@@ -154,8 +154,8 @@ def test_a_power_cut_in_the_middle_of_applying_finds_the_map_on_the_disk(
 
     monkeypatch.setattr(os, "fsync", fsync)
     person.run("echo new > file")
-    # The journal has no name yet, unless the file system gives every file one.
-    halves = ("#", ".journal.json-")
+    # The job has no name yet, unless the file system gives every file one.
+    halves = ("#", ".job.json-")
     assert flushed.index("map.json") < next(
         number for number, name in enumerate(flushed) if name.startswith(halves)
     )

@@ -27,8 +27,8 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
-from ollmsandbox.project.changes.change import Change, Kind, Recorded, Report, Type
-from ollmsandbox.project.changes.change import State as ChangeState
+from ollmsandbox.project.change import Change, Kind, Recorded, Report, Type
+from ollmsandbox.project.change import State as ChangeState
 from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.tools.base import Outcome, Stream, UserQuestion

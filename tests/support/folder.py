@@ -11,9 +11,9 @@ from pathlib import Path
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.project.database.models import FileRecord, Project
-from ollmsandbox.project.folder import Folder
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.models import FileRecord, Project
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.records.folder import Folder
 
 
 @contextmanager

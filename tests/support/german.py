@@ -15,7 +15,7 @@ from support.tools import Agent
 from ollmsandbox import loop
 from ollmsandbox.i18n import set_language
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.project.changes.reasons import Note, Reason
+from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.sandbox.plan.mounts import PROJECT, UnrecordedFolder
 from ollmsandbox.sandbox.probe.probe import cache_file, probe
 from ollmsandbox.sandbox.profile.profile import Limits

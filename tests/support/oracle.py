@@ -19,11 +19,11 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.files import trees
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Report, State
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.database.models import Run
-from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.models import Run
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.review import Review
 
 Command = str | Sequence[str]
 Programs = Mapping[str, list[Step]]
@@ -145,10 +145,10 @@ def assert_all(report: Report, state: State) -> None:
 
 
 def assert_nothing_is_left(person: Person) -> None:
-    """Assert that no layer, upper folder or journal is left."""
-    pending = person.paths.pending(real_project(person))
-    assert not pending.exists(), snapshot(pending)
-    left = [name for name in os.listdir(person.paths.cache) if name.startswith(("over", "journ"))]
+    """Assert that no layer, upper folder or job is left."""
+    folder = person.paths.project_data(real_project(person))
+    assert not [*folder.glob("*layer-*"), *folder.glob("job*")], snapshot(folder)
+    left = [name for name in os.listdir(person.paths.cache) if name.startswith("overlay-")]
     assert not left
 
 

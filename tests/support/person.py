@@ -18,9 +18,9 @@ from support.cli_server import Started
 import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports it
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths, make_folder
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Report
-from ollmsandbox.project.changes.mode import Mode
+from ollmsandbox.project.change import Report
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
 from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe
@@ -91,6 +91,10 @@ class Person:
         self.run(command, keeper=keeper)
         assert keeper.report is not None
         return keeper.report
+
+    def layers(self) -> list[str]:
+        """Return the folders in which the next command sees the project, from the top."""
+        return Recorder(os.path.realpath(self.project), self.paths).roots()[0].lowers
 
     def run_outside(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command without the sandbox, to prove that an attack works."""

@@ -13,10 +13,12 @@ from support.person import Person
 from support.tools import Agent, Looking, until
 
 from ollmsandbox import loop
+from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project import settle
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools import all_tools
 from ollmsandbox.tools.base import Stream, ToolError
@@ -62,17 +64,37 @@ def test_changes_are_seen_while_the_command_runs(agent: Agent) -> None:
     assert agent.looking.events[0].path.endswith("seen")
 
 
-def test_an_interrupted_run_is_settled_before_the_next_one(agent: Agent) -> None:
+def _fail(*_given: object) -> None:
+    raise OllmSandboxError("The disk is full.")
+
+
+def test_an_interrupted_run_is_settled_before_the_next_one(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, paths = agent.person.project / "file", agent.person.paths
     file.write_text("old")
-    paths.versions.parent.mkdir(parents=True, exist_ok=True)
-    paths.versions.write_text("not a folder")
-    assert "Cannot create" in agent.run("echo new > file").text
+    with monkeypatch.context() as patched:
+        patched.setattr(settle, "back_up", _fail)
+        assert "The disk is full" in agent.run("echo new > file").text
     assert [*paths.cache.glob("overlay-*")]
-    paths.versions.unlink()
     assert agent.run("cat file").text == "new"
     assert not [*paths.cache.glob("overlay-*")]
+    assert file.read_text() == "new\n"
     assert [copy.read_text() for copy in paths.backups.iterdir()] == ["old"]
+
+
+def test_changes_that_could_not_be_kept_are_pending_for_the_next_command(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, paths = agent.person.project / "file", agent.person.paths
+    file.write_text("old")
+    with monkeypatch.context() as patched:
+        patched.setattr(settle, "capture", _fail)
+        assert "The disk is full" in agent.run("echo new > file").text
+    assert [*paths.cache.glob("overlay-*")]
+    assert agent.run("cat file").text == "new"
+    assert not [*paths.cache.glob("overlay-*")]
+    assert file.read_text() == "old"
 
 
 def test_changes_that_cannot_be_settled_are_reported_and_kept(agent: Agent) -> None:

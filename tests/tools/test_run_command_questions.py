@@ -13,9 +13,9 @@ from support.tools import Agent
 from ollmsandbox import loop
 from ollmsandbox.cli.agent.card import card, choices
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.review import Review
 from ollmsandbox.tools.run_command import RunCommand
 
 pytestmark = pytest.mark.ordinary

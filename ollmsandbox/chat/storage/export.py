@@ -10,7 +10,8 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 
-from ...project.changes.change import Recorded
+from ...project.change import Recorded
+from ...project.short_list import count_files, ignored_text, split_ignored
 from ...tools.base import Picture
 from ..messages import Role, ToolCall
 from .history import History
@@ -185,10 +186,13 @@ def _call_result(history: History, entry: StoredMessage, *, with_pictures: bool)
         yield _fenced(entry.message.text)
     yield from _shown(entry.message.pictures, with_pictures=with_pictures)
     if record is not None:
+        shown, ignored = split_ignored(_changes(history, record))
         lines = [
             f"- {item.change.kind.value} {_code(_path(item))} ({item.state.value})"
-            for item in _changes(history, record)
+            for item in shown
         ]
+        if ignored:
+            lines.append(f"- {ignored_text(count_files(ignored))}")
         if lines:
             yield "\n".join((f"Changes (run {record.run_id}):", "", *lines))
 

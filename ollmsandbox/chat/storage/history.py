@@ -16,8 +16,9 @@ from peewee import JOIN, Case, ModelSelect, fn
 from ... import N_
 from ...errors import OllmSandboxError
 from ...permission.request import PermissionRequest, Verdict
-from ...project.changes.change import Kind, Recorded, State
-from ...project.database.models import (
+from ...project.change import Kind, Recorded, State
+from ...project.index import read_changes
+from ...project.models import (
     ChangeRow,
     ChatMessage,
     ChatPicture,
@@ -27,8 +28,7 @@ from ...project.database.models import (
     Run,
     Setting,
 )
-from ...project.database.runs import read_changes
-from ...project.manager import ProjectManager
+from ...project.projects import ProjectManager
 from ...text.visible import printable_line
 from ...tools.base import Picture
 from ..messages import Message, Role
@@ -293,7 +293,7 @@ class History:
 
     def states(self, session_id: str) -> dict[str, frozenset[State]]:
         """Return the states of the changes of each run in the session, as they are now."""
-        from ...project.review.state import read_current  # the list of sessions needs no changes
+        from ...project.state import read_current  # the list of sessions needs no changes
 
         with self.manager.store.translated_errors():
             query = Run.select(Run, Project).join(Project).where(Run.session_id == session_id)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import Sentence, sentence
 from ...permission.request import Answer, Source, Verdict
-from ...project.changes.change import Kind
-from ...project.changes.short_list import count_kinds
+from ...project.change import Kind
+from ...project.short_list import count_files, count_kinds, split_ignored
 from ...sandbox.process import Stop
 from ..messages import Message, Role, ServerFields, ToolCall
 
@@ -36,8 +36,9 @@ class CallRecord:
     source: Source | None = None
     # Why it was ended early.
     stop: Stop | None = None
-    # The number of changes of each kind.
+    # The number of changes of each kind, without files that git ignores; and of such files.
     changes: Mapping[Kind, int] = field(default_factory=dict)
+    ignored: int = 0
     # The user's own command, not the model's.
     own: bool = False
     # Where the output begins in the text for the model.
@@ -52,6 +53,7 @@ class CallRecord:
     @classmethod
     def of(cls, outcome: Outcome, description: str) -> CallRecord:
         result, verdict = outcome.result, outcome.verdict
+        shown, ignored = split_ignored(outcome.report.changes if outcome.report else ())
         return cls(
             ok=outcome.ok,
             description=description,
@@ -61,7 +63,8 @@ class CallRecord:
             answer=verdict.answer if verdict else None,
             source=verdict.source if verdict else None,
             stop=outcome.stop,
-            changes=count_kinds(outcome.report.changes) if outcome.report else {},
+            changes=count_kinds(shown),
+            ignored=count_files(ignored),
         )
 
     def asked(self, verdict: Verdict | None) -> CallRecord:
@@ -214,6 +217,7 @@ def record_to_json(record: CallRecord | None) -> str:
             "source": record.source.value if record.source else None,
             "stop": record.stop.value if record.stop else None,
             "changes": {kind.value: count for kind, count in record.changes.items()},
+            "ignored": record.ignored,
             "own": record.own,
             "output_start": record.output_start,
             "is_interrupted": record.is_interrupted,
@@ -238,6 +242,7 @@ def record_from_json(text: str) -> CallRecord | None:
             source=Source(kept["source"]) if kept.get("source") else None,
             stop=next((stop for stop in Stop if stop.value == kept.get("stop")), None),
             changes={Kind(kind): int(count) for kind, count in kept.get("changes", {}).items()},
+            ignored=int(kept.get("ignored", 0)),
             own=bool(kept.get("own")),
             output_start=int(kept.get("output_start", 0)),
             is_interrupted=bool(kept.get("is_interrupted")),

@@ -17,9 +17,9 @@ from ...errors import OllmSandboxError
 from ...loop import new_loop
 from ...paths import Paths
 from ...permission.provider import NobodyAsks
-from ...project.changes.mode import Mode
-from ...project.folder import Folder
+from ...project.mode import Mode
 from ...project.opening import check_links
+from ...project.records.folder import Folder
 from ...sandbox.plan.folders import find_project
 from ...sandbox.profile.file import read_profile
 from ...sandbox.profile.profile import DEFAULT_PROFILE

@@ -10,7 +10,7 @@ from ...chat import events
 from ...chat.events import ChatEvent
 from ...chat.messages import Role
 from ...permission.request import Source, Verdict
-from ...project.changes.change import Report
+from ...project.change import Report
 from ...text.ansi import LiveOutput, harmless
 from ...text.visible import visible_line
 from ...tools.base import Outcome

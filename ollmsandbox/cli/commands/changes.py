@@ -10,19 +10,20 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
-from ...paths import Paths
-from ...project.apply.journal import Journal
-from ...project.changes.change import Report, State
-from ...project.database.models import Run
-from ...project.database.runs import read_changes
-from ...project.manager import is_missing
-from ...project.recovery.missing import discard_interrupted
-from ...project.review.review import Review
-from ...project.review.state import read_current
+from ...paths import Paths, is_missing
+from ...project.change import Recorded, Report, State
+from ...project.index import read_changes
+from ...project.jobs import unfinished
+from ...project.missing import discard_interrupted
+from ...project.models import Run
+from ...project.review import Review
+from ...project.run import is_part
+from ...project.short_list import count_files, counted, ignored_text, split_ignored
+from ...project.state import read_current
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
 from ..arguments import default_project
@@ -32,6 +33,7 @@ from ..changes import (
     diff_lines,
     document,
     full_paths,
+    ignored_line,
     in_order,
     listing,
     print_notice,
@@ -106,6 +108,9 @@ def act_on_changes(given: argparse.Namespace) -> int:
         word, wanted = _DONE[given.action]
         # A deletion may be discarded instead, because something in the folder was kept.
         missed = [item for item in done if item.state not in (wanted, State.DISCARDED)]
+        # Discarding leaves hunks in the project that were applied before.
+        parts = [item for item in missed if given.action == "discard" and is_part(item)]
+        missed = [item for item in missed if item not in parts]
         left: list[Report] = []
         if given.action == "apply":
             # Conflicts are only applied if the user names their paths.
@@ -113,8 +118,16 @@ def act_on_changes(given: argparse.Namespace) -> int:
         if given.json:
             print(json.dumps(_document(reports, None if given.all else runs[0], project)))
         else:
-            total = sum(item.state is wanted for item in done)
-            print(f"{total:,} {'change' if total == 1 else 'changes'} {word}.")
+            shown, ignored = split_ignored([item for item in done if item.state is wanted])
+            total = len(shown) + len(parts)
+            if total or not ignored:
+                print(f"{counted(total, 'change')} {word}.")
+            if ignored:
+                print(f"{ignored_text(count_files(ignored))} {word}.")
+            if parts:
+                print("The parts that were applied before stay in these files:")
+            for line in listing(parts, project):
+                print(line)
             for line in listing(missed, project):
                 print(line)
             if not left and any(item.state is State.CONFLICT for item in missed):
@@ -142,10 +155,7 @@ def _may_go_on(
         return True
     run = runs[0]
     if given.action == "apply":
-        affected = {
-            "applies changes of earlier runs": review.also_applied(run, chosen),
-            "discards changes of other runs": review.dropped_for(run, chosen),
-        }
+        affected = {"applies changes of earlier runs": review.also_applied(run, chosen)}
     else:
         affected = {"discards changes of later runs": review.also_discarded(run, chosen)}
     lines = []
@@ -159,13 +169,12 @@ def _may_go_on(
 
 
 def _report_interruption(runs: list[Run]) -> None:
-    paths = Paths.from_environ(os.environ)
-    if any(Journal.of_person(paths, run.id).exists() for run in runs):
+    if runs and unfinished(Paths.from_environ(os.environ)):
         complain("Interrupted. The next ollmsandbox command finishes it.")
 
 
 def _explain_nothing_done(review: Review, given: argparse.Namespace, run: Run) -> None:
-    counts = dict(_counts_of(review, run))
+    counts = dict(_counts_of(read_current(review.manager, run)))
     if given.action == "undo" and counts.keys() == {State.UNDONE.value}:
         print(f"Run {run.id} is already undone. `ollmsandbox history` lists earlier runs.")
     others = [other for other in review.waiting(run.project) if other.id != run.id]
@@ -222,7 +231,10 @@ def history(given: argparse.Namespace) -> int:
             print(json.dumps([{**_about(run), **_counts(review, run)} for run in runs]))
             return 0
         for run in runs:
-            counts = ", ".join(f"{number:,} {state}" for state, number in _counts_of(review, run))
+            shown, ignored = split_ignored(read_current(review.manager, run))
+            counts = ", ".join(f"{number:,} {state}" for state, number in _counts_of(shown))
+            if ignored:
+                counts += f"{', ' if counts else ''}{ignored_line(ignored)}"
             command = escape_line(run.command)
             where = f"  {escape_line(run.project.path)}" if given.all else ""
             print(f"{run.id}  {_when(run.started_at)}  {counts}{where}")
@@ -351,8 +363,7 @@ def _about(run: Run | None, project: str = "") -> dict[str, object]:
     }
 
 
-def _counts_of(review: Review, run: Run) -> Iterator[tuple[str, int]]:
-    items = read_current(review.manager, run)
+def _counts_of(items: Iterable[Recorded]) -> Iterator[tuple[str, int]]:
     counts = Counter(map(state_word, items))
     for word in (State.APPLIED.value, *EDITED_WORDS.values(), *(state.value for state in State)):
         if number := counts.pop(word, 0):
@@ -360,7 +371,7 @@ def _counts_of(review: Review, run: Run) -> Iterator[tuple[str, int]]:
 
 
 def _counts(review: Review, run: Run) -> dict[str, object]:
-    return {"states": dict(_counts_of(review, run))}
+    return {"states": dict(_counts_of(read_current(review.manager, run)))}
 
 
 def _when(at: float) -> str:

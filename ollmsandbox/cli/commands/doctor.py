@@ -25,6 +25,8 @@ def doctor(given: argparse.Namespace) -> int:
     if given.attack:
         return _attack(as_json=given.json)
     paths = Paths.from_environ(os.environ)
+    if given.repair:
+        return _repair(paths, as_json=given.json)
     try:
         writable = [find_project(default_project(os.environ), paths)]
     except OllmSandboxError:
@@ -67,6 +69,25 @@ def _attack(*, as_json: bool) -> int:
         print(f"{len(through)} of {len(results)} attacks were not held off. Please report it.")
         return 1
     print(f"The sandbox held against all {len(results)} attacks.")
+    return 0
+
+
+def _repair(paths: Paths, *, as_json: bool) -> int:
+    """Make the index of runs again."""
+    from ...project.projects import ProjectManager
+    from ...project.recover import repair_index
+
+    manager = ProjectManager(paths)
+    try:
+        done = repair_index(manager, always=True)
+        # What had to be done to open the database comes first.
+        done = [*manager.notices, *done]
+    finally:
+        manager.close()
+    if as_json:
+        print(json.dumps({"done": done}, indent=2))
+    else:
+        print("\n".join(done or ["No earlier run is missing from the records."]))
     return 0
 
 

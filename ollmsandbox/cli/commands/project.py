@@ -12,8 +12,8 @@ from ...engine.move import move_project
 from ...errors import ProjectError
 from ...paths import Paths
 from ...permission.store import RuleStore
-from ...project.database.models import Project
-from ...project.manager import ProjectManager
+from ...project.models import Project
+from ...project.projects import ProjectManager
 from ...text.ansi import escape_line
 from ..streams import complain
 

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from ... import loop
+from ...engine.system import System, set_system, system_of
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.opening import check_links
-from ...project.system import System, set_system, system_of
 from ...sandbox.plan.folders import find_project
 from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.rootfs import Rootfs

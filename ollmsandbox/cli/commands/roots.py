@@ -10,10 +10,10 @@ from ... import loop
 from ...engine.roots import open_to_commands
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_inside
-from ...project.database.models import Project
-from ...project.folder import Folder
-from ...project.manager import ProjectManager
+from ...project.models import Project
 from ...project.opening import check_links
+from ...project.projects import ProjectManager
+from ...project.records.folder import Folder
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
 from ..arguments import default_project

@@ -21,8 +21,8 @@ from ..arguments import FAILED, default_project
 from ..streams import give_up, print_error
 
 if TYPE_CHECKING:
-    from ...project.changes.change import Report
-    from ...project.recovery.recover import RecoveryResult
+    from ...project.change import Report
+    from ...project.recover import RecoveryResult
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import PathRewriter
@@ -133,7 +133,7 @@ class _Run:
         import asyncio
 
         from ...engine.run import finish_interrupted_runs, prepare_run
-        from ...project.changes.mode import Mode
+        from ...project.mode import Mode
         from ...project.opening import check_links
         from ...sandbox.plan.folders import find_project
         from ...sandbox.profile.profile import DEFAULT_PROFILE

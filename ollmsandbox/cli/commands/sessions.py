@@ -17,7 +17,7 @@ from ...chat.storage.lock import SessionLock
 from ...chat.storage.stored import SessionInfo
 from ...errors import OllmSandboxError
 from ...paths import Paths
-from ...project.manager import ProjectManager
+from ...project.projects import ProjectManager
 from ...text.ansi import harmless
 from ...text.visible import visible_line
 

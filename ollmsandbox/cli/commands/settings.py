@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from ...errors import OllmSandboxError
 from ...paths import Paths
-from ...project.manager import ProjectManager
+from ...project.projects import ProjectManager
 from ...project.settings import ALL
 from ...sandbox.rootfs.settings import (
     SETTINGS,

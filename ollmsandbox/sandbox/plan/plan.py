@@ -186,7 +186,7 @@ class PlanBuilder:
             mounts.append(
                 OverlaidFolder(
                     root.path,
-                    (*root.mounted, root.path),
+                    tuple(root.lowers),
                     overlay.upper(name),
                     overlay.work(name),
                     what,

@@ -18,7 +18,7 @@ from ... import N_
 from ...errors import OllmSandboxError
 from ...files.dirfd import open_regular_file
 from ...paths import is_inside
-from ...project.pending.chain import Chain
+from ...project.layer import PendingLayer
 from ...text.ansi import harmless
 from ..context import ToolContext
 from .sandboxed import SandboxedFile
@@ -86,7 +86,7 @@ async def read_notes(context: ToolContext, folders: Sequence[str]) -> list[Proje
 
 def _may_have_some(context: ToolContext, project: str, folders: Sequence[str]) -> bool:
     """Look before a sandbox is started; pending changes are seen only in one."""
-    return bool(Chain(context.paths, project).runs) or any(
+    return bool(PendingLayer(context.paths, project).runs()) or any(
         os.path.lexists(f"{project}/{folder}/{name}") for folder in folders for name in NOTE_FILES
     )
 

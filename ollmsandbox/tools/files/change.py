@@ -14,7 +14,7 @@ from abc import abstractmethod
 from ... import N_
 from ...errors import OllmSandboxError
 from ...permission.request import PermissionRequest, Verdict
-from ...project.changes.change import Report
+from ...project.change import Report
 from ...sandbox.probe.probe import Capabilities
 from ...text.ansi import escape_line, harmless
 from .. import questions

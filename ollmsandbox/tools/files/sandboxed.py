@@ -17,9 +17,9 @@ from ... import N_
 from ...engine.run import Confinement, PreparedRun
 from ...errors import OllmSandboxError, Sentence, in_lines
 from ...paths import is_inside
-from ...project.apply.recorder import linked_roots
-from ...project.changes.change import Report
-from ...project.changes.mode import Mode
+from ...project.change import Report
+from ...project.mode import Mode
+from ...project.recorder import linked_roots
 from ...sandbox.launch import SHELL
 from ...sandbox.plain.runner import PlainRunner
 from ...sandbox.process import Result, Sinks
@@ -231,7 +231,7 @@ class SandboxedFile:
 
         The user has seen and approved the change.
         """
-        from ...project.review.write_file import write_file
+        from ...project.write_file import write_file
 
         real = os.path.realpath(self.path)
         if not is_inside(real, self._project, *linked_roots(self._context.paths, self._project)):

@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ...i18n import _, localized
-from ...project.changes.change import Recorded, Report, State
-from ...project.database import runs
-from ...project.database.models import Run
-from ...project.manager import ProjectManager
-from ...project.review.hunks import (
+from ...project import index as runs
+from ...project.change import Recorded, Report, State
+from ...project.hunks import (
     apply_hunks,
     discard_hunks,
     redo_hunks,
     undo_hunks,
 )
-from ...project.review.review import Review
-from ...project.review.state import current_changes, current_hunk_states, text_versions
-from ...project.review.versions import Version, Versions
+from ...project.models import Run
+from ...project.projects import ProjectManager
+from ...project.review import Review
+from ...project.short_list import count_files, split_ignored
+from ...project.state import current_changes, current_hunk_states, text_versions
+from ...project.versions import Version, Versions
 from ...text.diff import Hunk, HunkGroup, HunkState, decode_text
 from ...text.merge import keep_both
 from .model import RunData
@@ -126,19 +127,17 @@ def act_on_run(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()
     problems = [f"{item.change.path}: {note_text(item.note)}" for item in missed if item.note]
     later = review.later_changes(row, missed) if verb == "undo" else []
     reports = tuple(Report(other.id, tuple(items)) for other, items in later)
-    return ActionResult(len(done), tuple(problems), reports)
+    return ActionResult(_count(done), tuple(problems), reports)
 
 
 def also_affected(
     review: Review, verb: str, run_id: str, paths: Sequence[str] = ()
-) -> tuple[list[Report], list[Report]]:
-    """Return the changes of other runs that `act_on_run` would apply, too, and those that it would
-    discard."""
+) -> list[Report]:
+    """Return the changes of other runs that `act_on_run` would apply or discard, too."""
     row = review.manager.run(run_id)
     if verb in ("apply", "take", "redo"):
-        also = review.also_applied(row, paths, only_pending=verb == "apply")
-        return also, review.dropped_for(row, paths)
-    return [], review.also_discarded(row, paths) if verb in ("discard", "keep") else []
+        return review.also_applied(row, paths, only_pending=verb == "apply")
+    return review.also_discarded(row, paths) if verb in ("discard", "keep") else []
 
 
 def act_on_all(review: Review, verb: str, path: str) -> ActionResult:
@@ -151,7 +150,14 @@ def act_on_all(review: Review, verb: str, path: str) -> ActionResult:
     items = [item for report in reports for item in report.changes]
     problems = [f"{item.change.path}: {note_text(item.note)}" for item in items if item.note]
     errors = [localized(error) for report in reports for error in report.errors]
-    return ActionResult(len(items) - len(problems), (*problems, *errors))
+    done = [item for item in items if not item.note]
+    return ActionResult(_count(done), (*problems, *errors))
+
+
+def _count(items: Sequence[Recorded]) -> int:
+    """Count changes; files that git ignores only if there are no others."""
+    shown, ignored = split_ignored(items)
+    return len(shown) or count_files(ignored)
 
 
 def act_on_hunks(

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import OllmSandboxError
-from ...project.changes.change import Recorded, Type
-from ...project.database.models import Run
-from ...project.manager import ProjectManager
-from ...project.review.versions import Version, Versions
+from ...project.change import Recorded, Type
+from ...project.models import Run
+from ...project.projects import ProjectManager
+from ...project.versions import Version, Versions
 from ...text.diff import decode_text, matching_blocks, split_lines
 
 # Bytes. Larger files are only compared when the user opens them.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from gi.repository import Gio, GObject
 
 from ...chat.storage.history import History
-from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
-from ...project.changes.short_list import severity
+from ...project.change import PENDING_STATES, Kind, Recorded, State, Type
+from ...project.short_list import severity, split_ignored
 from ..widgets.weak import weak_reference
 
 if TYPE_CHECKING:
-    from ...project.database.models import Project, Run
-    from ...project.manager import ProjectManager
+    from ...project.models import Project, Run
+    from ...project.projects import ProjectManager
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,19 @@ class RunData:
     items: tuple[Recorded, ...]
     # What the model said before it; "" if nothing is known.
     said: str = ""
+    # Files that git ignores, and full paths that choose exactly these and their folders.
+    ignored: tuple[Recorded, ...] = ()
+    ignored_paths: tuple[str, ...] = ()
 
     @cached_property
     def states(self) -> Counter[State]:
-        """Return the number of files per state (cached, because there may be very many)."""
-        return Counter(item.state for item in self.items)
+        """Return the number of files per state (cached, because there may be very many). Files that
+        git ignores count only if there are no others."""
+        return Counter(item.state for item in self.items or self.ignored)
+
+    @cached_property
+    def ignored_states(self) -> Counter[State]:
+        return Counter(item.state for item in self.ignored)
 
     @cached_property
     def pending(self) -> int:
@@ -51,7 +59,7 @@ class RunData:
 
     @property
     def is_all_applied(self) -> bool:
-        return self.states[State.APPLIED] == len(self.items)
+        return {*self.states, *self.ignored_states} == {State.APPLIED}
 
     @cached_property
     def has_held(self) -> bool:
@@ -61,8 +69,9 @@ class RunData:
 
 class RunSearch(NamedTuple):
     runs: tuple[RunData, ...] = ()
-    # Pending changes of the project, whatever is listed.
+    # Pending changes of the project, whatever is listed; and pending files that git ignores.
     pending: int = 0
+    ignored: int = 0
     # How many of them can be applied together, without a decision for each.
     ready: int = 0
     # Whether the user should look at one of them first.
@@ -93,13 +102,16 @@ def load(
     said = History(manager).said_before(every)
     data = {run.id: _read(manager, run, said.get(run.id, "")) for run in every}
     runs = sorted((data[id_] for id_ in listed), key=lambda run: -run.started_at)
+    waiting = [data[id_] for id_ in pending]
     # Of each one, because its row asks, too.
-    held = [data[id_].has_held for id_ in pending]
+    held = [run.has_held for run in waiting]
+    ignored = sum(run.ignored_states[State.PENDING] for run in waiting)
     return RunSearch(
         # Sorted here, off the main thread.
         tuple(sorted(runs, key=lambda run: not run.pending)),
-        _count((data[id_] for id_ in pending), *PENDING_STATES),
-        _count((data[id_] for id_ in pending), State.PENDING, State.FAILED),
+        _count(waiting, *PENDING_STATES),
+        ignored,
+        _count(waiting, State.PENDING, State.FAILED) + ignored,
         any(held),
         len(newest) > limit,
     )
@@ -111,11 +123,17 @@ def are_same(runs: Sequence[RunData], others: Sequence[RunData]) -> bool:
     `==` would hold the interpreter until the last change: the window would stand still.
     """
     return len(runs) == len(others) and all(
-        replace(one, items=()) == replace(other, items=())
+        _without_items(one) == _without_items(other)
         and len(one.items) == len(other.items)
+        and len(one.ignored) == len(other.ignored)
         and all(item == old for item, old in zip(one.items, other.items, strict=True))
+        and all(item == old for item, old in zip(one.ignored, other.ignored, strict=True))
         for one, other in zip(runs, others, strict=True)
     )
+
+
+def _without_items(run: RunData) -> RunData:
+    return replace(run, items=(), ignored=(), ignored_paths=())
 
 
 def count_pending(manager: ProjectManager, project: Project) -> int:
@@ -124,12 +142,38 @@ def count_pending(manager: ProjectManager, project: Project) -> int:
 
 
 def _count(runs: Iterable[RunData], *states: State) -> int:
-    return sum(run.states[state] for run in runs for state in states)
+    return sum(run.states[state] for run in runs if run.items for state in states)
 
 
 def _read(manager: ProjectManager, run: Run, said: str) -> RunData:
-    items = tuple(_files_last(manager, run))
-    return RunData(run.id, run.command, run.started_at, items, said_line(said))
+    from ...project.state import read_current  # not needed for the first frame
+
+    items = read_current(manager, run)
+    shown, ignored = split_ignored(items)
+    listed = _listed(items)
+    numbers = {item.number for item in ignored}
+    return RunData(
+        run.id,
+        run.command,
+        run.started_at,
+        tuple(item for item in listed if item.number not in numbers),
+        said_line(said),
+        tuple(item for item in listed if item.number in numbers),
+        tuple(_paths_of(ignored, shown)),
+    )
+
+
+def _paths_of(items: Iterable[Recorded], others: Iterable[Recorded]) -> Iterator[str]:
+    """Yield the full paths of changes. A path stands for everything in it, so folders in which
+    there are others are left out."""
+    around = {(item.change.root, item.change.path) for item in others}
+    for root, path in tuple(around):
+        folder = path
+        while (folder := folder.rpartition("/")[0]) and (root, folder) not in around:
+            around.add((root, folder))
+    for item in items:
+        if (item.change.root, item.change.path) not in around:
+            yield f"{item.change.root}/{item.change.path}"
 
 
 def said_line(text: str) -> str:
@@ -141,12 +185,9 @@ def said_line(text: str) -> str:
     return re.sub(r"[*`]+|^[\s#>-]+", "", line).strip().rstrip(":")
 
 
-def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:
+def _listed(items: Sequence[Recorded]) -> list[Recorded]:
     """Return the changes in the order of a file manager, with those first that need
     a second look, then deleted ones. Folders are left out if a change inside them is listed."""
-    from ...project.review.state import read_current  # not needed for the first frame
-
-    items = read_current(manager, run)
     inner = {item.change.path.rpartition("/")[0] for item in items}
     shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
     return sorted(shown, key=_order)
@@ -169,10 +210,22 @@ class RunItem(GObject.Object):
 class FileItem(GObject.Object):
     __gtype_name__ = "OllmFileItem"
 
-    def __init__(self, run: RunData, recorded: Recorded) -> None:
+    def __init__(self, run: RunData, recorded: Recorded, *, is_ignored: bool = False) -> None:
         super().__init__()
         self.run = run
         self.recorded = recorded
+        self.is_ignored = is_ignored
+
+
+class IgnoredItem(GObject.Object):
+    """All files of a run that git ignores, if it has others, too."""
+
+    __gtype_name__ = "OllmIgnoredItem"
+
+    def __init__(self, data: RunData, *, is_open: bool = False) -> None:
+        super().__init__()
+        self.data = data
+        self.is_open = is_open
 
 
 # The number of rows that a list view creates ahead.
@@ -185,6 +238,8 @@ _FIRST, _FEW, _REMOVED = 6, 3, 12
 @dataclass
 class _Group:
     item: RunItem
+    # The last row of an open run, with files of its own.
+    ignored: IgnoredItem | None = None
     # How many of its files are in the list. In the end it is all or none of them.
     shown: int = 0
     # The items that still exist: a list view expects the same item for the same position.
@@ -192,13 +247,35 @@ class _Group:
 
     @property
     def wanted(self) -> int:
-        return len(self.item.data.items) if self.item.is_open else 0
+        if not self.item.is_open:
+            return 0
+        data = self.item.data
+        if self.ignored is None:
+            return len(data.items or data.ignored)
+        return len(data.items) + 1 + (len(data.ignored) if self.ignored.is_open else 0)
 
-    def file(self, number: int) -> FileItem:
+    def place_of(self, number: int) -> int | None:
+        """Return the position of a file, by the number of its change."""
+        data = self.item.data
+        for first, items in ((0, data.items), (len(data.items) + bool(data.items), data.ignored)):
+            numbers = [item.number for item in items]
+            if number in numbers:
+                place = first + numbers.index(number)
+                return place if place < self.shown else None
+        return None
+
+    def row(self, number: int) -> FileItem | IgnoredItem:
+        data = self.item.data
+        own = len(data.items)
+        if self.ignored is not None and number == own:
+            return self.ignored
         found = self.made[number]() if number in self.made else None
         if found is None:
-            data = self.item.data
-            found = FileItem(data, data.items[number])
+            if number < own:
+                found = FileItem(data, data.items[number])
+            else:
+                inner = number - own - bool(own)
+                found = FileItem(data, data.ignored[inner], is_ignored=bool(own))
             self.made[number] = weak_reference(found)
         return found
 
@@ -225,7 +302,7 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
             return None
         number = bisect_right(self._starts, place) - 1
         group, inner = self._groups[number], place - self._starts[number]
-        return group.file(inner - 1) if inner else group.item
+        return group.row(inner - 1) if inner else group.item
 
     def place_of(self, run_id: str) -> int | None:
         for group, start in zip(self._groups, self._starts, strict=False):
@@ -233,11 +310,42 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
                 return start
         return None
 
-    def show(self, runs: Iterable[RunData], open_runs: Collection[str]) -> None:
+    def place_of_file(self, run_id: str, number: int) -> int | None:
+        """Return the position of a file's row, or of its run's if that is folded; None if neither
+        is listed."""
+        for group, start in zip(self._groups, self._starts, strict=False):
+            if group.item.data.id == run_id:
+                inner = group.place_of(number)
+                return start if inner is None else start + 1 + inner
+        return None
+
+    def place_of_ignored(self, run_id: str) -> int | None:
+        """Return the position of the row for the run's files that git ignores."""
+        start = self.place_of(run_id)
+        if start is None:
+            return None
+        group = self._groups[self._starts.index(start)]
+        own = len(group.item.data.items)
+        return start + 1 + own if group.ignored is not None and group.shown > own else None
+
+    def show(
+        self,
+        runs: Iterable[RunData],
+        open_runs: Collection[str],
+        open_ignored: Collection[str] = (),
+    ) -> None:
         """Replace the content by the first few rows; each `grow` adds more."""
         old = self._starts[-1]
         self._groups = []
-        self._coming = [_Group(RunItem(run, is_open=run.id in open_runs)) for run in runs]
+        self._coming = [
+            _Group(
+                RunItem(run, is_open=run.id in open_runs),
+                IgnoredItem(run, is_open=run.id in open_ignored)
+                if run.items and run.ignored
+                else None,
+            )
+            for run in runs
+        ]
         self._coming.reverse()
         self._take(_FIRST)
         self._changed(0, old, self._count())
@@ -261,11 +369,14 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
         return True
 
     def fold(self, place: int) -> None:
-        """Open or close the run at this position."""
-        number = self._starts.index(place)
+        """Open or close the run, or the files that git ignores, at this position."""
+        number = bisect_right(self._starts, place) - 1
         group = self._groups[number]
         # A new item, so that the row is created anew.
-        group.item = RunItem(group.item.data, is_open=not group.item.is_open)
+        if place == self._starts[number]:
+            group.item = RunItem(group.item.data, is_open=not group.item.is_open)
+        elif group.ignored is not None:
+            group.ignored = IgnoredItem(group.item.data, is_open=not group.ignored.is_open)
         self._changed(place, 1, 1)
 
     def grow(self) -> bool:

@@ -10,9 +10,8 @@ from functools import partial
 from gi.repository import Adw, Gtk
 
 from ...i18n import _
-from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
-from ...project.changes.reasons import Reason
-from ...project.manager import ProjectManager
+from ...project.change import PENDING_STATES, Kind, Recorded, State, Type
+from ...project.projects import ProjectManager
 from ...text.diff import HunkState
 from ...text.visible import visible_line, visible_path
 from ..diff.images import ImagePair
@@ -158,14 +157,7 @@ class ChangePage(Gtk.Box):
         self.about.set_visible(bool(about))
         found = self._shown.conflict if self._shown else None
         self.conflict.set_visible(item.state is State.CONFLICT)
-        if item.is_because(Reason.CONCURRENT):
-            self.conflict.set_label(
-                _(
-                    "Another command also changed this file, and its version is pending. "
-                    "Below, lines with - are on disk, and lines with + are from this command."
-                )
-            )
-        elif found is not None and not found.has_base:
+        if found is not None and not found.has_base:
             self.conflict.set_label(
                 _(
                     "You also edited this file. Your version is unchanged. Below, lines with - "

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gi.repository import Gtk, Pango
 
-from ...project.changes.change import Kind, Recorded, State
+from ...project.change import Kind, Recorded, State
 from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
-from ..widgets.actions import ActionButton
+from ..widgets.actions import Action, ActionButton
 from ..widgets.labels import (
     decorative_icon,
     in_sentences,
@@ -23,16 +23,26 @@ from ..widgets.labels import (
 from ..widgets.readable import number
 from ..widgets.weak import weak_reference
 from ..widgets.wrap_box import WrapBox
-from .model import FileItem, RunItem
-from .text import change_text, kind_icon, pill_label, row_text, run_actions, run_text
+from .model import FileItem, IgnoredItem, RunItem
+from .text import (
+    change_text,
+    ignored_actions,
+    ignored_row_text,
+    kind_icon,
+    pill_label,
+    row_text,
+    run_actions,
+    run_text,
+)
 
 if TYPE_CHECKING:
-    from ...project.manager import ProjectManager
+    from ...project.projects import ProjectManager
     from ..widgets.tasks import Tasks
     from .lines import LineCount
 
-Act = Callable[[str, RunItem], None]
-Fold = Callable[[RunItem], None]
+Act = Callable[[str, "RunItem | IgnoredItem"], None]
+Fold = Callable[["RunItem | IgnoredItem"], None]
+_INDENT = 18
 _MOST_READ = 200
 # Lines of a warning.
 _MOST_LINES = 4
@@ -41,15 +51,18 @@ _DIM = 36000
 _COLOURS = {Kind.ADDED: "success", Kind.DELETED: "error", Kind.REPLACED: "warning"}
 
 
-class RunRow(Gtk.Box):
-    __gtype_name__ = "OllmRunRow"
+class FoldRow(Gtk.Box):
+    """A row that opens, with buttons for everything in it."""
 
-    def __init__(self, item: RunItem, act: Act, fold: Fold) -> None:
+    __gtype_name__ = "OllmFoldRow"
+
+    def __init__(self, item: RunItem | IgnoredItem, fold: Fold) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=6)
-        self.add_css_class("run-row")
-        run = item.data
-        self.run_id = run.id
-        top = Gtk.Box(spacing=6)
+        self.item = item
+        # For screen readers.
+        self.name = ""
+        self._buttons: list[ActionButton] = []
+        self._top = Gtk.Box(spacing=6)
         # In a list view, rows that contain buttons do not get the focus, only the buttons do.
         self.arrow = Gtk.Button(
             icon_name="pan-down-symbolic" if item.is_open else "pan-end-symbolic",
@@ -57,17 +70,66 @@ class RunRow(Gtk.Box):
             valign=Gtk.Align.CENTER,
         )
         self.arrow.connect("clicked", lambda _button: fold(item))
-        top.append(self.arrow)
+        self._top.append(self.arrow)
+        self.append(self._top)
+
+    def set_busy(self, is_busy: bool) -> None:
+        for button in self._buttons:
+            button.set_busy(is_busy)
+
+    def focus(self, *, verbs: bool) -> None:
+        (self._buttons[0] if verbs and self._buttons else self.arrow).grab_focus()
+
+    def _set_name(self, name: str) -> None:
+        self.name = name
+        self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [name])
+        self.arrow.update_state([Gtk.AccessibleState.EXPANDED], [int(self.item.is_open)])
+
+    def _add_buttons(
+        self, actions: Iterable[Action], act: Act, title: str, *, suggests: bool
+    ) -> None:
+        buttons: list[ActionButton] = []
+        # Not the row itself, which its buttons would keep alive.
+        item = self.item
+        for action in actions:
+            button = ActionButton(action)
+            button.add_css_class("small-button")
+            if action.name == "apply" and suggests:
+                button.add_css_class("suggested-action")
+            button.connect("clicked", lambda _button, name=action.name: act(name, item))
+            set_accessible_name(button, f"{action.label}: {title}")
+            buttons.append(button)
+        # Several buttons beside the command would leave no room for it. But the one to undo stays
+        # where it was.
+        if buttons and {button.action.name for button in buttons} <= {"undo", "redo"}:
+            verbs = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
+            # Space between a long, cut-off command and the button.
+            verbs.set_margin_start(6)
+            for button in buttons:
+                verbs.append(button)
+            self._top.append(verbs)
+        elif buttons:
+            lines = WrapBox()
+            lines.add_group(buttons[:2])
+            lines.add_group(buttons[2:])
+            self.append(lines)
+        self._buttons = buttons
+
+
+class RunRow(FoldRow):
+    __gtype_name__ = "OllmRunRow"
+
+    def __init__(self, item: RunItem, act: Act, fold: Fold) -> None:
+        super().__init__(item, fold)
+        self.add_css_class("run-row")
+        run = item.data
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
         command = _line(visible_line(run.command))
         command.add_css_class("monospace")
         set_left_to_right(command)
         status = run_text(run)
         title = visible_line(run.said or run.command)[:_MOST_READ]
-        # For screen readers.
-        self.name = in_sentences(title, status)
-        self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [self.name])
-        self.arrow.update_state([Gtk.AccessibleState.EXPANDED], [int(item.is_open)])
+        self._set_name(in_sentences(title, status))
         about = _line(status)
         about.add_css_class("caption")
         about.add_css_class("warning" if run.pending else "dim-label")
@@ -79,42 +141,30 @@ class RunRow(Gtk.Box):
             command.add_css_class("dim-label")
         text.append(command)
         text.append(about)
-        top.append(text)
-        buttons: list[ActionButton] = []
-        for action in run_actions(run.states):
-            button = ActionButton(action)
-            button.add_css_class("small-button")
-            # Whoever applies a held file has to look at it first.
-            if action.name == "apply" and not run.has_held:
-                button.add_css_class("suggested-action")
-            button.connect("clicked", lambda _button, name=action.name: act(name, item))
-            set_accessible_name(button, f"{action.label}: {title}")
-            buttons.append(button)
-        self.append(top)
-        # Several buttons beside the command would leave no room for it. But the one to undo stays
-        # where it was.
-        if buttons and {button.action.name for button in buttons} <= {"undo", "redo"}:
-            verbs = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
-            # Space between a long, cut-off command and the button.
-            verbs.set_margin_start(6)
-            for button in buttons:
-                verbs.append(button)
-            top.append(verbs)
-        elif buttons:
-            lines = WrapBox()
-            lines.add_group(buttons[:2])
-            lines.add_group(buttons[2:])
-            self.append(lines)
-        self._buttons = buttons
+        self._top.append(text)
+        # Whoever applies a held file has to look at it first.
+        self._add_buttons(run_actions(run.states), act, title, suggests=not run.has_held)
         shown = [visible_line(line)[:500] for line in (run.said, run.command) if line]
         self.set_tooltip_text("\n".join(shown))
 
-    def set_busy(self, is_busy: bool) -> None:
-        for button in self._buttons:
-            button.set_busy(is_busy)
 
-    def focus(self, *, verbs: bool) -> None:
-        (self._buttons[0] if verbs and self._buttons else self.arrow).grab_focus()
+class IgnoredRow(FoldRow):
+    """A quiet line for all files of a run that git ignores."""
+
+    __gtype_name__ = "OllmIgnoredRow"
+
+    def __init__(self, item: IgnoredItem, act: Act, fold: Fold) -> None:
+        super().__init__(item, fold)
+        self.set_margin_start(_INDENT)
+        text = ignored_row_text(item.data)
+        self._set_name(text)
+        label = _line(text)
+        label.set_hexpand(True)
+        label.add_css_class("dim-label")
+        self._top.append(label)
+        # Closed, it is no more than a line: the run's own buttons are for these files, too.
+        if item.is_open:
+            self._add_buttons(ignored_actions(item.data), act, text, suggests=False)
 
 
 class FileRow(Gtk.Box):
@@ -122,8 +172,9 @@ class FileRow(Gtk.Box):
 
     def __init__(self, item: FileItem) -> None:
         # As few calls as possible: there are hundreds of rows.
+        indent = 2 * _INDENT if item.is_ignored else _INDENT
         super().__init__(
-            spacing=9, margin_start=18, margin_top=3, margin_bottom=3, has_tooltip=True
+            spacing=9, margin_start=indent, margin_top=3, margin_bottom=3, has_tooltip=True
         )
         self.item = item
         recorded = item.recorded

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from ... import N_
 from ...i18n import _, localized, ngettext
-from ...project.changes.change import Flag, Kind, Recorded, Report, State, Type
-from ...project.changes.reasons import Note, Reason
-from ...project.changes.short_list import mode_text
+from ...project.change import Flag, Kind, Recorded, Report, State, Type
+from ...project.reasons import Note, Reason
+from ...project.short_list import count_files, mode_text
 from ...text.visible import visible_path, visible_words
 from ..widgets.actions import Action
-from ..widgets.readable import day_and_time, number
+from ..widgets.readable import day_and_time, ignored_files, number
 from .model import RunData
 
 # In a question.
@@ -81,8 +81,6 @@ def weak_labels(item: Recorded) -> list[str]:
 
 
 def _state(item: Recorded) -> str:
-    if item.state is State.CONFLICT and item.is_because(Reason.CONCURRENT):
-        return _("Another command also changed this file")
     return _(_STATES[item.state])
 
 
@@ -131,7 +129,7 @@ def _details(item: Recorded) -> list[str]:
         parts.append(f"→ {visible_path(item.change.target)}")
     # Of these, the state says all.
     is_said = item.state is State.CONFLICT and item.is_because(Reason.CHANGED)
-    if item.note and not is_said and not item.is_because(Reason.CONCURRENT):
+    if item.note and not is_said:
         parts.append(note_text(item.note))
     return parts
 
@@ -143,8 +141,10 @@ def note_text(note: Note) -> str:
 
 def run_text(run: RunData) -> str:
     """Return when the run began, and what became of its changes."""
-    total = len(run.items)
+    total = sum(run.states.values())
     files = ngettext("{} file", "{} files", total).format(number(total))
+    if run.ignored and not run.items:
+        files = ignored_files(count_files(run.ignored))
     parts = [day_and_time(run.started_at), files]
     conflicts = run.states[State.CONFLICT]
     if conflicts:
@@ -159,6 +159,22 @@ def run_text(run: RunData) -> str:
         if total and run.states[what] == total:
             parts.append(word)
     return " · ".join(parts)
+
+
+def ignored_row_text(run: RunData) -> str:
+    """Return how many files of a run git ignores, and what became of them, unless that is the same
+    for all files of the run."""
+    parts = [ignored_files(count_files(run.ignored))]
+    if len(run.ignored_states) == 1 and run.ignored_states.keys() != run.states.keys():
+        parts.append(_state(run.ignored[0]))
+    return " · ".join(parts)
+
+
+def ignored_actions(run: RunData) -> list[Action]:
+    """Return the actions on all files of a run that git ignores."""
+    if len(run.ignored_states) == 1:
+        return file_actions(run.ignored[0])
+    return run_actions(run.ignored_states)
 
 
 def result_text(verb: str, count: int, problems: list[str]) -> str:
@@ -186,9 +202,6 @@ def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
     if verb == "undo":
         heading, action = _("Undo Later Changes Too?"), _("_Undo")
         body = _("Later commands changed the same lines of these files:")
-    elif verb == "choose":
-        heading, action = _("Discard the Other Version?"), _("_Discard")
-        body = _("Another command changed these files at the same time. Its changes are discarded:")
     elif verb in ("apply", "take", "redo"):
         heading, action = _("Apply Earlier Changes Too?"), _("_Apply")
         body = _("Earlier commands also changed these files, and their changes come first:")
@@ -255,14 +268,11 @@ def file_actions(item: Recorded, edited_at: float | None = None) -> list[Action]
         if edited_at is not None:
             # Translators: {} is a day and a time.
             when = _("Edited: {}").format(day_and_time(edited_at))
-        choices = [
+        return [
             Action("take", _("Use the Command's"), caption=_("Replaces your edit")),
             Action("both", _("Keep Both"), caption=_("Your lines, then the command's")),
             Action("keep", _("Keep Mine"), caption=when),
         ]
-        # Between two commands, the user edited nothing.
-        is_own = not item.is_because(Reason.CONCURRENT)
-        return choices if is_own else [choice._replace(caption="") for choice in choices]
     if state is State.APPLIED:
         return [undo]
     if state is State.UNDONE:

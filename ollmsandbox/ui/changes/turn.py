@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...project.changes.change import PENDING_STATES, Recorded, State, Type
-from ...project.database.models import Run
-from ...project.manager import ProjectManager
-from ...project.review.state import read_current
+from ...project.change import PENDING_STATES, Recorded, State, Type
+from ...project.models import Run
+from ...project.projects import ProjectManager
+from ...project.short_list import count_files, split_ignored
+from ...project.state import read_current
 from .lines import LineCount, compare_lines
 
 # Of more files, no lines are counted: nobody waits for that.
@@ -20,11 +21,13 @@ _MOST_FILES = 200
 class TurnChanges:
     # The runs that changed files, the oldest first.
     runs: tuple[str, ...] = ()
+    # Without those that git ignores, which are counted apart.
     files: int = 0
     # None if they are too many to count, or not text.
     lines: LineCount | None = None
     pending: int = 0
     is_applied: bool = False
+    ignored: int = 0
 
     @property
     def is_undone(self) -> bool:
@@ -38,10 +41,12 @@ def turn_changes(manager: ProjectManager, run_ids: Sequence[str]) -> TurnChanges
     first: dict[tuple[str, str], tuple[Run, Recorded]] = {}
     last: dict[tuple[str, str], tuple[Run, Recorded]] = {}
     found: list[str] = []
+    ignored: dict[tuple[str, str], Recorded] = {}
     for run in known:
-        items = read_current(manager, run)
+        items, quiet = split_ignored(read_current(manager, run))
         files = [item for item in items if item.change.type is not Type.FOLDER] or items
-        found += [run.id] if files else []
+        found += [run.id] if files or quiet else []
+        ignored |= {(i.change.root, i.change.path): i for i in quiet}
         for item in files:
             place = (item.change.root, item.change.path)
             first.setdefault(place, (run, item))
@@ -53,6 +58,7 @@ def turn_changes(manager: ProjectManager, run_ids: Sequence[str]) -> TurnChanges
         _count(manager, [(first[place], last[place]) for place in last]),
         sum(map(states.count, PENDING_STATES)),
         State.APPLIED in states,
+        count_files([item for place, item in ignored.items() if place not in last]),
     )
 
 

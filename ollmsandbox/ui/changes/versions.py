@@ -8,10 +8,10 @@ import asyncio
 from gi.repository import GLib, Gtk
 
 from ...i18n import _
-from ...project.changes.change import Recorded
-from ...project.manager import ProjectManager
-from ...project.review.versions import EarlierVersion, earlier_versions
-from ...project.review.write_file import restore
+from ...project.change import Recorded
+from ...project.projects import ProjectManager
+from ...project.versions import EarlierVersion, earlier_versions
+from ...project.write_file import restore
 from ..widgets.labels import set_accessible_name
 from ..widgets.readable import day_and_time
 from ..widgets.signals import signals

@@ -13,44 +13,44 @@ from gi.repository import Adw, GLib, GObject, Gtk
 from ...i18n import _, ngettext
 from ..resources import template
 from ..widgets.dialogs import confirm
-from ..widgets.readable import number
+from ..widgets.readable import ignored_files, number
 from ..widgets.signals import signals
 from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
-from .model import ChangeList, FileItem, RunItem, RunSearch, are_same, load
-from .rows import FileRow, RunRow
+from .model import ChangeList, FileItem, IgnoredItem, RunItem, RunSearch, are_same, load
+from .rows import FileRow, FoldRow, IgnoredRow, RunRow
 from .text import along_text, busy_text, empty_text, result_text
 
 if TYPE_CHECKING:
-    from ...project.changes.change import Report
-    from ...project.manager import ProjectManager
-    from ...project.review.review import Review
+    from ...project.change import Report
+    from ...project.projects import ProjectManager
+    from ...project.review import Review
     from ..settings import Settings
     from .actions import ActionResult
     from .page import ChangePage
     from .rows import LineCounts
 
 
-R = TypeVar("R", FileRow, RunRow)
+R = TypeVar("R", FileRow, FoldRow)
 T = TypeVar("T")
 
 
 class RunFocus:
-    """Gives the row of a run the keyboard focus.
+    """Gives the row of a run, or the one of its files that git ignores, the keyboard focus.
 
     The list may make the row anew several times, before and after it got the focus. So a request
     lasts until the user presses a key or a button, or the run is no longer listed.
     """
 
     def __init__(self) -> None:
-        # Which run's row, and whether the first of its buttons gets it.
-        self._request: tuple[str, bool] | None = None
+        # Which run's row, of which class, and whether the first of its buttons gets it.
+        self._request: tuple[str, type[FoldRow], bool] | None = None
 
-    def request(self, run_id: str, *, verbs: bool = False) -> None:
+    def request(self, run_id: str, kind: type[FoldRow] = RunRow, *, verbs: bool = False) -> None:
         """Give the focus to the row of this run, each time that the list makes it."""
-        self._request = (run_id, verbs)
+        self._request = (run_id, kind, verbs)
 
     def forget(self, *_args: object) -> None:
         self._request = None
@@ -69,25 +69,25 @@ class RunFocus:
         window.add_controller(keys)
         window.add_controller(clicks)
 
-    def watch(self, row: RunRow, run_id: str) -> None:
+    def watch(self, row: FoldRow) -> None:
         """Give a new row the focus once it is on the screen, if that was requested."""
-        if self._request is not None and self._request[0] == run_id:
+        if self._request is not None and self._request[:2] == (row.item.data.id, type(row)):
             row.connect("map", weakly(self._on_map), self._request)
 
-    def _on_map(self, row: RunRow, request: tuple[str, bool]) -> None:
+    def _on_map(self, row: FoldRow, request: tuple[str, type[FoldRow], bool]) -> None:
         # Later: the list is being laid out, and would scroll meanwhile.
         GLib.timeout_add(0, weakly(self._focus), row, request)
 
-    def _focus(self, row: RunRow, request: tuple[str, bool]) -> bool:
+    def _focus(self, row: FoldRow, request: tuple[str, type[FoldRow], bool]) -> bool:
         if self._request is request and row.get_mapped():
-            row.focus(verbs=request[1])
+            row.focus(verbs=request[2])
         return GLib.SOURCE_REMOVE
 
 
 def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int) -> None:
     """Scroll to the row of a file and give it the focus, which goes to the widget that GTK puts
     around it."""
-    place = _place_of(changes, run_id, number)
+    place = changes.place_of_file(run_id, number)
     if place is None:
         return
     view.activate_action("list.scroll-to-item", GLib.Variant.new_uint32(place))
@@ -103,17 +103,6 @@ def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int
     GLib.timeout_add(0, focus)
 
 
-def _place_of(changes: ChangeList, run_id: str, number: int) -> int | None:
-    """Return the position of the file's row, or of its run's if that is folded; None if neither is
-    listed."""
-    start = changes.place_of(run_id)
-    item = changes.get_item(start) if start is not None else None
-    if start is None or not isinstance(item, RunItem) or not item.is_open:
-        return start
-    numbers = [one.number for one in item.data.items]
-    return start + 1 + numbers.index(number) if number in numbers else start
-
-
 def rows_of(view: Gtk.ListView, kind: type[R]) -> Iterator[R]:
     """Yield the rows of this class that exist."""
     around = view.get_first_child()
@@ -124,7 +113,7 @@ def rows_of(view: Gtk.ListView, kind: type[R]) -> Iterator[R]:
         around = around.get_next_sibling()
 
 
-def name_around(row: RunRow | FileRow) -> None:
+def name_around(row: FoldRow | FileRow) -> None:
     """Name the widget that GTK puts around the row: that one gets the focus."""
     around = row.get_parent()
     assert around is not None
@@ -182,6 +171,8 @@ class ChangesView(Gtk.Box):
         self._focused: tuple[str, int] | None = None
         self._run_focus = RunFocus()
         self._open_runs: set[str] = set()
+        # Those whose files that git ignores are open.
+        self._open_ignored: set[str] = set()
         self._seen: set[str] = set()
         # What is being done with changes, or was last.
         self._doing: tuple[str, ...] = ()
@@ -221,6 +212,7 @@ class ChangesView(Gtk.Box):
             self.session_button.set_active(True)
             self._most = _PIECE
             self._asked, self._open_runs, self._seen = set(), set(), set()
+            self._open_ignored = set()
             self.filter.set_text("")
             self.show_list()
         self.refresh()
@@ -284,10 +276,10 @@ class ChangesView(Gtk.Box):
         found, is_same = await self._newest.run(read)
         runs = found.runs
         if runs and not self._seen and not self._open_runs:
-            self._open_runs.add(runs[0].id)
+            self._open_runs |= {run.id for run in runs[:1] if run.items}
             is_same = False
         # Show pending changes without a click.
-        self._open_runs |= {run.id for run in runs if run.pending} - self._seen
+        self._open_runs |= {run.id for run in runs if run.pending and run.items} - self._seen
         self._seen |= {run.id for run in runs}
         self._found = found
         self._show_pending()
@@ -302,7 +294,7 @@ class ChangesView(Gtk.Box):
             scrolled = self.list_view.get_vadjustment()
             if scrolled is None or scrolled.get_value() < scrolled.get_page_size():
                 await _step_by_step(self._list.shrink)
-            self._list.show(runs, self._open_runs)
+            self._list.show(runs, self._open_runs, self._open_ignored)
             self._is_stale = False
             file, self._focused = self._focused, None
         await asyncio.sleep(_PAUSE)
@@ -324,9 +316,10 @@ class ChangesView(Gtk.Box):
         focus = window.get_focus() if isinstance(window, Gtk.Window) else None
         if focus is None or not focus.is_ancestor(self.list_view):
             return None
-        row = focus.get_ancestor(RunRow)
-        if isinstance(row, RunRow):
-            self._run_focus.request(row.run_id, verbs=focus is not row.arrow)
+        row = focus.get_ancestor(FoldRow)
+        if isinstance(row, FoldRow):
+            verbs = focus is not row.arrow
+            self._run_focus.request(row.item.data.id, type(row), verbs=verbs)
         inner = focus.get_first_child()
         if isinstance(inner, FileRow):
             return inner.item.run.id, inner.item.recorded.number
@@ -355,8 +348,8 @@ class ChangesView(Gtk.Box):
 
     def _show_pending(self) -> None:
         # All of the project's, whatever is listed: the buttons are for all, too.
-        count = self._found.pending
-        self.pending_box.set_visible(count > 0)
+        count, ignored = self._found.pending, self._found.ignored
+        self.pending_box.set_visible(count + ignored > 0)
         self._hold_all()
         # Whoever applies a held file has to look at it first.
         suggest = (
@@ -366,16 +359,21 @@ class ChangesView(Gtk.Box):
         )
         suggest("suggested-action")
         text = ngettext("{} pending change", "{} pending changes", count)
-        self.pending.set_label(text.format(number(count)))
+        text = text.format(number(count)) if count else ignored_files(ignored)
+        self.pending.set_label(text)
         self.emit("count-changed", count)
 
     def _on_bind(self, _factory: Gtk.SignalListItemFactory, item: Gtk.ListItem) -> None:
         shown = item.get_item()
-        row: RunRow | FileRow
-        if isinstance(shown, RunItem):
-            row = RunRow(shown, weakly(self._act_on_run), weakly(self._fold))
+        row: FoldRow | FileRow
+        if isinstance(shown, RunItem | IgnoredItem):
+            act, fold = weakly(self._act_on_run), weakly(self._fold)
+            if isinstance(shown, RunItem):
+                row = RunRow(shown, act, fold)
+            else:
+                row = IgnoredRow(shown, act, fold)
             row.set_busy(self.progress.is_working)
-            self._run_focus.watch(row, shown.data.id)
+            self._run_focus.watch(row)
         else:
             assert isinstance(shown, FileItem)
             row = FileRow(shown)
@@ -402,18 +400,20 @@ class ChangesView(Gtk.Box):
         item = self._list.get_item(place)
         if isinstance(item, FileItem):
             self._open_file(item)
-        elif isinstance(item, RunItem):
+        elif isinstance(item, RunItem | IgnoredItem):
             self._toggle(item, place)
 
-    def _fold(self, item: RunItem) -> None:
-        place = self._list.place_of(item.data.id)
-        if place is not None:
-            self._run_focus.request(item.data.id)
-            self._toggle(item, place)
-
-    def _toggle(self, item: RunItem, place: int) -> None:
+    def _fold(self, item: RunItem | IgnoredItem) -> None:
         run = item.data.id
-        (self._open_runs.discard if item.is_open else self._open_runs.add)(run)
+        is_run = isinstance(item, RunItem)
+        place = self._list.place_of(run) if is_run else self._list.place_of_ignored(run)
+        if place is not None:
+            self._run_focus.request(run, RunRow if is_run else IgnoredRow)
+            self._toggle(item, place)
+
+    def _toggle(self, item: RunItem | IgnoredItem, place: int) -> None:
+        opened = self._open_runs if isinstance(item, RunItem) else self._open_ignored
+        (opened.discard if item.is_open else opened.add)(item.data.id)
         self._list.fold(place)
         if self._loading is None or self._loading.done():
             self._loading = self._tasks.start(_step_by_step(self._list.grow))
@@ -474,14 +474,16 @@ class ChangesView(Gtk.Box):
 
     # --- verbs -----------------------------------------------------------------------------------
 
-    def _act_on_run(self, verb: str, item: RunItem) -> None:
-        if self._act_on(item.data.id, verb):
-            self._run_focus.request(item.data.id, verbs=True)
+    def _act_on_run(self, verb: str, item: RunItem | IgnoredItem) -> None:
+        is_run = isinstance(item, RunItem)
+        if self._act_on(item.data.id, verb, *(() if is_run else item.data.ignored_paths)):
+            kind = RunRow if is_run else IgnoredRow
+            self._run_focus.request(item.data.id, kind, verbs=True)
 
     def _on_working(self, _bar: WorkBar, is_working: bool) -> None:
         if self.page is not None:
             self.page.set_busy(is_working)
-        for row in rows_of(self.list_view, RunRow):
+        for row in rows_of(self.list_view, FoldRow):
             row.set_busy(is_working)
         self._hold_all()
 
@@ -515,7 +517,7 @@ class ChangesView(Gtk.Box):
 
             return act_on_run(review, verb, run_id, paths)
 
-        def also(review: Review) -> tuple[list[Report], list[Report]]:
+        def also(review: Review) -> list[Report]:
             from .actions import also_affected
 
             return also_affected(review, verb, run_id, paths)
@@ -535,7 +537,7 @@ class ChangesView(Gtk.Box):
         verb: str,
         work: Callable[[Review], ActionResult],
         *target: str,
-        also: Callable[[Review], tuple[list[Report], list[Report]]] = lambda _review: ([], []),
+        also: Callable[[Review], list[Report]] = lambda _review: [],
     ) -> bool:
         """Do the work in a thread, show its progress and report its result.
 
@@ -551,18 +553,15 @@ class ChangesView(Gtk.Box):
         at_work = self.progress.working()
 
         def with_review(do: Callable[[Review], T]) -> T:
-            from ...project.review.review import Review  # not needed for the first frame
+            from ...project.review import Review  # not needed for the first frame
 
             with closing(Review(self._manager.paths)) as review:
                 return do(review)
 
         async def do() -> None:
             with at_work:
-                applied, dropped = await asyncio.to_thread(with_review, also)
-                if applied and not await self._may_go_on(verb, applied):
-                    return
-                choice = verb if verb in ("discard", "keep") else "choose"
-                if dropped and not await self._may_go_on(choice, dropped):
+                affected = await asyncio.to_thread(with_review, also)
+                if affected and not await self._may_go_on(verb, affected):
                     return
                 done = await asyncio.to_thread(with_review, work)
             self._tell(result_text(verb, done.count, list(done.problems)))

@@ -20,7 +20,7 @@ from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...paths import is_inside
 from ...permission.request import Answer
-from ...project.manager import ProjectManager
+from ...project.projects import ProjectManager
 from ...sandbox.process import Stop
 from ...tools.base import Picture
 from ..changes.view import ChangesView
@@ -313,7 +313,7 @@ class ChatController:
         session = self._view.session
         if session is None or session.project is None:
             return []
-        from ...project.folder import Folder  # not needed for the first frame
+        from ...project.records.folder import Folder  # not needed for the first frame
 
         folder = Folder(session.project, self._manager)
         return await asyncio.to_thread(folder.find_files, text, _MOST_FOUND)

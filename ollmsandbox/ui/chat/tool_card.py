@@ -9,7 +9,7 @@ from gi.repository import Gdk, GLib, Gtk, Pango
 
 from ...i18n import _, localized
 from ...permission.request import Answer
-from ...project.changes.change import Report
+from ...project.change import Report
 from ...text.visible import visible, visible_line
 from ...tools.ask import NAME as ASK
 from ...tools.todo import NAME as PLAN
@@ -76,10 +76,12 @@ class ToolCard(Gtk.Box):
     find_button: Gtk.Button = Gtk.Template.Child()
     copy_button: Gtk.Button = Gtk.Template.Child()
     changes_box: Gtk.Box = Gtk.Template.Child()
+    changes_row: WrapBox = Gtk.Template.Child()
     changes: Gtk.Label = Gtk.Template.Child()
     undo_button: Gtk.Button = Gtk.Template.Child()
     show_button: Gtk.Button = Gtk.Template.Child()
     change_list: Gtk.Label = Gtk.Template.Child()
+    ignored: Gtk.Label = Gtk.Template.Child()
 
     def __init__(self, entry: CallEntry, project: str | None) -> None:
         super().__init__()
@@ -306,7 +308,11 @@ class ToolCard(Gtk.Box):
         self.undo_button.set_sensitive(not entry.is_undone)
         self.show_button.set_visible(bool(entry.run_id))
         self.changes.set_label(text)
-        self.changes_box.set_visible(bool(text))
+        self.changes_row.set_visible(bool(text))
+        ignored = words.ignored(entry)
+        self.ignored.set_label(ignored)
+        self.ignored.set_visible(bool(ignored))
+        self.changes_box.set_visible(bool(text or ignored))
         for button in (self.undo_button, self.show_button):
             describe(button, in_sentences(words.title(entry), text))
         self._list_changes()

@@ -10,10 +10,10 @@ from gi.repository import Gtk, Pango
 
 from ...chat.messages import Role
 from ...i18n import _, ngettext
-from ...project.manager import ProjectManager
+from ...project.projects import ProjectManager
 from ..sessions.entries import CallEntry, MessageEntry
 from ..widgets.labels import describe, name_buttons
-from ..widgets.readable import number
+from ..widgets.readable import ignored_files, number
 from ..widgets.signals import signals
 from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
@@ -38,12 +38,17 @@ class TurnBar(Gtk.Revealer):
         self._removed = Gtk.Label(css_classes=["numeric", "error"])
         self.review_button = Gtk.Button(label=_("_Review"), use_underline=True)
         self.undo_button = Gtk.Button(label=_("_Undo"), use_underline=True)
-        text = Gtk.Box(spacing=6)
+        self._ignored = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
+        self._ignored.add_css_class("caption")
+        self._ignored.add_css_class("dim-label")
+        line, text = Gtk.Box(spacing=6), Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
         for label in (self._added, self._removed):
             # The sign is before the number in right-to-left languages, too.
             label.set_direction(Gtk.TextDirection.LTR)
         for widget in (self._text, self._added, self._removed):
-            text.append(widget)
+            line.append(widget)
+        text.append(line)
+        text.append(self._ignored)
         for button, signal in ((self.review_button, "review"), (self.undo_button, "undo")):
             button.add_css_class("small-button")
             button.set_valign(Gtk.Align.CENTER)
@@ -63,6 +68,8 @@ class TurnBar(Gtk.Revealer):
         if found.files:
             text = _text_of(found)
             self._text.set_label(text)
+            self._ignored.set_label(ignored_files(found.ignored))
+            self._ignored.set_visible(found.ignored > 0)
             for button in (self.review_button, self.undo_button):
                 describe(button, text)
             for label, sign, count in (

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gi.repository import Adw, Gdk, GLib, Gtk
 
 from ...loop import start_daemon
-from ...project.changes.overlayfs import find_in_layers, read_seen
+from ...project.overlayfs import find_in_layers, read_seen
 from ..diff.images import MOST_BYTES, read_picture
 from ..widgets.weak import weakly
 

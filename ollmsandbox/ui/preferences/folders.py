@@ -12,8 +12,9 @@ from gi.repository import Adw, Gtk
 
 from ...engine.roots import open_to_commands
 from ...i18n import _
-from ...project.database.models import Project
-from ...project.manager import ProjectManager, is_missing
+from ...paths import is_missing
+from ...project.models import Project
+from ...project.projects import ProjectManager
 from ...text.visible import visible_line
 from ..widgets.dialogs import choose_folder
 from ..widgets.focus import FocusKeeper

@@ -14,7 +14,7 @@ from ...paths import Paths
 from ...permission.request import Answer
 from ...permission.rules import Rule, Target
 from ...permission.store import RuleStore
-from ...project.manager import ProjectManager
+from ...project.projects import ProjectManager
 from ...sandbox.profile.file import profile_names, read_profile
 from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line

@@ -14,7 +14,7 @@ from ...errors import OllmSandboxError
 from ...files.trees import empty, measure
 from ...i18n import _, ngettext
 from ...paths import Paths, make_folder
-from ...project.manager import ProjectManager
+from ...project.projects import ProjectManager
 from ...project.settings import (
     KEEP_CACHES_DAYS,
     KEEP_CACHES_MIB,

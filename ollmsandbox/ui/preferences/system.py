@@ -10,11 +10,11 @@ from pathlib import Path
 
 from gi.repository import Adw, GLib, Gtk
 
+from ...engine.system import System, set_system, system_of
 from ...errors import OllmSandboxError
 from ...i18n import _, localized, ngettext
 from ...paths import Paths
-from ...project.manager import ProjectManager
-from ...project.system import System, set_system, system_of
+from ...project.projects import ProjectManager
 from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.packages import Tier
 from ...sandbox.rootfs.rootfs import Rootfs, Status

@@ -20,7 +20,8 @@ from gi.repository import GObject
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.turn_end import TurnEnd
 from ...i18n import _, localized
-from ...project.changes.change import Report, State
+from ...project.change import Recorded, Report, State
+from ...project.short_list import split_ignored
 from ...sandbox.output import Capture
 from ...tools.base import Outcome, Picture, Stream, ToolError, UserQuestion
 from ...tools.todo import NAME as PLAN
@@ -206,6 +207,8 @@ class CallEntry(ChatEntry):
         # Bytes printed, whether they are kept or not.
         self.printed = 0
         self.run_id = ""
+        self._split_report: Report | None = None
+        self._split: tuple[list[Recorded], list[Recorded]] = ([], [])
         # The states of its changes, once they were looked up.
         self.states: frozenset[State] | None = None
         # The complete output, if it is long.
@@ -232,6 +235,16 @@ class CallEntry(ChatEntry):
     @property
     def report(self) -> Report | None:
         return self.outcome.report if self.outcome else None
+
+    @property
+    def split_changes(self) -> tuple[list[Recorded], list[Recorded]]:
+        """What it changed without the files that git ignores, and those. Looked up once, because
+        there may be very many."""
+        report = self.report
+        if report is not self._split_report:
+            self._split_report = report
+            self._split = split_ignored(report.changes if report else ())
+        return self._split
 
     @property
     def stop(self) -> Stop | None:

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 from ...loop import start_daemon
-from ...project.manager import is_missing
+from ...paths import is_missing
 
 # Seconds.
 PATIENCE = 5.0

@@ -21,7 +21,7 @@ from ...chat.providers.connections_file import TOUR
 from ...chat.turn_end import TurnEnd
 from ...errors import UnsavedError
 from ...i18n import _, localized, ngettext
-from ...project.changes.change import State as ChangeState
+from ...project.change import State as ChangeState
 from ...text.visible import visible_path
 from ...tools.base import Picture
 from ..terminal.output import OutputFiles

@@ -21,7 +21,7 @@ from ...chat.storage.history import title_from
 from ...chat.storage.stored import SessionInfo, Spent
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _, ngettext
-from ...project.changes.mode import Mode
+from ...project.mode import Mode
 from ...project.opening import check_links, check_readable
 from ...sandbox.plan.folders import find_project
 from ..changes.model import count_pending
@@ -35,7 +35,7 @@ from .items import Day, ProjectItem, SessionItem
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation
     from ...chat.sessions import SessionFactory
-    from ...project.database.models import Project
+    from ...project.models import Project
     from ..models.choice import ModelChoice
     from .open_session import OpenSession
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 from gi.repository import GLib
 
 from ...i18n import _, localized, ngettext
-from ...project.changes.change import Kind, Recorded, Report, State, Type
-from ...project.changes.short_list import GitLine, Line, short_list
+from ...project.change import Kind, Recorded, Report, State, Type
+from ...project.short_list import GitLine, Line, count_files, short_list, split_ignored
 from ...sandbox.process import Stop
 from ...text.visible import visible_line, visible_path
 from ...tools.todo import count_done
-from ..widgets.readable import more_characters, number
+from ..widgets.readable import ignored_files, more_characters, number
 from .entries import CallEntry, Stage
 
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
@@ -156,8 +156,9 @@ def succeeded(entry: CallEntry) -> bool:
 
 
 def has_changes(entry: CallEntry) -> bool:
+    """Return whether the call changed something besides files that git ignores."""
     if entry.report is not None:
-        return bool(entry.report.changes)
+        return bool(entry.split_changes[0])
     return entry.record is not None and bool(entry.record.changes)
 
 
@@ -201,9 +202,9 @@ def live_changes(count: int, last: str, project: str | None) -> str:
 
 def changed(report: Report, states: frozenset[State] | None = None) -> str:
     """Describe the changes of a finished command; `states` are their later states, if known."""
+    shown, _ignored = split_ignored(report.changes)
     # A folder counts by its files, as in the list of changes.
-    folder = Type.FOLDER
-    items = [i for i in report.changes if i.change.type is not folder] or report.changes
+    items = [item for item in shown if item.change.type is not Type.FOLDER] or shown
     count = len(items)
     if not count:
         return ""
@@ -228,6 +229,19 @@ def changed(report: Report, states: frozenset[State] | None = None) -> str:
             "; {} needs your approval", "; {} need your approval", waiting
         ).format(waiting)
     return text
+
+
+def ignored(entry: CallEntry) -> str:
+    """Return how many of the changed files git ignores, in one line."""
+    if entry.report is None:
+        count = entry.record.ignored if entry.record else 0
+        return ignored_files(count) if count else ""
+    shown, items = entry.split_changes
+    if not items:
+        return ""
+    text = ignored_files(count_files(items))
+    states = entry.states or {item.state for item in items}
+    return text + _("; pending your review") if not shown and states <= set(_WAITS) else text
 
 
 def stored_changes(entry: CallEntry) -> str:

@@ -33,6 +33,11 @@ def more_characters(count: int) -> str:
     return text.format(number(count))
 
 
+def ignored_files(count: int) -> str:
+    text = ngettext("{} file that git ignores", "{} files that git ignores", count)
+    return text.format(number(count))
+
+
 def day_and_time(at: float, *, with_time: bool = True) -> str:
     """Return when something happened: "Today, 14:02", "Yesterday, 14:02", "3 March", "3 March
     2024"."""

@@ -194,10 +194,6 @@ def _exit_later(paths: Paths, signal_number: int) -> None:
 
 
 def _is_changing_a_project(paths: Paths) -> bool:
-    try:
-        is_applying = any(paths.cache.glob("overlay-*/journal.json"))
-    except OSError:
-        return False
-    from ...project.apply.journal import Journal  # not needed for the first frame
+    from ...project.jobs import unfinished  # not needed for the first frame
 
-    return is_applying or bool(Journal.left(paths))
+    return bool(unfinished(paths))

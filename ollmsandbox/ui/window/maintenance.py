@@ -10,8 +10,9 @@ from gi.repository import GLib
 
 from ...engine.run import finish_interrupted_runs
 from ...i18n import ngettext
-from ...project.changes.mode import DAILY
-from ...project.manager import ProjectManager
+from ...project.mode import DAILY
+from ...project.projects import ProjectManager
+from ...project.short_list import split_ignored
 from ..terminal.output import remove_old
 from ..widgets.readable import number
 from ..widgets.tasks import Tasks
@@ -53,7 +54,8 @@ class Maintenance:
             for text in (*found.notices, *found.errors):
                 self._warn(text)
             for report in found.finished:
-                count = len(report.changes)
+                shown, ignored = split_ignored(report.changes)
+                count = len(shown or ignored)
                 text = ngettext(
                     "Recovered {} file from a command that was interrupted.",
                     "Recovered {} files from a command that was interrupted.",

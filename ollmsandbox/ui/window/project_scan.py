@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ...project.manager import ProjectManager, is_missing
+from ...paths import is_missing
+from ...project.projects import ProjectManager
 from ..widgets.tasks import Tasks
 
 # Seconds. The chat is shown first, and nothing is done for a project that is left at once.
@@ -42,7 +43,7 @@ class ProjectScan:
         # The chat says that a folder is missing.
         if not await asyncio.to_thread(is_missing, project):
             # In a thread: even a look at a folder may take long.
-            from ...project.folder import Folder  # not needed for the first frame
+            from ...project.records.folder import Folder  # not needed for the first frame
 
             folder = await asyncio.to_thread(Folder, project, self._manager)
             await folder.scan()

@@ -14,7 +14,7 @@ from gi.repository import Gdk, GLib, Gtk
 # `requests` and `yaml`, which take 6 MB, and which a thread loads as well when they are needed.
 _IN_THREAD = (
     "markdown_it",
-    "ollmsandbox.project.folder",
+    "ollmsandbox.project.records.folder",
     "ollmsandbox.tools.context",
     "ollmsandbox.chat.conversation",
 )

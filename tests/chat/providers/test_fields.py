@@ -42,7 +42,7 @@ from ollmsandbox.chat.storage.history import History, new_session_id
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.paths import Paths
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody
 

@@ -28,9 +28,9 @@ from ollmsandbox.chat.storage.stored import (
 )
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
-from ollmsandbox.project.changes.change import Kind
-from ollmsandbox.project.database.models import ChatPicture
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.change import Kind
+from ollmsandbox.project.models import ChatPicture
+from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Picture
 

@@ -22,7 +22,7 @@ from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import INTERRUPTED, StoredMessage, StoredSession
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError, Sentence
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody
 

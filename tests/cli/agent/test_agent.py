@@ -14,8 +14,8 @@ from support.terminal import call_part, model_server, reply, run_command
 from ollmsandbox.chat.events import CommandOutput
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.cli.agent.events import JsonPrinter
-from ollmsandbox.project.folder import Folder
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.records.folder import Folder
 from ollmsandbox.tools.base import Stream
 
 pytestmark = pytest.mark.anybody

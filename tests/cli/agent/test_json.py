@@ -31,7 +31,7 @@ from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.cli.agent.client import JsonClient
 from ollmsandbox.cli.agent.events import JsonPrinter
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
-from ollmsandbox.project.changes.change import Report
+from ollmsandbox.project.change import Report
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 from ollmsandbox.tools.base import Outcome, Stream, UserQuestion
 

@@ -26,7 +26,7 @@ from support.terminal import (
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.permission.request import PermissionRequest
 from ollmsandbox.permission.store import RuleStore
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody
 

@@ -11,7 +11,7 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.engine.run import finish_interrupted_runs
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.settings import KEEP_CACHES_MIB
 
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import sqlite3
 
 import pytest
 from support.cli import WITHOUT_FOLDER
@@ -69,6 +71,40 @@ def test_doctor_works_from_a_folder_that_is_gone(person: Person) -> None:
     gone.mkdir()
     done = person.cli("doctor", around=WITHOUT_FOLDER, cwd=gone)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- doctor --repair -----------------------------------------------------------------------------
+
+
+def test_doctor_lists_missing_runs_again(person: Person) -> None:
+    (person.project / "file").write_text("old\n")
+    run = person.record("echo new > file; echo more > other").run_id
+    assert run in person.cli("history").stdout
+    with contextlib.closing(sqlite3.connect(person.paths.database)) as database, database:
+        database.execute("DELETE FROM change")
+        database.execute("DELETE FROM run")
+    assert run not in person.cli("history").stdout
+    done = person.cli("doctor", "--repair")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "listed again" in done.stdout
+    assert run in person.cli("history").stdout
+    assert person.cli("undo").returncode == 0
+    assert (person.project / "file").read_text() == "old\n"
+    assert os.listdir(person.project) == ["file"]
+
+
+@pytest.mark.anybody
+def test_doctor_says_that_no_run_is_missing(person: Person) -> None:
+    done = person.cli("doctor", "--repair")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "No earlier run is missing from the records.\n"
+    assert json.loads(person.cli("doctor", "--repair", "--json").stdout) == {"done": []}
+
+
+def test_doctor_does_not_repair_and_attack_at_once(person: Person) -> None:
+    done = person.cli("doctor", "--repair", "--attack")
+    assert done.returncode == 2
+    assert "not allowed with" in done.stderr
 
 
 # --- help ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody
 

@@ -10,7 +10,7 @@ import pytest
 from support.cli_inline import cli_here
 from support.person import Person
 
-from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.jobs import ProjectJobs
 
 pytestmark = pytest.mark.anybody
 
@@ -92,7 +92,7 @@ def test_an_interrupted_run_is_reported_and_so_is_its_recovery(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Review, "_perform", interrupt)
+        patched.setattr(ProjectJobs, "_perform", interrupt)
         done = cli_here(person, "undo")
     assert done.returncode == 130
     done = cli_here(person, "history")

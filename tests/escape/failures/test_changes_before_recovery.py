@@ -13,15 +13,14 @@ from support.escape.copy_back import FIRST_STEP, review, settle
 from support.escape.kill import EVERY, Snapshot, check_finished, finish, killed_after
 from support.person import Person
 
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import State
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.changes.overlayfs import find_in_layers, read_seen
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.pending.chain import layers_of
-from ollmsandbox.project.review import write_file
-from ollmsandbox.project.review.review import Review
-from ollmsandbox.project.review.versions import Versions
+from ollmsandbox.project import write_file
+from ollmsandbox.project.change import State
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.overlayfs import find_in_layers, read_seen
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.versions import Versions
 
 pytestmark = pytest.mark.anybody
 
@@ -44,10 +43,6 @@ def rows(person: Person, run_id: str) -> dict[str, tuple[State, bytes]]:
             item.change.path: (item.state, versions.after(run, item).read())
             for item in read_changes(found.manager, run)
         }
-
-
-def doing(person: Person, verb: str, run_id: str, step: Step) -> None:
-    review(person, verb, run_id, step=step)
 
 
 def write(person: Person, name: str, text: bytes) -> str:
@@ -75,7 +70,7 @@ def test_a_later_pending_run_survives_an_interrupted_apply(snapshot: Snapshot) -
     snapshot.save()
     for number in kills():
         snapshot.restore()
-        if not killed_after(number, lambda step: doing(person, "apply", first, step)):
+        if not killed_after(number, lambda: review(person, "apply", first)):
             break
         second = write(person, "f", b"first\nsecond\n")
         finish(snapshot)
@@ -107,16 +102,12 @@ def test_a_later_pending_run_survives_an_interrupted_settle(
     first = left.name.removeprefix("overlay-")
     snapshot.save()
 
-    def apply(step: Step) -> None:
-        snapshot.settle(Mode.AUTO, step)
-
     for number in kills():
         snapshot.restore()
-        if not killed_after(number, apply):
+        if not killed_after(number, lambda: snapshot.settle(Mode.AUTO)):
             break
-        seen = find_in_layers(
-            layers_of(person.paths, str(person.project), str(person.project)), "f"
-        )
+        [root] = Recorder(str(person.project), person.paths).roots()
+        seen = find_in_layers(root.lowers, "f")
         was_seen = seen is not None and read_seen(seen) == b"first\n"
         second = write(person, "f", b"second\n")
         finish(snapshot)
@@ -140,7 +131,7 @@ def test_edits_since_the_kill_stay(snapshot: Snapshot, action: str) -> None:
         snapshot.restore()
         for verb in before:
             review(person, verb, run)
-        if not killed_after(number, lambda step: doing(person, last, run, step)):
+        if not killed_after(number, lambda: review(person, last, run)):
             break
         with open(person.project / "f", "ab") as file:
             file.write(b"mine\n")

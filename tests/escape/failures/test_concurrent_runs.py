@@ -14,17 +14,16 @@ from typing import Any
 import pytest
 from support.cli_inline import cli_here
 from support.escape.copy_back import FIRST_STEP
-from support.escape.kill import EVERY, Snapshot, check_finished, finish, killed_after, look_at
+from support.escape.kill import EVERY, Seen, Snapshot, check_finished, finish, killed_after, look_at
 from support.escape.paused import run_while, states, until
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Kind, State
-from ollmsandbox.project.changes.mode import Mode, no_step
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.review.review import Review
-from ollmsandbox.project.review.versions import Versions
+from ollmsandbox.project.change import Kind, State
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.versions import Versions
 
 REVIEW = ("--apply", "review")
 
@@ -52,6 +51,11 @@ def seen_by_next(person: Person, command: str) -> str:
     return person.cli("run", "--apply", "never", "--quiet", "-c", command).stdout
 
 
+def changes_of(person: Person, run_id: str) -> dict[str, str]:
+    """Return the states of a run's changes, by path."""
+    return states(json.loads(cli_here(person, "changes", run_id, "--json").stdout))
+
+
 def text(person: Person, name: str) -> str:
     return (person.project / name).read_text()
 
@@ -67,7 +71,7 @@ def crossed(person: Person) -> tuple[Person, str, str]:
     fill(person.project)
     first, second = both(person, "echo first >file", "echo second >file; echo new >new")
     assert states(first) == {"file": "pending"}
-    assert states(second) == {"file": "conflict", "new": "pending"}
+    assert states(second) == {"file": "pending", "new": "pending"}
     return person, first["run_id"], second["run_id"]
 
 
@@ -88,10 +92,8 @@ def test_two_runs_that_change_a_file_are_both_listed_and_can_be_discarded(
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("made", [False, True], ids=["changed", "made anew"])
-def test_a_change_written_earlier_but_settled_later_is_a_conflict(
-    person: Person, made: bool
-) -> None:
-    """The first wrote it before the second began; it came into the layer after that, in one go."""
+def test_a_change_written_earlier_but_settled_later_is_kept(person: Person, made: bool) -> None:
+    """The first wrote it before the second began, which still did not see it."""
     fill(person.project)
     review(person, "echo waits >waiting")
     make = "rm -r folder; mkdir folder; " if made else ""
@@ -112,8 +114,12 @@ def test_a_change_written_earlier_but_settled_later_is_a_conflict(
         second = run_while(person, f"{make}echo second >folder/leaf", end_first, *REVIEW)
     finally:
         first.end()
-    assert states(second)["folder/leaf"] == "conflict"
+    assert states(second)["folder/leaf"] == "pending"
     assert seen_by_next(person, "cat folder/leaf folder/only") == "second\nfirst\n"
+    assert cli_here(person, "apply", "--all").returncode == 1
+    assert (text(person, "folder/leaf"), text(person, "folder/only")) == ("first\n", "first\n")
+    assert changes_of(person, second["run_id"])["folder/leaf"] == "conflict"
+    assert "+second" in cli_here(person, "changes", second["run_id"], "--diff").stdout
 
 
 @pytest.mark.anybody
@@ -146,12 +152,11 @@ def test_the_second_of_two_runs_that_change_a_file_can_be_chosen(
     person, first, second = crossed
     assert cli_here(person, "apply", second, "file").returncode == 0
     assert text(person, "file") == "second\n"
-    assert seen_by_next(person, "cat file") == "second\n"
-    assert cli_here(person, "apply", "--all").returncode == 0
+    done = cli_here(person, "apply", "--all")
+    assert (done.returncode, first in done.stdout) == (1, True)
     assert (text(person, "file"), text(person, "new")) == ("second\n", "new\n")
     # The first is kept all the same.
-    told = cli_here(person, "apply", first, "file")
-    assert (told.returncode, f"ollmsandbox apply {first} PATH" in told.stdout) == (1, True)
+    assert changes_of(person, first) == {"file": "conflict"}
     assert cli_here(person, "apply", first, "file").returncode == 0
     assert text(person, "file") == "first\n"
 
@@ -162,12 +167,13 @@ def test_a_run_in_auto_mode_leaves_pending_changes(person: Person) -> None:
     first, second = both(
         person, "echo first >file", "echo second >file; echo new >new", "--apply", "auto"
     )
-    assert states(second) == {"file": "conflict", "new": "applied"}
-    assert (text(person, "file"), text(person, "new")) == ("old\n", "new\n")
-    assert cli_here(person, "apply", first["run_id"]).returncode == 0
+    assert states(second) == {"file": "applied", "new": "applied"}
+    assert (text(person, "file"), text(person, "new")) == ("second\n", "new\n")
+    assert cli_here(person, "apply", first["run_id"]).returncode == 1
+    assert text(person, "file") == "second\n"
+    assert cli_here(person, "apply", first["run_id"], "file").returncode == 0
     assert text(person, "file") == "first\n"
-    assert cli_here(person, "apply", second["run_id"], "file").returncode == 1
-    assert cli_here(person, "apply", second["run_id"], "file").returncode == 0
+    assert cli_here(person, "undo", first["run_id"]).returncode == 0
     assert text(person, "file") == "second\n"
 
 
@@ -207,6 +213,7 @@ CROSSINGS = {
         "rm -r folder",
         {"folder"},
         {"folder/new": "first", "folder/leaf": None},
+        {"folder": None},
     ),
     "a new file in a folder that the other makes anew": crossing(
         "echo first >folder/new",
@@ -310,22 +317,24 @@ def test_nothing_of_either_is_lost(person: Person, waits: str, taken: str) -> No
         everywhere(case.first for case in cases),
         everywhere(case.second for case in cases),
     )
-    expected = {f"{n}/{path}" for n, case in enumerate(cases) for path in case.conflicts}
-    conflicts = {path for path, state in states(other).items() if state == "conflict"}
-    # What the first put into a folder that the second deletes, it may have seen in the end.
-    assert {path for path in conflicts if not path.endswith("folder/new")} == expected
-    assert set(states(one).values()) == {"pending"}
+    assert {*states(one).values(), *states(other).values()} == {"pending"}
     shown = cli_here(person, "changes", other["run_id"], "--diff").stdout
     assert shown.count("+second") == "\n".join(case.second for case in cases).count("second >")
     if taken == "the first":
         assert cli_here(person, "apply", "--all").returncode == 1
         files = [case.with_first for case in cases]
+        found = changes_of(person, other["run_id"])
+        conflicts = {path for path, state in found.items() if state != "applied"}
+        expected = {f"{n}/{path}" for n, case in enumerate(cases) for path in case.conflicts}
+        assert conflicts == expected
     else:
-        chosen = cli_here(person, "apply", other["run_id"], *sorted(expected))
+        chosen = cli_here(person, "apply", other["run_id"])
         assert chosen.returncode == 0, chosen.stdout
-        # Where a file of the first would take the place of a folder, it still waits.
-        cli_here(person, "apply", "--all")
+        assert cli_here(person, "apply", "--all").returncode == 1
         files = [case.with_second for case in cases]
+        assert set(changes_of(person, one["run_id"]).values()) == {"applied", "conflict", "failed"}
+        shown = cli_here(person, "changes", one["run_id"], "--diff").stdout
+        assert shown.count("+first") == "\n".join(case.first for case in cases).count("first >")
     assert look_for(person, files) == in_each(files)
 
 
@@ -338,6 +347,12 @@ def cut_off(person: Person, second: str, first: str) -> tuple[Snapshot, str]:
     person.run(first, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
     snapshot.save()
     return snapshot, left.name.removeprefix("overlay-")
+
+
+def pending_layer(person: Person) -> Seen:
+    """Return what the next command sees instead of the project's files."""
+    [root] = Recorder(str(person.project), person.paths).roots()
+    return look_at(Path(root.layer))
 
 
 def test_a_kill_at_any_step(person: Person) -> None:
@@ -355,16 +370,16 @@ def test_a_kill_at_any_step(person: Person) -> None:
                 (item.change.path, item.state, versions.after(run, item).read())
                 for item in read_changes(work.manager, run)
             )
-        return rows, look_at(person.project), look_at(person.paths.data / "pending")
+        return rows, look_at(person.project), pending_layer(person)
 
-    def settle(step: Step) -> None:
-        snapshot.settle(Mode.REVIEW, step)
+    def settle() -> None:
+        snapshot.settle(Mode.REVIEW)
 
-    settle(no_step)
+    settle()
     expected = look()
     assert expected[0] == [
-        ("file", State.CONFLICT, b"second\n"),
-        ("folder/leaf", State.CONFLICT, b"second\n"),
+        ("file", State.PENDING, b"second\n"),
+        ("folder/leaf", State.PENDING, b"second\n"),
         ("folder/other", State.PENDING, b""),
     ]
     number = 1 + 6 * FIRST_STEP
@@ -379,7 +394,7 @@ def test_a_kill_at_any_step(person: Person) -> None:
 
 
 @pytest.mark.anybody
-def test_a_deletion_in_conflict_outlives_a_kill(person: Person) -> None:
+def test_a_deletion_outlives_a_kill(person: Person) -> None:
     """In a folder that was made anew, only the folder itself shows that its content was deleted."""
     snapshot, run_id = cut_off(
         person,
@@ -391,18 +406,18 @@ def test_a_deletion_in_conflict_outlives_a_kill(person: Person) -> None:
         with closing(Review(person.paths)) as work:
             changes = read_changes(work.manager, work.manager.run(run_id))
         rows = sorted((item.change.path, item.change.kind, item.state) for item in changes)
-        return rows, look_at(person.paths.data / "pending")
+        return rows, pending_layer(person)
 
     snapshot.restore()
     snapshot.settle(Mode.REVIEW)
     expected = look()
     assert expected[0] == [
-        ("folder/leaf", Kind.DELETED, State.CONFLICT),
+        ("folder/leaf", Kind.DELETED, State.PENDING),
         ("folder/other", Kind.MODIFIED, State.PENDING),
     ]
     number = 1 + (0 if EVERY else 2 * FIRST_STEP)
     snapshot.restore()
-    while killed_after(number, lambda step: snapshot.settle(Mode.REVIEW, step)):
+    while killed_after(number, lambda: snapshot.settle(Mode.REVIEW)):
         # Who finishes it is killed, too.
         finish(snapshot, 1 + number * 7 % 13, 1 + number * 5 % 31)
         check_finished(person)
@@ -436,13 +451,13 @@ def test_modes_of_folders_that_the_other_writes_in(person: Person) -> None:
     is_killed = True
     while is_killed:
         snapshot.restore()
-        is_killed = killed_after(number, lambda step: snapshot.settle(Mode.REVIEW, step))
+        is_killed = killed_after(number, lambda: snapshot.settle(Mode.REVIEW))
         finish(snapshot)
         with closing(Review(person.paths)) as work:
             project = work.manager.find_project(person.project)
             assert project is not None
             for report in work.apply_all(project):
                 assert not report.errors
-        expected = {"": 0o750, "folder": 0o700, "anew": 0o700, "closed": 0o500, "both": 0o711}
+        expected = {"": 0o750, "folder": 0o700, "anew": 0o700, "closed": 0o500, "both": 0o700}
         assert modes() == expected, number
         number += EVERY or 8

@@ -10,12 +10,11 @@ import pytest
 from support.escape.kill import EVERY, Seen, Snapshot, check_finished, finish, killed_after, look_at
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import State
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.review.versions import Versions
+from ollmsandbox.project.change import State
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.versions import Versions
 
 pytestmark = pytest.mark.anybody
 
@@ -74,11 +73,11 @@ def test_a_kill_at_any_step(person: Person, moment: str) -> None:
     wanted = fill(person)
     snapshot = Snapshot(person)
     snapshot.leave(SECOND)
-    act: Callable[[Step], object] = snapshot.discard
+    act: Callable[[], object] = snapshot.discard
     if moment == "when it is discarded":
         snapshot.settle(Mode.REVIEW)
     else:
-        act = lambda step: snapshot.settle(Mode.REVIEW, step)  # noqa: E731
+        act = lambda: snapshot.settle(Mode.REVIEW)  # noqa: E731
     snapshot.save()
     number, is_killed = 1, True
     while is_killed:

@@ -13,9 +13,9 @@ from support.escape.copy_back import review, states
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import Report, State
-from ollmsandbox.project.changes.mode import Mode
+from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.process import Result
 
 _HOLD = """

@@ -9,9 +9,9 @@ from support.escape.copy_back import settle
 from support.escape.kill import EVERY, Snapshot, check_finished, finish, killed_after
 from support.person import Person
 
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.review.versions import Versions
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.versions import Versions
 
 
 @pytest.mark.parametrize("mode", [Mode.REVIEW, Mode.AUTO])

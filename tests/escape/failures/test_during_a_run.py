@@ -23,8 +23,8 @@ from support.escape.kill import look_at
 from support.escape.paused import WAIT, kill, last_changes, run_while, running, states
 from support.person import Person, cli_argv
 
-from ollmsandbox.project.apply import settle
-from ollmsandbox.project.database.connection import Database
+from ollmsandbox.project import capture
+from ollmsandbox.project.connection import Database
 from ollmsandbox.sandbox.overlay import clock_offset
 
 # --- kill -9 ------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_a_clock_that_is_set_back_meanwhile(
     file = person.project / "file"
     file.write_text("old")
     # As if the user had changed the file after the clock was set back by an hour.
-    monkeypatch.setattr(settle, "clock_offset", lambda: clock_offset() - 3600 * 10**9)
+    monkeypatch.setattr(capture, "clock_offset", lambda: clock_offset() - 3600 * 10**9)
     assert person.run("echo theirs >file").exit_code == 0
     assert file.read_text() == "old"
     assert states(last_changes(person)) == {"file": "conflict"}

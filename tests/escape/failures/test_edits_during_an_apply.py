@@ -8,26 +8,22 @@ import errno
 import os
 import resource
 import shutil
-import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.cli_inline import cli_here
-from support.escape.copy_back import Counter, review, settle, states
-from support.escape.kill import Snapshot, check_finished, killed_after, look_at
+from support.escape.copy_back import FIRST_STEP, Counter, review, settle, states
+from support.escape.kill import EVERY, Snapshot, check_finished, killed_after, look_at
 from support.person import Person, make_person
 
+from ollmsandbox.files.copying import copy_whole
 from ollmsandbox.files.dirfd import DirEntryAt
-from ollmsandbox.project.apply import swap
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Report, State
-from ollmsandbox.project.changes.mode import Mode, no_step
-from ollmsandbox.project.recovery.recover import finish_leftovers
+from ollmsandbox.project import swap
+from ollmsandbox.project.change import State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.recover import finish_leftovers
 
 
 @pytest.fixture
@@ -57,7 +53,7 @@ def once_copied(
 ) -> list[str]:
     """Act right after a copy has been made under such a name."""
     acted: list[str] = []
-    real = swap.copy
+    real = copy_whole
 
     def meanwhile(source: DirEntryAt, target: DirEntryAt) -> None:
         real(source, target)
@@ -65,7 +61,7 @@ def once_copied(
             acted.append(target.name)
             act()
 
-    monkeypatch.setattr(swap, "copy", meanwhile)
+    monkeypatch.setattr(swap, "copy_whole", meanwhile)
     return acted
 
 
@@ -74,53 +70,52 @@ def is_new(name: str) -> bool:
 
 
 def is_kept(name: str) -> bool:
-    return name.endswith(".half")
+    return not is_new(name)
 
 
 # --- while it is copied ---------------------------------------------------------------------------
 
 
-def saved_while_copied(
-    person: Person,
-    monkeypatch: pytest.MonkeyPatch,
-    is_copied: Callable[[str], bool],
-    save: Callable[[Path], None],
-    command: str,
-) -> tuple[Path, Report]:
-    """A file that the user saves while what a command did to it is put in place."""
-    file = person.project / "file"
+@pytest.mark.parametrize("save", WAYS)
+def test_a_save_while_a_file_is_copied(
+    elsewhere: Person, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
+) -> None:
+    file = elsewhere.project / "file"
     file.write_text("old\n")
-    acted = once_copied(monkeypatch, is_copied, lambda: save(file))
-    report = settle(person, command)
+    acted = once_copied(monkeypatch, is_new, lambda: save(file))
+    report = settle(elsewhere, "echo theirs >file; echo other >other-file")
     assert acted
-    assert states(report)["file"] is State.CONFLICT
+    assert states(report) == {"file": State.CONFLICT, "other-file": State.APPLIED}
     assert file.read_text() == "mine\n"
     monkeypatch.undo()
-    return file, report
-
-
-def assert_apply_and_undo(person: Person, file: Path, report: Report, taken: str | None) -> None:
-    """The user takes the command's version after all, and then their own again."""
-    took = review(person, "apply", report.run_id, "file")
+    assert sorted(os.listdir(elsewhere.project)) == ["file", "other-file"]
+    # The user takes the command's version after all, and then their own again.
+    took = review(elsewhere, "apply", report.run_id, "file")
     assert states(took) == {"file": State.APPLIED}
-    assert (file.read_text() if file.exists() else None) == taken
-    review(person, "undo", report.run_id, "file")
+    assert file.read_text() == "theirs\n"
+    review(elsewhere, "undo", report.run_id, "file")
     assert file.read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("save", WAYS)
-@pytest.mark.parametrize("is_copied", [is_new, is_kept])
-def test_a_save_while_a_file_is_copied(
+@pytest.mark.parametrize("command", ["echo theirs >file", "rm file"])
+def test_a_save_while_the_replaced_file_is_copied_away(
     elsewhere: Person,
     monkeypatch: pytest.MonkeyPatch,
-    is_copied: Callable[[str], bool],
+    command: str,
     save: Callable[[Path], None],
 ) -> None:
-    command = "echo theirs >file; echo other >other-file"
-    file, report = saved_while_copied(elsewhere, monkeypatch, is_copied, save, command)
-    assert states(report)["other-file"] is State.APPLIED
-    assert sorted(os.listdir(elsewhere.project)) == ["file", "other-file"]
-    assert_apply_and_undo(elsewhere, file, report, "theirs\n")
+    """The change is made by then: this is an edit after it, and undoing leaves it."""
+    file = elsewhere.project / "file"
+    file.write_text("old\n")
+    acted = once_copied(monkeypatch, is_kept, lambda: save(file))
+    report = settle(elsewhere, command)
+    assert acted
+    assert states(report) == {"file": State.APPLIED}
+    monkeypatch.undo()
+    assert os.listdir(elsewhere.project) == ["file"]
+    review(elsewhere, "undo", report.run_id)
+    assert file.read_text() == "mine\n"
 
 
 def test_a_file_that_appears_while_one_is_copied_to_its_name(
@@ -133,14 +128,6 @@ def test_a_file_that_appears_while_one_is_copied_to_its_name(
     assert states(report) == {"file": State.CONFLICT}
     assert look_at(elsewhere.project)["file"][1] == b"mine\n"
     assert os.listdir(elsewhere.project) == ["file"]
-
-
-@pytest.mark.parametrize("save", WAYS)
-def test_a_save_while_a_file_is_copied_to_be_deleted(
-    elsewhere: Person, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
-) -> None:
-    file, report = saved_while_copied(elsewhere, monkeypatch, is_kept, save, "rm file")
-    assert_apply_and_undo(elsewhere, file, report, None)
 
 
 @pytest.mark.parametrize("save", WAYS)
@@ -159,51 +146,31 @@ def test_a_save_while_an_undo_copies(
 
 
 def test_one_file_system_that_is_mounted_at_two_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No file can be renamed or linked from one to the other, though it is the same device."""
-    around = os.open(tmp_path, os.O_RDONLY)
-    real = {name: getattr(os, name) for name in ("rename", "link")}
+    """No file can be renamed from one to the other, though it is the same device."""
+    real = swap._rename
 
-    def refused(name: str, source: str, target: str, **folders: Any) -> None:
-        if source == "incoming" or (target.startswith("kept") and source == "place"):
+    def refused(one: DirEntryAt, other: DirEntryAt, flag: int) -> None:
+        places = {os.readlink(f"/proc/self/fd/{spot.dir_fd}") for spot in (one, other)}
+        if len({place.startswith(str(person.project)) for place in places}) > 1:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        real[name](source, target, **folders)
+        real(one, other, flag)
 
-    for name in real:
-        monkeypatch.setattr(os, name, partial(refused, name))
-    place, incoming, kept = (DirEntryAt(around, name) for name in ("place", "incoming", "kept"))
-    for was_there, saves in ((True, False), (False, False), (True, True)):
-        for name in os.listdir(tmp_path):
-            (tmp_path / name).unlink()
-        (tmp_path / "incoming").write_text("theirs\n")
-        if was_there:
-            (tmp_path / "place").write_text("old\n")
-        if saves:
-            acted = once_copied(
-                monkeypatch, lambda name: name == "half", lambda: write_to_it(tmp_path / "place")
-            )
-            with pytest.raises(swap.ConflictError):
-                exchange_all(place, incoming, kept)
-            assert acted
-            assert (tmp_path / "place").read_text() == "mine\n"
-        else:
-            exchange_all(place, incoming, kept)
-            assert (tmp_path / "place").read_text() == "theirs\n"
-            assert sorted(os.listdir(tmp_path)) == ["kept", "place"][not was_there :]
-    os.close(around)
-
-
-def exchange_all(place: DirEntryAt, incoming: DirEntryAt, kept: DirEntryAt) -> None:
-    swap.exchange(
-        place,
-        incoming,
-        kept,
-        may_replace=lambda _found: True,
-        expects=False,
-        temporary="half",
-        step=no_step,
-    )
+    monkeypatch.setattr(swap, "_rename", refused)
+    for name in ("changed", "deleted", "saved"):
+        (person.project / name).write_text("old\n")
+    before = look_at(person.project)
+    run = settle(person, "echo theirs >changed; rm deleted; echo theirs >added").run_id
+    assert sorted(os.listdir(person.project)) == ["added", "changed", "saved"]
+    assert (person.project / "changed").read_text() == "theirs\n"
+    assert set(states(review(person, "undo", run)).values()) == {State.UNDONE}
+    assert look_at(person.project) == before
+    acted = once_copied(monkeypatch, is_new, lambda: write_to_it(person.project / "saved"))
+    assert states(settle(person, "echo theirs >saved")) == {"saved": State.CONFLICT}
+    assert acted
+    assert (person.project / "saved").read_text() == "mine\n"
+    check_finished(person)
 
 
 @pytest.mark.anybody
@@ -270,8 +237,8 @@ def snapshot(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Snapsho
     shutil.rmtree(folder)
 
 
-def act_on(snapshot: Snapshot, action: str, step: Step, *, named: bool) -> None:
-    with snapshot.review(step) as (found, run):
+def act_on(snapshot: Snapshot, action: str, *, named: bool) -> None:
+    with snapshot.review() as (found, run):
         chosen = [str(snapshot.person.project / "file")] if named else []
         if action == "apply":
             found.apply(run, chosen)
@@ -310,15 +277,6 @@ def wait_for_the_clock(folder: Path) -> None:
     probe.unlink()
 
 
-def killed_at(number: int, act: Callable[[Step], object]) -> bool:
-    """Between two of the things that are done with a file, not after each call for them."""
-
-    def kill() -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    return killed_after(sys.maxsize, lambda _step: act(Counter(number, kill)))
-
-
 @pytest.mark.anybody
 @pytest.mark.parametrize(
     ("case", "named"),
@@ -330,20 +288,20 @@ def test_an_edit_after_a_kill_stays(snapshot: Snapshot, case: str, named: bool) 
     file = person.project / "file"
     snapshot.leave(command)
     snapshot.save()
-    number = -1
+    number = 1 + (1 if EVERY else 2) * FIRST_STEP
     is_killed = True
     while is_killed:
-        number += 1
         snapshot.restore()
         before(snapshot)
-        is_killed = killed_at(number, lambda step: act_on(snapshot, action, step, named=named))
-        told = f"killed at step {number}"
+        is_killed = killed_after(number, lambda: act_on(snapshot, action, named=named))
+        told = f"killed after step {number}"
         wait_for_the_clock(person.home)
-        WAYS[(number + named) % 2](file)
+        WAYS[number // (EVERY or 4) % 2](file)
         assert not [error for report in finish_leftovers(person.paths) for error in report.errors]
         assert file.read_text() == "mine\n", told
         check_finished(person)
         # Neither is anything lost when the user insists.
-        act_on(snapshot, action, no_step, named=True)
-        kept = [one for one in person.paths.versions.glob("*/*") if one.is_file()]
+        act_on(snapshot, action, named=True)
+        kept = [one for one in person.paths.runs.glob("**/*") if one.is_file()]
         assert b"mine\n" in [one.read_bytes() for one in (file, *kept) if one.exists()], told
+        number += EVERY or 4

@@ -22,18 +22,18 @@ from support.escape.kill import (
     Snapshot,
     check_finished,
     finish,
-    has_journal,
+    has_job,
     killed_when,
-    look_at,
 )
 from support.person import Person
 
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recovery.recover import finish_leftovers
-from ollmsandbox.project.review import write_file
-from ollmsandbox.project.review.versions import earlier_versions
+from ollmsandbox.project import write_file
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.recover import finish_leftovers
+from ollmsandbox.project.run import RunFolder
+from ollmsandbox.project.versions import earlier_versions
 
 
 @pytest.fixture
@@ -47,48 +47,47 @@ def snapshot(person: Person) -> Iterator[Snapshot]:
 
 def halves(person: Person) -> list[Path]:
     """Files that are not whole yet."""
-    pending = person.paths.data / "pending"
-    return [*person.paths.cache.glob(".*"), *pending.glob("*/.map*")]
+    data = person.paths.data
+    patterns = ("runs/*/.*", "runs/*/*/*.half", "projects/*/.*", "projects/*/.*/*")
+    return [*person.paths.cache.glob(".*"), *(one for at in patterns for one in data.glob(at))]
 
 
-def taking(snapshot: Snapshot) -> Callable[[Step], object]:
+def taking(snapshot: Snapshot) -> Callable[[], object]:
     snapshot.settle(Mode.REVIEW)
     return snapshot.apply
 
 
-def undoing(snapshot: Snapshot) -> Callable[[Step], object]:
+def undoing(snapshot: Snapshot) -> Callable[[], object]:
     snapshot.settle(Mode.AUTO)
     return snapshot.undo
 
 
-def holding(snapshot: Snapshot) -> Callable[[Step], object]:
-    return lambda step: snapshot.settle(Mode.REVIEW, step)
+def holding(snapshot: Snapshot) -> Callable[[], object]:
+    return lambda: snapshot.settle(Mode.REVIEW)
 
 
 @pytest.mark.parametrize("begin", [taking, undoing, holding])
 def test_no_half_of_what_was_being_written_is_left(
-    snapshot: Snapshot, begin: Callable[[Snapshot], Callable[[Step], object]]
+    snapshot: Snapshot, begin: Callable[[Snapshot], Callable[[], object]]
 ) -> None:
     person = snapshot.person
     snapshot.leave("echo new >a; rm b; echo c >c")
     act = begin(snapshot)
-    killed_when(lambda: bool(halves(person)), act)
+    assert killed_when(lambda: bool(halves(person)), act)
     finish(snapshot)
+    # At the latest when something is done to the project again.
+    snapshot.undo()
     assert not halves(person)
     check_finished(person)
 
 
-def test_a_journal_that_is_written_again_leaves_no_half(snapshot: Snapshot) -> None:
-    """A change that needs another one is two jobs: the journal of both becomes that of the
-    second."""
+def test_what_a_change_needs_is_applied_with_it_after_a_kill(snapshot: Snapshot) -> None:
+    """Both changed the same line, so the second one needs the first."""
     person = snapshot.person
     settle(person, "echo first >a", Mode.REVIEW)
     second = settle(person, "echo second >a", Mode.REVIEW).run_id
-
-    def apply(step: Step) -> None:
-        review(person, "apply", second, step=step)
-
-    assert killed_when(lambda: has_journal(person) and bool(halves(person)), apply)
+    assert killed_when(lambda: has_job(person), lambda: review(person, "apply", second))
+    assert (person.project / "a").read_text() == "old\n"
     finish(snapshot)
     assert not halves(person)
     check_finished(person)
@@ -110,7 +109,7 @@ def test_a_folder_that_was_open_is_closed_if_nothing_in_it_is_ours_any_more(
         return bool(closed.stat().st_mode & stat.S_IWUSR)
 
     # To root it is open as it is.
-    killed_when(is_open, lambda step: review(person, "apply", run, step=step))
+    killed_when(is_open, lambda: review(person, "apply", run))
     write_file.write_file(
         person.paths, str(person.project), str(closed / "in"), b"second\n", how=Mode.REVIEW
     )
@@ -134,7 +133,7 @@ def test_a_file_that_even_its_owner_may_not_write_to_is_so_after_a_kill(snapshot
     # Root may do it as it is.
     killed_when(
         lambda: (upper / "a").exists() and not os.listxattr(upper / "a"),
-        lambda step: snapshot.settle(Mode.AUTO, step),
+        lambda: snapshot.settle(Mode.AUTO),
     )
     finish(snapshot)
     check_finished(person)
@@ -144,17 +143,17 @@ def test_a_file_that_even_its_owner_may_not_write_to_is_so_after_a_kill(snapshot
 
 
 def test_a_file_that_even_its_owner_may_not_read_is_so_after_a_kill(snapshot: Snapshot) -> None:
-    """Restoring copies it, because the stored version is its backup, too."""
     person = snapshot.person
     file = person.project / "a"
     file.chmod(0o200)
     run = settle(person, "rm a", Mode.AUTO).run_id
-    (kept,) = (person.paths.versions / run).iterdir()
+    kept = RunFolder(person.paths, run).base(0)
     killed_when(
         lambda: kept.exists() and may(kept, stat.S_IRUSR),
-        lambda step: review(person, "undo", run, step=step),
+        lambda: review(person, "undo", run),
     )
     finish(snapshot)
+    review(person, "undo", run)
     check_finished(person)
     assert stat.S_IMODE(file.stat().st_mode) == 0o200
     (copied,) = person.paths.backups.iterdir()
@@ -167,7 +166,7 @@ def test_an_unrecorded_backup_is_not_used_for_another_file(snapshot: Snapshot) -
     snapshot.leave("echo new >a")
     assert killed_when(
         lambda: any(person.paths.backups.glob("*-a")),
-        lambda step: snapshot.settle(Mode.AUTO, step),
+        lambda: snapshot.settle(Mode.AUTO),
     )
     other = person.home / "other"
     other.mkdir()
@@ -198,7 +197,7 @@ def test_backups_whose_numbers_a_kill_has_taken_are_not_left(snapshot: Snapshot)
     snapshot.leave("echo new >b; rm a; echo c >c")
     assert killed_when(
         lambda: any(person.paths.backups.glob("*-b")),
-        lambda step: snapshot.settle(Mode.AUTO, step),
+        lambda: snapshot.settle(Mode.AUTO),
     )
     for stray in [*person.paths.backups.iterdir()]:
         stray.rename(stray.with_name(f"7{stray.name}"))
@@ -228,7 +227,7 @@ def test_half_a_backup_is_not_used(snapshot: Snapshot, monkeypatch: pytest.Monke
     snapshot.leave("echo new >c")
     assert killed_when(
         lambda: backups.is_dir() and bool(os.listdir(backups)),
-        lambda step: snapshot.settle(Mode.AUTO, step),
+        lambda: snapshot.settle(Mode.AUTO),
     )
     finish(snapshot)
     assert [one.read_text() for one in backups.iterdir()] == ["made\n"]
@@ -243,11 +242,11 @@ def test_an_interrupted_edit_is_pending_as_a_whole(snapshot: Snapshot, name: str
     (person.project / "closed").chmod(0o555)
     file = str(person.project / name)
 
-    def edit(_step: Step) -> None:
+    def edit() -> None:
         write_file.write_file(person.paths, str(person.project), file, b"new\n")
 
     assert killed_when(lambda: any(person.paths.cache.glob("overlay-*/upper/overlay1/*")), edit)
-    assert not has_journal(person)
+    assert not has_job(person)
     finish(snapshot)
     check_finished(person)
     paths = [path for path, *_ in snapshot.look().rows]
@@ -255,7 +254,7 @@ def test_an_interrupted_edit_is_pending_as_a_whole(snapshot: Snapshot, name: str
     assert paths[:-1] in ([], ["made", "made/anew"])
 
 
-def test_a_half_of_a_layer_is_not_used(person: Person) -> None:
+def test_half_of_what_is_on_another_disk_is_not_used(person: Person) -> None:
     """What is on another disk is copied."""
     inner = person.project / "there" / "inner"
     inner.mkdir(parents=True)
@@ -264,20 +263,35 @@ def test_a_half_of_a_layer_is_not_used(person: Person) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         person.environ["XDG_CACHE_HOME"] = elsewhere
         snapshot = Snapshot(person)
-        snapshot.leave("echo x >there/inner/f")
-        chain = person.paths.pending(str(person.project))
+        snapshot.leave("echo x >there/inner/f; echo y >there/inner/g")
 
         def has(name: str) -> bool:
-            return any(chain.glob(f"*/{name}"))
+            return any(person.paths.runs.glob(f"*/result/{name}"))
 
-        for name in (".half-overlay1/there", ".half-overlay1/there/inner", "overlay1"):
+        for name in ("0.half", "0", "1.half"):
             is_there = partial(has, name)
-            assert killed_when(is_there, lambda step: finish_leftovers(person.paths, step))
+            assert killed_when(is_there, lambda: finish_leftovers(person.paths))
         finish(snapshot)
         check_finished(person)
-        [layer] = chain.glob("*/overlay1")
-        modes = {path: entry[0] for path, entry in look_at(layer).items()}
-        assert modes["there"] == modes["there/inner"] == "drwxr-xr-x"
+        seen = person.run("stat -c %A there there/inner; cat there/inner/*").stdout.text
+        assert seen.split() == ["drwxr-xr-x", "drwxr-xr-x", "x", "y"]
+
+
+def test_half_of_a_pending_layer_is_not_used(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    settle(person, "echo new >a; rm b; echo c >c", Mode.REVIEW)
+
+    def is_half() -> bool:
+        return any(person.paths.projects.glob("*/.layer-*/overlay1/a"))
+
+    def look() -> str:
+        keeper = Recorder(str(person.project), person.paths, mode=Mode.NEVER)
+        return person.run("cat a c; ls", keeper=keeper).stdout.text
+
+    assert killed_when(is_half, look)
+    finish(snapshot)
+    assert look().split() == ["new", "c", "a", "c"]
+    check_finished(person)
 
 
 def test_a_backup_that_is_removed_is_on_no_record_any_more(snapshot: Snapshot) -> None:
@@ -286,7 +300,7 @@ def test_a_backup_that_is_removed_is_on_no_record_any_more(snapshot: Snapshot) -
     (kept,) = person.paths.backups.iterdir()
     number = int(kept.name.partition("-")[0])
 
-    def clean(_step: Step) -> None:
+    def clean() -> None:
         with closing(ProjectManager(person.paths)) as manager:
             manager.cleanup_old_backups(now=time.time() + 30 * 86400)
 

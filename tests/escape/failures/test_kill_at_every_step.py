@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -17,8 +18,10 @@ import pytest
 from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
 from support.person import make_person
 
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.mode import Mode, no_step
+from ollmsandbox.project import hunks, swap
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.state import text_versions
 
 MAKE = r"""
 umask 022
@@ -82,9 +85,11 @@ rm "$(printf 'new\nline')"
 
 @dataclass(frozen=True)
 class Operation:
-    act: Callable[[Snapshot, Step], object]
+    act: Callable[[Snapshot], object]
     before: Callable[[Snapshot], object] = lambda snapshot: None
     on_pending: bool = False
+    # Whether undoing the last run gives the project as it was at first.
+    can_be_undone: bool = True
 
 
 def _settle_and_undo(snapshot: Snapshot) -> None:
@@ -93,23 +98,58 @@ def _settle_and_undo(snapshot: Snapshot) -> None:
     snapshot.undo()
 
 
+def _edit_and_settle(snapshot: Snapshot) -> None:
+    """Leave conflicts: the user edits what the command has changed."""
+    snapshot.settle(Mode.REVIEW)
+    for name in ("edited", "gone", "script"):
+        (snapshot.person.project / name).write_text("mine\n")
+    (snapshot.person.project / "added").write_text("mine\n")
+    snapshot.apply()
+
+
+def _force(snapshot: Snapshot) -> None:
+    project = snapshot.person.project
+    with snapshot.review() as (review, run):
+        review.apply(run, [str(project / name) for name in ("edited", "gone", "added")])
+
+
+def _keep_both(snapshot: Snapshot) -> None:
+    with snapshot.review() as (review, run):
+        review.keep_both(run, [str(snapshot.person.project / "edited")])
+
+
+def _apply_hunk(snapshot: Snapshot) -> None:
+    with snapshot.review() as (review, run):
+        [item] = [i for i in read_changes(review.manager, run) if i.change.path == "edited"]
+        found = text_versions(review.manager, run, item)
+        assert found is not None
+        hunks.apply_hunks(review.manager, run, item, found.hunks)
+
+
+def _settle_both(snapshot: Snapshot) -> None:
+    snapshot.settle(Mode.REVIEW)
+
+
 OPERATIONS = {
-    "apply": Operation(lambda snapshot, step: snapshot.settle(Mode.AUTO, step)),
-    "apply-on-pending": Operation(
-        lambda snapshot, step: snapshot.settle(Mode.AUTO, step), on_pending=True
-    ),
-    "hold": Operation(lambda snapshot, step: snapshot.settle(Mode.REVIEW, step)),
-    "hold-on-pending": Operation(
-        lambda snapshot, step: snapshot.settle(Mode.REVIEW, step), on_pending=True
-    ),
+    "apply": Operation(lambda snapshot: snapshot.settle(Mode.AUTO)),
+    "apply-on-pending": Operation(lambda snapshot: snapshot.settle(Mode.AUTO), on_pending=True),
+    "hold": Operation(lambda snapshot: snapshot.settle(Mode.REVIEW)),
+    "hold-on-pending": Operation(lambda snapshot: snapshot.settle(Mode.REVIEW), on_pending=True),
     "take": Operation(Snapshot.apply, lambda snapshot: snapshot.settle(Mode.REVIEW)),
+    # Changes of an earlier run are applied with those that build on them.
+    "take-along": Operation(Snapshot.apply, _settle_both, on_pending=True),
     "discard": Operation(Snapshot.discard, lambda snapshot: snapshot.settle(Mode.REVIEW)),
     "undo": Operation(Snapshot.undo, lambda snapshot: snapshot.settle(Mode.AUTO)),
     "redo": Operation(Snapshot.apply, _settle_and_undo),
+    "force": Operation(_force, _edit_and_settle, can_be_undone=False),
+    "both": Operation(_keep_both, _edit_and_settle, can_be_undone=False),
+    "hunk": Operation(
+        _apply_hunk, lambda snapshot: snapshot.settle(Mode.REVIEW), can_be_undone=False
+    ),
 }
 
-# Which of the folders lies on another file system.
-PLACES = ("none", "project", "cache", "data")
+# Which of the folders is on another file system; or that has no way to exchange two files.
+PLACES = ("none", "project", "cache", "data", "no-exchange")
 CASES = [(place, name) for place in PLACES for name in OPERATIONS]
 
 
@@ -150,7 +190,9 @@ def make_snapshot(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bo
     elif place in ("cache", "data"):
         person.environ[f"XDG_{place.upper()}_HOME"] = str(other)
     subprocess.run(["sh", "-ec", MAKE], cwd=person.project, check=True)
-    snapshot = Snapshot(person, person.home, *([other] if place != "none" else []))
+    snapshot = Snapshot(
+        person, person.home, *([other] if place not in ("none", "no-exchange") else [])
+    )
     snapshot.leave(CHANGE)
     if on_pending:
         snapshot.settle(Mode.REVIEW)
@@ -159,9 +201,16 @@ def make_snapshot(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bo
     return snapshot
 
 
+def _refuse(*_arguments: object) -> None:
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
 @pytest.mark.parametrize(("place", "name"), CASES)
 def test_a_kill_at_any_step(
-    snapshot_for: Callable[[str, bool], Snapshot], place: str, name: str
+    snapshot_for: Callable[[str, bool], Snapshot],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    name: str,
 ) -> None:
     operation = OPERATIONS[name]
     snapshot = snapshot_for(place, operation.on_pending)
@@ -169,7 +218,9 @@ def test_a_kill_at_any_step(
     untouched = look_at(snapshot.person.project)
     operation.before(snapshot)
     before = look_at(snapshot.person.project)
-    operation.act(snapshot, no_step)
+    if place == "no-exchange":
+        monkeypatch.setattr(swap, "_rename", _refuse)
+    operation.act(snapshot)
     wanted = snapshot.look()
     # Not all of them each time: that takes minutes. Of the commonest case more, and in no two cases
     # the same ones, nor as root those that others look at.
@@ -182,10 +233,19 @@ def test_a_kill_at_any_step(
     while is_killed:
         snapshot.restore()
         operation.before(snapshot)
-        is_killed = killed_after(number, lambda step: operation.act(snapshot, step))
+        is_killed = killed_after(number, lambda: operation.act(snapshot))
         kills = (1 + number * 7 % 13, 1 + number * 5 % 31)
-        check_kill(snapshot, number, *kills, is_killed=is_killed, old=before, wanted=wanted)
-        if not operation.on_pending:
+        check_kill(
+            snapshot,
+            number,
+            *kills,
+            is_killed=is_killed,
+            old=before,
+            wanted=wanted,
+            # It is a file, then a folder, then a file again.
+            between=("to-folder",) if name == "take-along" else (),
+        )
+        if operation.can_be_undone and not operation.on_pending:
             snapshot.undo()
             assert look_at(snapshot.person.project) == untouched, f"killed after step {number}"
         number += every

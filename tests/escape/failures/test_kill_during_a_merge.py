@@ -12,10 +12,10 @@ from support.escape.copy_back import FIRST_STEP, settle
 from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
 from support.person import Person
 
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.mode import Mode, no_step
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.review import hunks, state
+from ollmsandbox.project import hunks, state
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.layer import has_pending
+from ollmsandbox.project.mode import Mode
 
 pytestmark = pytest.mark.anybody
 
@@ -24,29 +24,27 @@ MINE = "my own line\n"
 EDIT = "sed -i -e 's/^line 3$/third/' -e 's/^line 20$/twentieth/' file"
 
 
-def undo_hunk(snapshot: Snapshot, step: Step) -> None:
-    _with_a_hunk(snapshot, step, hunks.undo_hunks)
+def undo_hunk(snapshot: Snapshot) -> None:
+    _with_a_hunk(snapshot, hunks.undo_hunks)
 
 
-def apply_hunk(snapshot: Snapshot, step: Step) -> None:
-    _with_a_hunk(snapshot, step, hunks.apply_hunks)
+def apply_hunk(snapshot: Snapshot) -> None:
+    _with_a_hunk(snapshot, hunks.apply_hunks)
 
 
-def discard_hunk(snapshot: Snapshot, step: Step, number: int) -> None:
-    _with_a_hunk(snapshot, step, hunks.discard_hunks, number)
+def discard_hunk(snapshot: Snapshot, number: int) -> None:
+    _with_a_hunk(snapshot, hunks.discard_hunks, number)
 
 
-def _with_a_hunk(
-    snapshot: Snapshot, step: Step, act: Callable[..., object], number: int = 0
-) -> None:
-    with snapshot.review(step) as (review, run):
+def _with_a_hunk(snapshot: Snapshot, act: Callable[..., object], number: int = 0) -> None:
+    with snapshot.review() as (review, run):
         [item] = read_changes(review.manager, run)
         found = state.text_versions(review.manager, run, item)
         assert found is not None
         act(review.manager, run, item, [found.hunks[number]])
 
 
-Act = Callable[[Snapshot, Step], object]
+Act = Callable[[Snapshot], object]
 
 # The mode of the run, what is done before the user edits the file, and what is killed.
 CASES: dict[str, tuple[Mode, tuple[Act, ...], Act]] = {
@@ -67,7 +65,7 @@ def test_a_kill_during_a_merge(person: Person, name: str) -> None:
     snapshot = Snapshot(person)
     settle(person, f"{EDIT}; chmod 600 file", mode)
     for earlier in before:
-        earlier(snapshot, no_step)
+        earlier(snapshot)
     snapshot.save()
 
     def restore() -> None:
@@ -78,14 +76,14 @@ def test_a_kill_during_a_merge(person: Person, name: str) -> None:
 
     restore()
     old = look_at(person.project)
-    act(snapshot, no_step)
+    act(snapshot)
     wanted = snapshot.look()
     assert MINE in file.read_text()
     # Not after each step each time.
     number, is_killed = 1 + FIRST_STEP * (1 if EVERY else 3), True
     while is_killed:
         restore()
-        is_killed = killed_after(number, lambda step: act(snapshot, step))
+        is_killed = killed_after(number, lambda: act(snapshot))
         check_kill(snapshot, number, number % 7, is_killed=is_killed, old=old, wanted=wanted)
         number += EVERY or 6
 
@@ -94,12 +92,12 @@ def test_a_change_can_be_discarded_after_a_kill_while_a_hunk_was(person: Person)
     (person.project / "file").write_text(OLD)
     snapshot = Snapshot(person)
     settle(person, f"{EDIT}; echo more >>file", Mode.REVIEW)
-    discard_hunk(snapshot, no_step, 0)
+    discard_hunk(snapshot, 0)
     snapshot.save()
     number, is_killed = 1, True
     while is_killed:
         snapshot.restore()
-        is_killed = killed_after(number, lambda step: discard_hunk(snapshot, step, 1))
+        is_killed = killed_after(number, lambda: discard_hunk(snapshot, 1))
         snapshot.discard()
-        assert not person.paths.pending(str(person.project)).exists(), f"killed after step {number}"
+        assert not has_pending(person.paths, str(person.project)), f"killed after step {number}"
         number += 1

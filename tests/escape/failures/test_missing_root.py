@@ -7,23 +7,23 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support.escape.copy_back import review, settle
-from support.escape.kill import Snapshot, check_finished, has_journal, killed_after
+from support.escape.kill import Snapshot, check_finished, has_job, killed_when
 from support.person import Person
 
-from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.apply.journal import Job, Journal, Task, project_lock
-from ollmsandbox.project.apply.recorder import needs_recovery
-from ollmsandbox.project.changes.change import Recorded
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.recovery.recover import recover
-from ollmsandbox.project.review.review import Review
+from ollmsandbox.paths import make_folder
+from ollmsandbox.project.change import Recorded
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.jobs import project_lock, unfinished
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.recorder import needs_recovery
+from ollmsandbox.project.recover import finish_leftovers, recover
+from ollmsandbox.project.review import Review
 
 
 @pytest.fixture
@@ -36,12 +36,8 @@ def cut_off(snapshot: Snapshot, *, begun: bool) -> Path:
     """The run's folder. If it had `begun`, it was killed while it was applied."""
     person = snapshot.person
     snapshot.leave("echo new >f")
-    snapshot.save()
-    for number in range(1, 40) if begun else ():
-        snapshot.restore()
-        assert killed_after(number, lambda step: snapshot.settle(Mode.AUTO, step))
-        if any(person.paths.cache.glob("overlay-*/journal.json")):
-            break
+    if begun:
+        assert killed_when(lambda: has_job(person), lambda: snapshot.settle(Mode.AUTO))
     [folder] = person.paths.cache.glob("overlay-*")
     return folder
 
@@ -59,35 +55,10 @@ def linked(snapshot: Snapshot) -> Path:
     return folder
 
 
-def killed_when(snapshot: Snapshot, mode: Mode, is_there: Callable[[], bool]) -> int:
-    """A run was killed soon after that was so. After which step."""
-    snapshot.save()
-    number = 1
-    while True:
-        snapshot.restore()
-        assert killed_after(number, lambda step: snapshot.settle(mode, step))
-        if is_there():
-            return number
-        number += 3
-
-
-def cut_off_at(snapshot: Snapshot, mode: Mode, is_there: Callable[[], bool]) -> Path:
-    """The run's folder."""
-    killed_when(snapshot, mode, is_there)
-    [folder] = snapshot.person.paths.cache.glob("overlay-*")
-    return folder
-
-
 def cut_off_apply(snapshot: Snapshot, run: str) -> None:
     """Kill the program right after it wrote down that the user applies a run."""
     person = snapshot.person
-    snapshot.save()
-    for number in range(1, 40):
-        snapshot.restore()
-        assert killed_after(number, lambda step: review(person, "apply", run, step=step))
-        if any(person.paths.cache.glob("journal-*.json")):
-            return
-    raise AssertionError("no journal was written")
+    assert killed_when(lambda: has_job(person), lambda: review(person, "apply", run))
 
 
 def another(person: Person) -> Person:
@@ -106,7 +77,8 @@ def test_it_is_reported_once_and_finished_when_the_folder_is_back(
     away = person.home / "away"
     person.project.rename(away)
     [said] = recover(person.paths).errors
-    assert str(folder) in said
+    [kept] = unfinished(person.paths) if begun else [folder]
+    assert str(kept) in said
     assert str(person.project) in said
     for _ in range(2):
         recovered = recover(person.paths)
@@ -151,7 +123,7 @@ def test_a_request_of_the_user_is_reported_once(snapshot: Snapshot) -> None:
     away = person.home / "away"
     person.project.rename(away)
     [said] = recover(person.paths).errors
-    [file] = person.paths.cache.glob("journal-*.json")
+    [file] = unfinished(person.paths)
     assert str(file) in said
     assert not needs_recovery(person.paths)
     assert not recover(person.paths).errors
@@ -172,21 +144,24 @@ def test_pending_changes_of_other_projects_survive_a_damaged_database(snapshot: 
     assert [change["path"] for run in found for change in run["changes"]] == ["f"]
 
 
-def test_a_layer_with_old_files_is_not_discarded(snapshot: Snapshot) -> None:
+def test_a_run_that_has_begun_to_replace_files_is_not_discarded(snapshot: Snapshot) -> None:
     person, names = snapshot.person, [f"f{number}" for number in range(4)]
     for name in names:
         (person.project / name).write_text("old\n")
     other = linked(snapshot)
     snapshot.leave(f"for n in {' '.join(names)}; do echo new >$n; done; echo new >{other}/other")
-    folder = cut_off_at(
-        snapshot, Mode.AUTO, lambda: (person.project / names[2]).read_text() == "new\n"
+    assert killed_when(
+        lambda: (person.project / names[2]).read_text() == "new\n",
+        lambda: snapshot.settle(Mode.AUTO),
     )
+    [folder] = person.paths.cache.glob("overlay-*")
+    [job] = unfinished(person.paths)
     away = person.home / "away"
     other.rename(away)
     run_id = folder.name.removeprefix("overlay-")
     done = person.cli("discard", run_id)
     assert done.returncode != 0
-    assert str(folder) in done.stderr
+    assert str(job) in done.stderr
     assert "ollmsandbox discard" not in done.stderr
     away.rename(other)
     assert not recover(person.paths).errors
@@ -197,28 +172,36 @@ def test_a_layer_with_old_files_is_not_discarded(snapshot: Snapshot) -> None:
 
 def test_a_project_that_was_only_moved_keeps_its_old_files(snapshot: Snapshot) -> None:
     person = snapshot.person
-    folder = cut_off(snapshot, begun=True)
+    snapshot.leave("echo new >f")
+    [folder] = person.paths.cache.glob("overlay-*")
+    assert killed_when(
+        lambda: (person.project / "f").read_text() == "new\n",
+        lambda: snapshot.settle(Mode.AUTO),
+    )
+    [job] = unfinished(person.paths)
     person.project.rename(person.home / "away")
     other = another(person)
     run_id = folder.name.removeprefix("overlay-")
+    done = other.cli("discard", run_id)
+    assert done.returncode != 0
+    assert str(job) in done.stderr
     # Also if what was being done cannot be read.
-    for text in ("", "{"):
-        if text:
-            (folder / "journal.json").write_text(text)
-            recover(person.paths)
-        done = other.cli("discard", run_id)
-        assert done.returncode != 0
-        assert str(folder) in done.stderr
-        assert (folder / "journal.json").exists()
+    job.write_text("{")
+    recover(person.paths)
+    other.cli("discard", run_id)
+    kept = [file.read_text() for file in person.paths.runs.glob("*/*/*") if file.is_file()]
+    assert "old\n" in kept
 
 
-def test_a_half_merged_layer_does_not_count_as_a_run(snapshot: Snapshot) -> None:
+def test_a_run_that_is_recorded_in_part_does_not_count_as_a_run(snapshot: Snapshot) -> None:
     person = snapshot.person
     recover(person.paths)
     other = linked(snapshot)
     snapshot.leave(f"echo new >f; echo new >{other}/other")
-    layers = person.paths.pending(str(person.project))
-    cut_off_at(snapshot, Mode.REVIEW, lambda: any(layers.glob("*/overlay1/f")))
+    assert killed_when(
+        lambda: any(person.paths.runs.glob("*/result/0")),
+        lambda: snapshot.settle(Mode.REVIEW),
+    )
     away = person.home / "away"
     other.rename(away)
     recovered = recover(person.paths)
@@ -242,13 +225,10 @@ def states(items: Iterable[Recorded]) -> dict[str, str]:
     return {item.change.path: item.state.value for item in items}
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_all_of_a_run_waits_for_a_folder(snapshot: Snapshot, begun: bool) -> None:
+def test_all_of_a_run_waits_for_a_folder(snapshot: Snapshot) -> None:
     person = snapshot.person
     other = linked(snapshot)
     snapshot.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
-    if begun:
-        killed_when(snapshot, Mode.AUTO, lambda: has_journal(person))
     away = person.home / "away"
     other.rename(away)
     [said] = recover(person.paths).errors
@@ -256,11 +236,30 @@ def test_all_of_a_run_waits_for_a_folder(snapshot: Snapshot, begun: bool) -> Non
     assert not recover(person.paths).errors
     away.rename(other)
     [report] = recover(person.paths).finished
-    state = "applied" if begun else "pending"
-    assert states(report.changes) == dict.fromkeys(("f", ".", "old", "other"), state)
+    assert states(report.changes) == dict.fromkeys(("f", ".", "old", "other"), "pending")
     for file in (person.project / "f", other / "other"):
-        assert file.read_text() == ("new\n" if begun else "old\n")
+        assert file.read_text() == "old\n"
     check_finished(person)
+
+
+def test_what_has_begun_is_done_as_far_as_there_are_folders(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    other = linked(snapshot)
+    snapshot.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
+    assert killed_when(lambda: has_job(person), lambda: snapshot.settle(Mode.AUTO))
+    away = person.home / "away"
+    other.rename(away)
+    recovered = recover(person.paths)
+    [report] = recovered.finished
+    assert not recovered.errors
+    failed = dict.fromkeys(("old", "other"), "failed")
+    assert states(report.changes) == {"f": "applied", ".": "applied", **failed}
+    assert (person.project / "f").read_text() == "new\n"
+    check_finished(person)
+    away.rename(other)
+    assert sorted(file.read_text() for file in other.iterdir()) == ["old\n", "old\n"]
+    assert person.cli("apply", "--all").returncode == 0
+    assert [file.read_text() for file in other.iterdir()] == ["new\n"]
 
 
 def test_a_run_that_waits_for_a_folder_can_be_discarded(snapshot: Snapshot) -> None:
@@ -275,29 +274,26 @@ def test_a_run_that_waits_for_a_folder_can_be_discarded(snapshot: Snapshot) -> N
     assert person.cli("changes", "--all", "--json").stdout == "[]\n"
 
 
-def test_a_request_of_the_user_waits_for_a_folder(snapshot: Snapshot) -> None:
+def test_a_request_of_the_user_is_done_as_far_as_there_are_folders(snapshot: Snapshot) -> None:
     person = snapshot.person
-    recover(person.paths)
     other = linked(snapshot)
     run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
     cut_off_apply(snapshot, run)
     away = person.home / "away"
     other.rename(away)
-    [said] = recover(person.paths).errors
-    assert str(other) in said
+    assert not recover(person.paths).errors
+    assert (person.project / "f").read_text() == "new\n"
     assert not needs_recovery(person.paths)
-    assert not recover(person.paths).errors
-    # Nothing else is done to the run before that is finished.
-    done = person.cli("discard", run)
-    assert done.returncode != 0
-    assert str(other) in done.stderr
     away.rename(other)
-    assert not recover(person.paths).errors
-    assert (person.project / "f").read_text() == (other / "other").read_text() == "new\n"
+    assert (other / "other").read_text() == "old\n"
+    assert person.cli("apply", run).returncode == 0
+    assert (other / "other").read_text() == "new\n"
+    assert person.cli("undo", run).returncode == 0
+    assert (person.project / "f").read_text() == (other / "other").read_text() == "old\n"
     check_finished(person)
 
 
-def test_a_run_that_waits_for_a_folder_does_not_stop_others(snapshot: Snapshot) -> None:
+def test_a_missing_folder_does_not_stop_other_runs(snapshot: Snapshot) -> None:
     person = snapshot.person
     recover(person.paths)
     other = linked(snapshot)
@@ -309,7 +305,7 @@ def test_a_run_that_waits_for_a_folder_does_not_stop_others(snapshot: Snapshot) 
     recover(person.paths)
     done = person.cli("apply", "--all")
     assert done.returncode == 1
-    assert str(other) in done.stderr
+    assert f"{other}/other" in done.stdout
     assert (person.project / "g").read_text() == "new\n"
 
 
@@ -352,24 +348,15 @@ def test_pending_changes_of_a_missing_folder_can_be_discarded(snapshot: Snapshot
 def test_a_job_that_another_program_is_finishing_is_not_reported(person: Person) -> None:
     """Whoever holds the lock is still at it."""
     gone = str(person.home / "gone")
-    journal = Journal.of_person(person.paths, "1")
-    job = Job(Task.DISCARD, "1", gone, "review", "", 0.0, (), {gone: f"{gone}/layer"})
+    job = make_folder(person.paths.project_data(gone)) / "job.json"
     found: list[object] = []
-
-    def finish() -> None:
-        with closing(Review(person.paths)) as work:
-            try:
-                found.append(work.finish(journal))
-            except OllmSandboxError as error:
-                found.append(error)
-
     with project_lock(person.paths, gone):
-        journal.write(job)
-        thread = threading.Thread(target=finish)
+        job.write_text(json.dumps({"project": gone}))
+        thread = threading.Thread(target=lambda: found.append(finish_leftovers(person.paths)))
         thread.start()
         # As long as who does not wait would take.
         thread.join(0.5)
-        journal.end()
+        job.unlink()
     thread.join(60)
     assert found == [[]]
 

@@ -4,25 +4,24 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.escape.kill import Snapshot, killed_after
+from support.escape.kill import Snapshot, killed_when
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import State
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.database.models import FileRecord
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recovery.recover import finish_leftovers
+from ollmsandbox.project.change import State
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.jobs import unfinished
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.models import FileRecord
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.recover import finish_leftovers
 
 pytestmark = pytest.mark.anybody
 
@@ -96,17 +95,12 @@ def test_an_edit_before_the_recovery_is_not_undone(person: Person) -> None:
     snapshot.leave(CHANGE)
     written, put_there, theirs = (person.project / name for name in NAMES[:3])
 
-    def killed(_step: Step) -> None:
-        def step() -> None:
-            if theirs.read_text() == "this is new\n":
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        snapshot.settle(Mode.AUTO, step)
-
-    assert killed_after(0, killed)
-    # In another moment of the clock than that of the journal.
-    (journal,) = person.paths.cache.glob("overlay-*/journal.json")
-    while written.stat().st_mtime_ns <= journal.stat().st_mtime_ns:
+    assert killed_when(
+        lambda: theirs.read_text() == "this is new\n", lambda: snapshot.settle(Mode.AUTO)
+    )
+    # In another moment of the clock than that of the job.
+    [job] = unfinished(person.paths)
+    while written.stat().st_mtime_ns <= job.stat().st_mtime_ns:
         written.write_text("mine\n")
     other = put_there.with_name("other")
     other.write_text("mine\n")

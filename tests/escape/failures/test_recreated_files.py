@@ -25,17 +25,15 @@ from support.escape.kill import (
 from support.person import Person
 
 from ollmsandbox.files.dirfd import folders_above
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
-from ollmsandbox.project.changes.mode import Mode, no_step
-from ollmsandbox.project.changes.overlayfs import find_in_layers, names_in_layers, read_seen
-from ollmsandbox.project.changes.scan import scan
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.pending.chain import Chain, layers_of
-from ollmsandbox.project.review.review import Review
-from ollmsandbox.project.review.versions import Versions
-from ollmsandbox.sandbox.overlay import leftovers
+from ollmsandbox.project.change import PENDING_STATES, Kind, Recorded, State, Type
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.overlayfs import find_in_layers, names_in_layers, read_seen
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.scan import scan
+from ollmsandbox.project.versions import Versions
+from ollmsandbox.sandbox.overlay import Root, leftovers
 
 ANEW = "rm -r d; mkdir d; echo old >d/a"
 # What the two do, in a folder of its own each.
@@ -77,11 +75,12 @@ def leave(person: Person, command: str) -> str:
     return left.name.removeprefix("overlay-")
 
 
-def settle_left(person: Person, run_id: str, mode: Mode, step: Step = no_step) -> None:
+def settle_left(person: Person, run_id: str, mode: Mode) -> None:
     for overlay in leftovers(person.paths.cache, print):
         try:
             if overlay.run_id == run_id:
-                recorder = Recorder(str(person.project), person.paths, mode=mode, step=step)
+                overlay.about = {**overlay.about, "mode": mode.value}
+                recorder = Recorder(str(person.project), person.paths, mode=mode)
                 with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                     runner.run(recorder.settle(overlay))
                 overlay.cleanup()
@@ -106,9 +105,14 @@ def in_layers(layers: Iterable[str]) -> dict[str, str]:
     return seen
 
 
+def next_root(person: Person) -> Root:
+    [root] = Recorder(str(person.project), person.paths).roots()
+    return root
+
+
 def by_next(person: Person) -> dict[str, str]:
-    root = str(person.project)
-    return in_layers(layers_of(person.paths, root, root))
+    """Return all that the next command sees."""
+    return in_layers(next_root(person).lowers)
 
 
 def on_disk(person: Person) -> dict[str, str]:
@@ -118,8 +122,7 @@ def on_disk(person: Person) -> dict[str, str]:
 def left_by(person: Person, run_id: str) -> dict[str, str]:
     """Return all that the command saw at its end."""
     folder = person.paths.cache / f"overlay-{run_id}/upper/overlay1"
-    root = str(person.project)
-    return in_layers([str(folder), *layers_of(person.paths, root, root)])
+    return in_layers([str(folder), *next_root(person).lowers])
 
 
 def rows(person: Person) -> dict[str, dict[str, Recorded]]:
@@ -141,27 +144,31 @@ def version(person: Person, run_id: str, item: Recorded) -> str:
 
 
 def check_records(person: Person, told: object) -> None:
-    """Assert that what was applied last is on disk, and that the layers change nothing else than
-    the pending changes."""
+    """Assert that what was applied last is on disk, and that the next command sees nothing else
+    instead of it than the pending changes."""
     disk, applied = on_disk(person), {}
     for items in rows(person).values():
         for path, item in items.items():
-            if item.state is State.APPLIED:
+            # A folder with another mode may be deleted later.
+            is_mode = item.change.type is Type.FOLDER and item.change.kind is Kind.MODIFIED
+            if item.state is State.APPLIED and not is_mode:
                 applied[path] = item.change.kind is not Kind.DELETED
     assert applied == {path: path in disk for path in applied}, told
-    root = str(person.project)
-    chain = Chain(person.paths, root)
-    for run_id in chain.runs:
-        layer = chain.layer_of(run_id, root)
-        changes = scan(layer, chain.lowers(run_id, root), root).changes
-        # A folder may only lead to something.
-        found = {change.path for change in changes if change.type is not Type.FOLDER}
-        recorded = {
-            path for path, item in rows(person)[run_id].items() if item.state in PENDING_STATES
-        }
-        # Where a file is in conflict with a folder, it hides what is in there.
-        hidden = {path for path in found if not recorded.isdisjoint(folders_above(path))}
-        assert found - hidden <= recorded, told
+    root = next_root(person)
+    if not root.layer:
+        return
+    changes = scan(root.layer, [root.path], root.path).changes
+    # A folder may only lead to something.
+    found = {change.path for change in changes if change.type is not Type.FOLDER}
+    recorded = {
+        path
+        for items in rows(person).values()
+        for path, item in items.items()
+        if item.state in PENDING_STATES
+    }
+    # Where a file is in conflict with a folder, it hides what is in there.
+    hidden = {path for path in found if not recorded.isdisjoint(folders_above(path))}
+    assert found - hidden <= recorded, told
 
 
 @pytest.mark.parametrize("waits", ["nothing waits", "something waits"])
@@ -242,7 +249,7 @@ def test_a_kill_at_any_step(person: Person) -> None:
     check_records(person, "not killed")
     number = 1 + 2 * FIRST_STEP
     snapshot.restore()
-    while killed_after(number, lambda step: settle_left(person, second, Mode.REVIEW, step)):
+    while killed_after(number, lambda: settle_left(person, second, Mode.REVIEW)):
         finish(snapshot, 1 + number * 7 % 13)
         assert look() == expected, number
         check_finished(person)

@@ -33,4 +33,4 @@ def test_a_running_command_still_sees_the_project_after_pending_changes_are_sett
     wrote = "echo newer >file"
     for arguments in (("run", "--apply", "review", "-c", wrote), ("discard", "--all")):
         assert person.cli(*arguments).returncode == 0
-    assert not [*person.paths.data.glob("pending/*/.left-*")]
+    assert not [*person.paths.projects.glob("*/layer-*"), *person.paths.projects.glob("*/.layer-*")]

@@ -20,10 +20,16 @@ from support.escape.paused import states, until
 from support.person import Person, cli_argv
 
 from ollmsandbox import loop
-from ollmsandbox.project.apply.journal import project_lock
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.jobs import project_lock
+from ollmsandbox.project.recover import recover
 
 pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture(autouse=True)
+def _earlier_run(person: Person) -> None:
+    """The first command of a project waits for the lock before it starts."""
+    person.run("echo earlier >earlier")
 
 
 def test_a_program_waiting_for_the_lock_can_be_ended(person: Person) -> None:
@@ -93,8 +99,8 @@ def test_its_last_message_is_true_and_need_not_be_read(person: Person) -> None:
     assert b"are dropped" in text
     assert b"kept" not in text
     recover(person.paths)
-    # Of those that were not to be dropped.
-    assert len(json.loads(cli_here(person, "history", "--json").stdout)) == 2
+    # Of those that were not to be dropped, and the earlier one.
+    assert len(json.loads(cli_here(person, "history", "--json").stdout)) == 3
 
 
 def test_a_signal_while_only_cleaning_up_is_left_prints_nothing(
@@ -104,12 +110,10 @@ def test_a_signal_while_only_cleaning_up_is_left_prints_nothing(
     slow = f"""
 import time
 from pathlib import Path
-from ollmsandbox.project.apply.journal import Journal
 from ollmsandbox.sandbox.overlay import Overlay
 
 def cleanup(overlay):
     overlay.set_aside()
-    Journal.of_run(overlay.folder).end()
     Path({str(mark)!r}).touch()
     time.sleep(600)
 

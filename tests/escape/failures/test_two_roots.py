@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An interrupted operation on two roots, one of which is missing: all of it waits until both are
-there, and nothing else is done to its run before."""
+"""An interrupted operation on two roots, one of which is missing: it waits for its project; what is
+to be done in another folder is left undone, and can be done later."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 from support.escape.copy_back import review, settle
-from support.escape.kill import Snapshot, check_finished, has_journal, killed_when
+from support.escape.kill import Snapshot, check_finished, has_job, killed_when
 from support.person import Person
 
 from ollmsandbox.engine.move import check_move
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recovery.missing import MissingRootError
-from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recover import recover
 
 pytestmark = pytest.mark.anybody
 
@@ -40,23 +39,19 @@ def _agree(person: Person, folder: Path) -> None:
     agreed.write_text(json.dumps([str(folder)]))
 
 
-def _cut_off(person: Person, linked: Path) -> Path:
-    """A run that has begun to be applied, and whose linked folder is gone. Returns its path."""
+def _cut_off(person: Person, linked: Path) -> None:
+    """Kill a program that has begun to apply a run to both folders."""
     snapshot = Snapshot(person)
     settle(person, "echo new >first", Mode.REVIEW)
     _agree(person, linked)
     snapshot.leave(
         f"mkdir new; echo new >new/second; echo new >{linked}/one; echo new >{linked}/two"
     )
-    assert killed_when(lambda: has_journal(person), lambda step: snapshot.settle(Mode.AUTO, step))
-    away = linked.rename(person.home / "away")
-    [said] = recover(person.paths).errors
-    assert str(linked) in said
-    return away
+    assert killed_when(lambda: has_job(person), lambda: snapshot.settle(Mode.AUTO))
 
 
 def test_each_change_has_a_number_of_its_own(person: Person, linked: Path) -> None:
-    _cut_off(person, linked).rename(linked)
+    _cut_off(person, linked)
     assert not recover(person.paths).errors
     check_finished(person)
     with Snapshot(person).review() as (work, run):
@@ -64,12 +59,12 @@ def test_each_change_has_a_number_of_its_own(person: Person, linked: Path) -> No
     assert sorted(paths) == ["new", "new/second", "one", "two"]
 
 
-def test_it_waits_for_its_project_too(person: Person, linked: Path) -> None:
-    away = _cut_off(person, linked)
+def test_it_waits_for_its_project(person: Person, linked: Path) -> None:
+    _cut_off(person, linked)
     elsewhere = person.project.rename(person.home / "elsewhere")
-    away.rename(linked)
+    [said] = recover(person.paths).errors
+    assert str(person.project) in said
     recovered = recover(person.paths)
-    # It is reported once, whichever of its folders is missing.
     assert not (*recovered.errors, *recovered.finished)
     assert (linked / "one").read_text() == "old\n"
     elsewhere.rename(person.project)
@@ -91,20 +86,29 @@ def test_a_project_with_an_unfinished_part_is_not_moved(person: Person, linked: 
         manager.close()
 
 
-def test_a_new_request_does_not_replace_the_unfinished_one(person: Person, linked: Path) -> None:
+@pytest.mark.parametrize("is_large", [False, True])
+def test_an_undo_that_was_half_done_in_a_missing_folder(
+    person: Person, linked: Path, is_large: bool
+) -> None:
+    """A large file is not compared, and only one version of it is kept."""
+    old = "old\n" * (1_000_000 if is_large else 1)
+    for name in ("one", "two"):
+        (linked / name).write_text(old)
     run = settle(person, f"echo new >file; echo new >{linked}/one; echo new >{linked}/two").run_id
 
-    def is_half() -> bool:
-        return "old\n" in ((linked / "one").read_text(), (linked / "two").read_text())
+    def texts() -> list[str]:
+        return [(linked / name).read_text() for name in ("one", "two")]
 
-    assert killed_when(is_half, lambda step: review(person, "undo", run, step=step))
+    assert killed_when(lambda: old in texts(), lambda: review(person, "undo", run))
+    assert "new\n" in texts()
     away = linked.rename(person.home / "away")
-    assert len(recover(person.paths).errors) == 1
-    for action in ("apply", "undo", "discard"):
-        with pytest.raises(MissingRootError):
-            review(person, action, run, "file")
-    away.rename(linked)
     assert not recover(person.paths).errors
     check_finished(person)
-    assert (linked / "one").read_text() == (linked / "two").read_text() == "old\n"
     assert (person.project / "file").read_text() == "old\n"
+    # What else is done to the project meanwhile changes nothing of that.
+    settle(person, "echo more >more")
+    settle(person, "echo more >>more")
+    away.rename(linked)
+    review(person, "undo", run)
+    assert texts() == [old, old]
+    check_finished(person)

@@ -14,11 +14,11 @@ from support.person import Person
 from support.rootfs import VERSION, install
 
 from ollmsandbox.errors import RootfsError, WorkingDirError
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import State
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.change import State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.plan import plan
 from ollmsandbox.sandbox.plan.host import Host
 from ollmsandbox.sandbox.plan.mounts import ReadOnlyBind

@@ -17,8 +17,8 @@ from support.servers.tmux import at_terminal
 from support.tools import Agent
 
 from ollmsandbox import loop
+from ollmsandbox.engine.system import System, set_system, system_of
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.sandbox.rootfs.paths import PathRewriter
 from ollmsandbox.sandbox.rootfs.settings import RootfsSettings, save_rootfs_settings
 from ollmsandbox.sandbox.rootfs.store import Installed, find_rootfs, get_rootfs_dir

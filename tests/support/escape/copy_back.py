@@ -11,16 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.escape.attack import IS_ROOT
+from support.escape.kill import after_each_change
 from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.files import trees
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Report, State
-from ollmsandbox.project.changes.mode import Mode, no_step
-from ollmsandbox.project.review.review import Review
+from ollmsandbox.paths import Paths
+from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.overlay import Overlay
 from ollmsandbox.sandbox.process import Sinks
+
+Step = Callable[[], None]
 
 # Every second step: root looks at these, an ordinary user at the others.
 FIRST_STEP = 0 if IS_ROOT else 1
@@ -90,8 +94,24 @@ def cleared_afterwards(person: Person) -> Iterator[None]:
         trees.empty(folder)
 
 
+def no_step() -> None:
+    """Do nothing after a change on disk."""
+
+
+class _Stepping(Recorder):
+    """Calls a function after each change that settling a run makes on disk."""
+
+    def __init__(self, project: str, paths: Paths, mode: Mode, step: Step) -> None:
+        super().__init__(project, paths, mode=mode)
+        self._step = step
+
+    async def settle(self, overlay: Overlay) -> None:
+        with after_each_change(self._step):
+            await super().settle(overlay)
+
+
 def settle(person: Person, command: str, mode: Mode = Mode.AUTO, step: Step = no_step) -> Report:
-    recorder = Recorder(os.path.realpath(person.project), person.paths, mode=mode, step=step)
+    recorder = _Stepping(os.path.realpath(person.project), person.paths, mode, step)
     person.run(command, keeper=recorder)
     return recorder.report or Report("")
 
@@ -116,7 +136,7 @@ def during(person: Person, command: str, act: Callable[[], object], mode: Mode) 
 
 
 def review(person: Person, action: str, run_id: str, *paths: str, step: Step = no_step) -> Report:
-    found = Review(person.paths, step)
+    found = Review(person.paths)
     try:
         run = found.manager.run(run_id)
         does: dict[str, Callable[..., Report]] = {
@@ -124,7 +144,8 @@ def review(person: Person, action: str, run_id: str, *paths: str, step: Step = n
             "discard": found.discard,
             "undo": found.undo,
         }
-        return does[action](run, [f"{run.project.path}/{path}" for path in paths])
+        with after_each_change(step):
+            return does[action](run, [f"{run.project.path}/{path}" for path in paths])
     finally:
         found.close()
 

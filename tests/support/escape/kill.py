@@ -9,28 +9,28 @@ import itertools
 import json
 import os
 import signal
-import sqlite3
 import stat
 import subprocess
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from support.person import Person
 
 from ollmsandbox.files import dirfd, trees
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Report
-from ollmsandbox.project.changes.mode import Mode, no_step
-from ollmsandbox.project.database.models import Run
-from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.recovery.recover import finish_leftovers
-from ollmsandbox.project.review.review import Review
+from ollmsandbox.project import swap
+from ollmsandbox.project.change import Report
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.jobs import unfinished
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.models import Run
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.recover import finish_leftovers
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.settle import opened_jobs
 from ollmsandbox.sandbox.overlay import Overlay, Root, leftovers
 
 Seen = dict[str, tuple[object, ...]]
@@ -44,16 +44,22 @@ _CHANGING = (
 )
 
 
-def killed_after(number: int, act: Callable[[Step], object]) -> bool:
-    """Run it in a process that is killed right after that number of steps on disk. Return False if
-    it was done before."""
+def killed_after(number: int, act: Callable[[], object]) -> bool:
+    """Run it in a process that is killed right after that number of changes on disk. Return False
+    if it was done before."""
     # Two threads may be at it, and count alike.
     steps = itertools.count(1)
     return killed_when(lambda: next(steps) == number, act)
 
 
-def killed_when(is_time: Callable[[], bool], act: Callable[[Step], object]) -> bool:
-    """Run it in a process that is killed after the first step at which the condition holds."""
+def killed_when(is_time: Callable[[], bool], act: Callable[[], object]) -> bool:
+    """Run it in a process that is killed after the first change on disk at which the condition
+    holds."""
+
+    def step() -> None:
+        if is_time():
+            os.kill(os.getpid(), signal.SIGKILL)
+
     with warnings.catch_warnings():
         # The child uses none of what our other threads might hold.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -61,7 +67,8 @@ def killed_when(is_time: Callable[[], bool], act: Callable[[Step], object]) -> b
     if child == 0:
         code = 1
         try:
-            _be_killed(is_time, act)
+            with after_each_change(step):
+                act()
             code = 0
         except BaseException:  # noqa: BLE001 - the parent hears of it by the exit code
             traceback.print_exc()
@@ -75,30 +82,37 @@ def killed_when(is_time: Callable[[], bool], act: Callable[[Step], object]) -> b
     return False
 
 
-def _be_killed(is_time: Callable[[], bool], act: Callable[[Step], object]) -> None:
-    def step() -> None:
-        if is_time():
-            os.kill(os.getpid(), signal.SIGKILL)
+@contextlib.contextmanager
+def after_each_change(step: Callable[[], None]) -> Iterator[None]:
+    """Call `step` after each system call of this process that changes something on disk."""
+    is_stepping = False
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal is_stepping
             result = change(*arguments, **options)
-            step()
+            is_change = change is not real["open"] or arguments[1] & os.O_CREAT
+            # What is done in a step is not counted.
+            if is_change and not is_stepping:
+                is_stepping = True
+                try:
+                    step()
+                finally:
+                    is_stepping = False
             return result
 
         return call
 
-    def counted_open(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
-        descriptor = real_open(path, flags, *arguments, **options)
-        if flags & os.O_CREAT:
-            step()
-        return descriptor
-
-    real_open = os.open
-    vars(os)["open"] = counted_open
-    for name in _CHANGING:
-        vars(os)[name] = counted(getattr(os, name))
-    act(step)
+    real = {name: getattr(os, name) for name in ("open", *_CHANGING)}
+    real_rename = swap._rename
+    try:
+        for name, change in real.items():
+            vars(os)[name] = counted(change)
+        vars(swap)["_rename"] = counted(real_rename)
+        yield
+    finally:
+        vars(os).update(real)
+        vars(swap)["_rename"] = real_rename
 
 
 class LeftBehind(Exception):
@@ -110,8 +124,7 @@ class Leaver:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-
-    about: Mapping[str, str] = MappingProxyType({"mode": "auto", "command": "change"})
+        self.about: Mapping[str, str] = {**recorder.about, "command": "change"}
 
     def roots(self) -> Sequence[Root]:
         return self._recorder.roots()
@@ -159,18 +172,15 @@ class Snapshot:
             document = json.loads(file.read_text())
             document["began"] = dict.fromkeys(document["began"], now)
             file.write_text(json.dumps(document))
-        if self.person.paths.database.exists():
-            with contextlib.closing(sqlite3.connect(self.person.paths.database)) as database:
-                database.execute("UPDATE change SET began = ? WHERE began != 0", (now,))
-                database.commit()
 
     # --- what is done with it ------------------------------------------------------------------
 
-    def settle(self, mode: Mode, step: Step = no_step) -> Report:
+    def settle(self, mode: Mode) -> Report:
         """Settle the changes as at the end of a run."""
         (overlay,) = leftovers(self.person.paths.cache, print)
         project, paths = str(self.person.project), self.person.paths
-        recorder = Recorder(project, paths, mode=mode, command="the command", step=step)
+        recorder = Recorder(project, paths, mode=mode, command="the command")
+        overlay.about = {**overlay.about, "mode": mode.value, "command": "the command"}
         try:
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(recorder.settle(overlay))
@@ -180,22 +190,22 @@ class Snapshot:
         assert recorder.report is not None
         return recorder.report
 
-    def apply(self, step: Step = no_step) -> None:
-        with self.review(step) as (review, run):
+    def apply(self) -> None:
+        with self.review() as (review, run):
             review.apply(run)
 
-    def discard(self, step: Step = no_step) -> None:
-        with self.review(step) as (review, run):
+    def discard(self) -> None:
+        with self.review() as (review, run):
             review.discard(run)
 
-    def undo(self, step: Step = no_step) -> None:
-        with self.review(step) as (review, run):
+    def undo(self) -> None:
+        with self.review() as (review, run):
             review.undo(run)
 
     @contextlib.contextmanager
-    def review(self, step: Step = no_step) -> Iterator[tuple[Review, Run]]:
+    def review(self) -> Iterator[tuple[Review, Run]]:
         """Yield a review and the last run."""
-        review = Review(self.person.paths, step)
+        review = Review(self.person.paths)
         try:
             project = review.manager.find_project(self.person.project)
             run = review.manager.last_run(project) if project else None
@@ -207,14 +217,18 @@ class Snapshot:
     def look(self) -> Outcome:
         with self.review() as (review, run):
             rows = [
-                (item.change.path, item.change.kind.value, item.state.value, repr(item.note))
+                (
+                    item.change.path,
+                    item.change.kind.value,
+                    item.state.value,
+                    item.note and item.note.reason,
+                )
                 for item in read_changes(review.manager, run)
             ]
             command, state = run.command, run.state
-        folder = self.person.paths.pending(str(self.person.project))
-        waiting = look_at(folder)
-        for name in [name for name in waiting if name.startswith((".", "map.json"))]:
-            del waiting[name]
+        keeper = Recorder(str(self.person.project), self.person.paths)
+        [root] = keeper.roots()
+        waiting = look_at(Path(root.layer)) if root.layer else {}
         return Outcome(look_at(self.person.project), waiting, sorted(rows), command, state)
 
 
@@ -224,7 +238,7 @@ class Outcome:
 
     project: Seen
     waiting: Seen
-    rows: list[tuple[str, str, str, str]]
+    rows: list[tuple[str, str, str, object]]
     command: str
     state: str
 
@@ -232,28 +246,34 @@ class Outcome:
 # --- after a kill --------------------------------------------------------------------------------
 
 
-def has_journal(person: Person) -> bool:
-    cache = person.paths.cache
-    return any(cache.glob("overlay-*/journal.json")) or any(cache.glob("journal-*.json"))
+def has_job(person: Person) -> bool:
+    return bool(unfinished(person.paths))
 
 
-def check_whole(found: Seen, old: Seen, new: Seen) -> None:
-    """Assert that each file is the old or the new one. Folders may still be open."""
+def check_whole(found: Seen, old: Seen, new: Seen, between: Collection[str] = ()) -> None:
+    """Assert that each file is the old or the new one. Folders may still be open. Those `between`
+    may be missing for a moment."""
     for path, entry in found.items():
         if not _is_folder(entry) and ".ollmsandbox-" not in path:
             assert entry in (old.get(path), new.get(path)), path
-    for path in old.keys() & new.keys():
+    for path in old.keys() & new.keys() - set(between):
         assert path in found or _is_folder(old[path]) or _is_folder(new[path]), path
 
 
 def check_kill(
-    snapshot: Snapshot, number: int, *kills: int, is_killed: bool, old: Seen, wanted: Outcome
+    snapshot: Snapshot,
+    number: int,
+    *kills: int,
+    is_killed: bool,
+    old: Seen,
+    wanted: Outcome,
+    between: Collection[str] = (),
 ) -> None:
     """Assert that nothing is half written after the kill, and that the next start finishes the
     work."""
     told = f"killed after step {number}"
-    check_whole(look_at(snapshot.person.project), old, wanted.project)
-    is_begun = has_journal(snapshot.person) or not is_killed
+    check_whole(look_at(snapshot.person.project), old, wanted.project, between)
+    is_begun = has_job(snapshot.person) or not is_killed
     finish(snapshot, *kills)
     check_finished(snapshot.person)
     found = snapshot.look()
@@ -277,20 +297,22 @@ def _differences(found: Outcome, wanted: Outcome) -> list[object]:
 def finish(snapshot: Snapshot, *kills: int) -> None:
     """Recover as the next start does. That process is killed, too, after some steps each time."""
     for number in kills:
-        killed_after(number, lambda step: finish_leftovers(snapshot.person.paths, step))
+        killed_after(number, lambda: finish_leftovers(snapshot.person.paths))
     assert not [
         error for report in finish_leftovers(snapshot.person.paths) for error in report.errors
     ]
 
 
 def check_finished(person: Person) -> None:
-    """Assert that no temporary file or journal is left."""
-    cache, pending = person.paths.cache, person.paths.data / "pending"
-    left = [*cache.glob("overlay-*"), *cache.glob("journal-*"), *cache.glob("temp-files/*/*.half")]
-    left += [*cache.glob(".*"), *pending.glob("*/.*"), *cache.glob("temp-files/*/modes-*")]
-    left += [*pending.glob("*/*.modes*"), *pending.glob("**/.ollmsandbox-*")]
+    """Assert that no temporary file or job is left."""
+    cache, data = person.paths.cache, person.paths.data
+    with opened_jobs(person.paths, str(person.project)):
+        pass  # removes what was staged
+    left = [*cache.glob("overlay-*"), *cache.glob(".*"), *unfinished(person.paths)]
+    left += [*data.glob("runs/*/*/*.half"), *data.glob("runs/*/stage/*.*"), *data.glob("runs/*/.*")]
+    left += [*data.glob("projects/*/.*"), *data.glob("projects/*/modes-*")]
     left += [*person.project.glob("**/.ollmsandbox-*"), *person.project.glob("**/*.half")]
-    assert not left
+    assert not left, left
 
 
 def _is_folder(entry: tuple[object, ...]) -> bool:

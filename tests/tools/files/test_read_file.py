@@ -11,7 +11,7 @@ from support.person import Person
 from support.tools import Agent
 
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.project.changes.mode import Mode
+from ollmsandbox.project.mode import Mode
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.files.read_file import ReadFile
 
@@ -245,7 +245,7 @@ def test_programs_of_the_project_are_not_used(person: Person) -> None:
 def test_reading_changes_nothing(agent: Agent) -> None:
     write(agent.person, "a", "1")
     agent.read("a")
-    assert not [name for name in os.listdir(agent.person.paths.cache) if "overlay" in name]
+    assert not [name for name in os.listdir(agent.person.paths.cache) if "overlay-" in name]
     assert not agent.person.paths.database.exists()
 
 

@@ -22,12 +22,11 @@ from support.window import button, buttons, finish, press, running_loop, says, w
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import State
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.changes.reasons import Reason
-from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.change import State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.overlay import leftovers
 from ollmsandbox.ui.changes import view as changes_view
 from ollmsandbox.ui.changes.model import FileItem, RunItem
@@ -453,22 +452,33 @@ def test_no_button_takes_the_place_of_its_opposite(pane: Pane) -> None:
     assert buttons(loaded(page))[3:5] == ["Undo", "Redo"]
 
 
-def test_a_conflict_between_two_commands_is_not_blamed_on_the_user(pane: Pane) -> None:
-    (pane.person.project / "file").write_text("old\n")
-    keeper = Leaver(Recorder(str(pane.person.project), pane.person.paths))
+def test_of_two_versions_that_were_made_at_once_the_one_not_chosen_stays_a_conflict(
+    pane: Pane,
+) -> None:
+    file = pane.person.project / "file"
+    file.write_text("old\n")
+    recorder = Recorder(str(pane.person.project), pane.person.paths, mode=Mode.REVIEW)
     with contextlib.suppress(LeftBehind):
-        finish(pane.person.bubble(keeper=keeper).exec("echo 2 > file"))
+        finish(pane.person.bubble(keeper=Leaver(recorder)).exec("echo 2 > file"))
     run(pane.person, "echo 1 > file", Mode.REVIEW)
     # The one that began first ends last.
     [overlay] = leftovers(pane.person.paths.cache, print)
-    recorder = Recorder(str(pane.person.project), pane.person.paths, mode=Mode.REVIEW)
     finish(recorder.settle(overlay))
     overlay.cleanup()
+    with closing(Review(pane.person.paths)) as review:
+        project = review.manager.find_project(pane.person.project)
+        assert project is not None
+        first, second = review.waiting(project)
+        review.apply(first)
+        assert file.read_text() == "1\n"
+        [left] = review.apply(second).changes
+        assert left.state is State.CONFLICT
     pane.show()
     page = pane.open("file")
-    assert page.recorded.is_because(Reason.CONCURRENT)
-    assert says(page.conflict, "Another command")
-    assert not says(page, "You also edited this file")
+    assert page.conflict.get_visible()
+    wait_until(lambda: "Keep Mine" in texts(page))
+    press(page, "Use the Command's")
+    wait_until(lambda: file.read_text() == "2\n")
 
 
 def test_an_earlier_version_comes_back(pane: Pane) -> None:

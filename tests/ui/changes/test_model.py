@@ -11,8 +11,8 @@ from gi.repository import GObject, Gtk
 from support.person import Person
 from support.screen import Screen, spin_until
 
-from ollmsandbox.project.changes.change import Change, Kind, Recorded, State, Type
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.change import Change, Kind, Recorded, State, Type
+from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.ui.changes.model import ChangeList, FileItem, RunData, RunItem, are_same
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.settings import Settings

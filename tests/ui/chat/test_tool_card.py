@@ -17,8 +17,8 @@ from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.events import CallBegan, CallQueued, CallSettled, FilesChanged
 from ollmsandbox.chat.messages import ToolCall
 from ollmsandbox.permission.request import Answer, Source
-from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, Report, Type
-from ollmsandbox.project.changes.change import State as ChangeState
+from ollmsandbox.project.change import Change, Flag, Kind, Recorded, Report, Type
+from ollmsandbox.project.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 from ollmsandbox.sandbox.process import Stop, disk_bytes_below
 from ollmsandbox.sandbox.refusals import NETWORK_OFF

@@ -17,7 +17,7 @@ from ollmsandbox.chat.storage.stored import CallRecord, SessionInfo, StoredMessa
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.store import RuleStore
-from ollmsandbox.project.changes.change import Kind, State
+from ollmsandbox.project.change import Kind, State
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.ui.sessions.entries import CallEntry, entries_of

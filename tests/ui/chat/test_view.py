@@ -28,7 +28,7 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.turn_end import TurnEnd
-from ollmsandbox.project.changes.change import State as ChangeState
+from ollmsandbox.project.change import State as ChangeState
 from ollmsandbox.ui.chat.question import QuestionCard
 from ollmsandbox.ui.chat.row import MessageRow, NoticeRow, SummaryRow
 from ollmsandbox.ui.chat.tool_card import ToolCard

@@ -11,7 +11,7 @@ import pytest
 from support.desktop import CLOSING, PATIENCE, is_not, program, start
 from support.person import Person
 
-from ollmsandbox.project.apply.journal import project_lock
+from ollmsandbox.project.jobs import project_lock
 
 pytestmark = pytest.mark.anybody
 

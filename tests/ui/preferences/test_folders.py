@@ -14,7 +14,7 @@ from support.person import Person
 from support.screen import Screen, texts
 from support.window import button, buttons, card_that, finish, in_project, press, says, wait_until
 
-from ollmsandbox.project.apply.recorder import linked_roots
+from ollmsandbox.project.recorder import linked_roots
 from ollmsandbox.ui.permission.card import ChatPermission
 from ollmsandbox.ui.preferences import folders
 from ollmsandbox.ui.preferences.folders import FoldersWindow

@@ -26,8 +26,8 @@ from support.window import (
     wait_until,
 )
 
-from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.system import System, set_system, system_of
+from ollmsandbox.engine.system import System, set_system, system_of
+from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.sandbox.rootfs.settings import load_rootfs_settings, save_rootfs_settings
 from ollmsandbox.ui.preferences.system import SystemPage
 from ollmsandbox.ui.widgets.tasks import Tasks

@@ -14,7 +14,7 @@ from support.screen import Screen
 from support.scripted import ScriptedModel
 from support.window import finish, in_project, wait_until, window_of
 
-from ollmsandbox.project import manager
+from ollmsandbox import paths
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.sessions import folder
 from ollmsandbox.ui.sessions.folder import FolderChecker
@@ -35,7 +35,7 @@ class Mount:
         if folder == self.folder:
             self.looks += 1
             assert self.answers.wait(120)
-        return manager.is_missing(folder)
+        return paths.is_missing(folder)
 
 
 @pytest.fixture

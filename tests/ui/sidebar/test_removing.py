@@ -25,8 +25,8 @@ from support.window import (
 )
 
 from ollmsandbox.chat.events import ConversationState
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.mode import Mode
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.ui.changes.rows import RunRow
 from ollmsandbox.ui.sidebar import controller
 from ollmsandbox.ui.sidebar.rows import ProjectRow, SessionRow

@@ -14,10 +14,10 @@ from support.screen import Screen, all_of, texts
 from support.window import finish, press, running_loop, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.project.changes.change import State
-from ollmsandbox.project.changes.mode import Mode
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.change import State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.ui.changes import actions, versions
 from ollmsandbox.ui.changes import page as change_page
 from ollmsandbox.ui.changes.actions import act_on_hunks, look

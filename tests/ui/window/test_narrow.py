@@ -8,7 +8,7 @@ from gi.repository import Gtk
 from support.chat import Chat, report, shown
 from support.screen import Screen, all_of, draw_frames, spin_until
 
-from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, State, Type
+from ollmsandbox.project.change import Change, Flag, Kind, Recorded, State, Type
 from ollmsandbox.ui.changes.model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
 from ollmsandbox.ui.sessions import tool_text

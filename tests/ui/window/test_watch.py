@@ -13,7 +13,7 @@ from support.window import in_project, says, wait_until
 
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import SessionInfo
-from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody
 

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes a backup of each changed file once a day, and removes old backups and runs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..errors import OllmSandboxError
+from ..files import trees
+from ..files.copying import HALF, copy_whole
+from ..files.dirfd import FOLDER, DirEntryAt
+from ..paths import Paths, make_folder
+from .change import PENDING_STATES, Kind, Recorded, State, Type
+from .index import count_states
+from .jobs import project_lock
+from .mode import DAILY
+from .models import Project, Run
+from .projects import ProjectManager, backup_name, backups_in
+from .run import OpenRuns, is_part, is_pending, read_run
+from .settings import KEEP_DAYS, KEEP_MIB
+from .swap import OUT
+
+_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS)
+
+
+def back_up(
+    manager: ProjectManager, project: Project, run_id: str, items: Sequence[Recorded]
+) -> None:
+    """Record the files that a run replaced or deleted, and back up the first version of the day."""
+    done = [
+        item
+        for item in items
+        if item.state is State.APPLIED and item.change.type is not Type.FOLDER
+    ]
+    if not done:
+        return
+    paths = [f"{item.change.root}/{item.change.path}" for item in done]
+    runs = OpenRuns(manager.paths)
+    try:
+        with manager.store.transaction():
+            ids, _ = manager.numbers_for(project, paths)
+            copies = _link_all(manager, [ids[path] for path in paths], done, runs, run_id)
+            manager.record_backups(
+                project,
+                [
+                    (ids[path], path, copy, item.change.kind is Kind.DELETED, _modified(item))
+                    for path, item, copy in zip(paths, done, copies, strict=True)
+                ],
+            )
+    finally:
+        runs.close()
+
+
+def _modified(item: Recorded) -> float | None:
+    """Return when the file that was left was modified, if that is known."""
+    if not item.after:
+        return None
+    seconds, rest = divmod(int(item.after.split(":")[1]), 10**9)
+    return seconds + 1e-9 * rest  # as in os.stat()
+
+
+def _replaced_version(runs: OpenRuns, run_id: str, item: Recorded) -> DirEntryAt:
+    """Return what came out of the project: the version before the change, or, if the change was
+    merged into a file, what is kept until the next job."""
+    version = f"base/{item.number}"
+    if item.made and not is_part(item):
+        version = f"made/{item.number}-{item.made}.before"
+    is_merge = not item.after and item.change.kind is not Kind.DELETED
+    slots = (f"stage/{item.number}", f"stage/{item.number}{OUT}")
+    for name in slots if is_merge else ():
+        if (slot := runs.at(run_id, name)).lstat() is not None:
+            return slot
+    return runs.at(run_id, version)
+
+
+def forget_unrecorded(manager: ProjectManager, project: Project, run_id: str) -> None:
+    """Remove backups that this run made before it was killed and that are not recorded.
+
+    Another file would get their ids. They are hard links of the versions that the run keeps.
+    """
+    with contextlib.suppress(FileNotFoundError), manager.store.transaction():
+        _, last = manager.numbers_for(project, ())
+        folder = manager.paths.runs / run_id
+        kept = {entry.inode() for part in ("base", "stage") for entry in os.scandir(folder / part)}
+        for backup in backups_in(manager.paths.backups):
+            if backup.number > last and os.lstat(backup.path).st_ino in kept:
+                os.unlink(backup.path)
+
+
+def _link_all(
+    manager: ProjectManager,
+    ids: Sequence[int],
+    items: Sequence[Recorded],
+    runs: OpenRuns,
+    run_id: str,
+) -> list[str | None]:
+    """Make today's backups of files with these record ids; return their paths, None for failures.
+
+    A failure is not raised: the run itself keeps the version, and the file is to be recorded.
+    """
+    day, around = time.strftime("%y-%m-%d"), manager.paths.backups
+    try:
+        folder = os.open(make_folder(around), FOLDER)
+    except (OSError, OllmSandboxError):
+        return [None] * len(items)
+    copies: list[str | None] = []
+    try:
+        for number, item in zip(ids, items, strict=True):
+            copies.append(None)
+            if item.change.old_type is not Type.FILE:
+                continue
+            name = backup_name(number, item.change.path, day)
+            try:
+                version = _replaced_version(runs, run_id, item)
+                _link(version, DirEntryAt(folder, name), manager)
+                copies[-1] = f"{around}/{name}"
+            except OSError:
+                # Such as another owner's file, which we may move and neither link nor read.
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{name}{HALF}", dir_fd=folder)
+    finally:
+        os.close(folder)
+    return copies
+
+
+def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager) -> None:
+    """Link a version as the backup (nobody writes to either), or copy it if that fails."""
+    try:
+        version.link_to(backup)
+    except FileExistsError:
+        if not manager.has_backup(int(backup.name.partition("-")[0])):
+            # A crash kept it out of the database: it may be another file's.
+            backup.unlink()
+            _link(version, backup, manager)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        copy_whole(version, backup)
+
+
+def clean_up(
+    manager: ProjectManager,
+    *,
+    now: float | None = None,
+    others: Sequence[Callable[[ProjectManager], object]] = (),
+) -> None:
+    """Remove what is too old, at most once a day. A stamp file has the time of the last one.
+
+    `others` remove what does not belong to the records.
+    """
+    now = time.time() if now is None else now
+    stamp = manager.paths.cache / "cleaned"
+    with contextlib.suppress(FileNotFoundError):
+        # A clock that was set back must not put it off for ever.
+        if 0 <= now - stamp.stat().st_mtime < DAILY:
+            return
+    manager.cleanup_old_backups(now=now)
+    cleanup_old_runs(manager, now=now)
+    _remove_halves(manager.paths, now)
+    _remove_unreadable(manager, now)
+    for remove in others:
+        remove(manager)
+    make_folder(stamp.parent)
+    stamp.touch()
+    os.utime(stamp, (now, now))
+
+
+def _remove_halves(paths: Paths, now: float) -> None:
+    """Remove temporary files that a kill left behind."""
+    for file in (*paths.cache.glob(".*-*"), *paths.projects.glob("*/.*-*")):
+        with contextlib.suppress(OSError):
+            if now - file.lstat().st_mtime > DAILY:
+                file.unlink()
+
+
+def _remove_unreadable(manager: ProjectManager, now: float) -> None:
+    """Remove jobs that were set aside, when runs of that age expire."""
+    for file in manager.paths.projects.glob("*/unreadable-*.json"):
+        if now - file.lstat().st_ctime > KEEP_DAYS.read(manager) * DAILY:
+            file.unlink(missing_ok=True)
+
+
+def cleanup_old_runs(
+    manager: ProjectManager,
+    *,
+    now: float | None = None,
+) -> list[str]:
+    """Remove runs that were not used for too long, and the oldest ones beyond the size limit.
+
+    A run with pending changes stays, as do those that its changes are based on, and the newest run
+    of each project, unless it is too old. Return the ids of the removed runs.
+    """
+    now = time.time() if now is None else now
+    keep, most = KEEP_DAYS.read(manager) * DAILY, KEEP_MIB.read(manager) << 20
+    folders = {}
+    with contextlib.suppress(FileNotFoundError):
+        folders = {entry.name: entry.path for entry in os.scandir(manager.paths.runs)}
+    with manager.store.translated_errors():
+        used = {run: _used_at(run, folders.get(run.id)) for run in Run.select()}
+    needed = _needed(manager, [run.id for run in used])
+    total, newest = 0, set[int]()
+    old: dict[str, list[tuple[str, str]]] = {}
+    for run in sorted(used, key=lambda run: (used[run], str(run.id)), reverse=True):
+        folder = folders.pop(run.id, "")
+        total += trees.measure(Path(folder))[1] if folder else 0
+        is_newest = run.project_id not in newest
+        newest.add(run.project_id)
+        too_much = total > most and not is_newest
+        if (now - used[run] > keep or too_much) and run.id not in needed:
+            old.setdefault(run.project.path, []).append((run.id, folder))
+    removed = []
+    for project, of_project in old.items():
+        # Another process may be undoing one of them.
+        with project_lock(manager.paths, project):
+            removed += _remove_runs(manager, of_project)
+    for left in folders.values():
+        # A kill came before its changes were listed. The overlay has all of it, if it is needed.
+        if now - os.stat(left).st_mtime > DAILY and not os.path.exists(f"{left}/changes.jsonl"):
+            _remove_folder(Path(left))
+    return removed
+
+
+def _needed(manager: ProjectManager, run_ids: Sequence[str]) -> set[str]:
+    """Return the runs with pending changes, and those that these are based on."""
+    pending = [state.value for state in PENDING_STATES]
+    counts = count_states(manager, run_ids)
+    needed = {run_id for run_id, found in counts.items() if any(found[one] for one in pending)}
+    for run_id in list(needed):
+        items = read_run(manager.paths, run_id).changes
+        needed |= {item.on[0] for item in items if is_pending(item) and item.on}
+    return needed
+
+
+def _used_at(run: Run, folder: str | None) -> float:
+    """Return when the run was last used: its states are appended to a file in its folder."""
+    times = [run.started_at, run.ended_at or 0]
+    with contextlib.suppress(FileNotFoundError):
+        times += [os.stat(f"{folder}/state.jsonl").st_mtime] if folder else []
+    return max(times)
+
+
+def _remove_runs(manager: ProjectManager, runs: Sequence[tuple[str, str]]) -> list[str]:
+    """Remove runs and their versions; return the ids of the removed ones.
+
+    The rows go first: a run without versions must not be offered for undo.
+    """
+    removed = []
+    for run_id, folder in runs:
+        if run_id in _needed(manager, [run_id]):
+            continue  # it has pending changes now
+        with manager.store.transaction():
+            Run.delete().where(Run.id == run_id).execute()
+        if folder:
+            _remove_folder(Path(folder))
+        removed.append(run_id)
+    return removed
+
+
+def _remove_folder(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        trees.empty(folder)
+        folder.rmdir()

@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Recognises git repositories, and the files that git's configuration makes it run or read.
+
+The configuration is read as text; git itself is not run. Looking for repositories deep in the
+project takes a walk, so that happens only if a change may be a hook.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from ...files.dirfd import folders_above, open_regular_file
+from ...paths import is_inside
+from ..change import Type
+from .hooks import (
+    HOOK_MANAGERS,
+    HOOKS,
+    SHELL_WORDS,
+    manifest_commands,
+    script_places,
+    scripts_in,
+    settings_in,
+)
+from .risky import normalised
+
+_LARGEST = 1 << 20
+# Git's own limit for nested includes; then limits that no real repository reaches.
+_INCLUDES = 10
+_MOST = 500
+_MOST_TARGETS = 5_000
+_SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(?:"(?:[^"\\]|\\.)*"\s*)?\]')
+_SETTING = re.compile(r"\s*([a-zA-Z][\w-]*)\s*=(.*)")
+# A quoted part, or up to a comment.
+_PART = re.compile(r'"((?:[^"\\]|\\.)*)"|((?:[^"\\#;]|\\.)+)')
+# The ends of keys whose values are paths.
+_PATHS = ("dir", "directory", "file", "path", "template")
+# The prefixes of git-flow's branches look like folders.
+_NOT_FILES = frozenset(("gitflow", "safe"))
+# Values that are no files: a repository there is looked at as such, and references.
+_ADDRESSES = frozenset(
+    (
+        ("remote", "url"), ("remote", "pushurl"), ("submodule", "url"), ("remote", "fetch"),
+        ("branch", "merge"), ("branch", "remote"), ("core", "worktree"), ("user", "name"),
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Repository:
+    worktree: str
+    folder: str
+
+
+class GitTargets:
+    """The files and folders in one root of a project that git's configuration leads to."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._folders: set[str] = set()
+        self._files: set[str] = set()
+        # All folders above one of them.
+        self._parents: set[str] = set()
+        # Where the user has the hooks of every repository, also of those that a command makes.
+        self._common_hooks: tuple[str, ...] = ()
+        self._known: set[str] = set()
+        # For the present repository: the configuration that was read, and how many more targets
+        # may be added.
+        self._read: set[str] = set()
+        self._left = _MOST_TARGETS
+        # Whether a hook manager takes its settings from package.json.
+        self.reads_manifests = False
+        # A limit was reached, so the configuration may lead anywhere.
+        self._is_all = False
+
+    @classmethod
+    def of(cls, root: str) -> GitTargets:
+        """Read the repositories that the root is in, and those directly below it.
+
+        Those below may share a folder of hooks. The scan adds others when it finds changes in
+        them; for the rest, see NestedRepositories.
+        """
+        found = cls(root)
+        for file in _own_config():
+            found._add(file, found._files)
+            found._add_common_hooks(file)
+        # All the way up: git skips what only looks like a repository.
+        for folder in (root, *map(str, PurePath(root).parents)):
+            found.add_repository(folder)
+        with contextlib.suppress(OSError), os.scandir(root) as entries:  # the scan reports it
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    found.add_repository(entry.path)
+        return found
+
+    def add_repository(self, worktree: str) -> None:
+        """Read the configuration of the repository in this folder, if there is one."""
+        own = f"{worktree}/.git"
+        if worktree in self._known:
+            return
+        self._known.add(worktree)
+        self._add_mercurial(worktree)
+        if not os.path.lexists(own):
+            return
+        # Limits are for each repository: a command can make as many as it likes.
+        self._read, self._left = set(), _MOST_TARGETS
+        if not os.path.isdir(own):
+            # The file of a worktree or a submodule says where the repository is.
+            _, _, words = (_read(own) or "").partition("gitdir:")
+            own = os.path.join(worktree, words.strip())
+        common = os.path.join(own, (_read(f"{own}/commondir") or "").strip())
+        # is_obeyed() recognises the hooks by their names, but not the files they link to or run.
+        self._add_linked(f"{common}/hooks")
+        self._add_scripts(f"{common}/hooks", worktree)
+        repository = _Repository(worktree, common)
+        for file in (*_own_config(), f"{common}/config", f"{own}/config.worktree"):
+            self._add_config(file, repository, _INCLUDES)
+
+    def covers(self, path: str, *, is_new_folder: bool = False) -> bool:
+        """Return whether a path is a target, is in one, or replaces a folder above one."""
+        if self._is_all or not (self._parents or self._common_hooks):
+            return self._is_all
+        plain = normalised(path)
+        if self._is_common_hook(plain):
+            return True
+        if plain in self._parents and not is_new_folder:
+            return True
+        return plain in self._files or self._is_in_folder(plain)
+
+    def is_near(self, folder: str) -> bool:
+        """Return whether covers() may be true for something directly in the folder."""
+        if self._is_all or not (self._parents or self._common_hooks):
+            return self._is_all
+        plain = normalised(folder.rstrip("/"))
+        if f"/{plain}".endswith(self._common_hooks):
+            return True
+        return plain in self._parents or self._is_in_folder(plain)
+
+    def _is_in_folder(self, plain: str) -> bool:
+        return plain in self._folders or any(
+            parent in self._folders for parent in folders_above(plain)
+        )
+
+    def _add_common_hooks(self, file: str) -> None:
+        for _section, key, value in _settings(_read(file) or ""):
+            place = normalised(os.path.normpath(os.path.expanduser(value)))
+            if key == "hookspath" and not place.startswith(("/", "..")) and place.strip("./"):
+                self._common_hooks += (f"/{place}",)
+
+    def _is_common_hook(self, plain: str) -> bool:
+        folder, _, name = f"/{plain}".rpartition("/")
+        # A link may be in the place of the folder.
+        is_hook = name in HOOKS and folder.endswith(self._common_hooks)
+        return is_hook or f"/{plain}".endswith(self._common_hooks)
+
+    def _add_config(self, file: str, repository: _Repository, deep: int) -> None:
+        worktree = repository.worktree
+        real = os.path.realpath(file)
+        if self._is_all or real in self._read:
+            return
+        text = _read(file)
+        if text is None or (text and len(self._read) >= _MOST):
+            self._is_all = True
+            return
+        if text:
+            self._read.add(real)
+        for section, key, value in _settings(text):
+            if key == "hookspath":
+                # Hooks that run on a push run in the repository's own folder.
+                for place in (worktree, repository.folder):
+                    self._add_hooks(os.path.join(place, os.path.expanduser(value)), repository)
+            elif key == "path" and section.startswith("include") and deep:
+                included = os.path.join(os.path.dirname(file), os.path.expanduser(value))
+                self._add(included, self._files)
+                self._add_config(included, repository, deep - 1)
+            elif section == "alias" and not value.startswith("!"):
+                continue  # a command of git's
+            elif section not in _NOT_FILES and (section, key) not in _ADDRESSES:
+                self._add_named(value, worktree, is_path=key.endswith(_PATHS))
+
+    def _add_named(self, value: str, worktree: str, *, is_path: bool = False) -> None:
+        """Add what a value names: a file or a folder, or a command with files in it.
+
+        A word without a slash is only a path if its key says so: `main` may be a branch.
+        """
+        whole = os.path.join(worktree, os.path.expanduser(value))
+        if is_path:
+            self._add(whole, self._files)
+        if (is_path or "/" in value) and os.path.isdir(whole):
+            # Some keys list repositories.
+            is_repository = os.path.lexists(f"{whole}/.git") or is_inside(worktree, whole)
+            if not is_repository and not is_inside(self._root, os.path.realpath(whole)):
+                self._add(whole, self._folders)
+            return
+        for place in _words(value, worktree):
+            self._add(place, self._files)
+
+    def _add_scripts(self, folder: str, worktree: str) -> None:
+        """Add what the hooks in a folder run: files that they name, and what managers read."""
+        if os.path.basename(folder.rstrip("/")) == "_":
+            # Husky's hooks run those of the folder around them.
+            around = os.path.dirname(os.path.normpath(folder))
+            if not is_inside(worktree, around):
+                self._add(around, self._folders)
+                self._add_scripts(around, worktree)
+        try:
+            names = [name for name in sorted(os.listdir(folder)) if not name.endswith(".sample")]
+        except OSError:
+            return
+        for name in names[:_MOST]:
+            self._add_script(_read(f"{folder}/{name}") or "", worktree, folder)
+
+    def _add_script(self, text: str, worktree: str, folder: str) -> None:
+        """Add what a hook runs: the files that it names, and what managers read and run."""
+        texts = [text]
+        for manager, (files, folders) in HOOK_MANAGERS.items():
+            if not re.search(rf"\b{manager}\b", text):
+                continue
+            self.reads_manifests = True
+            files = (*files, *settings_in(text))
+            texts += [_read(f"{worktree}/{file}") or "" for file in files]
+            texts.append(manifest_commands(_read(f"{worktree}/package.json") or "", text))
+            for file in files:
+                self._add(f"{worktree}/{file}", self._files)
+            for inner in folders:
+                self._add(f"{worktree}/{inner}", self._folders)
+        for one in dict.fromkeys(texts):
+            for file in scripts_in(one, worktree, folder):
+                self._add(file, self._files)
+
+    def _add_mercurial(self, worktree: str) -> None:
+        """Read the settings of a Mercurial or Sapling repository in this folder, if it is one."""
+        for file in (".hg/hgrc", ".sl/config"):
+            for _section, _key, value in _settings(_read(f"{worktree}/{file}") or ""):
+                # An extension or a Python hook is the path of a module.
+                module = value.removeprefix("python:").partition(".py:")[0]
+                for name in (module, f"{module}.py"):
+                    self._add_named(name, worktree)
+
+    def _add_hooks(self, folder: str, repository: _Repository) -> None:
+        real = os.path.realpath(folder)
+        if real in map(os.path.realpath, (repository.worktree, repository.folder, self._root)):
+            # Most files in there are not hooks.
+            for name in sorted(HOOKS):
+                self._add(f"{folder}/{name}", self._files)
+        else:
+            self._add(folder, self._folders)
+            self._add_linked(folder)
+            self._add_scripts(folder, repository.worktree)
+
+    def _add_linked(self, folder: str) -> None:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    self._add(entry.path, self._files)
+
+    def _add(self, path: str, to: set[str]) -> None:
+        # By its name, and with links resolved.
+        for place in () if self._is_all else (os.path.normpath(path), os.path.realpath(path)):
+            if place.startswith(f"{self._root}/"):
+                inside = normalised(place[len(self._root) + 1 :])
+                self._is_all = not self._left
+                if self._is_all:
+                    return
+                self._left -= inside not in to
+                to.add(inside)
+                self._parents.update(folders_above(inside), ("",))
+
+
+def _own_config() -> tuple[str, ...]:
+    """Return the system's and the user's configuration files, which apply to every repository."""
+    home = os.path.expanduser("~")
+    settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    own = (named,) if named else (f"{settings}/git/config", f"{home}/.gitconfig")
+    return ("/etc/gitconfig", *own)
+
+
+def _read(file: str) -> str | None:
+    """Return the text of a file, "" if there is none, or None if it is too large.
+
+    A link may lead to anything, for example to a pipe.
+    """
+    try:
+        with open_regular_file(file, follow_links=True) as opened:
+            # Files of /proc have the size 0, and are not read.
+            size = os.fstat(opened.fileno()).st_size
+            if size > _LARGEST:
+                return None
+            data = opened.read(size)
+    except (OSError, ValueError):
+        return ""
+    # A path has no NUL. Some programs begin a text with a byte order mark.
+    return "" if b"\0" in data else os.fsdecode(data.removeprefix(codecs.BOM_UTF8))
+
+
+def _settings(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the section and the key in lower case, and the value."""
+    section = ""
+    # A backslash at the end joins two lines, but not in a comment or after another one. Nothing is
+    # missed if the lines are read both ways.
+    joined = re.sub(r"\\\r?\n", "", text)
+    for line in (text if joined == text else f"{joined}\n{text}").splitlines():
+        at = 0
+        while found := _SECTION.match(line, at):
+            section, at = found[1].lower(), found.end()
+        if found := _SETTING.match(line, at):
+            yield section, found[1].lower(), _value(found[2])
+
+
+def _value(text: str) -> str:
+    parts = []
+    at = 0
+    while found := _PART.match(text, at):
+        quoted, plain = found[1], found[2]
+        parts.append(re.sub(r"\\(.)", r"\1", plain if quoted is None else quoted))
+        at = found.end()
+    return "".join(parts).strip()
+
+
+def _words(command: str, worktree: str) -> Iterator[str]:
+    """Yield the words of a shell command that may be files of the worktree. The first word without
+    a slash is one only if PATH leads there."""
+    words = [word for word in SHELL_WORDS.split(command) if word]
+    for number, word in enumerate(words):
+        place = os.path.join(worktree, os.path.expanduser(word))
+        if "/" in word or (number and os.path.isfile(place)):
+            yield from (place, *script_places(word, worktree))
+        if number == 0 and "/" not in word:
+            folders = os.environ.get("PATH", "").split(":")
+            yield from (f"{folder}/{word}" for folder in folders if is_inside(folder, worktree))
+
+
+# Limits of the search. Beyond them, everything with the name of a hook counts as a hook.
+_MOST_FOLDERS = 10_000
+_MOST_NAMES = 200_000
+_MOST_FOUND = 500
+# Folders that are not searched; the second one contains no work of the user's.
+_SKIPPED_FOLDERS = frozenset((".git", "node_modules"))
+
+
+class NestedRepositories:
+    """Finds repositories deep inside a root. It searches once, and only for a possible hook."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._targets: GitTargets | None = None
+        self._is_whole = True
+
+    def covers(
+        self, path: str, type_: Type, mode: int | None, old_type: Type | None, old_mode: int | None
+    ) -> bool:
+        """Return whether a nested repository's configuration leads to this change.
+
+        Only executable files with the name of a hook are looked at, and links.
+        """
+        is_link = type_ is Type.LINK
+        # First, because it is quick: there may be a hundred thousand changes, and few hooks.
+        if not is_link and not ((mode or 0) | (old_mode or 0)) & 0o111:
+            return False
+        is_named = normalised(os.path.basename(path)) in HOOKS
+        if not is_link and not is_named:
+            return False
+        if self._targets is None:
+            found, self._is_whole = _repositories(self._root)
+            self._targets = GitTargets(self._root)
+            for worktree in found:
+                self._targets.add_repository(worktree)
+        if self._targets.covers(path):
+            return True
+        return not self._is_whole and (is_named or (is_link and old_type is Type.FOLDER))
+
+
+def _repositories(root: str) -> tuple[list[str], bool]:
+    """Return the folders with a repository, breadth first, and whether the search was complete."""
+    found: list[str] = []
+    queue = deque([root])
+    folders = names = 0
+    while queue:
+        folder = queue.popleft()
+        folders += 1
+        # A folder that cannot be read here cannot be read by the user's git, either.
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                names += 1
+                plain = entry.name.casefold()
+                if plain == ".git":
+                    found.append(folder)
+                elif plain not in _SKIPPED_FOLDERS and entry.is_dir(follow_symlinks=False):
+                    queue.append(entry.path)
+                if names > _MOST_NAMES:
+                    return found, False
+        if folders > _MOST_FOLDERS or len(found) > _MOST_FOUND:
+            return found, False
+    return found, True

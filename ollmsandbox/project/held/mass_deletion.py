@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Holds the deletions of a run that removes most of the project or of a repository.
+
+This protects against accidents, such as `rm -rf ~` in a project below the home folder. Nothing is
+counted for a run that deletes little, and counting ends as soon as enough files are found.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ..change import Change, Flag, Kind, Type
+from ..records.ignore import GENERATED, IgnoredPaths
+from ..roots import is_git_folder
+
+# Fewer can be taken in at a glance when they are listed, and undone. Otherwise a small project
+# would need an approval for each little clean-up.
+FEWEST = 10
+# Parts of a repository that git itself never removes.
+_ESSENTIAL = frozenset(("HEAD", "objects", "objects/pack", "refs", "refs/heads"))
+_PACKS = "objects/pack/"
+
+
+def hold_mass_deletion(root: str, changes: list[Change]) -> None:
+    """Mark the deletions as held if they are most of the project or of a repository in it."""
+    deletions = [change for change in changes if change.kind is Kind.DELETED]
+    if not deletions:
+        return
+    repositories: dict[str, list[Change]] = {}
+    others: list[Change] = []
+    is_repository = is_git_folder(root)
+    for change in deletions:
+        repository = "" if is_repository else _repository(change.path)
+        if repository is None:
+            others.append(change)
+        else:
+            repositories.setdefault(repository, []).append(change)
+    is_lost = any(_is_lost(root, *each, changes) for each in repositories.items())
+    if not is_lost and not _is_most_of_project(root, others, changes):
+        return
+    for number, change in enumerate(changes):
+        is_gone = change.kind is Kind.DELETED or _replaces_folder(change)
+        if is_gone and Flag.HELD not in change.flags:
+            changes[number] = change._replace(flags=(*change.flags, Flag.HELD))
+
+
+def _replaces_folder(change: Change) -> bool:
+    """Return whether a change cannot be applied before the deletions in the folder there."""
+    return change.old_type is Type.FOLDER and change.type is not Type.FOLDER
+
+
+def _repository(path: str) -> str | None:
+    """Return the git folder that a path is in, relative to the root with a slash at the end."""
+    around, found, _ = f"/{path}/".partition("/.git/")
+    return f"{around}{found}".lstrip("/") if found else None
+
+
+def _is_lost(
+    root: str, repository: str, deletions: Sequence[Change], changes: Iterable[Change]
+) -> bool:
+    start = len(repository)
+    paths = {change.path for change in deletions}
+    if not _ESSENTIAL.isdisjoint(path[start:] for path in paths):
+        return True
+    objects = f"{repository}objects/"
+    gone = [path for path in paths if path.startswith(objects)]
+    if len(gone) < FEWEST:
+        return False
+    packs = f"{repository}{_PACKS}"
+    if any(change.kind is Kind.ADDED and change.path.startswith(packs) for change in changes):
+        return False  # git has packed the objects
+    # By size: a single pack has more in it than hundreds of loose objects that git cleans up.
+    size = sum(_size(f"{root}/{path}") for path in gone)
+    for file in _files(root, objects.rstrip("/"), lambda *_path, **_kind: False):
+        if file not in paths:
+            size -= _size(f"{root}/{file}")
+            if size <= 0:
+                return False
+    return True
+
+
+def _is_most_of_project(root: str, deletions: Sequence[Change], changes: Iterable[Change]) -> bool:
+    if len(deletions) < FEWEST:
+        return False
+    ignored = IgnoredPaths(root, GENERATED)
+
+    def counted(some: Iterable[Change]) -> set[str]:
+        return {
+            change.path
+            for change in some
+            if change.type is not Type.FOLDER
+            and _repository(change.path) is None
+            and not ignored.covers(change.path, is_folder=False)
+        }
+
+    deleted = counted(deletions)
+    # A file that was moved is one deleted and one added. A held one is not in its new place.
+    added = counted(
+        change for change in changes if change.kind is Kind.ADDED and Flag.HELD not in change.flags
+    )
+    if len(deleted) - len(added) < FEWEST:
+        return False
+    # Most are gone unless so many are left: lost <= (deleted + left) / 2.
+    enough = len(deleted) - 2 * len(added)
+    for file in _files(root, "", ignored.covers):
+        enough -= file not in deleted
+        if enough <= 0:
+            return False
+    return enough > 0
+
+
+def _files(root: str, folder: str, is_left_out: Callable[..., bool]) -> Iterator[str]:
+    """Yield the files on disk, without repositories, nearest first. Links are not followed."""
+    waiting = [folder]
+    while waiting:
+        inner = []
+        for folder in waiting:
+            try:
+                entries = list(os.scandir(f"{root}/{folder}"))
+            except OSError:
+                continue  # what cannot be read is not counted
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if entry.name == ".git" or is_left_out(path, is_folder=is_folder):
+                    continue
+                if is_folder:
+                    inner.append(path)
+                else:
+                    yield path
+        waiting = inner
+
+
+def _size(path: str) -> int:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0  # only in a pending layer
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0

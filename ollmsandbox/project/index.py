@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An index of all runs in the database, by project, session, path and state.
+
+Everything in it is also in the folders of the runs, from which it can be made again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from . import models
+from .change import Kind, Recorded, State, Type
+from .models import as_bytes
+from .projects import ProjectManager
+from .run import Replaced, RunFolder, RunInfo, RunStates, read_run, run_ids
+
+_COLUMNS = "run_id, number, root, path, kind, state, before, after, replaced_at, left_at"
+_INSERT = f"INSERT OR REPLACE INTO change ({_COLUMNS}) VALUES ({','.join('?' * 10)})"
+
+
+def add_run(manager: ProjectManager, run_id: str, info: RunInfo, states: RunStates) -> None:
+    """Add a run with its changes."""
+    project = manager.record_project(info.project)
+    with manager.store.transaction():
+        models.Run.insert(
+            id=run_id,
+            project=project.id,
+            command=info.command,
+            mode=info.mode,
+            state="done",
+            started_at=info.started,
+            ended_at=states.ended or info.started,
+            exit_code=states.exit_code,
+            session_id=info.session_id,
+            call_id=info.call_id,
+        ).on_conflict_ignore().execute()
+        write_changes(manager, run_id, states.changes)
+
+
+def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
+    RunFolder(manager.paths, run_id).append((), exit=exit_code)
+    with manager.store.transaction():
+        models.Run.update(exit_code=exit_code).where(models.Run.id == run_id).execute()
+
+
+def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded]) -> None:
+    with manager.store.transaction() as connection:
+        connection.executemany(
+            _INSERT,
+            (
+                (
+                    run_id, item.number, as_bytes(item.change.root), as_bytes(item.change.path),
+                    item.change.kind._value_, item.state._value_, item.before, item.after,
+                    item.replaced_at, item.left_at,
+                )
+                for item in items
+            ),
+        )  # fmt: skip
+
+
+def rebuild(manager: ProjectManager) -> int:
+    """Add the runs that the index does not have; return how many. Leave out what is unreadable."""
+    with manager.store.translated_errors():
+        known = {run.id for run in models.Run.select(models.Run.id)}
+    added = 0
+    for run_id in run_ids(manager.paths):
+        folder = RunFolder(manager.paths, run_id)
+        if run_id in known or not folder.is_captured:
+            continue
+        try:
+            info, states = folder.info(), folder.states()
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            continue
+        add_run(manager, run_id, info, states)
+        added += 1
+    return added
+
+
+def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
+    """Read a run's changes, in the states that were decided."""
+    return read_run(manager.paths, run.id).changes
+
+
+def replaced(manager: ProjectManager, root: str, path: str) -> list[Replaced]:
+    """Return the versions of a file that runs replaced, the oldest first."""
+    query = (
+        "SELECT run_id, number, replaced_at, left_at FROM change"
+        " WHERE root = ? AND path = ? AND state = ? AND replaced_at > 0 ORDER BY left_at"
+    )
+    values = (os.fsencode(root), os.fsencode(path), State.APPLIED.value)
+    return [Replaced(*row) for row in manager.store.query(query, values)]
+
+
+def later_runs(manager: ProjectManager, run: models.Run, item: Recorded) -> list[tuple[str, int]]:
+    """Return the applied changes of later runs to the same path, the last one first: the run of
+    each, and its number."""
+    query = (
+        "SELECT run.id, number FROM change JOIN run ON run.id = change.run_id WHERE root = ?"
+        " AND path = ? AND change.state = ? AND run.ended_at > ? ORDER BY run.ended_at DESC"
+    )
+    place = map(os.fsencode, (item.change.root, item.change.path))
+    values = (*place, State.APPLIED.value, run.ended_at or run.started_at)
+    return manager.store.query(query, values)
+
+
+def replaced_as(manager: ProjectManager, item: Recorded) -> list[tuple[str, int]]:
+    """Return the changes that replaced what this one left: the run and the number of each."""
+    query = (
+        "SELECT run_id, number FROM change"
+        " WHERE root = ? AND path = ? AND before = ? AND state = ? ORDER BY run_id"
+    )
+    place = map(os.fsencode, (item.change.root, item.change.path))
+    return manager.store.query(query, (*place, item.after, State.APPLIED.value))
+
+
+def count_states(manager: ProjectManager, run_ids: Sequence[str]) -> dict[str, Counter[str]]:
+    """Return how many changes are in each state, by run."""
+    rows = manager.store.query(
+        "SELECT run_id, state, count(*) FROM change"
+        " WHERE run_id IN (SELECT value FROM json_each(?)) GROUP BY run_id, state",
+        [json.dumps(list(run_ids))],
+    )
+    found: dict[str, Counter[str]] = {run_id: Counter() for run_id in run_ids}
+    for run_id, state, number in rows:
+        found[run_id][state] = number
+    return found
+
+
+def note_deleted(
+    manager: ProjectManager, project: models.Project, done: Iterable[Recorded]
+) -> None:
+    """Update the records of files that an undo or a redo removed or restored."""
+    gone: list[str] = []
+    there: list[str] = []
+    for item in done:
+        change = item.change
+        if change.type is Type.FOLDER:
+            continue
+        is_back = item.state is State.UNDONE
+        was_removed = change.kind is (Kind.ADDED if is_back else Kind.DELETED)
+        (gone if was_removed else there).append(f"{change.root}/{change.path}")
+    manager.mark_deleted(project, gone, deleted=True)
+    manager.mark_deleted(project, there, deleted=False)

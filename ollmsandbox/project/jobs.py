@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is being done to a project now: one job, in a file that is written before the first step.
+
+Whoever holds the project's lock first finishes the job that a killed program left. A job decides
+nothing: each of its items is done, is a conflict, or fails, and then the job is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import N_
+from ..errors import OllmSandboxError
+from ..files.atomic import write_locked
+from ..files.locks import FileLock
+from ..paths import Paths, is_missing, make_folder
+from .change import MANY, Recorded, Report, State, pack_state, unpack_state
+from .reasons import Note, Reason
+from .run import OpenRuns, RunFolder, read_run, signature_at
+from .swap import OUT, ConflictError, Item, Left, Swapper, sync_disk
+
+_JOB, _DONE, _LOCK, _PLANNING = "job.json", "done.json", "lock", "planning"
+_PIECE = 500
+
+
+class Job(NamedTuple):
+    """Everything that is needed to do a job, now or after a kill."""
+
+    project: str
+    # The run that the user asked about, or that has just ended.
+    run_id: str
+    items: tuple[Item, ...] = ()
+    # What was decided without touching the project, by run.
+    decided: tuple[tuple[str, Recorded], ...] = ()
+    # Whether the run is settled with this.
+    settles: bool = False
+    # Whether it undoes: then no backups are made.
+    undoes: bool = False
+    # Why changes that could not be planned are as they were, by run and number. Only for the
+    # report, so it is not written down.
+    failed: Mapping[tuple[str, int], State] = {}
+
+
+class JobResult(NamedTuple):
+    job: Job
+    # All changes of the job, by run, in their new states.
+    done: dict[str, list[Recorded]]
+    # What could not be undone or made again: it is as it was, and is reported as what prevented it.
+    failed: dict[tuple[str, int], State]
+    is_resumed: bool
+
+    def report(self) -> Report:
+        """Return what the user is told: the run's own changes, and those of others."""
+        told = {
+            run_id: tuple(
+                item._replace(state=self.failed.get((run_id, item.number), item.state))
+                for item in items
+            )
+            for run_id, items in self.done.items()
+        }
+        changes = told.pop(self.job.run_id, ())
+        along = tuple(Report(run_id, items) for run_id, items in told.items())
+        return Report(self.job.run_id, changes, along=along)
+
+
+# Records what a job has done: in the database, and as backups.
+Record = Callable[[JobResult], None]
+
+
+class MissingRootError(OllmSandboxError):
+    """A root is missing, so a run or a job cannot be finished. Nothing is lost."""
+
+    def __init__(self, message: str, remedy: str, /, *, root: str, **fields: object) -> None:
+        super().__init__(message, remedy, root=root, **fields)
+        self.root = root
+
+
+class ProjectJobs:
+    """Does jobs in one project, while its lock is held."""
+
+    def __init__(self, paths: Paths, project: str, record: Record) -> None:
+        self._paths = paths
+        self._project = project
+        self._record = record
+        self._folder = paths.project_data(project)
+        self._is_large = False
+        # The interrupted jobs that were finished.
+        self.finished: list[Report] = []
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock, after finishing what a killed program left."""
+        with FileLock(_lock_file(self._paths, self._project)):
+            self.finished = self._finish()
+            self._sweep()
+            yield
+        if self._is_large:
+            # So much is written to disk without keeping others from the project.
+            sync_disk(self._paths.runs)
+            with contextlib.suppress(OSError):
+                sync_disk(self._project)
+            self._is_large = False
+
+    def bump_generation(self) -> None:
+        bump_generation(self._paths, self._project)
+
+    def _finish(self) -> list[Report]:
+        """Finish the job that a killed program left."""
+        file = self._folder / _JOB
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        job, is_same_disk = self._unpack(text, file)
+        if is_missing(job.project):
+            raise MissingRootError(
+                N_("{root} is missing, and changes there were not completely made or undone."),
+                N_(
+                    "Restore the folder and run any command in it. If you cannot restore it, "
+                    "delete {file}."
+                ),
+                root=job.project,
+                file=file,
+            )
+        self.bump_generation()
+        known = {
+            run_id: read_run(self._paths, run_id).changes
+            for run_id in dict.fromkeys((job.run_id, *(item.run for item in job.items)))
+        }
+        return [self._perform(job, known, is_resumed=True, is_same_disk=is_same_disk).report()]
+
+    def do(self, job: Job, known: Mapping[str, Sequence[Recorded]]) -> JobResult:
+        """Do a job and record it. `known` are the changes of its runs. Raise OSError if it could
+        not even be written down."""
+        self.bump_generation()
+        write_locked(self._folder / _JOB, self._pack(job), durably=True)
+        (self._folder / _PLANNING).unlink(missing_ok=True)
+        return self._perform(job, known, is_resumed=False)
+
+    # --- the file ----------------------------------------------------------------------------
+
+    def _pack(self, job: Job) -> str:
+        home = os.stat(make_folder(self._paths.runs))
+        decided = [[run_id, pack_state(item)] for run_id, item in job.decided]
+        facts = {
+            "project": job.project, "run_id": job.run_id, "settles": job.settles,
+            "undoes": job.undoes, "device": home.st_dev, "inode": home.st_ino, "decided": decided,
+        }  # fmt: skip
+        # A few at a time: while JSON is written, no other thread has a turn, nor has a window.
+        items = ", ".join(
+            json.dumps(job.items[start : start + _PIECE], check_circular=False)[1:-1]
+            for start in range(0, len(job.items), _PIECE)
+        )
+        return f'{{"items": [{items}], {json.dumps(facts)[1:]}'
+
+    def _unpack(self, text: str, file: Path) -> tuple[Job, bool]:
+        """Return the job, and whether the runs are where they were: a restored backup has other
+        inodes. Set an unreadable file aside and raise."""
+        try:
+            given = json.loads(text)
+            items = tuple(
+                Item(*values)._replace(expected=tuple(values[5]) if values[5] else None)
+                for values in given["items"]
+            )
+            known: dict[str, dict[int, Recorded]] = {}
+            decided = []
+            for run_id, state in given["decided"]:
+                if run_id not in known:
+                    known[run_id] = {i.number: i for i in read_run(self._paths, run_id).changes}
+                decided.append((run_id, unpack_state(known[run_id][state[0]], state)))
+            job = Job(
+                given["project"], given["run_id"], items, tuple(decided),
+                given["settles"], given["undoes"],
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError) as error:
+            raise _set_aside(file) from error
+        home = os.stat(self._paths.runs)
+        return job, (given["device"], given["inode"]) == (home.st_dev, home.st_ino)
+
+    # --- doing it ----------------------------------------------------------------------------
+
+    def _perform(
+        self,
+        job: Job,
+        known: Mapping[str, Sequence[Recorded]],
+        *,
+        is_resumed: bool,
+        is_same_disk: bool = True,
+    ) -> JobResult:
+        self._is_large = len(job.items) > MANY
+        outcomes = _Outcomes(known)
+        runs = OpenRuns(self._paths)
+        try:
+            for root in dict.fromkeys(item.root for item in job.items):
+                here = [item for item in job.items if item.root == root]
+                if is_same_disk:
+                    self._swap_all(root, here, runs, outcomes, is_resumed=is_resumed)
+                else:
+                    for item in here:
+                        outcomes.note_failure(item, ConflictError(Reason.CHANGED))
+            left = _left_in_slots(job.items, runs) if not self._is_large else []
+        finally:
+            runs.close()
+        done = outcomes.changes()
+        for run_id, decided in job.decided:
+            done.setdefault(run_id, []).append(decided)
+        for items in done.values():
+            items.sort(key=lambda item: item.number)
+        for run_id in dict.fromkeys((*done, *([job.run_id] if job.settles else []))):
+            is_settled = job.settles and run_id == job.run_id
+            facts = {"ended": time.time()} if is_settled else {}
+            RunFolder(self._paths, run_id).append(done.get(run_id, ()), **facts)
+        result = JobResult(job, done, {**outcomes.failed, **job.failed}, is_resumed)
+        self._record(result)
+        write_locked(self._folder / _DONE, json.dumps(left))
+        (self._folder / _JOB).unlink()
+        return result
+
+    def _swap_all(
+        self,
+        root: str,
+        items: Sequence[Item],
+        runs: OpenRuns,
+        outcomes: _Outcomes,
+        *,
+        is_resumed: bool,
+    ) -> None:
+        note = self._folder / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
+        try:
+            removed = {item.path for item in items if item.does == "rmdir"}
+            flushes = len(items) <= MANY
+            swapper = Swapper(root, runs, note, removed, is_resumed=is_resumed, flushes=flushes)
+        except OllmSandboxError:
+            for item in items:
+                outcomes.note_failure(item, FileNotFoundError(errno.ENOENT, root))
+            return
+        try:
+            for item in items:
+                if outcomes.is_failed(item):
+                    continue
+                try:
+                    outcomes.succeed(item, swapper.do(item))
+                except (ConflictError, OSError) as error:
+                    outcomes.note_failure(item, error)
+            failed = dict(swapper.close())
+        finally:
+            swapper.leave()
+        for item in items if failed else ():
+            if item.path in failed or (item.path == "." and "" in failed):
+                outcomes.note_failure(item, failed.get(item.path) or failed[""])
+
+    def _sweep(self) -> None:
+        """Remove what the last job took out of the project, and what was staged for one that was
+        never begun. Keep what was written to since: a program may have had it open."""
+        file = self._folder / _DONE
+        left = []
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            left = json.loads(file.read_text(encoding="utf-8"))
+        for run_id, slot, modified, size in left:
+            kept = self._paths.runs / run_id / slot
+            with contextlib.suppress(FileNotFoundError):
+                found = os.lstat(kept)
+                if [found.st_mtime_ns, found.st_size] == [modified, size]:
+                    kept.unlink()
+                else:
+                    number = slot.rpartition("/")[2]
+                    kept.rename(self._paths.runs / run_id / f"mine-{number}-{time.time_ns():x}")
+        file.unlink(missing_ok=True)
+        planning = self._folder / _PLANNING
+        with contextlib.suppress(FileNotFoundError):
+            for run_id in planning.read_text(encoding="utf-8").split():
+                RunFolder(self._paths, run_id).remove_unused()
+            planning.unlink()
+
+
+class _Outcomes:
+    """What became of each change of a job. A change may take two items."""
+
+    def __init__(self, known: Mapping[str, Sequence[Recorded]]) -> None:
+        self._before = {
+            run_id: {item.number: item for item in items} for run_id, items in known.items()
+        }
+        self._done: dict[tuple[str, int], Recorded] = {}
+        self.failed: dict[tuple[str, int], State] = {}
+
+    def is_failed(self, item: Item) -> bool:
+        return (item.run, item.number) in self.failed
+
+    def succeed(self, item: Item, left: Left) -> None:
+        before = self._before[item.run][item.number]
+        expected = item.expected
+        replaced = ""
+        if expected is not None:
+            replaced = f"{expected[0]}:{expected[1]}:{expected[2]}:{expected[3]:o}"
+        done = self._done.get((item.run, item.number))
+        self._done[item.run, item.number] = Recorded(
+            before.number, before.change, State(item.state), None, before.on, before.base,
+            before.is_known, replaced or (done.before if done else ""), left.signature,
+            expected[4] if expected is not None else 0, left.changed, item.made,
+        )  # fmt: skip
+
+    def note_failure(self, item: Item, error: ConflictError | OSError) -> None:
+        """Note that an item was not done: its change is a conflict or has failed, or is what it was
+        before if it should have been undone or made again."""
+        before = self._before[item.run][item.number]
+        if isinstance(error, ConflictError):
+            note = Note(error.reason)
+        elif error.errno in (errno.ELOOP, errno.ENOTDIR):
+            note = Note(Reason.PARENT_REPLACED)
+        elif error.errno == errno.ENOENT:
+            note = Note(Reason.ROOT_MISSING)
+        else:
+            note = Note.of_error(error)
+        is_conflict = isinstance(error, ConflictError) or note.reason is Reason.PARENT_REPLACED
+        failed = State.CONFLICT if is_conflict else State.FAILED
+        self.failed[item.run, item.number] = failed
+        state = failed if item.otherwise == State.CONFLICT.value else State(item.otherwise)
+        self._done[item.run, item.number] = in_conflict(before._replace(state=state), note)
+
+    def changes(self) -> dict[str, list[Recorded]]:
+        found: dict[str, list[Recorded]] = {}
+        for (run_id, _), item in self._done.items():
+            found.setdefault(run_id, []).append(item)
+        return found
+
+
+def in_conflict(item: Recorded, note: Note) -> Recorded:
+    """Return the change with a note about what is at its place now."""
+    return item._replace(note=replace(note, found=signature_at(item)))
+
+
+def _left_in_slots(items: Iterable[Item], runs: OpenRuns) -> list[list[object]]:
+    """Return what came out of the project and stays until the next job: run, slot, time, size."""
+    left: list[list[object]] = []
+    for item in items:
+        for slot in (item.out, item.slot, f"{item.slot}{OUT}"):
+            if slot.startswith("stage/") and (found := runs.at(item.run, slot).lstat()) is not None:
+                left.append([item.run, slot, found.st_mtime_ns, found.st_size])
+    return left
+
+
+def note_planning(paths: Paths, project: str, run_id: str) -> None:
+    """Note that files are staged in the folder of a run, in case of a kill before the job."""
+    with open(make_folder(paths.project_data(project)) / _PLANNING, "a", encoding="utf-8") as file:
+        file.write(f"{run_id}\n")
+
+
+# --- the lock ------------------------------------------------------------------------------------
+
+
+def bump_generation(paths: Paths, project: str) -> None:
+    """Note that the project, or what is pending for it, is about to change."""
+    # Not the kernel's own time, which is the same for some milliseconds.
+    now = time.time_ns()
+    os.utime(_lock_file(paths, project), ns=(now, now))
+
+
+def generation(paths: Paths, project: str) -> int:
+    """Return a number that differs after each run, apply, undo, redo or discard that changed
+    something. Wait for one that is under way."""
+    with FileLock(_lock_file(paths, project), shared=True) as lock:
+        return lock.fstat().st_mtime_ns
+
+
+def _lock_file(paths: Paths, project: str) -> Path:
+    return make_folder(paths.project_data(project)) / _LOCK
+
+
+@contextlib.contextmanager
+def project_lock(paths: Paths, project: str) -> Iterator[None]:
+    """Hold a project's lock for something else than a job, such as to move the project."""
+    with FileLock(_lock_file(paths, project)):
+        yield
+
+
+def job_file(paths: Paths, project: str) -> Path:
+    return paths.project_data(project) / _JOB
+
+
+def unfinished(paths: Paths) -> list[Path]:
+    """Return the files of jobs that are under way, or were interrupted."""
+    return sorted(paths.projects.glob(f"*/{_JOB}"))
+
+
+def _set_aside(file: Path) -> OllmSandboxError:
+    """Rename the file of a job that cannot be read; return the error that says so."""
+    kept = file.with_name(f"unreadable-{time.time_ns():x}.json")
+    file.rename(kept)
+    return OllmSandboxError(
+        N_("The log of the interrupted operation is unreadable."),
+        N_("Check for pending changes. The unreadable log is kept in {file}."),
+        file=kept,
+    )
+
+
+def project_of_job(file: Path) -> str:
+    """Return the project of an unfinished job; "" if it has ended. Raise if it is unreadable."""
+    with contextlib.suppress(FileNotFoundError):
+        if project := _read_project(file):
+            return project
+        # Its program may be writing a new one.
+        with FileLock(file.with_name(_LOCK)):
+            if project := _read_project(file):
+                return project
+            raise _set_aside(file)
+    return ""
+
+
+def _read_project(file: Path) -> str:
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["project"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The folders that a run's command may change, and what becomes of its changes.
+
+What is needed only once something has changed is not loaded before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..files.atomic import write_atomically
+from ..paths import Paths, is_inside
+from ..sandbox.overlay import Overlay, Root
+from .mode import DAILY, Mode
+from .roots import common_git_folder, may_be_root
+
+if TYPE_CHECKING:
+    from ..files.locks import FileLock
+    from .change import Report
+
+
+class Recorder:
+    """Settles one run."""
+
+    def __init__(
+        self,
+        project: str,
+        paths: Paths,
+        *,
+        mode: Mode = Mode.AUTO,
+        command: str = "",
+        session_id: str = "",
+        call_id: str = "",
+    ) -> None:
+        self._project = project
+        self._paths = paths
+        self._mode = mode
+        self.about: Mapping[str, str] = {
+            "mode": mode.value,
+            "command": command,
+            "session_id": session_id,
+            "call_id": call_id,
+            "started": repr(time.time()),
+        }
+        self.report: Report | None = None
+        # Keeps the pending layer that the command sees.
+        self._layer_lock: FileLock | None = None
+
+    def roots(self, *, is_locked: bool = False) -> list[Root]:
+        """Return the folders that the command may change, with the pending layer above each. With
+        `is_locked`, the caller holds the project's lock."""
+        roots = (self._project, *linked_roots(self._paths, self._project))
+        folder = self._paths.project_data(self._project)
+        try:
+            has_none = (folder / "layer.json").read_bytes().startswith(b'{"runs": [],')
+        except FileNotFoundError:
+            has_none = not folder.exists()
+        if has_none:
+            return [Root(root) for root in roots]
+        from .layer import PendingLayer
+
+        layer = PendingLayer(self._paths, self._project)
+        layers, self._layer_lock = layer.open(roots, is_locked=is_locked)
+        return [Root(root, layers.get(root, "")) for root in roots]
+
+    async def settle(self, overlay: Overlay) -> None:
+        import asyncio  # not for who has no loop
+
+        from .settle import settle
+
+        self.report = await asyncio.to_thread(settle, self._paths, overlay)
+        self._layer_lock = None
+
+    def has_begun(self) -> bool:
+        """Return whether the run has begun to change the project."""
+        return (self._paths.project_data(self._project) / "job.json").exists()
+
+    def is_captured(self, run_id: str) -> bool:
+        """Return whether the changes of the run are listed, and not settled yet."""
+        is_listed = (self._paths.runs / run_id / "changes.jsonl").exists()
+        return is_listed and self.report is None
+
+    def note_exit(self, exit_code: int) -> None:
+        """Record the exit status of the command."""
+        if self.report is None or not self.report.changes or self._mode is Mode.NEVER:
+            return
+        from .index import note_exit
+        from .projects import ProjectManager
+
+        with contextlib.closing(ProjectManager(self._paths)) as manager:
+            note_exit(manager, self.report.run_id, exit_code)
+
+
+def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
+    """Return the folders outside the project that its commands may change, none inside another:
+    those that the user approved, and the repository of a worktree.
+
+    The first are in the database. A file has a copy, so that a command starts without the database.
+    """
+    approved = _approved_roots(paths, project)
+    common = common_git_folder(paths, project)
+    is_new = common is not None and not is_inside(common, project, *approved)
+    return (*approved, common) if common is not None and is_new else approved
+
+
+def _approved_roots(paths: Paths, project: str) -> tuple[str, ...]:
+    file = paths.linked_roots(project)
+    roots: list[str] | None = None
+    with contextlib.suppress(OSError, ValueError):
+        roots = json.loads(file.read_text(encoding="utf-8"))
+    if roots is None:
+        if not paths.database.exists():
+            return ()
+        from .projects import ProjectManager
+
+        with contextlib.closing(ProjectManager(paths)) as manager:
+            known = manager.find_project(project)
+            roots = manager.approved_roots(known) if known else []
+        write_atomically(file, json.dumps(roots))
+    found: list[str] = []
+    # They are sorted, so that parents come first.
+    for root in roots:
+        # If a link took its place, it is not the folder that the user approved.
+        is_there = os.path.isdir(root) and os.path.realpath(root) == root
+        if is_there and may_be_root(paths, project, root) and not is_inside(root, project, *found):
+            found.append(root)
+    return tuple(found)
+
+
+def root_of(paths: Paths, project: str, path: str) -> tuple[str, str] | None:
+    """Return the root that a full path is in and the path relative to it ("" is the root itself),
+    or None if commands may not change it."""
+    for root in (project, *linked_roots(paths, project)):
+        if is_inside(path, root):
+            return root, path[len(root.rstrip("/")) + 1 :]
+    return None
+
+
+def needs_recovery(paths: Paths) -> bool:
+    """Return whether a run was interrupted, the index of runs is lost, or a clean-up is due."""
+    if paths.runs.exists() and not paths.database.exists():
+        return True
+    left = [f"{file.parent.name}.job" for file in paths.projects.glob("*/job.json")]
+    with contextlib.suppress(FileNotFoundError):
+        left += (name for name in os.listdir(paths.cache) if name.startswith(("overlay-", "done-")))
+    if left:
+        from .missing import was_notified
+
+        if not all(was_notified(paths, name) for name in left):
+            return True
+    try:
+        age = time.time() - (paths.cache / "cleaned").stat().st_mtime
+    except FileNotFoundError:
+        return paths.database.exists()
+    # A clock that was set back must not put it off for ever.
+    return not 0 <= age < DAILY

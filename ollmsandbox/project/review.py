@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Applies, discards, undoes and redoes a run's changes for the user."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from .. import N_
+from ..errors import OllmSandboxError, in_words
+from ..files.dirfd import folders_above
+from ..paths import FolderSet, Paths, is_missing
+from . import index
+from .change import PENDING_STATES, Kind, Recorded, Report, State, Type
+from .jobs import Job, JobResult, MissingRootError, ProjectJobs
+from .layer import PendingLayer
+from .models import Project, Run
+from .plan import Planner, Way
+from .projects import ProjectManager
+from .reasons import Note, Reason
+from .run import RunFolder, is_part, is_pending, read_run, signature_at
+from .settle import Recording
+from .state import current_changes, is_made
+from .swap import Item
+
+_ByRun = list[tuple[Run, list[Recorded]]]
+
+
+class Review:
+    """Whole runs, or chosen paths of them. A folder stands for all that is in it."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self.manager = ProjectManager(paths)
+
+    def close(self) -> None:
+        self.manager.close()
+
+    @contextlib.contextmanager
+    def locked(self, project: str) -> Iterator[ProjectJobs]:
+        """Lock a project, after finishing what was cut off there."""
+        jobs = ProjectJobs(self._paths, project, Recording(self.manager))
+        with jobs.locked():
+            yield jobs
+
+    # --- apply and discard -------------------------------------------------------------------
+
+    def apply(
+        self,
+        run: Run,
+        chosen: Sequence[str] = (),
+        *,
+        only_pending: bool = False,
+        anyway: bool = False,
+    ) -> Report:
+        """Apply pending and undone changes; of discarded ones and conflicts, only the chosen ones.
+
+        A chosen one takes the place of the user's version if the conflict was reported and the user
+        has not edited the file since then, or if the user has said so for what is there now
+        (`anyway`). Pending changes of other runs that these need are applied along with them.
+        """
+        with self.locked(run.project.path) as jobs, self._planning(run) as planning:
+            items, gone = self._to_apply(planning, chosen, only_pending=only_pending)
+            for item in items:
+                may_force = bool(chosen) and _may_force(item, anyway=anyway)
+                planning.add(run.id, item, Way.APPLY, force=may_force)
+            report = planning.do(jobs).report()
+            return report._replace(changes=(*report.changes, *gone))
+
+    def also_applied(
+        self, run: Run, chosen: Sequence[str] = (), *, only_pending: bool = False
+    ) -> list[Report]:
+        """Return the changes of other runs that `apply` would apply, too."""
+        if PendingLayer(self._paths, run.project.path).runs() in ([], [run.id]):
+            return []
+        with self.locked(run.project.path), self._planning(run) as planning:
+            items, _ = self._to_apply(planning, chosen, only_pending=only_pending)
+            for item in items:
+                planning.add(run.id, item, Way.APPLY)
+            planning.drop_staged()
+            return [report for report in planning.reports() if report.run_id != run.id]
+
+    def _to_apply(
+        self, planning: _Planning, chosen: Sequence[str], *, only_pending: bool
+    ) -> tuple[list[Recorded], list[Recorded]]:
+        """Return the changes to apply, and those whose root is missing."""
+        wanted = []
+        for item in choose(planning.rows, chosen):
+            if item.state in PENDING_STATES:
+                # A conflict may be merged by now, but for one with an unknown base.
+                may_try = item.state is not State.CONFLICT or (
+                    item.change.is_edit and item.is_known
+                )
+                wanted += [item] if chosen or may_try else []
+            elif (item.state is State.UNDONE and not only_pending) or (
+                item.state is State.DISCARDED and chosen
+            ):
+                wanted.append(item)
+        return split_gone(wanted)
+
+    def keep_both(self, run: Run, chosen: Sequence[str] = ()) -> Report:
+        """End conflicts in text files with both versions: lines that both changed appear twice."""
+        with self.locked(run.project.path) as jobs, self._planning(run) as planning:
+            for item in choose(index.read_changes(self.manager, run), chosen):
+                if item.state is not State.CONFLICT or not item.change.is_edit:
+                    continue
+                planning.add(run.id, item, Way.BOTH)
+                if (run.id, item.number) in planning.failed:
+                    raise OllmSandboxError(
+                        N_("Both versions of {file} cannot be kept, because it is not text."),
+                        N_("Choose one of the versions."),
+                        file="/".join(place_of(item)),
+                    )
+            return planning.do(jobs).report()
+
+    def merge_part(self, run: Run, item: Recorded, old: bytes, new: bytes) -> Report | None:
+        """Merge hunks of a change into the file on disk, given as the two versions that they are
+        between. Return None if the change has been decided otherwise, or if it is a conflict."""
+        with self.locked(run.project.path) as jobs, self._planning(run) as planning:
+            now = planning.rows[item.number]
+            if now.state is not item.state:
+                return None
+            planning.add_part(run.id, now, old, new)
+            return None if planning.failed else planning.do(jobs).report()
+
+    def discard(self, run: Run, chosen: Sequence[str] = ()) -> Report:
+        """Discard pending changes, and those of later runs that cannot be without them."""
+        with self.locked(run.project.path) as jobs:
+            dropped = self._to_discard(run, chosen)
+            known = {run_id: index.read_changes(self.manager, self.manager.run(run_id))
+                     for run_id in {run_id for run_id, _ in dropped}}  # fmt: skip
+            decided = tuple((run_id, _dropped(item)) for run_id, item in dropped)
+            job = Job(run.project.path, run.id, decided=decided)
+            return jobs.do(job, known).report() if decided else Report(run.id)
+
+    def also_discarded(self, run: Run, chosen: Sequence[str] = ()) -> list[Report]:
+        """Return the changes of other runs that `discard` would discard, too."""
+        found: dict[str, list[Recorded]] = {}
+        for run_id, item in self._to_discard(run, chosen):
+            found.setdefault(run_id, []).append(item)
+        found.pop(run.id, None)
+        return [Report(run_id, tuple(items)) for run_id, items in found.items()]
+
+    def _to_discard(self, run: Run, chosen: Sequence[str]) -> list[tuple[str, Recorded]]:
+        """Return the chosen changes, and later ones that build on them without lines of their own:
+        in a folder that is not made then, or on a file that cannot be merged."""
+        rows = choose(index.read_changes(self.manager, run), chosen)
+        found = {(run.id, item.number): item for item in rows if is_pending(item)}
+        # What stays in a folder keeps the folder.
+        kept = {
+            (item.change.root, folder)
+            for item in found.values()
+            if item.change.kind in (Kind.DELETED, Kind.REPLACED)
+            for folder in folders_above(item.change.path)
+        }
+        pending = PendingLayer(self._paths, run.project.path).changes()
+        # A run that deletes the same files itself can delete the folder all the same.
+        own = {(run_id, *place_of(item)) for run_id, item in pending}
+        dropped = [place_of(item) for item in found.values()]
+        for run_id, item in pending:
+            is_around = (
+                item.change.ends_folder
+                and place_of(item) in kept
+                and not (run_id != run.id and all((run_id, *place) in own for place in dropped))
+            )
+            if (run_id, item.number) not in found and (
+                is_around or self._needs_one_of(found, item)
+            ):
+                found[run_id, item.number] = item
+        return [(run_id, item) for (run_id, _), item in found.items()]
+
+    def _needs_one_of(self, dropped: dict[tuple[str, int], Recorded], item: Recorded) -> bool:
+        below = dropped.get(item.on) if item.on else None
+        if below is not None and not (item.change.is_edit and self._has_lines(item, below)):
+            return True
+        folders = {place_of(other) for other in dropped.values() if other.change.makes_folder}
+        return item.change.kind is not Kind.DELETED and any(
+            (item.change.root, folder) in folders for folder in folders_above(item.change.path)
+        )
+
+    def _has_lines(self, item: Recorded, below: Recorded) -> bool:
+        """Return whether a change can be merged without the one that it builds on."""
+        if not below.change.is_edit or item.on is None:
+            return False
+        file = RunFolder(self._paths, item.on[0]).whole_result(item.on[1])
+        try:
+            return b"\0" not in file.read_bytes()
+        except OSError:
+            return False
+
+    def apply_all(self, project: Project) -> list[Report]:
+        """Apply all pending changes, in the order of the runs."""
+        waiting = self.waiting(project)
+        done = self._each(lambda run: self.apply(run, only_pending=True), waiting)
+        # What could not be applied with its own run was tried again, and reported before.
+        return [report._replace(along=()) for report in done]
+
+    def discard_all(self, project: Project) -> list[Report]:
+        """Discard all pending changes, the last run's first."""
+        return self._each(self.discard, self.waiting(project)[::-1])
+
+    def _each(self, does: Callable[[Run], Report], runs: Sequence[Run]) -> list[Report]:
+        """Do the same for some runs. One that waits for a missing folder does not stop the rest."""
+        done = []
+        for run in runs:
+            try:
+                report = does(run)
+            except MissingRootError as error:
+                report = Report(run.id, errors=(in_words(error),))
+            if report.changes or report.errors:
+                done.append(report)
+        return done
+
+    def waiting(self, project: Project) -> list[Run]:
+        """Return the runs with pending changes, the oldest first."""
+        order = {run_id: n for n, run_id in enumerate(self._pending_runs(project.path))}
+        found = self.manager.runs(project, limit=-1, only_pending=True)[::-1]
+        return sorted(found, key=lambda run: order.get(run.id, -1))
+
+    def _pending_runs(self, project: str) -> list[str]:
+        return PendingLayer(self._paths, project).runs()
+
+    # --- undo --------------------------------------------------------------------------------
+
+    def undo(self, run: Run, chosen: Sequence[str] = (), *, with_later: bool = False) -> Report:
+        """Undo applied changes; `with_later`, first what later runs did to the same files."""
+        with self.locked(run.project.path) as jobs:
+            self._record_made(jobs, run, chosen)
+            with self._planning(run, undoes=True) as planning:
+                items = [i for i in choose(planning.rows, chosen) if i.state is State.APPLIED]
+                applied, gone = split_gone(items)
+                for other, theirs in self.later_changes(run, applied) if with_later else ():
+                    planning.know(other.id)
+                    for item in reversed(theirs):
+                        planning.add(other.id, item, Way.UNDO)
+                for item in reversed(applied):
+                    may_force = bool(chosen) and _may_force(item, anyway=False)
+                    planning.add(run.id, item, Way.UNDO, force=may_force)
+                report = planning.do(jobs).report()
+                return report._replace(changes=(*report.changes, *gone))
+
+    def _record_made(self, jobs: ProjectJobs, run: Run, chosen: Sequence[str]) -> None:
+        """Record pending changes as applied that the user has made in the project."""
+        with self._planning(run) as planning:
+            for item in choose(planning.rows, chosen):
+                if is_pending(item) and is_made(self.manager, run, item):
+                    planning.add(run.id, item, Way.APPLY)
+            planning.do(jobs)
+
+    def later_changes(self, run: Run, items: Iterable[Recorded]) -> _ByRun:
+        """Return what later runs did to the same paths and is applied, the last run first."""
+        numbers: dict[str, set[int]] = {}
+        for item in items:
+            for run_id, number in index.later_runs(self.manager, run, item):
+                numbers.setdefault(run_id, set()).add(number)
+        runs = [self.manager.run(run_id) for run_id in numbers]
+        runs.sort(key=lambda other: other.ended_at or other.started_at, reverse=True)
+        return [
+            (other, [row for row in self._rows(other) if row.number in numbers[other.id]])
+            for other in runs
+        ]
+
+    def _rows(self, run: Run) -> list[Recorded]:
+        """Return the changes, applied or undone as they are in the project now."""
+        rows = index.read_changes(self.manager, run)
+        now = current_changes(self.manager, run, rows)
+        # The notes are what the user was told when something was tried.
+        return [
+            row if row.state in PENDING_STATES else row._replace(state=one.state)
+            for row, one in zip(rows, now, strict=True)
+        ]
+
+    @contextlib.contextmanager
+    def _planning(self, run: Run, *, undoes: bool = False) -> Iterator[_Planning]:
+        planning = _Planning(self._paths, run, self._rows(run), undoes=undoes)
+        try:
+            yield planning
+        finally:
+            planning.close()
+
+
+class _Planning:
+    """Plans one job for the user: chosen changes, and what these need."""
+
+    def __init__(self, paths: Paths, run: Run, rows: Sequence[Recorded], *, undoes: bool) -> None:
+        self._paths = paths
+        self._project = run.project.path
+        self._run_id = run.id
+        self._undoes = undoes
+        self.rows = rows
+        self._known: dict[str, Sequence[Recorded]] = {run.id: rows}
+        self._planner = Planner(paths, self._project)
+        self._planner.begin(run.id, len(rows))
+        if not undoes:
+            # Its files are moved, not copied, if nothing else has them.
+            PendingLayer(paths, self._project).release()
+        self._items: list[Item] = []
+        self._decided: list[tuple[str, Recorded]] = []
+        self.failed: dict[tuple[str, int], State] = {}
+        self._added: dict[tuple[str, int], Recorded] = {}
+        self._folders: set[tuple[str, str]] = set()
+
+    def close(self) -> None:
+        self._planner.close()
+
+    def know(self, run_id: str) -> None:
+        """Read the changes of another run."""
+        if run_id not in self._known:
+            self._known[run_id] = read_run(self._paths, run_id).changes
+            self._planner.begin(run_id, len(self._known[run_id]))
+
+    def add(self, run_id: str, item: Recorded, way: Way, *, force: bool = False) -> None:
+        """Plan a change, after those that it needs."""
+        key = (run_id, item.number)
+        if key in self._added:
+            return
+        self._added[key] = item
+        self._need_folders(run_id, item)
+        planned = self._planner.plan(run_id, item, way, force=force)
+        below = self._pending_below(item)
+        if planned.failed and not self._undoes and below is not None:
+            # It is not in the project, and the two cannot be merged: both are applied.
+            before = self._mark()
+            self.add(*below, Way.APPLY)
+            planned = self._planner.plan(run_id, item, way, force=force)
+            if planned.failed:
+                self._reset(before)
+        if planned.failed and planned.decided and self._is_on_discarded(item):
+            assert item.on is not None
+            note = planned.decided.note
+            reason = Note(Reason.BASE_DISCARDED, {"run": item.on[0]}, note.found if note else "")
+            planned = planned._replace(decided=planned.decided._replace(note=reason))
+        self._take(key, planned.items, planned.decided, planned.failed)
+
+    def _mark(self) -> tuple[Any, ...]:
+        added, folders = dict(self._added), set(self._folders)
+        counts = len(self._items), len(self._decided), dict(self.failed)
+        return self._planner.mark(), added, folders, *counts
+
+    def _reset(self, mark: tuple[Any, ...]) -> None:
+        """Forget what was planned since a mark."""
+        planner, self._added, self._folders, items, decided, self.failed = mark
+        self._planner.reset(planner)
+        self._drop_staged(self._items[items:])
+        del self._items[items:]
+        del self._decided[decided:]
+
+    def add_part(self, run_id: str, item: Recorded, old: bytes, new: bytes) -> None:
+        self._take((run_id, item.number), *self._planner.plan_part(run_id, item, old, new))
+
+    def _take(
+        self,
+        key: tuple[str, int],
+        items: list[Item],
+        decided: Recorded | None,
+        failed: State | None,
+    ) -> None:
+        self._items += items
+        self._decided += [(key[0], decided)] if decided is not None else []
+        if failed is not None:
+            self.failed[key] = failed
+
+    def do(self, jobs: ProjectJobs) -> JobResult:
+        job = Job(
+            self._project,
+            self._run_id,
+            tuple(self._items),
+            tuple(self._decided),
+            undoes=self._undoes,
+            failed=self.failed,
+        )
+        if not job.items and not job.decided:
+            return JobResult(job, {}, {}, is_resumed=False)
+        return jobs.do(job, self._known)
+
+    def drop_staged(self) -> None:
+        """Remove what was staged only to see what would be applied."""
+        self._drop_staged(self._items)
+
+    def _drop_staged(self, items: Iterable[Item]) -> None:
+        for item in items:
+            if item.slot.startswith("stage/"):
+                self._planner.runs.at(item.run, item.slot).unlink(missing_ok=True)
+
+    def reports(self) -> list[Report]:
+        """Return what was planned, by run."""
+        found: dict[str, list[Recorded]] = {}
+        for (run_id, _), item in self._added.items():
+            found.setdefault(run_id, []).append(item)
+        return [Report(run_id, tuple(items)) for run_id, items in found.items()]
+
+    # --- what a change needs -----------------------------------------------------------------
+
+    def _pending_below(self, item: Recorded) -> tuple[str, Recorded] | None:
+        """Return the pending change that the command saw, if it is not planned yet."""
+        if item.on is None or item.on in self._added:
+            return None
+        self.know(item.on[0])
+        found = [one for one in self._known[item.on[0]] if one.number == item.on[1]]
+        return (item.on[0], found[0]) if found and is_pending(found[0]) else None
+
+    def _is_on_discarded(self, item: Recorded) -> bool:
+        if item.on is None:
+            return False
+        self.know(item.on[0])
+        return any(
+            one.number == item.on[1] and one.state is State.DISCARDED
+            for one in self._known[item.on[0]]
+        )
+
+    def _need_folders(self, run_id: str, item: Recorded) -> None:
+        """Plan the folders around a change that are not there."""
+        change = item.change
+        if change.kind is (Kind.ADDED if self._undoes else Kind.DELETED):
+            return
+        for folder in reversed([*folders_above(change.path)]):
+            place = (change.root, folder)
+            if place in self._folders:
+                continue
+            if not self._planner.has_folder(*place):
+                maker = self._maker_of(run_id, place)
+                if maker is None:
+                    return
+                self.add(*maker, Way.UNDO if self._undoes else Way.APPLY)
+            self._folders.add(place)
+
+    def _maker_of(self, run_id: str, place: tuple[str, str]) -> tuple[str, Recorded] | None:
+        """Return the change that makes a folder: of the run itself, or a pending one."""
+        for item in self._known[run_id]:
+            change = item.change
+            is_maker = change.ends_folder if self._undoes else change.makes_folder
+            is_free = (item.state is State.APPLIED) is self._undoes
+            if is_maker and is_free and place_of(item) == place:
+                return run_id, item
+        if not self._undoes:
+            for other, item in PendingLayer(self._paths, self._project).changes():
+                if item.change.makes_folder and place_of(item) == place:
+                    self.know(other)
+                    return other, item
+        return None
+
+
+def _dropped(item: Recorded) -> Recorded:
+    """Return a change as discarded. Hunks of it that are in the project stay: then it is applied,
+    in part."""
+    if is_part(item):
+        return item._replace(state=State.APPLIED, note=None)
+    return item._replace(state=State.DISCARDED, note=None, before="", after="", made="")
+
+
+def place_of(item: Recorded) -> tuple[str, str]:
+    return item.change.root, item.change.path
+
+
+def choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
+    """Select changes by full path. A folder selects everything in it."""
+    if not chosen:
+        return list(items)
+    # There may be thousands of both.
+    wanted, known = FolderSet(chosen), {""}
+    found = []
+    for item in items:
+        path = os.path.normpath("/".join(place_of(item)))
+        if path in wanted:
+            found.append(item)
+        while path not in known:
+            known.add(path)
+            path = path.rpartition("/")[0]
+    for path in chosen:
+        if path.rstrip("/") not in known:
+            raise OllmSandboxError(
+                N_("The run did not change {path}."),
+                N_("`ollmsandbox changes` shows what it changed."),
+                path=path,
+            )
+    return sorted(found, key=lambda item: item.number)
+
+
+def split_gone(items: Iterable[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
+    """Split changes into those whose root exists, and the others, which have to be left alone."""
+    items = list(items)
+    missing = {root for root in {item.change.root for item in items} if is_missing(root)}
+    there = [item for item in items if item.change.root not in missing]
+    note = Note(Reason.ROOT_MISSING)
+    return there, [item._replace(note=note) for item in items if item.change.root in missing]
+
+
+def _may_force(item: Recorded, *, anyway: bool) -> bool:
+    """Return whether the user was told about the conflict, and the file has not changed since."""
+    if item.state is State.FAILED or item.note is None or item.change.type is Type.FOLDER:
+        return False
+    # If it is gone, there is nothing to lose.
+    return anyway or item.note.found in ("", signature_at(item)) or signature_at(item) == "-"

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run on disk: a folder with its changes, the base and the result of each, and their states.
+
+    run.json       the project, the roots, the command, when it started, its mode
+    changes.jsonl  a line for each change, written once
+    state.jsonl    a line is appended when the state of a change is decided; the last one counts
+    base/7         the version of change 7 that the command saw
+    result/7       the version that it left; result/7.rest is that without discarded hunks
+    made/7-x       the two versions between which a decision of the user changed the file, if these
+                   are not base and result; 7-x.before and 7-x.after
+    stage/7        what a job puts into the project, or has taken out
+    mine-7-x       a version of the user's that nothing else has kept
+
+A version that is in the project itself may be missing here: it is known by its signature.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import N_
+from ..errors import OllmSandboxError
+from ..files.atomic import flush, write_locked
+from ..files.dirfd import FOLDER, DirEntryAt, open_regular_file
+from ..paths import Paths, make_folder
+from ..text.diff import LARGEST
+from .change import (
+    PENDING_STATES,
+    Recorded,
+    pack_change,
+    pack_state,
+    unpack_change,
+    unpack_state,
+)
+
+_INFO, _CHANGES, _STATES = "run.json", "changes.jsonl", "state.jsonl"
+_PARTS = ("base", "result", "stage")
+# Changes. While JSON is written, no other thread has a turn, nor has a window.
+_PIECE = 500
+# The names of pairs that are a part of the change begin with this, which is no hexadecimal digit.
+_PART = "part-"
+
+
+class RunInfo(NamedTuple):
+    """Facts about a run that stay as they are."""
+
+    project: str
+    roots: tuple[str, ...]
+    command: str
+    mode: str
+    started: float
+    session_id: str = ""
+    call_id: str = ""
+    # Whether the user approved what would be held.
+    is_approved: bool = False
+
+
+class RunStates(NamedTuple):
+    """What was decided about a run."""
+
+    changes: list[Recorded]
+    # When it was settled; None if it was not.
+    ended: float | None = None
+    exit_code: int | None = None
+
+
+class Replaced(NamedTuple):
+    """A version that another run replaced, and when that was changed before and after."""
+
+    run_id: str
+    number: int
+    replaced_at: int
+    left_at: int
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, paths: Paths, run_id: str) -> None:
+        self.id = run_id
+        self.path = paths.runs / run_id
+
+    def create(self, info: RunInfo) -> None:
+        for part in _PARTS:
+            make_folder(self.path / part)
+        # Of an attempt that was killed.
+        (self.path / _STATES).unlink(missing_ok=True)
+        write_locked(self.path / _INFO, json.dumps(info._asdict()), durably=True)
+
+    def info(self) -> RunInfo:
+        """Read the facts about the run; raise OSError or ValueError if that is impossible."""
+        given = json.loads((self.path / _INFO).read_text(encoding="utf-8"))
+        return RunInfo(**{**given, "roots": tuple(given["roots"])})
+
+    def move_root(self, old: str, new: str) -> None:
+        """Record the new path of a project that was moved."""
+        info = self.info()
+        roots = tuple(new if root == old else root for root in info.roots)
+        project = new if info.project == old else info.project
+        moved = info._replace(project=project, roots=roots)
+        write_locked(self.path / _INFO, json.dumps(moved._asdict()), durably=True)
+
+    @property
+    def is_captured(self) -> bool:
+        """Return whether the list of changes is complete."""
+        return (self.path / _CHANGES).exists()
+
+    def write_changes(self, info: RunInfo, items: Sequence[Recorded]) -> None:
+        numbers = {root: number for number, root in enumerate(info.roots)}
+        lines = (
+            [pack_change(item, numbers[item.change.root]) for item in items[at : at + _PIECE]]
+            for at in range(0, len(items), _PIECE)
+        )
+        text = "".join(_lines(piece) for piece in lines)
+        write_locked(self.path / _CHANGES, text, durably=True)
+
+    def read(self) -> list[Recorded]:
+        return self.states().changes
+
+    def states(self) -> RunStates:
+        """Return the changes in the states that were last decided."""
+        roots = self.info().roots
+        # All lines at once: that is five times as fast as one after the other.
+        lines = (self.path / _CHANGES).read_text(encoding="utf-8").splitlines()
+        changes = [unpack_change(roots, row) for row in json.loads(f"[{','.join(lines)}]")]
+        ended = exit_code = None
+        last: dict[int, list[object]] = {}
+        for values in self._state_rows():
+            if isinstance(values, list):
+                last[values[0]] = values
+            else:
+                ended, exit_code = values.get("ended", ended), values.get("exit", exit_code)
+        for number, values in last.items():
+            changes[number] = unpack_state(changes[number], values)
+        return RunStates(changes, ended, exit_code)
+
+    def _state_rows(self) -> list[Any]:
+        try:
+            text = (self.path / _STATES).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        lines = [line for line in text.split("\n") if line]
+        with contextlib.suppress(ValueError):
+            return list(json.loads(f"[{','.join(lines)}]"))
+        rows = []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # cut off by a kill
+                rows.append(json.loads(line))
+        return rows
+
+    def append(self, items: Iterable[Recorded], **facts: float) -> None:
+        """Record what was decided; `facts` are `ended` and `exit`."""
+        text = _lines([pack_state(item) for item in items])
+        text += f"{json.dumps(facts)}\n" if facts else ""
+        if not text:
+            return
+        with open(self.path / _STATES, "ab") as file:
+            # A line that a kill cut off must not swallow this one.
+            file.write((b"\n" if file.tell() else b"") + text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def remove_unused(self) -> None:
+        """Remove what was staged, and pairs that no change has."""
+        used = {name for item in self.read() if item.made for name in map(str, self.pair(item))}
+        for file in (*self.path.glob("stage/*"), *self.path.glob("made/*")):
+            if str(file) not in used:
+                file.unlink()
+
+    def make_durable(self) -> None:
+        """Write the names of the versions to disk."""
+        for part in _PARTS:
+            flush(self.path / part)
+
+    def base(self, number: int) -> Path:
+        return self.path / "base" / str(number)
+
+    def result(self, number: int) -> Path:
+        """Return the version that applying the change puts into the project."""
+        rest = self.path / "result" / f"{number}.rest"
+        return rest if rest.exists() else self.whole_result(number)
+
+    def whole_result(self, number: int) -> Path:
+        """Return the version that the command left, with discarded hunks."""
+        return self.path / "result" / str(number)
+
+    def pair(self, item: Recorded) -> tuple[Path, Path]:
+        """Return the versions before and after what was done to the project. A missing file stands
+        for nothing, or for a version that is in the project."""
+        if item.made:
+            made = self.path / "made" / f"{item.number}-{item.made}"
+            return Path(f"{made}.before"), Path(f"{made}.after")
+        return self.base(item.number), self.result(item.number)
+
+
+def new_pair(number: int, *, is_part: bool = False) -> tuple[str, str, str]:
+    """Return the name of a new pair of versions, and where both are in the folder of the run."""
+    name = f"{_PART if is_part else ''}{time.time_ns():x}"
+    return name, f"made/{number}-{name}.before", f"made/{number}-{name}.after"
+
+
+def is_part(item: Recorded) -> bool:
+    """Return whether only some hunks of a change are in the project."""
+    return item.made.startswith(_PART)
+
+
+def _lines(rows: Sequence[object]) -> str:
+    # In one call of the encoder, and about ten times as fast as in one for each.
+    if not rows:
+        return ""
+    text = json.dumps(rows, check_circular=False, separators=(",", ":"))
+    return text[1:-1].replace("],[", "]\n[") + "\n" if _is_flat(text, rows) else _each(rows)
+
+
+def _each(rows: Sequence[object]) -> str:
+    return "".join(f"{json.dumps(row, check_circular=False)}\n" for row in rows)
+
+
+def _is_flat(text: str, rows: Sequence[object]) -> bool:
+    """Return whether splitting at "],[" gives the rows: no name or list in a row contains it."""
+    return text.count("],[") == len(rows) - 1
+
+
+class OpenRuns:
+    """The open folders of the runs that a job works with."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._folders: dict[tuple[str, str], int] = {}
+
+    def at(self, run_id: str, place: str) -> DirEntryAt:
+        """Return an entry of a run's folder, such as "stage/7"."""
+        part, _, name = place.rpartition("/")
+        return DirEntryAt(self.folder(run_id, part), name)
+
+    def folder(self, run_id: str, part: str) -> int:
+        key = (run_id, part)
+        if key not in self._folders:
+            path = make_folder(self._paths.runs / run_id / part)
+            self._folders[key] = os.open(path, FOLDER)
+        return self._folders[key]
+
+    def close(self) -> None:
+        for folder in self._folders.values():
+            os.close(folder)
+        self._folders.clear()
+
+
+def run_ids(paths: Paths) -> list[str]:
+    """Return the ids of all runs, in the order in which they started."""
+    try:
+        return sorted(os.listdir(paths.runs))
+    except FileNotFoundError:
+        return []
+
+
+def read_run(paths: Paths, run_id: str) -> RunStates:
+    """Return what is recorded of a run; raise OllmSandboxError if it cannot be read."""
+    try:
+        return RunFolder(paths, run_id).states()
+    except FileNotFoundError:
+        return RunStates([])
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise OllmSandboxError(
+            N_("The record of run {run} cannot be read: {folder}."),
+            N_("Copy what you need from it, then delete it."),
+            run=run_id,
+            folder=paths.runs / run_id,
+        ) from error
+
+
+def is_pending(item: Recorded) -> bool:
+    return item.state in PENDING_STATES
+
+
+# --- versions --------------------------------------------------------------------------------
+
+
+def signature(found: os.stat_result | None) -> str:
+    """Return what identifies a version of a file, also after it was moved; "" for no file."""
+    if found is None:
+        return ""
+    return f"{found.st_ino}:{found.st_mtime_ns}:{found.st_size}:{found.st_mode:o}"
+
+
+def signature_at(item: Recorded) -> str:
+    """Return the signature of what is at the place of a change now; "-" if nothing can be seen."""
+    try:
+        return signature(os.lstat(f"{item.change.root}/{item.change.path}"))
+    except OSError:
+        return "-"
+
+
+def is_small(found: os.stat_result | None) -> bool:
+    """Return whether a version is kept beside the one in the project, and merged by lines."""
+    return found is not None and stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST
+
+
+def read_small(spot: DirEntryAt) -> bytes | None:
+    """Return the content of a small file; None if it is none, or cannot be read."""
+    try:
+        with open_regular_file(spot.name, spot.dir_fd) as file:
+            return file.read(LARGEST + 1) if is_small(os.fstat(file.fileno())) else None
+    except OSError:
+        return None

@@ -1,0 +1,512 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lists what a command changed: one walk over its upper folder, which never follows a link."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import resource
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from itertools import takewhile
+from pathlib import Path
+
+from ..files import dirfd
+from ..files.dirfd import FOLDER
+from ..paths import FolderValues, is_inside, keep_own_rights
+from ..sandbox.whiteouts import is_opaque, is_whiteout
+from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
+from .held.git import GitTargets, NestedRepositories
+from .held.git_config import is_written_by_git
+from .held.hooks import same_hook_settings
+from .held.mass_deletion import hold_mass_deletion
+from .held.risky import (
+    CHECKOUT,
+    NamesAround,
+    builds_this_program,
+    is_obeyed,
+    is_plain_folder,
+    is_plain_name,
+    risk_of,
+)
+from .overlayfs import (
+    find_in_open_layers,
+    names_in,
+    read_merged,
+    same_bytes,
+)
+from .records.ignore import IgnoredPaths
+from .roots import has_repository, is_git_folder
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ClosedFolders:
+    """Makes folders of an upper folder readable for us, and notes their modes on disk: they stay
+    readable, and a killed scan is repeated."""
+
+    def __init__(self, upper: str) -> None:
+        self._note = Path(f"{upper}.modes")
+        self._modes: dict[str, int] = {}
+        with contextlib.suppress(FileNotFoundError):
+            for line in self._note.read_text(encoding="ascii").splitlines():
+                with contextlib.suppress(ValueError):  # cut off before the folder was opened
+                    path, mode = json.loads(line)
+                    self._modes.setdefault(path, mode)
+
+    def mode(self, path: str, found: os.stat_result) -> int:
+        """Return the mode that the command left."""
+        return self._modes.get(path, stat.S_IMODE(found.st_mode))
+
+    def open(self, name: str, around: int, path: str, found: os.stat_result) -> int:
+        if found.st_mode & 0o700 != 0o700:
+            self._modes.setdefault(path, stat.S_IMODE(found.st_mode))
+            descriptor = os.open(self._note, _FLAGS, 0o600)
+            try:
+                os.write(descriptor, f"{json.dumps([path, self._modes[path]])}\n".encode())
+            finally:
+                os.close(descriptor)
+            dirfd.set_mode(name, around, stat.S_IMODE(found.st_mode) | 0o700)
+        return os.open(name, FOLDER, dir_fd=around)
+
+
+_LENT = stat.S_ISUID | stat.S_ISGID
+# Of a file that can be executed, or has rights that it must not have.
+_SPECIAL = _LENT | 0o111
+
+# A touched file that is larger counts as changed: comparing it would take minutes.
+_MOST_COMPARED = 1 << 30
+# Four times as long as a path that programs can open. Each folder on the way has a change with its
+# whole path, so a longer way would take more memory than anybody has use for.
+_LONGEST = 4 * 4096
+# Descriptors that each level takes, and that are in use elsewhere.
+_TAKEN_BY_LEVEL, _IN_USE = 4, 256
+
+
+def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
+    """Return what `upper` changes. `lowers` are the layers below it, from the top to the project.
+
+    Parents come before their content; a deleted folder comes after its content.
+    """
+    dirfd.allow_many_descriptors()
+    walk = _Walk(root, upper, lowers)
+    try:
+        walk.run()
+    finally:
+        walk.close()
+    hold_mass_deletion(root, walk.changes)
+    return ChangeSet(tuple(walk.changes), tuple(walk.skipped))
+
+
+class _Level:
+    """A folder that the walk is in: the one in upper, and those that it covers. Where upper has
+    none (-1), everything in the covered ones is deleted."""
+
+    __slots__ = ("checked", "hides", "is_ordinary", "lowers", "names", "prefix", "then", "upper")
+
+    def __init__(self, prefix: str, upper: int = -1) -> None:
+        self.prefix = prefix
+        self.upper = upper
+        self.lowers: list[int] = []
+        self.names: Iterator[str] = iter(())
+        # Adds the change that comes after those in here.
+        self.then: Callable[[], None] | None = None
+        # Whether it hides the folders below it completely.
+        self.hides = False
+        # Whether files in it are special only by their names, and for how many repositories that
+        # was found out.
+        self.is_ordinary = False
+        self.checked = -1
+
+    def leave(self) -> None:
+        for descriptor in (self.upper, *self.lowers):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+class _Walk:
+    def __init__(self, root: str, upper: str, lowers: Sequence[str]) -> None:
+        self._root = root
+        self._layers = (upper, *lowers)
+        self._closed = ClosedFolders(upper)
+        self.changes: list[Change] = []
+        self.skipped: list[Skipped] = []
+        self._levels: list[_Level] = []
+        # Whether the checkout that this program runs from is in the root.
+        self._is_own = is_inside(CHECKOUT, root)
+        # Whether no part of a folder's path is special.
+        self._plain_folders = FolderValues(
+            top=True,
+            find=lambda folder, around: around and is_plain_folder(folder.rpartition("/")[2]),
+        )
+        # The path of the last held change.
+        self._held = ""
+        self._git_targets = GitTargets.of(root)
+        self._repositories = 0
+        self._nested_repositories = NestedRepositories(root)
+        self._around = NamesAround(self._layers)
+        # By the ignore files of the project, not by those that the command wrote.
+        self._ignored = IgnoredPaths(root) if has_repository(root) else None
+        # In a root that is a repository without a worktree, the same paths are held as in another.
+        self._prefix = ".git/" if is_git_folder(root) else ""
+
+    def run(self) -> None:
+        upper, *lowers, project = self._layers
+        # A command cannot take away the user's own rights to the project's folder.
+        with contextlib.suppress(FileNotFoundError):
+            keep_own_rights(upper, os.stat(self._root).st_mode)
+        level = _Level("", os.open(upper, FOLDER))
+        self._levels.append(level)
+        top, below = level.upper, level.lowers
+        for lower in lowers:
+            below.append(os.open(lower, FOLDER))
+        below.append(dirfd.open_root(project))
+        new, old = _mode(os.fstat(top)) & 0o1777, _mode(os.fstat(below[0]))
+        if new != old & 0o1777:
+            self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)
+        level.names = iter(sorted(os.listdir(top)))
+        while self._levels:
+            level = self._levels[-1]
+            name = next(level.names, None)
+            if name is None:
+                self._levels.pop().leave()
+                if level.then:
+                    level.then()
+            else:
+                self._look(level, name)
+
+    def close(self) -> None:
+        while self._levels:
+            self._levels.pop().leave()
+
+    def _look(self, level: _Level, name: str) -> None:
+        path = level.prefix + name
+        old, covered = find_in_open_layers(level.lowers, name)
+        new = None
+        if level.upper >= 0:
+            new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
+        if new is None or is_whiteout(new):
+            if old is not None:
+                self._delete(level, path, name, old, covered)
+        elif stat.S_ISDIR(new.st_mode):
+            self._folder(level, path, name, new, old, covered)
+        elif stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode):
+            self._file(level, path, name, new, old, covered)
+        else:
+            self.skipped.append(Skipped(self._root, path, _kind_of_file(new.st_mode)))
+
+    def _folder(
+        self,
+        level: _Level,
+        path: str,
+        name: str,
+        new: os.stat_result,
+        old: os.stat_result | None,
+        covered: list[int],
+    ) -> None:
+        if is_too_deep(path):
+            self._skip_deep(path)
+            return
+        mode = self._closed.mode(path, new) & 0o1777
+        flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
+        lowers: list[int] = []
+        if old is not None and stat.S_ISDIR(old.st_mode):
+            lowers = self._open_below(path, name, covered)
+            if not lowers:
+                return
+        inside = _Level(f"{path}/")
+        inside.lowers = lowers
+        self._levels.append(inside)
+        if old is None:
+            self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
+        else:
+            old_type, was = type_of(old), _mode(old)
+            kind = Kind.MODIFIED if old_type is Type.FOLDER else Kind.REPLACED
+            # Overlayfs does not copy the setgid bit to the upper folder.
+            if kind is Kind.REPLACED or mode != was & 0o1777:
+                self._add(path, kind, Type.FOLDER, mode, None, flags, old_type, was)
+        if lowers:
+            self._git_targets.add_repository(f"{self._root}/{path}")
+            self._repositories += 1
+        upper = inside.upper = self._closed.open(name, level.upper, path, new)
+        names = sorted(os.listdir(upper))
+        # The kernel marks only the outermost new folder as opaque.
+        inside.hides = level.hides or is_opaque(upper)
+        inside.names = iter(names)
+        if lowers and inside.hides:
+            hidden = _Level(f"{path}/")
+            self._levels.append(hidden)
+            hidden.lowers += map(os.dup, lowers)
+            hidden.names = iter(sorted(set(names_in(lowers)) - set(names)))
+
+    def _file(
+        self,
+        level: _Level,
+        path: str,
+        name: str,
+        new: os.stat_result,
+        old: os.stat_result | None,
+        covered: list[int],
+    ) -> None:
+        kind, type_ = Kind.ADDED, type_of(new)
+        mode = _mode(new) if type_ is Type.FILE else None
+        target = os.readlink(name, dir_fd=level.upper) if type_ is Type.LINK else None
+        old_type = old_mode = None
+        if old is not None:
+            old_type, old_mode = _old_type(old), _mode(old)
+            kind = Kind.MODIFIED if old_type is type_ else Kind.REPLACED
+            if old_type is type_ and _is_same(level.upper, covered[0], name, new, old):
+                return
+        modes = (mode or 0) | (old_mode or 0)
+        if (
+            type_ is Type.FILE
+            and old_type in (None, Type.FILE)
+            and not modes & _SPECIAL
+            and self._is_ordinary(level, name)
+        ):
+            # Nearly all are like this, and 20,000 take half as long without the rest.
+            self._append(path, kind, type_, mode, None, (), old_type, old_mode)
+            return
+        flags = []
+        if type_ is Type.FILE:
+            if new.st_mode & _LENT:
+                flags.append(Flag.STRIPPED)
+            was_executable = old is not None and stat.S_ISREG(old.st_mode) and old.st_mode & 0o111
+            if new.st_mode & 0o111 and not was_executable:
+                flags.append(Flag.EXECUTABLE)
+        elif target is not None and _leads_outside(self._root, path, target):
+            flags.append(Flag.OUTSIDE)
+        is_plain = type_ is Type.FILE and kind is not Kind.REPLACED and new.st_nlink == 1
+        add = partial(
+            self._add, path, kind, type_, mode, target, flags, old_type, old_mode,
+            is_by_git=is_plain and is_written_by_git(self._root, self._layers, path),
+            is_git_target=name == "package.json" and self._changes_hooks(path),
+        )  # fmt: skip
+        if old_type is Type.FOLDER:
+            self._delete_inside(path, name, covered, add)
+        else:
+            add()
+
+    def _is_ordinary(self, level: _Level, name: str) -> bool:
+        """Return whether nothing about a file that cannot be executed needs a second look."""
+        if level.checked != self._repositories:
+            level.checked = self._repositories
+            level.is_ordinary = (
+                not (self._is_own or self._prefix)
+                and self._plain_folders[level.prefix[:-1]]
+                and not self._git_targets.is_near(level.prefix)
+            )
+        return level.is_ordinary and is_plain_name(name)
+
+    def _changes_hooks(self, path: str) -> bool:
+        """Return whether a package.json says something else to the managers of git's hooks."""
+        if not self._git_targets.reads_manifests:
+            return False
+        new, old = read_merged(self._layers, path), read_merged((self._root,), path)
+        return new is None or not same_hook_settings(old or b"", new)
+
+    def _delete(
+        self, level: _Level, path: str, name: str, old: os.stat_result, covered: list[int]
+    ) -> None:
+        type_ = type_of(old)
+        if (
+            type_ is Type.FILE
+            and stat.S_ISREG(old.st_mode)
+            and not old.st_mode & _SPECIAL
+            and self._is_ordinary(level, name)
+        ):
+            self._append(path, Kind.DELETED, type_, None, None, (), type_, _mode(old))
+            return
+        add = partial(
+            self._add, path, Kind.DELETED, type_, old_type=_old_type(old), old_mode=_mode(old)
+        )
+        if type_ is not Type.FOLDER:
+            add()
+        elif is_too_deep(path):
+            # The folders above it are skipped later, because they are not empty.
+            self._skip_deep(path)
+        else:
+            self._delete_inside(path, name, covered, add)
+
+    def _delete_inside(
+        self, path: str, name: str, covered: list[int], then: Callable[[], None]
+    ) -> None:
+        """Enter a folder, to add the deletion of everything in it; `then` adds what comes after."""
+        lowers = self._open_below(path, name, covered)
+        if lowers:
+            level = _Level(f"{path}/")
+            level.lowers = lowers
+            level.names = iter(names_in(lowers))
+            level.then = then
+            self._levels.append(level)
+
+    def _open_below(self, path: str, name: str, covered: Sequence[int]) -> list[int]:
+        """Open a folder in the layers that have it. If we may not read it, skip the path, report
+        it, and return nothing."""
+        opened: list[int] = []
+        try:
+            for below in covered:
+                opened.append(os.open(name, FOLDER, dir_fd=below))
+                if not os.access(".", os.X_OK, dir_fd=opened[-1], effective_ids=True):
+                    raise PermissionError
+        except PermissionError:
+            for descriptor in opened:
+                os.close(descriptor)
+            self.skipped.append(Skipped(self._root, path, "a folder that you may not read"))
+            return []
+        return opened
+
+    def _skip_deep(self, path: str) -> None:
+        self.skipped.append(Skipped(self._root, path, "a folder too deep to be looked into"))
+
+    def _add(
+        self,
+        path: str,
+        kind: Kind,
+        type_: Type,
+        mode: int | None = None,
+        target: str | None = None,
+        flags: Sequence[Flag] = (),
+        old_type: Type | None = None,
+        old_mode: int | None = None,
+        *,
+        is_by_git: bool = False,
+        is_git_target: bool = False,
+    ) -> None:
+        is_new_folder = kind is Kind.ADDED and type_ is Type.FOLDER
+        is_git_target = is_git_target or self._git_targets.covers(path, is_new_folder=is_new_folder)
+        if not is_git_target and type_ is not Type.FOLDER:
+            is_git_target = (
+                self._is_own and builds_this_program(f"{self._root}/{path}")
+            ) or self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
+        if not is_by_git or is_git_target:
+            flags = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
+        elif risk := risk_of(path):
+            flags = (*flags, risk)
+        self._append(path, kind, type_, mode, target, flags, old_type, old_mode)
+
+    def _append(
+        self,
+        path: str,
+        kind: Kind,
+        type_: Type,
+        mode: int | None,
+        target: str | None,
+        flags: Sequence[Flag],
+        old_type: Type | None,
+        old_mode: int | None,
+    ) -> None:
+        if _is_opened(kind, type_, mode, old_type, old_mode):
+            flags = (*flags, Flag.SHARED)
+        is_ignored = self._ignored is not None and self._ignored.covers(
+            path, is_folder=Type.FOLDER in (type_, old_type)
+        )
+        self.changes.append(
+            Change(
+                self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode,
+                is_ignored,
+            )
+        )  # fmt: skip
+
+    def _marks(
+        self, path: str, kind: Kind, type_: Type, *, is_git_target: bool
+    ) -> tuple[Flag, ...]:
+        is_deleted = kind is Kind.DELETED
+        if type_ is Type.FOLDER:
+            # A folder cannot be deleted before its content, which came just before it.
+            return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
+        folder, _, name = path.rpartition("/")
+        is_plain = self._plain_folders[folder] and is_plain_name(name) and not self._prefix
+        if is_plain and not is_git_target:
+            return ()
+        is_link = type_ is Type.LINK
+        is_risk = is_git_target or is_obeyed(
+            path, self._around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
+        )
+        if is_risk:
+            self._held = path
+            return (Flag.LATER, Flag.HELD)
+        risk = risk_of(path)
+        return (risk,) if risk else ()
+
+
+def is_too_deep(path: str) -> bool:
+    if len(os.fsencode(path)) > _LONGEST:
+        return True
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(limit - _IN_USE, _IN_USE) // _TAKEN_BY_LEVEL
+    return limit != resource.RLIM_INFINITY and path.count("/") >= most
+
+
+def _is_same(upper: int, lower: int, name: str, new: os.stat_result, old: os.stat_result) -> bool:
+    if stat.S_ISLNK(new.st_mode):
+        return os.readlink(name, dir_fd=upper) == os.readlink(name, dir_fd=lower)
+    if new.st_mode != old.st_mode or new.st_size != old.st_size:
+        return False
+    return same_bytes(name, upper, name, lower, most=_MOST_COMPARED)
+
+
+def _leads_outside(root: str, path: str, target: str) -> bool:
+    """Return whether a link's target is outside the root, by its text alone.
+
+    A ".." after a name counts as outside: the name may be a link to anywhere.
+    """
+    names = [name for name in target.split("/") if name not in ("", ".")]
+    is_absolute = target.startswith("/")
+    upwards = len(list(takewhile("..".__eq__, names)))
+    if ".." in names[upwards:] or upwards > (0 if is_absolute else path.count("/")):
+        return True
+    return is_absolute and not is_inside(os.path.normpath(target), root)
+
+
+def _is_opened(
+    kind: Kind, type_: Type, mode: int | None, old_type: Type | None, old_mode: int | None
+) -> bool:
+    """Return whether a change gives the group or others a right that they did not have, and that
+    a new file would not have."""
+    if mode is None or kind is Kind.DELETED or type_ is Type.LINK:
+        return False
+    if old_mode is None or old_type is not type_:
+        usual = 0o777 & ~current_umask()
+        return bool(mode & 0o077 & ~usual)
+    gained = mode & 0o077 & ~old_mode
+    if type_ is Type.FILE:
+        # Who may read a file can run a copy of it.
+        gained &= ~((old_mode & 0o044) >> 2)
+    else:
+        # Without the sticky bit, everybody can delete the files of others.
+        gained |= (old_mode & ~mode & stat.S_ISVTX) if mode & 0o022 else 0
+    return bool(gained)
+
+
+@cache
+def current_umask() -> int:
+    """Return the umask without setting it, which would affect other threads."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    found = re.search(r"(?m)^Umask:\s*([0-7]+)", status)
+    return int(found[1], 8) if found else 0o022
+
+
+def _mode(found: os.stat_result) -> int:
+    return stat.S_IMODE(found.st_mode)
+
+
+def type_of(found: os.stat_result) -> Type:
+    if stat.S_ISDIR(found.st_mode):
+        return Type.FOLDER
+    return Type.LINK if stat.S_ISLNK(found.st_mode) else Type.FILE
+
+
+def _old_type(found: os.stat_result) -> Type | None:
+    """Return what was there; None for a pipe, a socket or a device, which has no content."""
+    is_special = not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode))
+    return None if is_special and not stat.S_ISDIR(found.st_mode) else type_of(found)
+
+
+def _kind_of_file(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Settles a finished run: its changes are captured, then applied or kept pending, and recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+
+from ..files.dirfd import folders_above
+from ..paths import Paths
+from ..sandbox.overlay import Overlay
+from .backups import back_up, forget_unrecorded
+from .capture import capture, find_changes, take_results
+from .change import Recorded, Report, State
+from .index import add_run, note_deleted, replaced, write_changes
+from .jobs import Job, JobResult, ProjectJobs, in_conflict
+from .layer import PendingLayer
+from .missing import check_roots
+from .mode import Mode
+from .plan import Planner, Way
+from .projects import ProjectManager
+from .reasons import Note, Reason
+from .run import Replaced, RunFolder, RunInfo, RunStates, is_pending, read_run
+
+
+def settle(
+    paths: Paths,
+    overlay: Overlay,
+    *,
+    interrupted: bool = False,
+    approved: bool = False,
+    is_locked: bool = False,
+) -> Report:
+    """Settle a run, after all its processes have ended.
+
+    What an `interrupted` command wrote stays pending. If the user has `approved` it, risky changes
+    are not held. With `is_locked`, the caller holds the project's lock and has finished its job.
+    """
+    if not overlay.is_untouched():
+        overlay.copy_shared()
+    with contextlib.closing(ProjectManager(paths)) as manager:
+        jobs = ProjectJobs(paths, overlay.project, Recording(manager))
+        with contextlib.nullcontext() if is_locked else jobs.locked():
+            return _Settling(manager, overlay, jobs, approved=approved).settle(interrupted)
+
+
+@contextlib.contextmanager
+def opened_jobs(paths: Paths, project: str) -> Iterator[ProjectJobs]:
+    """Hold a project's lock, after finishing what was interrupted there."""
+    with contextlib.closing(ProjectManager(paths)) as manager:
+        jobs = ProjectJobs(paths, project, Recording(manager))
+        with jobs.locked():
+            yield jobs
+
+
+class _Settling:
+    def __init__(
+        self, manager: ProjectManager, overlay: Overlay, jobs: ProjectJobs, *, approved: bool
+    ) -> None:
+        self._manager = manager
+        self._paths = manager.paths
+        self._overlay = overlay
+        self._jobs = jobs
+        self._approved = approved
+        self._mode = Mode(overlay.about.get("mode", Mode.NEVER.value))
+
+    def settle(self, interrupted: bool) -> Report:
+        overlay, run = self._overlay, RunFolder(self._paths, self._overlay.run_id)
+        states = run.states() if run.is_captured else None
+        if states is not None and states.ended is not None:
+            return Report(run.id)  # its job was finished, and reported
+        check_roots(overlay)
+        if states is not None:
+            # Killed after that: what it moved to its folder is not found again.
+            take_results(self._paths, overlay, states.changes)
+            return self._do(run, run.info(), states.changes)
+        found = find_changes(overlay)
+        if not found.items:
+            return Report(overlay.run_id, skipped=found.skipped)
+        if self._mode is Mode.NEVER:
+            dropped = [item._replace(state=State.DISCARDED, note=None) for item in found.items]
+            return Report(overlay.run_id, tuple(dropped), found.skipped)
+        self._jobs.bump_generation()
+        PendingLayer(self._paths, overlay.project).make_file()
+        info = self._info(interrupted)
+        # From here on, the files are moved out of it.
+        overlay.make_durable()
+        items = capture(self._paths, overlay, info, found, self._replaced)
+        return self._do(run, info, items)._replace(skipped=found.skipped)
+
+    def _info(self, interrupted: bool) -> RunInfo:
+        about = self._overlay.about
+        command = about.get("command", "")
+        return RunInfo(
+            self._overlay.project,
+            tuple(self._overlay.overlay_map.values()),
+            f"{command} (interrupted)" if interrupted else command,
+            Mode.REVIEW.value if interrupted else self._mode.value,
+            float(about.get("started", time.time())),
+            about.get("session_id", ""),
+            about.get("call_id", ""),
+            self._approved,
+        )
+
+    def _replaced(self, root: str, path: str) -> list[Replaced]:
+        """Find versions that other runs replaced; opens the database only if there is one."""
+        return replaced(self._manager, root, path) if self._paths.database.exists() else []
+
+    def _do(self, run: RunFolder, info: RunInfo, items: Sequence[Recorded]) -> Report:
+        """Apply what is not to wait, in one job that records the run."""
+        waiting = self._waiting(run, info, items)
+        job = Job(info.project, run.id, settles=True)
+        if len(waiting) < len(items):
+            PendingLayer(self._paths, info.project).release()
+        with Planner(self._paths, info.project) as planner:
+            planner.begin(run.id, len(items))
+            planned = []
+            decided = []
+            for item in items:
+                if item.number in waiting:
+                    decided.append((run.id, waiting[item.number]))
+                    continue
+                plan = planner.plan(run.id, item, Way.APPLY)
+                planned += plan.items
+                decided += [(run.id, plan.decided)] if plan.decided else []
+        job = job._replace(items=tuple(planned), decided=tuple(decided))
+        return self._jobs.do(job, {run.id: items}).report()
+
+    def _waiting(
+        self, run: RunFolder, info: RunInfo, items: Sequence[Recorded]
+    ) -> dict[int, Recorded]:
+        """Return the changes that the user has to decide about, by number."""
+        if info.mode != Mode.AUTO.value:
+            return {item.number: _noted(item) for item in items}
+        found = {
+            item.number: _noted(item)
+            for item in items
+            if item.state is State.CONFLICT
+            or not item.is_known
+            or (item.is_held and not info.is_approved)
+        }
+        pending = PendingLayer(self._paths, info.project).changes()
+        found |= {n: items[n] for n in _on_pending(items, pending, run.id) if n not in found}
+        return found
+
+
+def _noted(item: Recorded) -> Recorded:
+    """Return a change that waits. Whoever edited the file during the run is told about."""
+    if not item.is_known and item.state is not State.CONFLICT:
+        return in_conflict(item._replace(state=State.CONFLICT), Note(Reason.CHANGED))
+    return item
+
+
+def _on_pending(
+    items: Sequence[Recorded], pending: Sequence[tuple[str, Recorded]], run_id: str
+) -> set[int]:
+    """Return the numbers of changes that build on pending ones of other runs, which nobody has
+    approved: at the same path, in a folder that is pending, or around what is pending."""
+    others = [(theirs, item) for theirs, item in pending if theirs != run_id]
+    if not others:
+        return set()
+    keys = {(theirs, item.number) for theirs, item in others}
+    places = {(item.change.root, item.change.path) for _, item in others}
+    made = {
+        (item.change.root, item.change.path)
+        for _, item in others
+        if item.change.makes_folder or item.change.ends_folder
+    }
+    around = {(root, folder) for root, path in places for folder in folders_above(path)}
+    found: set[int] = set()
+    ended: set[tuple[str, str]] = set()
+    for item in items:
+        root, path = item.change.root, item.change.path
+        if (
+            item.on in keys
+            or any((root, folder) in made for folder in folders_above(path))
+            or (item.change.ends_folder and (root, path) in around)
+        ):
+            found.add(item.number)
+            ended |= {(root, path)} if item.change.ends_folder else set()
+    # What is in a folder that has to stay stays, too.
+    return found | {
+        item.number
+        for item in items
+        if ended
+        and any((item.change.root, one) in ended for one in folders_above(item.change.path))
+    }
+
+
+class Recording:
+    """Records what a job has done: in the index, as backups, and in the pending layer."""
+
+    def __init__(self, manager: ProjectManager) -> None:
+        self._manager = manager
+
+    def __call__(self, result: JobResult) -> None:
+        manager, job = self._manager, result.job
+        project = manager.record_project(job.project)
+        has_pending: dict[str, bool] = {}
+        for run_id, items in result.done.items():
+            is_new = job.settles and run_id == job.run_id
+            run = RunFolder(manager.paths, run_id)
+            # The backups are named by ids that are recorded in the same transaction.
+            with manager.store.transaction():
+                if is_new:
+                    add_run(manager, run_id, run.info(), RunStates(items, _ended(run)))
+                else:
+                    write_changes(manager, run_id, items)
+                if result.is_resumed:
+                    forget_unrecorded(manager, project, run_id)
+                if job.undoes:
+                    note_deleted(manager, project, items)
+                else:
+                    back_up(manager, project, run_id, items)
+            known = items if is_new else read_run(manager.paths, run_id).changes
+            has_pending[run_id] = any(map(is_pending, known))
+        manager.store.make_durable()
+        PendingLayer(manager.paths, job.project).note(has_pending)
+
+
+def _ended(run: RunFolder) -> float:
+    return (run.path / "state.jsonl").stat().st_mtime

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether changes are in the project, read from the project: the database knows only what was
+decided, and anybody may have edited a file since."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..paths import is_missing
+from ..text.diff import LARGEST, Hunk, HunkState, find_hunks, hunk_states, split_lines
+from . import index
+from .change import PENDING_STATES, Kind, Recorded, State, Type
+from .models import Run
+from .projects import ProjectManager
+from .reasons import Note, Reason
+from .run import is_part, signature
+from .versions import Versions
+
+
+@dataclass(frozen=True)
+class TextVersions:
+    """The lines of both versions of a file, and the differences."""
+
+    old: list[str]
+    new: list[str]
+    hunks: tuple[Hunk, ...]
+
+
+def decode_lines(data: bytes | None) -> list[str] | None:
+    """Return the lines, from which `encode_lines` makes the same bytes again; None if it is not
+    text, or too large to compare."""
+    if data is None or len(data) > LARGEST or b"\0" in data:
+        return None
+    return split_lines(data.decode("utf-8", "surrogateescape"))
+
+
+def encode_lines(lines: Sequence[str]) -> bytes:
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def text_versions(manager: ProjectManager, run: Run, item: Recorded) -> TextVersions | None:
+    """Return both versions; None if one is not text, was not kept, or does not exist."""
+    if not item.change.is_edit:
+        return None
+    versions = Versions(manager)
+    old = decode_lines(versions.before(run, item).content)
+    new = decode_lines(versions.after(run, item).content)
+    if old is None or new is None:
+        return None
+    return TextVersions(old, new, find_hunks(old, new))
+
+
+def current_hunk_states(manager: ProjectManager, run: Run, item: Recorded) -> dict[Hunk, HunkState]:
+    """Return what became of each hunk of a change in the project; nothing if the file is as the run
+    left it, or has no hunks."""
+    if not item.change.is_edit:
+        return {}
+    versions = Versions(manager)
+    try:
+        present = versions.on_disk(item).content
+    except OSError:
+        return {}  # an attempt to undo it reports the error
+    is_pending = item.state in PENDING_STATES
+    is_whole = not is_pending and versions.after(run, item).read() == present
+    lines = None if is_whole else decode_lines(present)
+    found = None if lines is None else text_versions(manager, run, item)
+    if lines is None or found is None:
+        return {}
+    states = dict(
+        zip(found.hunks, hunk_states(lines, found.old, found.new, found.hunks), strict=True)
+    )
+    if is_pending:
+        # What is neither in the project nor would be applied was discarded.
+        rest = decode_lines(versions.pending(run, item).content)
+        waiting = () if rest is None else hunk_states(rest, found.old, found.new, found.hunks)
+        for hunk, state in zip(found.hunks, waiting, strict=False):
+            if state is states[hunk] is HunkState.UNDONE:
+                states[hunk] = HunkState.DISCARDED
+    return states
+
+
+_EDITED = Note(Reason.EDITED)
+_PARTLY = Note(Reason.PARTLY)
+
+
+def read_current(manager: ProjectManager, run: Run) -> list[Recorded]:
+    """Read a run's changes, in the state in which they are now.
+
+    Only one thread does so at a time. Two would hand each other the interpreter at each file, and
+    the window's thread would wait until both are done.
+    """
+    with manager.reading:
+        return current_changes(manager, run, index.read_changes(manager, run))
+
+
+def current_changes(manager: ProjectManager, run: Run, items: Iterable[Recorded]) -> list[Recorded]:
+    """Return the changes in the state in which they are now. What a later run has changed, too,
+    stays in the state of the database, and so does what is in a missing folder."""
+    found = list(items)
+    gone = {root for root in {item.change.root for item in found} if is_missing(root)}
+    return [item if item.change.root in gone else _current(manager, run, item) for item in found]
+
+
+def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
+    change = item.change
+    if item.state in PENDING_STATES and change.type is Type.FILE:
+        is_applied = is_made(manager, run, item)
+        return item._replace(state=State.APPLIED, note=None) if is_applied else item
+    if item.state not in (State.APPLIED, State.UNDONE) or change.type is not Type.FILE:
+        return item
+    try:
+        found = os.lstat(f"{change.root}/{change.path}")
+    except (FileNotFoundError, NotADirectoryError):
+        found = None
+    except OSError:
+        return item  # the folder around it is closed
+    if change.kind is Kind.REPLACED or signature(found) == item.after != "":
+        return item
+    is_gone = change.kind is Kind.DELETED
+    if found is None and is_gone is (item.state is State.APPLIED):
+        return item
+    if index.later_runs(manager, run, item):
+        return item
+    versions = Versions(manager)
+    try:
+        base, result, current = versions.three_way(run, item)
+    except OSError:
+        return item  # a version that even its owner may not read
+    before = None if change.kind is Kind.ADDED else base
+    after = None if is_gone else result
+    if item.made and not is_part(item):
+        before, after = (version.content for version in versions.made(run, item))
+    states = None
+    if current not in (after, before):
+        states = set(_hunk_states_between(before, after, current))
+        if not item.made or is_part(item):
+            states = set(current_hunk_states(manager, run, item).values())
+    if current == after or states == {HunkState.PRESENT}:
+        return item._replace(state=State.APPLIED, note=None)
+    if current == before or states == {HunkState.UNDONE}:
+        return item._replace(state=State.UNDONE, note=None)
+    is_partly = states == {HunkState.PRESENT, HunkState.UNDONE}
+    return item._replace(note=_PARTLY if is_partly else _EDITED)
+
+
+def _hunk_states_between(
+    before: bytes | None, after: bytes | None, current: bytes | None
+) -> Sequence[HunkState]:
+    """Return what became of each difference between two texts in a third one."""
+    old, new, now = map(decode_lines, (before, after, current))
+    if old is None or new is None or now is None:
+        return ()
+    return hunk_states(now, old, new, find_hunks(old, new))
+
+
+def is_made(manager: ProjectManager, run: Run, item: Recorded) -> bool:
+    """Return whether somebody has made a pending change in the project. What is based on another
+    pending change is not in the project without that."""
+    change = item.change
+    if item.on is not None or change.type is not Type.FILE:
+        return False
+    try:
+        found = os.lstat(f"{change.root}/{change.path}")
+        if change.kind is Kind.DELETED or stat.S_IMODE(found.st_mode) != change.mode:
+            return False
+        versions = Versions(manager)
+        present = versions.on_disk(item).content
+        return present is not None and present == versions.after(run, item).read()
+    except (FileNotFoundError, NotADirectoryError):
+        return change.kind is Kind.DELETED
+    except OSError:
+        return False  # the folder around it is closed

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The user edits a file between the last look at it and the step that replaces or deletes it: the
+edit stays, and the command's version is kept."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.escape.copy_back import settle as settle_command
+from support.escape.kill import Snapshot, look_at
+from support.person import Person, make_person
+
+from ollmsandbox.files.dirfd import DirEntryAt
+from ollmsandbox.project import swap
+from ollmsandbox.project.change import Recorded, State
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.versions import Versions
+
+MAKE = r"""
+umask 022
+mkdir -p one two/inner closed gone .git
+echo HEAD >.git/HEAD
+for name in a b one/a one/b two/a two/inner/a closed/a gone/a gone/b one/left two/left \
+    left same; do
+    echo "old $name" >$name
+done
+ln -s a link
+printf 'old\n' >"$(printf '\377bytes')"
+chmod 555 closed
+"""
+
+CHANGE = r"""
+umask 022
+for name in a b one/a one/b two/a two/inner/a; do echo "this is new: $name" >$name; done
+echo added >one/added; echo added >added
+mkdir -p more/deep; echo added >more/deep/a; chmod 500 more/deep
+chmod u+w closed; echo 'this is new' >closed/a; chmod 555 closed
+rm -r gone
+rm left one/left; mv two/left two/moved
+ln -sfn b link
+chmod 755 one/b
+touch same
+echo 'this is new' >"$(printf '\377bytes')"
+"""
+
+
+def settle(snapshot: Snapshot) -> None:
+    snapshot.settle(Mode.AUTO)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[str], Snapshot]]:
+    def made(command: str) -> Snapshot:
+        person = make_person(tmp_path)
+        subprocess.run(["sh", "-ec", MAKE], cwd=person.project, check=True)
+        snapshot = Snapshot(person)
+        snapshot.leave(command)
+        snapshot.save()
+        snapshot.restore()
+        return snapshot
+
+    yield made
+    subprocess.run(["chmod", "-R", "u+rwx", tmp_path], check=True)
+
+
+def test_each_version_is_found_and_chosen_ones_can_be_undone(
+    make: Callable[[str], Snapshot],
+) -> None:
+    snapshot = make(CHANGE)
+    project = snapshot.person.project
+    untouched = look_at(project)
+    settle(snapshot)
+    applied = look_at(project)
+    with snapshot.review() as (review, run):
+        items = {item.change.path: item for item in read(snapshot)}
+        versions = Versions(review.manager)
+        assert versions.before(run, items["one/a"]).read() == b"old one/a\n"
+        assert versions.after(run, items["one/a"]).read() == b"this is new: one/a\n"
+        for gone in ("gone/a", "one/left"):
+            assert versions.before(run, items[gone]).read() == f"old {gone}\n".encode()
+        review.undo(run, [str(project / "one" / "a")])
+        assert (project / "one" / "a").read_text() == "old one/a\n"
+        assert (project / "one" / "b").read_text() == "this is new: one/b\n"
+        review.apply(run, [str(project / "one" / "a")])
+        assert look_at(project) == applied
+        review.undo(run)
+    assert look_at(project) == untouched
+
+
+def write_to_it(file: Path) -> None:
+    file.write_text("mine\n")
+
+
+def put_another_there(file: Path) -> None:
+    other = file.with_name("other")
+    other.write_text("mine\n")
+    other.rename(file)
+
+
+def put_a_link_there(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("/etc/passwd")
+
+
+def put_a_folder_there(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def take_it_away(file: Path) -> None:
+    file.unlink()
+
+
+def just_before(monkeypatch: pytest.MonkeyPatch, file: Path, act: Callable[[Path], None]) -> None:
+    """Act once, right before something is moved to or from the file's place."""
+    real = swap._rename
+    acted: list[Path] = []
+
+    def meanwhile(one: DirEntryAt, other: DirEntryAt, flag: int) -> None:
+        places = [f"{os.readlink(f'/proc/self/fd/{at.dir_fd}')}/{at.name}" for at in (one, other)]
+        if str(file) in places and not acted:
+            acted.append(file)
+            act(file)
+        real(one, other, flag)
+
+    monkeypatch.setattr(swap, "_rename", meanwhile)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [write_to_it, put_another_there, put_a_link_there, put_a_folder_there, take_it_away],
+)
+def test_an_edit_just_before_a_file_is_replaced_stays(
+    make: Callable[[str], Snapshot], monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None]
+) -> None:
+    snapshot = make(CHANGE)
+    file = snapshot.person.project / "one" / "a"
+    just_before(monkeypatch, file, act)
+    settle(snapshot)
+    there = look_at(snapshot.person.project).get("one/a")
+    (item,) = [item for item in read(snapshot) if item.change.path == "one/a"]
+    assert item.state is State.CONFLICT
+    if act is take_it_away:
+        assert there is None
+    else:
+        kinds = {"put_a_link_there": stat.S_ISLNK, "put_a_folder_there": stat.S_ISDIR}
+        assert kinds.get(act.__name__, stat.S_ISREG)(file.lstat().st_mode)
+        assert there is not None
+        assert there[1] in ("", b"mine\n", "/etc/passwd")
+    # The command's version waits, and can be taken.
+    with snapshot.review() as (review, run):
+        if act is put_a_folder_there:
+            file.rmdir()
+        review.apply(run, [str(file)])
+    assert file.read_text() == "this is new: one/a\n"
+
+
+def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
+    make: Callable[[str], Snapshot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = make(CHANGE)
+    file = snapshot.person.project / "one" / "added"
+    just_before(monkeypatch, file, write_to_it)
+    settle(snapshot)
+    assert file.read_text() == "mine\n"
+    (item,) = [item for item in read(snapshot) if item.change.path == "one/added"]
+    assert item.state is State.CONFLICT
+
+
+@pytest.mark.parametrize("act", [write_to_it, put_another_there, put_a_folder_there])
+@pytest.mark.parametrize("path", ["gone/a", "one/left"])
+def test_an_edit_just_before_a_file_is_deleted_stays(
+    make: Callable[[str], Snapshot],
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    act: Callable[[Path], None],
+) -> None:
+    """The file is deleted with its folder, and alone."""
+    snapshot = make(CHANGE)
+    file = snapshot.person.project / path
+    just_before(monkeypatch, file, act)
+    settle(snapshot)
+    assert file.is_dir() if act is put_a_folder_there else file.read_text() == "mine\n"
+    states = {item.change.path: item.state for item in read(snapshot)}
+    assert states.pop(path) is State.CONFLICT
+    assert states["gone/b"] is State.APPLIED
+    # That it is to go waits, and can be done.
+    with snapshot.review() as (review, run):
+        if act is put_a_folder_there:
+            file.rmdir()
+        review.apply(run, [str(file)])
+    assert not os.path.lexists(file)
+
+
+def test_a_folder_that_the_command_closed(person: Person) -> None:
+    shut = person.project / "shut"
+    shut.mkdir()
+    for name in "ab":
+        (shut / name).write_text("old\n")
+    command = "for name in a b; do echo 'this is new' >shut/$name; done; chmod 000 shut"
+    keeper = Recorder(str(person.project), person.paths)
+    person.run(command, keeper=keeper)
+    assert keeper.report is not None
+    assert {item.state for item in keeper.report.changes} == {State.APPLIED}
+    assert stat.S_IMODE(shut.stat().st_mode) == 0
+    assert sorted(file.read_text() for file in person.paths.backups.iterdir()) == ["old\n"] * 2
+    assert look_at(person.project)["shut/a"][1] == b"this is new\n"
+    Snapshot(person).undo()
+    assert [(shut / name).read_text() for name in "ab"] == ["old\n"] * 2
+
+
+def read(snapshot: Snapshot) -> list[Recorded]:
+    with snapshot.review() as (review, run):
+        return read_changes(review.manager, run)
+
+
+def test_a_new_link_after_an_edited_file_replaces_nothing(person: Person) -> None:
+    (person.project / "a").write_text("old\n")
+    report = settle_command(person, "echo new text >a; rm -f b; ln -s a b; mkdir c")
+    found = {item.change.path: item.before for item in report.changes}
+    assert found.pop("a")
+    assert found == {"b": "", "c": ""}

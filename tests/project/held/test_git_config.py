@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The reader of git's configuration exempts what git writes itself, and reads it as git does."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from ollmsandbox.project.held.git_config import (
+    GitSetting,
+    Surroundings,
+    is_harmless_config,
+    is_harmless_pointer,
+    read_config,
+)
+
+pytestmark = pytest.mark.anybody
+
+CLONE = b"""[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+\tlogallrefupdates = true
+[remote "origin"]
+\turl = https://example.org/project.git
+\tfetch = +refs/heads/*:refs/remotes/origin/*
+[branch "main"]
+\tremote = origin
+\tmerge = refs/heads/main
+"""
+OWN = (
+    CLONE
+    + b"""[alias]
+\tx = !sh -c \\"echo \\\\\\"x\\\\\\"\\"
+\ty = "!f() { git log; }; f" ; mine
+[include]
+\tpath = ../shared
+[Core]
+\teditor = vim
+"""
+)
+
+
+def where(path: str = ".git/config", **files: bytes) -> Surroundings:
+    return Surroundings("/home/me/project", path, lambda path: files.get(path.replace("/", "_")))
+
+
+def is_exempt(new: bytes, old: bytes = b"") -> bool:
+    return is_harmless_config(new, old, where())
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "",
+        "[user]\n\tname = Jörg O'Neil\n\temail = me@example.org\n",
+        '[user]\n\tname = " spaces; and # "\n',
+        '[remote "up"]\n\turl = git@example.org:me/project.git\n',
+        '[remote "up"]\n\turl = ssh://git@example.org:22/~me/project.git\n',
+        '[remote "up"]\n\turl = git://example.org/x\n\turl = http://[::1]:80/x\n'.replace(
+            "::", "0:"
+        ),
+        '[remote "up"]\n\turl = file:///srv/git/project.git\n\turl = /srv/git/x.git\n',
+        '[submodule "lib/one"]\n\tactive = true\n\turl = https://example.org/one.git\n',
+        "[submodule]\n\tactive = .\n",
+        '[branch "topic/one"]\n\tremote = origin\n\tmerge = refs/heads/topic/one\n',
+        '[branch "x"]\n\tremote = .\n',
+        "[CORE]\n\tFileMode=false # as git on other systems\n\n; comment\n# [alias]\n",
+    ],
+)
+def test_what_git_writes_itself(lines: str) -> None:
+    assert is_exempt(CLONE + lines.encode())
+    assert is_exempt(OWN + lines.encode(), OWN)
+
+
+HOSTILE = {
+    "fsmonitor": "[core]\nfsmonitor = touch x\n",
+    "one line": "[core] fsmonitor=touch x\n",
+    "one line that ends well": "[core] fsmonitor=touch x\n[core]\n",
+    "case": "[CoRe]\n\tFSMONITOR\t=\ttouch x\n",
+    "hooks": "[core]\nhooksPath = h\n",
+    "ssh": "[core]\nsshCommand = touch x\n",
+    "worktree": "[core]\nworktree = /home/me\n",
+    "worktree of a module": "[core]\nworktree = ../..\n",
+    "editor": '[core]\n"editor" = x\n',
+    "no value": "[core]\nfsmonitor\n",
+    "alias": "[alias]\nstatus = !touch x\n",
+    "filter": '[filter "x"]\nclean = touch x\n',
+    "diff": '[diff "x"]\ntextconv = touch x\n',
+    "include": "[include]\npath = ../evil\n",
+    "conditional include": '[includeIf "gitdir:/"]\npath = ../evil\n',
+    "include in upper case": "[INCLUDE]\nPATH = ../evil\n",
+    "credential": "[credential]\nhelper = !touch x\n",
+    "section with a dot": "[core.x]\nfsmonitor = x\n",
+    "remote with a dot": "[remote.origin]\nurl = https://example.org/\n",
+    "insteadOf": '[url "ext::sh -c x"]\ninsteadOf = https://\n',
+    "uploadpack": '[remote "origin"]\nuploadpack = touch x\n',
+    "receivepack": '[remote "origin"]\nreceivepack = touch x\n',
+    "proxy": '[remote "origin"]\nproxy = http://example.org\n',
+    "vcs": '[remote "origin"]\nvcs = ext\n',
+    "pushurl": '[remote "origin"]\npushurl = /home/me/playground/evil.git\n',
+    "mirror": '[remote "origin"]\nfetch = +refs/*:refs/*\n',
+    "ext": '[remote "x"]\nurl = ext::sh -c touch% x\n',
+    "quoted ext": '[remote "x"]\nurl = "ext::sh -c x"\n',
+    "helper": '[remote "x"]\nurl = foo::https://example.org/\n',
+    "helper of a scheme": '[remote "x"]\nurl = foo://example.org/\n',
+    "scheme in upper case": '[remote "x"]\nurl = EXT::sh\n',
+    "option": '[remote "x"]\nurl = --upload-pack=touch x\n',
+    "option as a host": '[remote "x"]\nurl = ssh://-oProxyCommand=x/\n',
+    "option as a host after a user": '[remote "x"]\nurl = ssh://me@-oProxyCommand=x/\n',
+    "option as an address": '[remote "x"]\nurl = me@-oProxyCommand=x:y\n',
+    "option as a path": '[remote "x"]\nurl = me@example.org:"-x"\n',
+    "line feed in an address": '[remote "x"]\nurl = "https://example.org/\\nhost=evil"\n',
+    "encoded line feed": '[remote "x"]\nurl = https://example.org/%0ahost=evil\n',
+    "relative path": '[remote "x"]\nurl = ../evil.git\n',
+    "path in the project": '[remote "x"]\nurl = /home/me/project/link/evil.git\n',
+    "file in the project": '[remote "x"]\nurl = file:///home/me/x/%2e%2e/project/link\n',
+    "file in the playground":
+        '[remote "x"]\nurl = file:///home/me/.local/share/ollmchat/playground/evil.git\n',
+    "file on a host": '[remote "x"]\nurl = file://host/x\n',
+    "branch leads to a path": '[branch "x"]\nremote = evil\n',
+    "branch leads to an address": '[branch "x"]\nremote = ext::sh\n',
+    "branch description": '[branch "x"]\npushRemote = origin\n',
+    "module command": '[submodule "x"]\nupdate = !touch x\n',
+    "continued comment": "# \\\n[core]\nfsmonitor = x\n",
+    "continued value": "[user]\nname = x\\\n[core]\nfsmonitor = x\n",
+    "continuation": "[core]\nfsmon\\\nitor = x\n",
+    "unknown escape": '[user]\nname = "a\\bc"\n',
+    "open quote": '[user]\nname = "x\n[core]\nfsmonitor = y"\n',
+    "half quoted": '[user]\nname = a"b"c\n',
+    "tab in a value": "[user]\nname = a\tb\n",
+    "escape in a subsection": '[remote "a\\"b"]\nurl = https://example.org/\n',
+    "carriage returns": "[user]\r\nname = x\r\n",
+    "lone carriage return": "[user]\nname = x\r[core]\rfsmonitor = y\n",
+    "NUL": "[user]\nname = x\0y\n",
+    "form feed": "[user]\f\nname = x\n",
+    "other line ends": "[user]\nname = x\x0b[core]\n",
+    "no section": "fsmonitor = x\n",
+    "format": "[core]\nrepositoryformatversion = 1\n[extensions]\nworktreeConfig = true\n",
+    "partial clone": '[remote "origin"]\npromisor = true\n',
+    "too long": "#" * ((1 << 16) + 1),
+    "not a boolean": "[core]\nbare = maybe\n",
+    "name with a slash in front": '[remote "/evil"]\nurl = https://example.org/\n',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_everything_else_is_held(name: str) -> None:
+    text = HOSTILE[name].encode()
+    assert not is_exempt(text)
+    assert name in ("no section", "continued comment") or not is_exempt(CLONE + text)
+    assert not is_exempt(CLONE + text, CLONE)
+
+
+@pytest.mark.parametrize("text", [b"\xef\xbb\xbf[core]\n", b"[user]\nname = \xff\n"])
+def test_text_that_is_not_utf_8(text: bytes) -> None:
+    assert not is_exempt(text)
+
+
+def test_settings_that_were_there_before() -> None:
+    for gone in (b'\ty = "!f() { git log; }; f" ; mine\n', b"\teditor = vim\n"):
+        assert gone in OWN
+        assert not is_exempt(OWN.replace(gone, b""), OWN)
+    assert not is_exempt(OWN.replace(b"vim", b"vi"), OWN)
+    assert not is_exempt(OWN, CLONE)
+    editor, included = b"[core]\neditor = vi\n", b"[include]\npath = x\n"
+    # What is included may override what comes before it.
+    assert not is_exempt(editor + included, included + editor)
+    # A comment is no setting, and the exempt keys may go.
+    assert is_exempt(OWN.replace(b" ; mine", b""), OWN)
+    assert is_exempt(b"", CLONE)
+    assert is_exempt(CLONE.replace(b"example.org", b"example.com"), CLONE)
+
+
+def test_a_removed_remote_would_be_a_path() -> None:
+    lines = CLONE.splitlines(keepends=True)
+    without_url = b"".join(line for line in lines if b"url" not in line)
+    assert not is_exempt(without_url, CLONE)
+
+
+def test_the_worktree_of_a_module() -> None:
+    config = b"[core]\n\tworktree = ../../../lib\n"
+    path = ".git/modules/lib/config"
+    back = b"gitdir: ../.git/modules/lib\n"
+    assert is_harmless_config(config, b"", where(path, **{"lib_.git": back}))
+    assert not is_harmless_config(config, b"", where(path))
+    other = b"gitdir: ../.git/modules/other\n"
+    assert not is_harmless_config(config, b"", where(path, **{"lib_.git": other}))
+    assert not is_harmless_config(config, b"", where(".git/config", **{"lib_.git": back}))
+    for place in (b"../../hooks", b"/home/me", b"../../../..", b"../../..", b"../../../.GIT/x"):
+        config = b"[core]\n\tworktree = %s\n" % place
+        assert not is_harmless_config(config, b"", where(path, **{"lib_.git": back})), place
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_harmless"),
+    [
+        ("lib/.git", "gitdir: ../.git/modules/lib\n", True),
+        ("wt/.git", "gitdir: /home/me/project/.git/worktrees/wt\n", True),
+        ("wt/.git", "gitdir: /home/me/project/.git/worktrees/wt/x\n", False),
+        ("wt/.git", "gitdir: /home/me/other/.git/worktrees/wt\n", False),
+        ("wt/.git", "gitdir: ../.git/modules/../evil\n", False),
+        ("wt/.git", "gitdir: ../.GIT/modules/x\n", False),
+        ("wt/.git", "gitdir: ../evil\n", False),
+        ("wt/.git", "gitdir: ../.git\n", False),
+        ("wt/.git", "../.git/modules/x\n", False),
+        ("wt/.git", "gitdir: ../.git/modules/x\n\ngitdir: /evil", False),
+        (".git/worktrees/wt/commondir", "../..\n", True),
+        (".git/worktrees/wt/commondir", "../../../evil\n", False),
+        (".git/modules/m/commondir", "../..\n", False),
+        (".git/commondir", "../..\n", False),
+        (".git/worktrees/wt/gitdir", "/home/me/project/wt/.git\n", True),
+        (".git/worktrees/wt/gitdir", "../../../wt/.git\n", True),
+        (".git/worktrees/wt/gitdir", "/home/me/other/.git\n", False),
+        (".git/worktrees/wt/gitdir", "/home/me/project/.git/hooks/.git\n", False),
+        (".git/worktrees/wt/gitdir", "/home/me/project/wt\n", False),
+    ],
+)
+def test_files_that_lead_to_a_folder(path: str, text: str, is_harmless: bool) -> None:
+    assert is_harmless_pointer(text.encode(), where(path)) is is_harmless
+
+
+PIECES = st.sampled_from(
+    [
+        "[core]", "[CORE]", '[remote "a"]', '[remote\t"a b"]', '[remote "a\\"b"]', '[a "]"]',
+        "[a.b]", "[core", "]", "[", "\n", "\n", "\n", "\n\t", " ", "\t", "=", " = ", "key", "Bare",
+        "u-1", "-", "true", "x y", '"', '"', '"a b"', '"a;b"', "\\", '\\"', "\\\\", "\\n", "\\t",
+        "\\b", "\\x", "\\\n", "#", ";", "; c", "# c\n", "ä", "\xa0", "\u2028", "\x85", "\r\n",
+        "\r", "\f", "\v", "\0", "\ufeff", "_", ".", "1",
+    ]
+)  # fmt: skip
+LINES = st.sampled_from(
+    ["[core]\n", '[remote "a"]\n', "bare = true\n", "\tkey=\n", 'k = "v" ; c\n', "k = v w # c\n"]
+)
+VALUES = st.tuples(st.just("\nkey = "), st.lists(PIECES, max_size=6).map("".join)).map("".join)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(text=st.lists(st.one_of(PIECES, LINES, LINES, VALUES), max_size=14).map("".join))
+@example(text='[a "b"]\nk = "" x\n')
+@example(text="[a]\nk = x  \t# y\n")
+@example(text="[a]\nk = a  b \nk=\n")
+def test_what_is_understood_is_read_as_git_does(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    data = f"[core]\n{text}".encode()
+    found = read_config(data)
+    if found is None:
+        return
+    file = tmp_path_factory.getbasetemp() / "config"
+    file.write_bytes(data)
+    assert [_as_git(setting) for setting in found] == git_reads(file)
+
+
+def _as_git(setting: GitSetting) -> bytes:
+    names = (setting.section, setting.subsection, setting.key)
+    name = ".".join(name for name in names if name is not None)
+    return f"{name}\n{setting.value}".encode()
+
+
+def git_reads(file: Path) -> list[bytes]:
+    done = subprocess.run(
+        ["git", "config", "--list", "-z", "-f", file], capture_output=True, check=True
+    )
+    return done.stdout.split(b"\0")[:-1]
+
+
+@pytest.mark.parametrize("rest", ['"', "\x7f", "\t" * 9 + "\\"])
+def test_blanks_do_not_take_long(rest: str) -> None:
+    # A search that tries every way to divide them would not end.
+    assert read_config(f"[user]\n\tname ={' ' * 60_000}{rest}".encode()) is None

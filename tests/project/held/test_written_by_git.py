@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Repositories that a command makes with git are usable outside without an approval; what a command
+adds to them that git could run is held."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.escape.copy_back import review, settle
+from support.person import Person
+
+from ollmsandbox.project.change import State
+from ollmsandbox.project.mode import Mode
+
+pytestmark = pytest.mark.ordinary
+
+GIT = "git -c user.name=me -c user.email=me@example.org -c protocol.file.allow=always"
+
+
+def git(person: Person, *words: str, folder: Path | None = None) -> str:
+    done = subprocess.run(
+        [*GIT.split(), *words],
+        cwd=folder or person.project,
+        env=person.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def held(person: Person, command: str) -> set[str]:
+    report = settle(person, f"set -e; {command}; touch finished")
+    assert not report.errors
+    for item in report.changes:
+        assert item.state is (State.PENDING if item.is_held else State.APPLIED), item
+    assert any(item.change.path == "finished" for item in report.changes)
+    (person.project / "finished").unlink()
+    return {item.change.path for item in report.changes if item.is_held}
+
+
+@pytest.fixture
+def origin(person: Person) -> str:
+    """The address of a bare repository with one commit."""
+    work = person.home / "work"
+    git(person, "init", "-q", "-b", "main", str(work), folder=person.home)
+    (work / "file").write_text("one\n")
+    git(person, "add", ".", folder=work)
+    git(person, "commit", "-qm", "first", folder=work)
+    git(person, "clone", "-q", "--bare", str(work), "origin.git", folder=person.home)
+    return f"file://{person.home}/origin.git"
+
+
+def test_init(person: Person) -> None:
+    assert held(person, f"git init -q -b main; echo x >a; git add a; {GIT} commit -qm x") == set()
+    assert git(person, "status", "--short") == ""
+    assert git(person, "log", "--format=%s") == "x\n"
+
+
+def test_clone_and_what_is_done_with_it(person: Person, origin: str) -> None:
+    assert held(person, f"git clone -q {origin} sub; git clone -q {origin[7:]} other") == set()
+    sub = person.project / "sub"
+    assert git(person, "status", "--short", "--branch", folder=sub) == "## main...origin/main\n"
+    more = "cd sub; git config user.name 'Me; and I'; git config user.email me@example.org;"
+    more += "git remote add up git@example.org:me/x.git; git checkout -qb topic; cd .."
+    assert held(person, more) == set()
+    assert (
+        held(person, "cd sub; git branch -q -u origin/main; git remote remove up; cd ..") == set()
+    )
+    assert 'name = "Me; and I"' in (sub / ".git/config").read_text()
+    assert held(person, "git -C sub config alias.x '!x'") == {"sub/.git/config"}
+
+
+def test_submodules(person: Person, origin: str) -> None:
+    git(person, "init", "-q", "-b", "main")
+    assert held(person, f"{GIT} submodule --quiet add {origin} lib/one") == set()
+    assert git(person, "status", "--short") == "A  .gitmodules\nA  lib/one\n"
+    assert git(
+        person, "rev-parse", "--show-toplevel", folder=person.project / "lib/one"
+    ).strip() == (f"{person.project}/lib/one")
+    more = f"{GIT} commit -qm x; cd lib/one; git checkout -qb topic; git fetch -q; cd ../.."
+    assert held(person, more) == set()
+    plant = "for f in modules/lib/one/refs/remotes/x modules/refs/remotes/origin; do"
+    plant += " mkdir -p .git/${f%/*}; echo 'URL: ext::x' >.git/$f; done"
+    assert held(person, plant) == {
+        ".git/modules/lib/one/refs/remotes/x",
+        ".git/modules/refs/remotes/origin",
+    }
+
+
+def test_worktrees(person: Person) -> None:
+    git(person, "init", "-q", "-b", "main")
+    git(person, "commit", "-q", "--allow-empty", "-m", "x")
+    assert held(person, "git worktree add -q wt; echo x >wt/a") == set()
+    assert git(person, "status", "--short", folder=person.project / "wt") == "?? a\n"
+    assert held(person, "git worktree remove -f wt") >= {"wt/.git"}
+
+
+def test_hostile_settings_beside_those_of_git(person: Person, origin: str) -> None:
+    settings = [
+        "core.fsmonitor touch", "core.hooksPath x", "core.sshCommand x", "alias.x !x",
+        "filter.x.clean x", "remote.origin.uploadpack x", "remote.x.url ext::x",
+        "submodule.x.update !x", "url.x.insteadOf y", "core.worktree ..", "include.path x",
+        "branch.main.remote ./evil", "remote.origin.url ~/playground/evil", "core.pager x",
+    ]  # fmt: skip
+    commands = [f"git clone -q {origin} {number}" for number in range(len(settings))]
+    commands += [f"git -C {n} config {words}" for n, words in enumerate(settings)]
+    assert held(person, "; ".join(commands)) == {f"{n}/.git/config" for n in range(len(settings))}
+
+
+def test_a_held_setting_is_not_applied_with_a_harmless_one(person: Person) -> None:
+    git(person, "init", "-q")
+    assert held(person, "git config core.fsmonitor 'touch planted'") == {".git/config"}
+    assert held(person, "git config user.name me") == {".git/config"}
+    assert "planted" not in (person.project / ".git/config").read_text()
+
+
+def test_a_module_that_leads_elsewhere(person: Person, origin: str) -> None:
+    git(person, "init", "-q", "-b", "main")
+    attack = f"{GIT} submodule --quiet add {origin} lib; mv lib real; ln -s {person.home} lib"
+    assert ".git/modules/lib/config" in held(person, attack)
+
+
+def test_an_approved_setting_stays(person: Person, origin: str) -> None:
+    git(person, "init", "-q")
+    run = settle(person, "git config alias.x '!x'", Mode.REVIEW).run_id
+    review(person, "apply", run)
+    assert held(person, f"git remote add origin {origin}") == set()
+    assert git(person, "config", "alias.x") == "!x\n"
+    assert held(person, "git config --unset alias.x") == {".git/config"}

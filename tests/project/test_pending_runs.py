@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decisions about pending changes of several runs, which may depend on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.project import write_file
+from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.models import Run
+from ollmsandbox.project.overlayfs import find_in_layers, read_seen
+from ollmsandbox.project.reasons import Note, Reason
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.settle import settle
+from ollmsandbox.sandbox.overlay import Overlay, time_at
+from ollmsandbox.text.diff import LARGEST
+
+pytestmark = pytest.mark.ordinary
+
+
+@pytest.fixture
+def review(person: Person) -> Iterator[Review]:
+    review = Review(person.paths)
+    yield review
+    review.close()
+
+
+def write(person: Person, review: Review, mode: Mode, text: str, name: str = "file") -> Run:
+    path = f"{person.project}/{name}"
+    report = write_file.write_file(person.paths, str(person.project), path, text.encode(), how=mode)
+    return review.manager.run(report.run_id)
+
+
+def delete(person: Person, review: Review, mode: Mode, name: str = "file") -> Run:
+    return review.manager.run(person.record(f"rm {name}", mode).run_id)
+
+
+def edit(file: Path, text: str) -> None:
+    """Save a file as the user does, at a later time of the file system's clock."""
+    began = time_at(str(file.parent))
+    file.write_text(text)
+    while file.stat().st_ctime_ns <= began:
+        file.write_text(text)
+
+
+def states(report: Report) -> dict[str, State]:
+    return {item.change.path: item.state for item in report.changes}
+
+
+def states_of(review: Review, run: Run) -> list[State]:
+    return [item.state for item in read_changes(review.manager, run)]
+
+
+def seen(person: Person, name: str = "file") -> str | None:
+    """Return what the next command sees."""
+    found = find_in_layers(person.layers(), name)
+    return None if found is None else read_seen(found).decode()
+
+
+@pytest.mark.parametrize("first", [write, delete])
+def test_an_edit_between_two_pending_runs_is_not_replaced(
+    person: Person, review: Review, first: object
+) -> None:
+    file = person.project / "file"
+    file.write_text("old")
+    if first is write:
+        write(person, review, Mode.REVIEW, "first")
+    else:
+        delete(person, review, Mode.REVIEW)
+    edit(file, "the person's")
+    second = write(person, review, Mode.REVIEW, "second")
+    for report in review.apply_all(second.project):
+        assert states(report) == {"file": State.CONFLICT}
+    assert file.read_text() == "the person's"
+    # Whoever has looked at both can still take it.
+    assert states(review.apply(second, [str(file)])) == {"file": State.APPLIED}
+    assert file.read_text() == "second"
+
+
+def test_a_run_in_auto_mode_does_not_approve_what_is_below_it(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("old")
+    waiting = write(person, review, Mode.REVIEW, "first")
+    second = write(person, review, Mode.AUTO, "second")
+    assert file.read_text() == "old"
+    assert states_of(review, second) == states_of(review, waiting) == [State.PENDING]
+    assert seen(person) == "second"
+
+
+def test_earlier_changes_are_applied_along(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text("old")
+    first, second, third = (
+        write(person, review, Mode.REVIEW, text) for text in ("first", "second", "third")
+    )
+    write(person, review, Mode.REVIEW, "other", "other")
+    [told] = review.also_applied(second)
+    assert (told.run_id, [item.change.path for item in told.changes]) == (first.id, ["file"])
+    report = review.apply(second)
+    assert states(report) == {"file": State.APPLIED}
+    assert [(one.run_id, states(one)) for one in report.along] == [
+        (first.id, {"file": State.APPLIED})
+    ]
+    assert file.read_text() == "second"
+    assert (states_of(review, third), seen(person)) == ([State.PENDING], "third")
+    # Each is undone by itself.
+    assert states(review.undo(second)) == {"file": State.UNDONE}
+    assert file.read_text() == "first"
+    assert states(review.undo(first)) == {"file": State.UNDONE}
+    assert file.read_text() == "old"
+
+
+def test_large_files_are_applied_one_after_the_other(person: Person, review: Review) -> None:
+    """No copy of them is kept that could be merged."""
+    file = person.project / "file"
+    file.write_text("old")
+    texts = [f"{number}" * (LARGEST + 1) for number in range(3)]
+    runs = [write(person, review, Mode.REVIEW, text) for text in texts]
+    assert states(review.apply(runs[-1])) == {"file": State.APPLIED}
+    assert file.read_text() == texts[-1]
+    for run, left in zip(reversed(runs), (texts[1], texts[0], "old"), strict=True):
+        assert states(review.undo(run)) == {"file": State.UNDONE}
+        assert file.read_text() == left
+
+
+def test_without_the_later_version_the_earlier_one_is_visible_again(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("old")
+    runs = [write(person, review, Mode.REVIEW, text) for text in ("first", "second", "third")]
+    for run, is_left in zip(reversed(runs), ("second", "first", "old"), strict=True):
+        assert states(review.discard(run)) == {"file": State.DISCARDED}
+        assert seen(person) == is_left
+        assert states_of(review, run) == [State.DISCARDED]
+    assert review.waiting(runs[0].project) == []
+    # And none is lost.
+    for run, text in zip(runs, ("first", "second", "third"), strict=True):
+        assert states(review.apply(run, [str(file)])) == {"file": State.APPLIED}
+        assert file.read_text() == text
+
+
+def test_a_deletion_is_pending_again_without_its_replacement(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("old")
+    first = delete(person, review, Mode.REVIEW)
+    second = write(person, review, Mode.REVIEW, "second")
+    assert seen(person) == "second"
+    review.discard(second)
+    assert seen(person) is None
+    assert states_of(review, first) == [State.PENDING]
+    assert states(review.apply(first)) == {"file": State.APPLIED}
+    assert not file.exists()
+
+
+def test_a_pending_file_is_back_without_its_deletion(person: Person, review: Review) -> None:
+    (person.project / "file").write_text("old")
+    first = write(person, review, Mode.REVIEW, "first")
+    second = delete(person, review, Mode.REVIEW)
+    assert seen(person) is None
+    review.discard(second)
+    assert seen(person) == "first"
+    assert states_of(review, first) == [State.PENDING]
+
+
+def test_everything_is_discarded_including_what_is_pending_again(
+    person: Person, review: Review
+) -> None:
+    (person.project / "file").write_text("old")
+    first = write(person, review, Mode.REVIEW, "first")
+    write(person, review, Mode.REVIEW, "second")
+    reports = review.discard_all(first.project)
+    assert [states(report) for report in reports] == [{"file": State.DISCARDED}] * 2
+    assert seen(person) == "old"
+    assert review.waiting(first.project) == []
+
+
+def test_a_hook_that_a_later_run_changed_is_applied_as_it_was_seen(
+    person: Person, review: Review
+) -> None:
+    (person.project / ".git/hooks").mkdir(parents=True)
+    (person.project / ".git/HEAD").touch()
+    hook = ".git/hooks/pre-commit"
+    first = write(person, review, Mode.AUTO, "good", hook)
+    second = write(person, review, Mode.AUTO, "evil", hook)
+    assert states_of(review, first) == states_of(review, second) == [State.PENDING]
+    assert states(review.apply(first)) == {hook: State.APPLIED}
+    assert (person.project / hook).read_text() == "good"
+    assert states_of(review, second) == [State.PENDING]
+
+
+@pytest.mark.parametrize("verb", ["apply", "undo", "redo"])
+def test_an_edit_is_reported_before_it_is_replaced_even_if_the_file_is_named(
+    person: Person, review: Review, verb: str
+) -> None:
+    file = person.project / "file"
+    file.write_text("old")
+    mode = Mode.REVIEW if verb == "apply" else Mode.AUTO
+    run = write(person, review, mode, "new")
+    if verb == "redo":
+        review.undo(run)
+    edit(file, "mine")
+    act, wanted = (review.undo, State.UNDONE) if verb == "undo" else (review.apply, State.APPLIED)
+    assert states(act(run, [str(file)])) == {"file": State.CONFLICT}
+    assert file.read_text() == "mine"
+    assert states(act(run, [str(file)])) == {"file": wanted}
+    assert file.read_text() == ("old" if verb == "undo" else "new")
+
+
+def test_a_discarded_file_in_a_discarded_folder_of_another_run_says_what_is_missing(
+    person: Person, review: Review
+) -> None:
+    first = write(person, review, Mode.REVIEW, "text", "folder/file")
+    second = write(person, review, Mode.REVIEW, "text", "folder/other")
+    review.discard(first)
+    assert states_of(review, second) == [State.DISCARDED]
+    [item] = review.apply(second, [f"{person.project}/folder/other"]).changes
+    assert (item.state, item.note) == (State.FAILED, Note(Reason.ROOT_MISSING))
+    review.apply(first, [f"{person.project}/folder"])
+    [item] = review.apply(second, [f"{person.project}/folder/other"]).changes
+    assert item.state is State.APPLIED
+
+
+def test_what_cannot_be_without_a_discarded_change_is_discarded_along(
+    person: Person, review: Review
+) -> None:
+    first, second = (
+        write(person, review, Mode.REVIEW, text, "folder/file") for text in ("first", "second")
+    )
+    inside = write(person, review, Mode.REVIEW, "inside", "folder/inside")
+    other = write(person, review, Mode.REVIEW, "other", "other")
+    told = review.also_discarded(first)
+    assert [one.run_id for one in told] == [second.id, inside.id]
+    assert states_of(review, second) == [State.PENDING]
+    report = review.discard(first)
+    assert states(report) == {"folder": State.DISCARDED, "folder/file": State.DISCARDED}
+    assert [one.run_id for one in report.along] == [second.id, inside.id]
+    assert states_of(review, second) == states_of(review, inside) == [State.DISCARDED]
+    assert [run.id for run in review.waiting(first.project)] == [other.id]
+    assert (seen(person, "folder/file"), seen(person, "other")) == (None, "other")
+
+
+def test_a_change_of_a_file_that_cannot_be_merged_is_discarded_along(
+    person: Person, review: Review
+) -> None:
+    (person.project / "file").write_bytes(b"\0old")
+    first, second = (write(person, review, Mode.REVIEW, f"\0{n}") for n in (1, 2))
+    assert [one.run_id for one in review.also_discarded(first)] == [second.id]
+    review.discard(first)
+    assert states_of(review, second) == [State.DISCARDED]
+    assert seen(person) == "\0old"
+
+
+def test_a_later_change_of_other_lines_stays_when_an_earlier_one_is_discarded(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("1\n2\n3\n4\n5\n")
+    first = write(person, review, Mode.REVIEW, "ONE\n2\n3\n4\n5\n")
+    second = write(person, review, Mode.REVIEW, "ONE\n2\n3\n4\nFIVE\n")
+    assert review.also_discarded(first) == []
+    report = review.discard(first)
+    assert (states(report), report.along) == ({"file": State.DISCARDED}, ())
+    assert states_of(review, second) == [State.PENDING]
+    assert seen(person) == "1\n2\n3\n4\nFIVE\n"
+    assert states(review.apply(second)) == {"file": State.APPLIED}
+    assert file.read_text() == "1\n2\n3\n4\nFIVE\n"
+    review.undo(second)
+    assert file.read_text() == "1\n2\n3\n4\n5\n"
+
+
+def test_a_later_change_of_the_same_lines_is_a_conflict_that_names_the_discarded_run(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("old\n")
+    first = write(person, review, Mode.REVIEW, "first\n")
+    second = write(person, review, Mode.REVIEW, "second\n")
+    assert review.also_discarded(first) == []
+    review.discard(first)
+    assert seen(person) == "second\n"
+    [item] = review.apply(second).changes
+    assert item.state is State.CONFLICT
+    assert item.note == Note(Reason.BASE_DISCARDED, {"run": first.id})
+    assert file.read_text() == "old\n"
+    # Whoever has been told may still take it, and undo it.
+    assert states(review.apply(second, [str(file)])) == {"file": State.APPLIED}
+    assert file.read_text() == "second\n"
+    review.undo(second)
+    assert file.read_text() == "old\n"
+
+
+def test_only_the_lines_of_the_chosen_run_are_applied(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text("1\n2\n3\n4\n5\n")
+    first = write(person, review, Mode.REVIEW, "ONE\n2\n3\n4\n5\n")
+    second = write(person, review, Mode.REVIEW, "ONE\n2\n3\n4\nFIVE\n")
+    assert review.also_applied(second) == []
+    report = review.apply(second)
+    assert (states(report), report.along) == ({"file": State.APPLIED}, ())
+    assert file.read_text() == "1\n2\n3\n4\nFIVE\n"
+    assert states_of(review, first) == [State.PENDING]
+    assert seen(person) == "ONE\n2\n3\n4\nFIVE\n"
+    review.apply(first)
+    review.undo(second)
+    assert file.read_text() == "ONE\n2\n3\n4\n5\n"
+
+
+def test_of_two_parallel_versions_the_other_one_stays_a_conflict(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("old\n")
+    first, second = parallel(person, review, ("first\n", "second\n"))
+    assert states_of(review, first) == states_of(review, second) == [State.PENDING]
+    assert states(review.apply(second)) == {"file": State.APPLIED}
+    assert states(review.apply(first)) == {"file": State.CONFLICT}
+    assert file.read_text() == "second\n"
+    assert [run.id for run in review.waiting(first.project)] == [first.id]
+    review.undo(second)
+    assert states(review.apply(first)) == {"file": State.APPLIED}
+    assert file.read_text() == "first\n"
+
+
+def test_parallel_changes_of_different_lines_are_applied_one_by_one(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("1\n2\n3\n4\n5\n")
+    texts = ("ONE\n2\n3\n4\n5\n", "1\n2\n3\n4\nFIVE\n")
+    first, second = parallel(person, review, texts)
+    assert seen(person) == "ONE\n2\n3\n4\nFIVE\n"
+    assert review.also_applied(second) == []
+    assert states(review.apply(second)) == {"file": State.APPLIED}
+    assert file.read_text() == texts[1]
+    assert states(review.apply(first)) == {"file": State.APPLIED}
+    assert file.read_text() == "ONE\n2\n3\n4\nFIVE\n"
+
+
+def parallel(person: Person, review: Review, texts: Sequence[str]) -> list[Run]:
+    """Make a run in review mode for each text, none of which sees the others."""
+    overlays = []
+    for text in texts:
+        recorder = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+        overlay = Overlay(person.paths.cache, recorder.roots(), about=recorder.about)
+        overlay.create(is_mounted=False)
+        Path(overlay.upper("overlay1"), "file").write_text(text)
+        overlays.append(overlay)
+    for overlay in overlays:
+        settle(person.paths, overlay)
+        overlay.cleanup()
+    return [review.manager.run(overlay.run_id) for overlay in overlays]

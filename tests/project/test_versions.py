@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Both versions of each change of an earlier run, searching runs, and cleaning up at start."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.project import backups, write_file
+from ollmsandbox.project.change import Type
+from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.jobs import project_lock
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.models import FileRecord, Run
+from ollmsandbox.project.overlayfs import find_in_layers, names_in_layers
+from ollmsandbox.project.reasons import Note, Reason
+from ollmsandbox.project.recover import recover
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.settings import KEEP_DAYS
+from ollmsandbox.project.versions import Version, Versions
+from ollmsandbox.text.diff import LARGEST
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture
+def review(person: Person) -> Iterator[Review]:
+    review = Review(person.paths)
+    yield review
+    review.close()
+
+
+def write(person: Person, review: Review, name: str, text: str, mode: Mode = Mode.AUTO) -> Run:
+    path = f"{person.project}/{name}"
+    report = write_file.write_file(person.paths, str(person.project), path, text.encode(), how=mode)
+    return review.manager.run(report.run_id)
+
+
+def both(review: Review, run: Run) -> tuple[Version, Version]:
+    [item] = read_changes(review.manager, run)
+    versions = Versions(review.manager)
+    return versions.before(run, item), versions.after(run, item)
+
+
+def texts(review: Review, run: Run) -> tuple[str | None, str | None]:
+    """None for what is not known."""
+    before, after = both(review, run)
+    return (
+        before.read().decode() if before.is_known else None,
+        after.read().decode() if after.is_known else None,
+    )
+
+
+# --- versions ----------------------------------------------------------------------------------
+
+
+def test_a_run_shows_its_own_versions_after_later_ones(person: Person, review: Review) -> None:
+    (person.project / "file").write_text("0")
+    runs = [write(person, review, "file", str(number)) for number in (1, 2, 3)]
+    assert [texts(review, run) for run in runs] == [("0", "1"), ("1", "2"), ("2", "3")]
+    review.undo(runs[2])
+    assert [texts(review, run) for run in runs] == [("0", "1"), ("1", "2"), ("2", "3")]
+    review.undo(runs[1])
+    assert [texts(review, run) for run in runs] == [("0", "1"), ("1", "2"), ("2", "3")]
+
+
+def test_an_edit_does_not_change_what_the_command_did(person: Person, review: Review) -> None:
+    (person.project / "file").write_text("0\n")
+    run = write(person, review, "file", "1\n")
+    (person.project / "file").write_text("by hand\n")
+    assert texts(review, run) == ("0\n", "1\n")
+    shown = person.cli("changes", run.id, "--diff").stdout
+    assert "-0\n+1\n" in shown and "by hand" not in shown
+
+
+def test_an_overwritten_version_of_a_large_file_is_reported_as_gone(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("0")
+    run = write(person, review, "file", "1" * (LARGEST + 1))
+    file.write_text("by hand")
+    assert texts(review, run) == ("0", None)
+    assert both(review, run)[1].note == Note(Reason.CHANGED_SINCE)
+    assert "not available" in person.cli("changes", run.id, "--diff").stdout
+
+
+def test_the_diff_of_a_run_is_its_own_after_a_later_one(person: Person, review: Review) -> None:
+    (person.project / "file").write_text("zero\n")
+    run = write(person, review, "file", "one\n")
+    write(person, review, "file", "two\n")
+    shown = person.cli("changes", run.id, "--diff").stdout
+    assert "-zero\n+one\n" in shown
+    assert "two" not in shown
+
+
+def test_pending_and_discarded_changes_have_both_versions(person: Person, review: Review) -> None:
+    (person.project / "file").write_text("disk")
+    first = write(person, review, "file", "first", Mode.REVIEW)
+    assert texts(review, first) == ("disk", "first")
+    second = write(person, review, "file", "second", Mode.REVIEW)
+    assert texts(review, first) == ("disk", "first")
+    assert texts(review, second) == ("first", "second")
+    review.discard(second)
+    assert texts(review, second) == ("first", "second")
+
+
+def test_a_version_has_its_type_and_size(person: Person, review: Review) -> None:
+    run = write(person, review, "picture.png", "12345")
+    before, after = both(review, run)
+    assert (before.type, before.size, before.is_known) == (None, 0, True)
+    assert (after.type, after.size) == (Type.FILE, 5)
+    assert after.read(2) == b"12"
+
+
+def test_a_link_around_a_file_does_not_lead_to_another(person: Person, review: Review) -> None:
+    (person.project / "folder").mkdir()
+    run = write(person, review, "folder/file", "mine")
+    secret = person.home / "secret"
+    secret.mkdir()
+    (secret / "file").write_text("secret")
+    (person.project / "folder").rename(person.home / "away")
+    (person.project / "folder").symlink_to(secret)
+    assert texts(review, run) == ("", "mine")
+    layers = [str(person.project)]
+    assert find_in_layers(layers, "folder/file") is None
+    assert names_in_layers(layers, "folder") == []
+
+
+# --- runs --------------------------------------------------------------------------------------
+
+
+def test_runs_are_found_by_command_and_by_path(person: Person, review: Review) -> None:
+    for name in ("src/main.c", "100%_done", "README"):
+        write(person, review, name, "text")
+    manager = review.manager
+    project = manager.add_project(person.project)
+
+    def found(text: str) -> list[str]:
+        return [run.command for run in manager.runs(project, text=text)]
+
+    assert found("MAIN.c") == ["Edit of main.c"]
+    assert found("src/") == ["Edit of main.c"]
+    assert found("%_") == ["Edit of 100%_done"]
+    assert found("edit of") == ["Edit of README", "Edit of 100%_done", "Edit of main.c"]
+    assert found("\udcff") == []
+    assert [run.command for run in manager.runs(project, 1, text="edit")] == ["Edit of README"]
+
+
+# --- care --------------------------------------------------------------------------------------
+
+
+def test_the_start_recovers_cleans_up_and_reports(person: Person, review: Review) -> None:
+    run = write(person, review, "file", "text", Mode.REVIEW)
+    review.close()
+    stale = person.paths.backups / "1-20-01-01-file"
+    stale.parent.mkdir(exist_ok=True)
+    stale.touch()
+    person.paths.database.write_bytes(b"garbage" * 100)
+    recovered = recover(person.paths)
+    assert not stale.exists()
+    assert any("The database was damaged" in notice for notice in recovered.notices)
+    assert (recovered.errors, recovered.finished) == ((), ())
+    assert recover(person.paths) == type(recovered)()
+    # The runs are listed again.
+    review = Review(person.paths)
+    assert [one.id for one in review.waiting(review.manager.add_project(person.project))] == [
+        run.id
+    ]
+    review.close()
+
+
+def test_reports_of_recovery_are_no_errors(person: Person) -> None:
+    person.paths.data.mkdir(parents=True)
+    person.paths.database.write_bytes(b"garbage" * 100)
+    os.makedirs(person.paths.cache)
+    document = json.loads(person.cli("run", "--json", "-c", "true").stdout)
+    assert document["errors"] == []
+    assert "The database was damaged" in document["notices"][0]
+
+
+def test_an_old_run_is_not_cleaned_up_while_the_project_is_locked(
+    person: Person, review: Review
+) -> None:
+    old = write(person, review, "file", "1")
+    write(person, review, "file", "2")
+    later = time.time() + (KEEP_DAYS.default + 1) * 86400
+    removed: list[str] = []
+
+    def clean() -> None:
+        removed.extend(backups.cleanup_old_runs(review.manager, now=later))
+        review.manager.store.close()
+
+    cleaner = threading.Thread(target=clean)
+    with project_lock(person.paths, str(person.project)):
+        cleaner.start()
+        _wait_until_locked_out(person)
+        assert (person.paths.runs / old.id).is_dir()
+        review.manager.store.connection.execute(
+            "UPDATE change SET state = 'failed' WHERE run_id = ?", (old.id,)
+        )
+        review.manager.store.connection.commit()
+    cleaner.join(timeout=60)
+    # One whose changes have begun to wait stays.
+    assert old.id not in removed
+    assert len(removed) == 1
+
+
+def _wait_until_locked_out(person: Person) -> None:
+    lock = person.paths.project_data(str(person.project)) / "lock"
+    inode = f":{lock.stat().st_ino} "
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
+        with open("/proc/locks", encoding="ascii") as locks:
+            if any("->" in line and inode in line for line in locks):
+                return
+        time.sleep(0.01)
+    raise AssertionError("no process waits for the lock")
+
+
+def test_records_of_deleted_files_go_with_their_backups(person: Person, review: Review) -> None:
+    for name in ("gone", "kept"):
+        (person.project / name).write_text(name)
+        write(person, review, name, "new")
+    person.record("rm gone")
+    review.manager.cleanup_old_backups(now=time.time() + 6 * 86400)
+    assert FileRecord.select().count() == 2
+    review.manager.cleanup_old_backups(now=time.time() + 9 * 86400)
+    assert [os.path.basename(record.path) for record in FileRecord.select()] == ["kept"]

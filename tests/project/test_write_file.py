@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Edits that the program makes itself are recorded, backed up, held and undone like a command's."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project import write_file
+from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.mode import Mode
+from ollmsandbox.project.models import FileRecord
+from ollmsandbox.project.overlayfs import find_in_layers, names_in_layers, read_seen
+from ollmsandbox.project.recover import finish_leftovers
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.swap import Swapper
+from ollmsandbox.project.versions import earlier_versions
+
+pytestmark = pytest.mark.ordinary
+
+
+@pytest.fixture
+def review(person: Person) -> Iterator[Review]:
+    review = Review(person.paths)
+    yield review
+    review.close()
+
+
+def write(person: Person, name: str, text: str, **options: object) -> Report:
+    path = f"{person.project}/{name}"
+    return write_file.write_file(
+        person.paths,
+        str(person.project),
+        path,
+        text.encode(),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def states(report: Report) -> list[tuple[str, str, str]]:
+    return [(i.change.path, i.change.kind.value, i.state.value) for i in report.changes]
+
+
+def seen(person: Person, name: str) -> str | None:
+    found = find_in_layers(person.layers(), name)
+    return None if found is None else read_seen(found).decode()
+
+
+def test_an_edit_is_a_run_that_can_be_undone_and_redone(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text("first")
+    file.chmod(0o640)
+    report = write(person, "file", "second", command="Edit", session_id="s", call_id="c")
+    assert states(report) == [("file", "modified", "applied")]
+    assert file.read_text() == "second"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    run = review.manager.run(report.run_id)
+    assert (run.command, run.session_id, run.call_id, run.exit_code) == ("Edit", "s", "c", 0)
+    record = FileRecord.get(FileRecord.path == str(file))
+    assert Path(str(record.last_approved_copy_path)).read_text() == "first"
+    assert states(review.undo(run)) == [("file", "modified", "undone")]
+    assert file.read_text() == "first"
+    assert states(review.apply(run)) == [("file", "modified", "applied")]
+    assert file.read_text() == "second"
+    assert not list(person.paths.cache.glob("overlay-*"))
+
+
+def test_a_new_file_gets_its_folders_and_they_go_with_it(person: Person, review: Review) -> None:
+    (person.project / "there").mkdir(mode=0o750)
+    report = write(person, "there/new/deep/file", "text", mode=0o755)
+    assert states(report) == [
+        ("there/new", "added", "applied"),
+        ("there/new/deep", "added", "applied"),
+        ("there/new/deep/file", "added", "applied"),
+    ]
+    assert stat.S_IMODE((person.project / "there/new/deep/file").stat().st_mode) == 0o755
+    assert stat.S_IMODE((person.project / "there").stat().st_mode) == 0o750
+    review.undo(review.manager.run(report.run_id))
+    assert os.listdir(person.project / "there") == []
+
+
+def test_a_pending_change_is_the_current_version(person: Person, review: Review) -> None:
+    (person.project / "file").write_text("on disk")
+    first = write(person, "file", "waits", how=Mode.REVIEW)
+    assert states(first) == [("file", "modified", "pending")]
+    assert seen(person, "file") == "waits"
+    with pytest.raises(OllmSandboxError, match="changed in the meantime"):
+        write(person, "file", "other", based_on=b"on disk")
+    write(person, "file", "waits more", based_on=b"waits", how=Mode.REVIEW)
+    assert seen(person, "file") == "waits more"
+    assert (person.project / "file").read_text() == "on disk"
+    for report in review.apply_all(review.manager.add_project(person.project)):
+        assert {item.state for item in report.changes} == {State.APPLIED}
+    assert (person.project / "file").read_text() == "waits more"
+
+
+def test_a_deletion_can_be_pending(person: Person) -> None:
+    (person.project / "folder").mkdir()
+    (person.project / "folder/file").write_text("text")
+    report = person.record("rm folder/file", Mode.REVIEW)
+    assert states(report) == [("folder/file", "deleted", "pending")]
+    assert seen(person, "folder/file") is None
+    assert names_in_layers(person.layers(), "folder") == []
+    assert (person.project / "folder/file").read_text() == "text"
+
+
+def test_a_git_hook_is_held(person: Person) -> None:
+    (person.project / ".git/hooks").mkdir(parents=True)
+    (person.project / ".git/HEAD").touch()
+    report = write(person, ".git/hooks/pre-commit", "echo", mode=0o755)
+    assert states(report) == [(".git/hooks/pre-commit", "added", "pending")]
+    assert os.listdir(person.project / ".git/hooks") == []
+    report = write(person, ".git/hooks/pre-push", "echo", approved=True)
+    assert states(report) == [(".git/hooks/pre-push", "added", "applied")]
+
+
+@pytest.mark.parametrize("name", ["link", "linked/file", "folder", "../outside", "."])
+def test_only_files_of_the_project_can_be_written(person: Person, name: str) -> None:
+    outside = person.home / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("mine")
+    (person.project / "folder").mkdir()
+    (person.project / "link").symlink_to(outside / "file")
+    (person.project / "linked").symlink_to(outside)
+    with pytest.raises(OllmSandboxError):
+        write(person, name, "evil")
+    assert (outside / "file").read_text() == "mine"
+    assert not list(person.paths.cache.glob("overlay-*"))
+
+
+def test_an_interrupted_run_is_settled_at_the_next_start(person: Person) -> None:
+    (person.project / "file").write_text("first")
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> object:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Swapper, "do", kill)
+        write(person, "file", "second")
+    assert (person.project / "file").read_text() == "first"
+    [report] = finish_leftovers(person.paths)
+    assert states(report) == [("file", "modified", "applied")]
+    assert (person.project / "file").read_text() == "second"
+
+
+def test_every_kept_version_can_be_restored(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text("0")
+    file.chmod(0o600)
+    for number in range(1, 4):
+        write(person, "file", str(number), mode=0o644)
+    project = review.manager.add_project(person.project)
+    earlier = earlier_versions(review.manager, project, str(file))
+    assert [each.version.read() for each in earlier] == [b"2", b"1", b"0"]
+    assert all(each.run_id for each in earlier)
+    oldest = earlier[-1].version
+    report = write_file.restore(person.paths, project.path, str(file), oldest)
+    assert states(report) == [("file", "modified", "applied")]
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("0", 0o600)
+    # To write to it now must not change what is kept.
+    file.write_text("by hand")
+    again = earlier_versions(review.manager, project, str(file))
+    assert [each.version.read() for each in again] == [b"3", b"2", b"1", b"0"]
+
+
+def test_a_deleted_file_comes_back_from_its_backup(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text("precious")
+    report = person.record("rm file")
+    project = review.manager.add_project(person.project)
+    for kept in (person.paths.runs / report.run_id / "base").iterdir():
+        kept.unlink()
+    [backup] = earlier_versions(review.manager, project, str(file))
+    assert backup.run_id == ""
+    write_file.restore(person.paths, project.path, str(file), backup.version)
+    assert file.read_text() == "precious"
+
+
+def test_a_deleted_unreadable_file_comes_back(person: Person, review: Review) -> None:
+    file = person.project / "closed"
+    file.write_text("text")
+    file.chmod(0o111)
+    report = person.record("rm -f closed")
+    review.undo(review.manager.run(report.run_id))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o111
+    file.chmod(0o600)
+    assert file.read_text() == "text"
