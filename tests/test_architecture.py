@@ -32,7 +32,7 @@ LEVELS = (
     {"__init__"},
 )
 # Modules of neighbours on one level that may be imported: `project` reads what an overlay made.
-WITHIN = {"project": {"sandbox.overlay", "sandbox.whiteouts"}}
+WITHIN = {"project": {"sandbox.overlay"}}
 # All that may be imported from gi.repository outside the window.
 WITHOUT_WIDGETS = {"GLib", "Gio", "GObject", "Secret"}
 # Run by themselves, in a bare interpreter.

@@ -18,12 +18,12 @@ from typing import NamedTuple, Protocol
 from ..files import dirfd
 from ..files.copying import copy_whole, strip
 from ..files.dirfd import DirEntryAt, OpenTree
+from ..files.overlayfs import is_copied_up, origin_of
 from ..paths import FolderValues, Paths
 from ..sandbox.overlay import Overlay, Root, clock_offset
 from .change import MANY, Change, Flag, Kind, Recorded, Skipped, State, Type
 from .jobs import in_conflict
 from .layer import layer_index
-from .overlayfs import is_copied_up, origin_of
 from .reasons import Note, Reason
 from .run import OpenRuns, Replaced, RunFolder, RunInfo, is_small, signature
 from .scan import scan

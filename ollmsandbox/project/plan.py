@@ -18,14 +18,15 @@ from typing import NamedTuple
 from ..files import dirfd
 from ..files.copying import copy_whole, write_like
 from ..files.dirfd import DirEntryAt, OpenTree, folders_above
+from ..files.exchange import Expected, expect
+from ..files.overlayfs import same_bytes
 from ..paths import Paths
 from ..text.merge import keep_both, merge_change
 from .change import MANY, Kind, Recorded, State, Type
 from .jobs import in_conflict, note_planning
-from .overlayfs import same_bytes
 from .reasons import Note, Reason
 from .run import OpenRuns, is_part, is_small, new_pair, read_run, read_small, signature
-from .swap import ConflictError, Item, expect
+from .swap import ConflictError, Item
 
 _DECIDED = (State.APPLIED, State.UNDONE, State.DISCARDED)
 
@@ -609,7 +610,7 @@ class _Plan:
             staged.st_ino, out, after, 0, self._state.value, self._otherwise.value, self._made,
         )  # fmt: skip
 
-    def _expected(self, found: os.stat_result | None) -> tuple[int, int, int, int, int] | None:
+    def _expected(self, found: os.stat_result | None) -> Expected | None:
         if found is None:
             return None
         expected = expect(found)

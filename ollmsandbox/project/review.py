@@ -148,26 +148,18 @@ class Review:
         in a folder that is not made then, or on a file that cannot be merged."""
         rows = choose(index.read_changes(self.manager, run), chosen)
         found = {(run.id, item.number): item for item in rows if is_pending(item)}
-        # What stays in a folder keeps the folder.
-        kept = {
-            (item.change.root, folder)
-            for item in found.values()
-            if item.change.kind in (Kind.DELETED, Kind.REPLACED)
-            for folder in folders_above(item.change.path)
-        }
         pending = PendingLayer(self._paths, run.project.path).changes()
-        # A run that deletes the same files itself can delete the folder all the same.
-        own = {(run_id, *place_of(item)) for run_id, item in pending}
-        dropped = [place_of(item) for item in found.values()]
+        left = {(one, *place_of(i)) for one, i in pending if (one, i.number) not in found}
+        # What stays in a folder keeps the folder, unless the same run deletes it by itself.
+        staying: dict[tuple[str, str], list[str]] = {}
+        for item in found.values():
+            if item.change.kind in (Kind.DELETED, Kind.REPLACED):
+                for folder in folders_above(item.change.path):
+                    staying.setdefault((item.change.root, folder), []).append(item.change.path)
         for run_id, item in pending:
-            is_around = (
-                item.change.ends_folder
-                and place_of(item) in kept
-                and not (run_id != run.id and all((run_id, *place) in own for place in dropped))
-            )
-            if (run_id, item.number) not in found and (
-                is_around or self._needs_one_of(found, item)
-            ):
+            inside = staying.get(place_of(item), ()) if item.change.ends_folder else ()
+            is_kept = any((run_id, item.change.root, path) not in left for path in inside)
+            if (run_id, item.number) not in found and (is_kept or self._needs_one_of(found, item)):
                 found[run_id, item.number] = item
         return [(run_id, item) for (run_id, _), item in found.items()]
 

@@ -16,8 +16,15 @@ from pathlib import Path
 
 from ..files import dirfd
 from ..files.dirfd import FOLDER
+from ..files.ignore import IgnoredPaths
+from ..files.overlayfs import (
+    find_in_open_layers,
+    names_in,
+    read_merged,
+    same_bytes,
+)
+from ..files.whiteouts import is_opaque, is_whiteout
 from ..paths import FolderValues, is_inside, keep_own_rights
-from ..sandbox.whiteouts import is_opaque, is_whiteout
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .held.git import GitTargets, NestedRepositories
 from .held.git_config import is_written_by_git
@@ -32,13 +39,6 @@ from .held.risky import (
     is_plain_name,
     risk_of,
 )
-from .overlayfs import (
-    find_in_open_layers,
-    names_in,
-    read_merged,
-    same_bytes,
-)
-from .records.ignore import IgnoredPaths
 from .roots import has_repository, is_git_folder
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

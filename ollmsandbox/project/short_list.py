@@ -259,41 +259,46 @@ def split_ignored(items: Sequence[Recorded]) -> tuple[list[Recorded], list[Recor
     quiet = {id(item) for item in items if item.change.is_ignored and not _needs_a_look(item)}
     if not quiet:
         return list(items), []
-    around_ignored, around_others = set[tuple[str, str]](), set[tuple[str, str]]()
-    for item in items:
-        if id(item) in quiet:
-            _add_parents(around_ignored, item)
-        elif item.change.type is not Type.FOLDER or _needs_a_look(item):
-            _add_parents(around_others, item)
-    # To git, a folder is nothing but what is in it.
-    only_around_ignored = around_ignored - around_others
-    shown: list[Recorded] = []
-    ignored: list[Recorded] = []
-    for item in items:
-        change = item.change
-        is_empty = (
-            change.type is Type.FOLDER
-            and change.kind in (Kind.ADDED, Kind.DELETED)
-            and (change.root, change.path) in only_around_ignored
-            and not _needs_a_look(item)
-        )
-        (ignored if id(item) in quiet or is_empty else shown).append(item)
-    return shown, ignored
+    shown = [item for item in items if id(item) not in quiet]
+    quiet |= _around_ignored(shown, (item for item in items if id(item) in quiet))
+    shown = [item for item in items if id(item) not in quiet]
+    return shown, [item for item in items if id(item) in quiet]
 
 
 def _needs_a_look(item: Recorded) -> bool:
     """Return whether a change has a line of its own even if git ignores the file."""
+    if item.note is None:
+        return is_flagged(item)
     # Whoever builds a project edits these files all the time.
-    is_edited = item.note is not None and item.note.reason in (Reason.EDITED, Reason.PARTLY)
+    is_edited = item.note.reason in (Reason.EDITED, Reason.PARTLY)
     return is_flagged(item._replace(note=None) if is_edited else item)
 
 
-def _add_parents(folders: set[tuple[str, str]], item: Recorded) -> None:
-    root, path, *_ = item.change
-    while path := path.rpartition("/")[0]:
-        if (root, path) in folders:
-            break
-        folders.add((root, path))
+def _around_ignored(others: Sequence[Recorded], ignored: Iterable[Recorded]) -> set[int]:
+    """Return the ids of new and deleted folders in which git ignores everything that changed: to
+    git, a folder is nothing but what is in it."""
+    folders = {
+        (item.change.root, item.change.path): id(item)
+        for item in others
+        if item.change.type is Type.FOLDER
+        and item.change.kind in (Kind.ADDED, Kind.DELETED)
+        and not _needs_a_look(item)
+    }
+    if not folders:
+        return set()
+    candidates = set(folders.values())
+    found = _folders_around(ignored)
+    found -= _folders_around(item for item in others if id(item) not in candidates)
+    return {folders[place] for place in folders.keys() & found}
+
+
+def _folders_around(items: Iterable[Recorded]) -> set[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    for item in items:
+        root, path = item.change.root, item.change.path
+        while (path := path.rpartition("/")[0]) and (root, path) not in found:
+            found.add((root, path))
+    return found
 
 
 def count_files(items: Sequence[Recorded]) -> int:

@@ -7,8 +7,6 @@ file. A file that somebody saves in the same moment goes back to its place.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
 import os
 import stat
@@ -17,28 +15,28 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..files import dirfd
-from ..files.copying import HALF, copy_entry, copy_whole
+from ..files.copying import HALF, copy_whole
 from ..files.dirfd import DirEntryAt, OpenTree
+from ..files.exchange import (
+    Expected,
+    UnexpectedFileError,
+    check_expected,
+    exchange,
+    inode_of,
+    is_expected,
+    is_linked,
+    move_new,
+    start_writing,
+)
 from .reasons import Reason
 from .run import OpenRuns, signature
 
-_NOREPLACE, _EXCHANGE = 1, 2
-_START_WRITING = 2
-# A file system that knows only the usual rename.
-_NO_FLAGS = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
-_NO_LINKS = (*_NO_FLAGS, errno.EPERM, errno.EMLINK, errno.EXDEV)
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_sync_file_range = _LIBC.sync_file_range
-_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 # Of a project on another file system, at the end of a slot's name: the note with the inode of the
 # copy beside the place, and what came out.
 _NOTE = ".copy"
 OUT = "-out"
-
-# Inode, time of modification, size, mode, and change time (0 if that may differ).
-Expected = tuple[int, int, int, int, int]
 
 
 class Item(NamedTuple):
@@ -83,28 +81,6 @@ class ConflictError(Exception):
         self.reason = reason
 
 
-def expect(found: os.stat_result) -> Expected:
-    # Moving one name of a file changes the change time of all.
-    changed = found.st_ctime_ns if found.st_nlink == 1 else 0
-    return (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, changed)
-
-
-def _is_same(found: os.stat_result | None, expected: Expected) -> bool:
-    """Return whether a file is the expected one, also if it has been moved since."""
-    return found is not None and (
-        (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode) == expected[:4]
-    )
-
-
-def _rename(one: DirEntryAt, other: DirEntryAt, flag: int) -> None:
-    done = _LIBC.renameat2(
-        one.dir_fd, os.fsencode(one.name), other.dir_fd, os.fsencode(other.name), flag
-    )
-    if done:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), one.name)
-
-
 class Swapper:
     """Does items in one root of a project."""
 
@@ -141,11 +117,16 @@ class Swapper:
         Raise ConflictError if the place is not as expected, and OSError if it cannot be done.
         """
         try:
-            return self._do(item, self._is_resumed)
-        except PermissionError:
-            # The command may have made the folder writable only while it wrote there.
-            self._tree.unlock(os.path.dirname(item.path))
-            return self._do(item, is_resumed=True)
+            try:
+                return self._do(item, self._is_resumed)
+            except PermissionError:
+                # The command may have made the folder writable only while it wrote there.
+                self._tree.unlock(os.path.dirname(item.path))
+                return self._do(item, is_resumed=True)
+        except FileExistsError as error:
+            raise ConflictError(Reason.PLACE_TAKEN) from error
+        except UnexpectedFileError as error:
+            raise ConflictError(_reason(error.found)) from error
 
     def _do(self, item: Item, is_resumed: bool) -> Left:
         if item.does == "mode":
@@ -184,7 +165,7 @@ class Swapper:
     def _put(self, item: Item, place: DirEntryAt, is_resumed: bool) -> Left:
         slot = self._runs.at(item.run, item.slot)
         if self._flushes:
-            _start_writing(slot)
+            start_writing(slot)
         if is_resumed:
             if self._runs.at(item.run, f"{item.slot}{_NOTE}").lstat() is not None:
                 return self._put_far(item, slot, place)
@@ -192,7 +173,7 @@ class Swapper:
             _remove_copy(_beside(item, place))
             self._runs.at(item.run, f"{item.slot}{_NOTE}~").unlink(missing_ok=True)
         try:
-            came_out = _swap(slot, item.inode, place, item.expected, is_resumed=is_resumed)
+            came_out = exchange(slot, item.inode, place, item.expected, is_resumed=is_resumed)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
@@ -211,13 +192,14 @@ class Swapper:
         if note.lstat() is None:
             try:
                 copy_whole(slot, near)
-                _write_number(note, _inode(near))
+                start_writing(near)
+                _write_number(note, inode_of(near))
             except OSError:
                 _remove_copy(near)
                 raise
         try:
-            came_out = _swap(near, _read_number(note), place, item.expected, is_resumed=True)
-        except ConflictError:
+            came_out = exchange(near, _read_number(note), place, item.expected, is_resumed=True)
+        except (UnexpectedFileError, FileExistsError):
             near.unlink(missing_ok=True)
             note.unlink()
             raise
@@ -244,23 +226,23 @@ class Swapper:
             return
         found = place.lstat()
         if is_resumed and slot.lstat() is not None:
-            if _is_linked(slot, place):
+            if is_linked(slot, place):
                 place.unlink()
             return
         if found is None:
             return
-        _check(found, item.expected)
+        check_expected(found, item.expected)
         for kept in (slot, near):
             try:
-                _move_new(place, kept)
+                move_new(place, kept)
             except OSError as error:
                 if error.errno != errno.EXDEV or kept is near:
                     raise
                 continue
-            if not _is_same(kept.lstat(), item.expected):
+            if not is_expected(kept.lstat(), item.expected):
                 # Somebody saved it just now.
-                _move_new(kept, place)
-                raise ConflictError(Reason.CHANGED)
+                move_new(kept, place)
+                raise UnexpectedFileError(found)
             if kept is near:
                 self._keep(near, slot)
             break
@@ -294,125 +276,10 @@ def _remove_folder(place: DirEntryAt) -> None:
         raise
 
 
-def _swap(
-    slot: DirEntryAt,
-    inode: int,
-    place: DirEntryAt,
-    expected: Expected | None,
-    *,
-    is_resumed: bool,
-) -> os.stat_result | None:
-    """Exchange a staged file and what is at a place, on one file system. Return what came out, and
-    is in the slot now; None if nothing was there, or if it was taken out of the slot before."""
-    old = DirEntryAt(slot.dir_fd, f"{slot.name}.old")
-    if is_resumed:
-        if old.lstat() is not None and _finish_without_exchange(slot, old, inode):
-            return slot.lstat()
-        staged = slot.lstat()
-        if staged is None:
-            return None
-        if staged.st_ino != inode:
-            return _look_again(slot, inode, place, expected)
-    if expected is None:
-        try:
-            _move_new(slot, place)
-        except FileExistsError:
-            if not is_resumed or not _is_linked(slot, place):
-                raise ConflictError(Reason.PLACE_TAKEN) from None
-            slot.unlink()
-        return None
-    _check(place.lstat(), expected)
-    try:
-        _rename(slot, place, _EXCHANGE)
-    except FileNotFoundError:
-        raise ConflictError(Reason.REMOVED) from None
-    except OSError as error:
-        if error.errno not in _NO_FLAGS:
-            raise
-        return _swap_without_exchange(slot, old, place, expected)
-    return _look_again(slot, inode, place, expected)
-
-
-def _look_again(
-    slot: DirEntryAt, inode: int, place: DirEntryAt, expected: Expected | None
-) -> os.stat_result:
-    """Return what came out. If that is not what was expected, because somebody has just saved the
-    file, exchange both again and raise ConflictError."""
-    came_out = slot.lstat()
-    assert came_out is not None
-    if expected is not None and _is_same(came_out, expected):
-        return came_out
-    _rename(slot, place, _EXCHANGE)
-    if _inode(slot) != inode:
-        # They have saved it once more: the last one belongs there.
-        _rename(slot, place, _EXCHANGE)
-    raise ConflictError(Reason.CHANGED)
-
-
-def _swap_without_exchange(
-    slot: DirEntryAt, old: DirEntryAt, place: DirEntryAt, expected: Expected
-) -> os.stat_result | None:
-    """Link, check and rename, where the file system cannot exchange two names."""
-    try:
-        place.link_to(old)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        copy_entry(place, old)
-    try:
-        _check(place.lstat(), (*expected[:4], 0))
-    except ConflictError:
-        old.unlink()
-        raise
-    slot.rename_to(place)
-    old.rename_to(slot)
-    return slot.lstat()
-
-
-def _finish_without_exchange(slot: DirEntryAt, old: DirEntryAt, inode: int) -> bool:
-    """Return whether the staged file was in its place before a kill."""
-    if slot.lstat() is None:
-        old.rename_to(slot)
-        return True
-    if _inode(slot) == inode:
-        old.unlink()
-    return False
-
-
-def _move_new(source: DirEntryAt, target: DirEntryAt) -> None:
-    """Move a file, never in the place of another one."""
-    try:
-        _rename(source, target, _NOREPLACE)
-    except OSError as error:
-        if error.errno not in _NO_FLAGS:
-            raise
-    else:
-        return
-    try:
-        source.link_to(target)
-    except OSError as error:
-        if error.errno not in _NO_LINKS or error.errno == errno.EXDEV:
-            raise
-        if target.lstat() is not None:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
-        source.rename_to(target)
-    else:
-        source.unlink()
-
-
-def _check(found: os.stat_result | None, expected: Expected) -> None:
-    """Raise ConflictError if a file is not the expected one any more."""
+def _reason(found: os.stat_result | None) -> Reason:
     if found is None:
-        raise ConflictError(Reason.REMOVED)
-    if not _is_same(found, expected) or expected[4] not in (0, found.st_ctime_ns):
-        is_folder = stat.S_ISDIR(found.st_mode)
-        raise ConflictError(Reason.IS_FOLDER if is_folder else Reason.CHANGED)
-
-
-def _is_linked(one: DirEntryAt, other: DirEntryAt) -> bool:
-    """Return whether two names are of one file."""
-    found, there = one.lstat(), other.lstat()
-    return found is not None and there is not None and os.path.samestat(found, there)
+        return Reason.REMOVED
+    return Reason.IS_FOLDER if stat.S_ISDIR(found.st_mode) else Reason.CHANGED
 
 
 def _beside(item: Item, place: DirEntryAt) -> DirEntryAt:
@@ -431,11 +298,6 @@ def _now_known_as(item: Item, place: DirEntryAt) -> str:
     return now if item.after and now.partition(":")[2] == item.after.partition(":")[2] else ""
 
 
-def _inode(spot: DirEntryAt) -> int:
-    found = spot.lstat()
-    return found.st_ino if found else 0
-
-
 def _write_number(spot: DirEntryAt, number: int) -> None:
     half = DirEntryAt(spot.dir_fd, f"{spot.name}~")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -447,15 +309,3 @@ def _write_number(spot: DirEntryAt, number: int) -> None:
 def _read_number(spot: DirEntryAt) -> int:
     with dirfd.open_regular_file(spot.name, spot.dir_fd) as file:
         return int(file.read())
-
-
-def _start_writing(spot: DirEntryAt) -> None:
-    """Have the kernel write a file's data before its new name, without waiting for the disk."""
-    with contextlib.suppress(OSError), dirfd.open_regular_file(spot.name, spot.dir_fd) as file:
-        _sync_file_range(file.fileno(), 0, 0, _START_WRITING)
-
-
-def sync_disk(folder: str | os.PathLike[str]) -> None:
-    """Wait until everything on the file system of a folder is on disk."""
-    with dirfd.opened_folder(folder) as descriptor:
-        _LIBC.syncfs(descriptor)

@@ -14,11 +14,11 @@ from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..files.copying import copy_entry
 from ..files.dirfd import DirEntryAt, OpenTree, folders_above, opened_folder
+from ..files.overlayfs import Seen, find_in_layers, read_seen
 from ..paths import Paths
 from ..sandbox.overlay import Overlay
 from .change import Report
 from .mode import Mode
-from .overlayfs import Seen, find_in_layers, read_seen
 from .recorder import Recorder, root_of
 from .settle import opened_jobs, settle
 from .versions import Version

@@ -20,7 +20,7 @@ from ..files.dirfd import (
     open_folder,
     set_mode,
 )
-from .whiteouts import OPAQUE, is_opaque
+from ..files.whiteouts import OPAQUE, is_opaque
 
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..files.dirfd import FOLDER
-from .whiteouts import is_whiteout
+from ..files.whiteouts import is_whiteout
 
 if TYPE_CHECKING:
     from gi.repository import Gio

@@ -14,12 +14,12 @@ from support.cli_inline import cli_here
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import recover as recovering
 from ollmsandbox.project.backups import clean_up
 from ollmsandbox.project.change import State
 from ollmsandbox.project.index import count_states, read_changes
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.recover import recover, repair_index
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.state import read_current

@@ -35,10 +35,12 @@ def change(
     *,
     old_type: Type | None = None,
     note: Note | None = None,
+    is_ignored: bool = False,
 ) -> Recorded:
     """A file, or a folder if the path ends with a slash."""
     type_ = Type.FOLDER if path.endswith("/") else Type.FILE
     made = Change("/p", path.rstrip("/"), kind, type_, flags=tuple(flags), old_type=old_type)
+    made = made._replace(is_ignored=is_ignored)
     return Recorded(0, made, state, note)
 
 
@@ -264,3 +266,27 @@ def test_a_long_name_cannot_push_a_mark_out_of_sight() -> None:
     text = list(short_lines(short_list(items), "/p", lambda _: ()))
     assert max(map(len, text)) < 300
     assert any("/.envrc" in line for line in text)
+
+
+def test_files_that_git_ignores_are_one_line_at_the_end() -> None:
+    items = [change("a"), *(change(f"{n}.pyc", is_ignored=True) for n in range(3))]
+    text = list(short_lines(short_list(items), "/p", lambda _: ()))
+    assert text == ["  added a", "  3 files that git ignores"]
+
+
+def test_an_ignored_file_that_needs_attention_has_its_own_line() -> None:
+    tool = change("build/tool", flags=(Flag.EXECUTABLE,), is_ignored=True)
+    conflict = change("b.pyc", state=State.CONFLICT, is_ignored=True)
+    # Whoever builds the project writes these anew.
+    edited = change("c.pyc", note=Note(Reason.EDITED), is_ignored=True)
+    short = short_list([tool, conflict, edited])
+    assert sorted(paths(short.flagged)) == ["b.pyc", "build/tool"]
+    assert short.ignored == 1
+
+
+def test_a_folder_with_nothing_but_ignored_files_is_no_change_of_its_own() -> None:
+    pyc = change("a/__pycache__/x.pyc", is_ignored=True)
+    short = short_list([change("a/"), change("a/__pycache__/"), pyc])
+    assert short == ShortList(ignored=1)
+    short = short_list([change("a/"), change("a/x.py"), change("a/__pycache__/"), pyc])
+    assert (paths(short.lines), short.ignored) == (["a/x.py"], 1)

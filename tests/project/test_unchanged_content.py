@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ollmsandbox.files.overlayfs import same_bytes
 from ollmsandbox.project import scan as changes
 from ollmsandbox.project.change import Kind
-from ollmsandbox.project.overlayfs import same_bytes
 from ollmsandbox.project.scan import scan
 
 pytestmark = pytest.mark.anybody

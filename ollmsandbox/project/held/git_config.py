@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from ...files.overlayfs import read_merged
 from ...paths import is_inside
-from ..overlayfs import read_merged
 from .risky import GIT_FOLDERS, normalised
 
 # The files of a repository that may be exempt.

@@ -11,8 +11,8 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from ...files.ignore import GENERATED, IgnoredPaths
 from ..change import Change, Flag, Kind, Type
-from ..records.ignore import GENERATED, IgnoredPaths
 from ..roots import is_git_folder
 
 # Fewer can be taken in at a glance when they are listed, and undone. Otherwise a small project

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from ... import N_
 from ...errors import ProjectError
 from ...files.dirfd import FOLDER
+from ...files.ignore import IgnoredPaths
 from ...paths import is_inside
 from ..projects import ProjectManager
-from .ignore import IgnoredPaths
 from .scan_cache import KnownFolder, ScanCache, stamp_of
 
 # Each level takes a descriptor; deeper folders count as unreadable.

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ...errors import OllmSandboxError
+from ...files.ignore import GENERATED, IgnoredPaths
 from ...paths import is_inside
 from ..models import FoundLink
 from ..projects import ProjectManager, escape_like
 from ..recorder import linked_roots
 from ..roots import may_be_root
 from .file_records import Scanner
-from .ignore import GENERATED, IgnoredPaths
 
 
 @dataclass(frozen=True)

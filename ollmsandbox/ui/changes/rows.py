@@ -88,7 +88,7 @@ class FoldRow(Gtk.Box):
     def _add_buttons(
         self, actions: Iterable[Action], act: Act, title: str, *, suggests: bool
     ) -> None:
-        buttons: list[ActionButton] = []
+        buttons = self._buttons
         # Not the row itself, which its buttons would keep alive.
         item = self.item
         for action in actions:
@@ -99,7 +99,7 @@ class FoldRow(Gtk.Box):
             button.connect("clicked", lambda _button, name=action.name: act(name, item))
             set_accessible_name(button, f"{action.label}: {title}")
             buttons.append(button)
-        # Several buttons beside the command would leave no room for it. But the one to undo stays
+        # Several buttons beside the text would leave no room for it. But the one to undo stays
         # where it was.
         if buttons and {button.action.name for button in buttons} <= {"undo", "redo"}:
             verbs = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
@@ -113,7 +113,6 @@ class FoldRow(Gtk.Box):
             lines.add_group(buttons[:2])
             lines.add_group(buttons[2:])
             self.append(lines)
-        self._buttons = buttons
 
 
 class RunRow(FoldRow):
@@ -155,12 +154,15 @@ class IgnoredRow(FoldRow):
 
     def __init__(self, item: IgnoredItem, act: Act, fold: Fold) -> None:
         super().__init__(item, fold)
-        self.set_margin_start(_INDENT)
+        # The text is below those of the files, though the arrow is wider than their icons.
+        self.set_margin_start(_INDENT - 2)
+        self._top.set_spacing(7)
+        self.set_valign(Gtk.Align.CENTER)
         text = ignored_row_text(item.data)
         self._set_name(text)
         label = _line(text)
-        label.set_hexpand(True)
         label.add_css_class("dim-label")
+        label.set_hexpand(True)
         self._top.append(label)
         # Closed, it is no more than a line: the run's own buttons are for these files, too.
         if item.is_open:

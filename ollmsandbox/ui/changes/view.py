@@ -275,12 +275,14 @@ class ChangesView(Gtk.Box):
 
         found, is_same = await self._newest.run(read)
         runs = found.runs
-        if runs and not self._seen and not self._open_runs:
-            self._open_runs |= {run.id for run in runs[:1] if run.items}
+        # Files that git ignores open only on request.
+        worth_opening = [run for run in runs if run.items]
+        if worth_opening and not self._seen and not self._open_runs:
+            self._open_runs.add(worth_opening[0].id)
             is_same = False
         # Show pending changes without a click.
-        self._open_runs |= {run.id for run in runs if run.pending and run.items} - self._seen
-        self._seen |= {run.id for run in runs}
+        self._open_runs |= {run.id for run in worth_opening if run.pending} - self._seen
+        self._seen |= {run.id for run in worth_opening}
         self._found = found
         self._show_pending()
         self.older.set_visible(found.has_older)

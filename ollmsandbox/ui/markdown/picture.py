@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from gi.repository import Adw, Gdk, GLib, Gtk
 
+from ...files.overlayfs import find_in_layers, read_seen
 from ...loop import start_daemon
-from ...project.overlayfs import find_in_layers, read_seen
 from ..diff.images import MOST_BYTES, read_picture
 from ..widgets.weak import weakly
 

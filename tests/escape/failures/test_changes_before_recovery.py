@@ -13,11 +13,11 @@ from support.escape.copy_back import FIRST_STEP, review, settle
 from support.escape.kill import EVERY, Snapshot, check_finished, finish, killed_after
 from support.person import Person
 
+from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.versions import Versions

@@ -18,6 +18,7 @@ from support.escape.copy_back import FIRST_STEP, Counter, review, settle, states
 from support.escape.kill import EVERY, Snapshot, check_finished, killed_after, look_at
 from support.person import Person, make_person
 
+from ollmsandbox.files import exchange
 from ollmsandbox.files.copying import copy_whole
 from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.project import swap
@@ -149,7 +150,7 @@ def test_one_file_system_that_is_mounted_at_two_places(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No file can be renamed from one to the other, though it is the same device."""
-    real = swap._rename
+    real = exchange._rename
 
     def refused(one: DirEntryAt, other: DirEntryAt, flag: int) -> None:
         places = {os.readlink(f"/proc/self/fd/{spot.dir_fd}") for spot in (one, other)}
@@ -157,7 +158,7 @@ def test_one_file_system_that_is_mounted_at_two_places(
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         real(one, other, flag)
 
-    monkeypatch.setattr(swap, "_rename", refused)
+    monkeypatch.setattr(exchange, "_rename", refused)
     for name in ("changed", "deleted", "saved"):
         (person.project / name).write_text("old\n")
     before = look_at(person.project)

@@ -15,8 +15,8 @@ from support.escape.copy_back import settle as settle_command
 from support.escape.kill import Snapshot, look_at
 from support.person import Person, make_person
 
+from ollmsandbox.files import exchange
 from ollmsandbox.files.dirfd import DirEntryAt
-from ollmsandbox.project import swap
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
@@ -120,7 +120,7 @@ def take_it_away(file: Path) -> None:
 
 def just_before(monkeypatch: pytest.MonkeyPatch, file: Path, act: Callable[[Path], None]) -> None:
     """Act once, right before something is moved to or from the file's place."""
-    real = swap._rename
+    real = exchange._rename
     acted: list[Path] = []
 
     def meanwhile(one: DirEntryAt, other: DirEntryAt, flag: int) -> None:
@@ -130,7 +130,7 @@ def just_before(monkeypatch: pytest.MonkeyPatch, file: Path, act: Callable[[Path
             act(file)
         real(one, other, flag)
 
-    monkeypatch.setattr(swap, "_rename", meanwhile)
+    monkeypatch.setattr(exchange, "_rename", meanwhile)
 
 
 @pytest.mark.parametrize(

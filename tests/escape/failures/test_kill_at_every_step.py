@@ -18,7 +18,8 @@ import pytest
 from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
 from support.person import make_person
 
-from ollmsandbox.project import hunks, swap
+from ollmsandbox.files import exchange
+from ollmsandbox.project import hunks
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.state import text_versions
@@ -219,7 +220,7 @@ def test_a_kill_at_any_step(
     operation.before(snapshot)
     before = look_at(snapshot.person.project)
     if place == "no-exchange":
-        monkeypatch.setattr(swap, "_rename", _refuse)
+        monkeypatch.setattr(exchange, "_rename", _refuse)
     operation.act(snapshot)
     wanted = snapshot.look()
     # Not all of them each time: that takes minutes. Of the commonest case more, and in no two cases

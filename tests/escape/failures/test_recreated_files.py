@@ -25,10 +25,10 @@ from support.escape.kill import (
 from support.person import Person
 
 from ollmsandbox.files.dirfd import folders_above
+from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.change import PENDING_STATES, Kind, Recorded, State, Type
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.scan import scan

@@ -20,8 +20,7 @@ from typing import Any
 
 from support.person import Person
 
-from ollmsandbox.files import dirfd, trees
-from ollmsandbox.project import swap
+from ollmsandbox.files import dirfd, exchange, trees
 from ollmsandbox.project.change import Report
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import unfinished
@@ -104,15 +103,15 @@ def after_each_change(step: Callable[[], None]) -> Iterator[None]:
         return call
 
     real = {name: getattr(os, name) for name in ("open", *_CHANGING)}
-    real_rename = swap._rename
+    real_rename = exchange._rename
     try:
         for name, change in real.items():
             vars(os)[name] = counted(change)
-        vars(swap)["_rename"] = counted(real_rename)
+        vars(exchange)["_rename"] = counted(real_rename)
         yield
     finally:
         vars(os).update(real)
-        vars(swap)["_rename"] = real_rename
+        vars(exchange)["_rename"] = real_rename
 
 
 class LeftBehind(Exception):

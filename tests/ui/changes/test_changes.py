@@ -31,7 +31,7 @@ from ollmsandbox.sandbox.overlay import leftovers
 from ollmsandbox.ui.changes import view as changes_view
 from ollmsandbox.ui.changes.model import FileItem, RunItem
 from ollmsandbox.ui.changes.page import ChangePage
-from ollmsandbox.ui.changes.rows import FileRow, RunRow
+from ollmsandbox.ui.changes.rows import FileRow, IgnoredRow, RunRow
 from ollmsandbox.ui.changes.text import busy_text
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.diff.view import DiffView
@@ -761,3 +761,116 @@ async def _run_while(person: Person, command: str, act: Callable[[], object]) ->
 def _run_with_keyboard(pane: Pane) -> Gtk.Widget | None:
     focus = pane.window.get_focus()
     return focus.get_ancestor(RunRow) if focus is not None else None
+
+
+_BUILD = "mkdir cache; echo 1 > cache/a.pyc; echo 2 > cache/b.pyc; echo 1 > build.pyc"
+
+
+def _ignore(person: Person) -> None:
+    person.run_outside("git init -q; printf '*.pyc\\ncache/\\n' > .gitignore")
+
+
+def _open_ignored(pane: Pane) -> IgnoredRow:
+    wait_until(lambda: any(row.get_mapped() for row in all_of(pane.view, IgnoredRow)))
+    [row] = all_of(pane.view, IgnoredRow)
+    row.arrow.emit("clicked")
+    wait_until(lambda: says(pane.view, "a.pyc  cache/"))
+    [row] = all_of(pane.view, IgnoredRow)
+    return row
+
+
+def test_ignored_files_are_one_quiet_line_that_opens(pane: Pane) -> None:
+    _ignore(pane.person)
+    run(pane.person, f"{_BUILD}; echo 1 > file")
+    pane.show()
+    wait_until(lambda: all_of(pane.view, IgnoredRow))
+    [line] = all_of(pane.view, IgnoredRow)
+    assert texts(line) == ["3 files that git ignores"]
+    assert [row.item.recorded.change.path for row in all_of(pane.view, FileRow)] == ["file"]
+    [shown] = all_of(pane.view, RunRow)
+    assert " · 1 file" in shown.name
+    opened = _open_ignored(pane)
+    paths = [row.item.recorded.change.path for row in all_of(pane.view, FileRow)]
+    assert paths == ["file", "build.pyc", "cache/a.pyc", "cache/b.pyc"]
+    opened.arrow.emit("clicked")
+    wait_until(lambda: len(all_of(pane.view, FileRow)) == 1)
+
+
+def test_ignored_files_are_undone_and_redone_as_one(pane: Pane) -> None:
+    _ignore(pane.person)
+    run(pane.person, f"{_BUILD}; echo 1 > file")
+    project = pane.person.project
+    pane.show()
+    press(_open_ignored(pane), "Undo")
+    wait_until(lambda: not (project / "cache").exists())
+    assert not (project / "build.pyc").exists()
+    assert (project / "file").exists()
+    wait_until(lambda: pane.told == ["3 changes undone."])
+    wait_until(lambda: says(pane.view, "3 files that git ignores · Undone"))
+    # The focus stays with the line.
+    wait_until(lambda: "Redo" in buttons(all_of(pane.view, IgnoredRow)[0]))
+    press(all_of(pane.view, IgnoredRow)[0], "Redo")
+    wait_until(lambda: (project / "cache/a.pyc").exists() and (project / "build.pyc").exists())
+
+
+def test_ignored_files_wait_in_review_mode_and_are_decided_as_one(pane: Pane) -> None:
+    _ignore(pane.person)
+    run(pane.person, f"{_BUILD}; echo 1 > file", Mode.REVIEW)
+    project = pane.person.project
+    pane.show()
+    wait_until(lambda: pane.view.pending.get_label() == "1 pending change")
+    assert pane.counts[-1] == 1
+    press(_open_ignored(pane), "Discard")
+    wait_until(lambda: says(pane.view, "3 files that git ignores · Discarded"))
+    assert pane.view.pending.get_label() == "1 pending change"
+    press(all_of(pane.view, IgnoredRow)[0], "Apply")
+    wait_until(lambda: (project / "cache/a.pyc").exists())
+    assert not (project / "file").exists()
+
+
+def test_applying_all_includes_ignored_files(pane: Pane) -> None:
+    _ignore(pane.person)
+    run(pane.person, _BUILD, Mode.REVIEW)
+    pane.show()
+    # They are no changes to be counted, but they wait.
+    wait_until(lambda: pane.view.pending.get_label() == "3 files that git ignores")
+    assert pane.view.pending_box.get_visible()
+    assert pane.counts[-1] == 0
+    pane.view.apply_all.emit("clicked")
+    wait_until(lambda: (pane.person.project / "cache/b.pyc").exists())
+    wait_until(lambda: not pane.view.pending_box.get_visible())
+
+
+def test_a_run_of_ignored_files_alone_is_closed_and_acts_on_them(pane: Pane) -> None:
+    _ignore(pane.person)
+    run(pane.person, _BUILD)
+    pane.show()
+    [row] = all_of(pane.view, RunRow)
+    assert "3 files that git ignores" in row.name
+    assert not all_of(pane.view, FileRow)
+    press(row, "Undo")
+    wait_until(lambda: not (pane.person.project / "cache").exists())
+    row = all_of(pane.view, RunRow)[0]
+    row.arrow.emit("clicked")
+    wait_until(lambda: len(all_of(pane.view, FileRow)) == 3)
+    assert not all_of(pane.view, IgnoredRow)
+
+
+def test_the_first_run_with_other_files_opens_though_one_without_was_seen(pane: Pane) -> None:
+    _ignore(pane.person)
+    run(pane.person, _BUILD)
+    pane.show()
+    run(pane.person, "echo 1 > file")
+    pane.view.refresh()
+    wait_until(lambda: [row.item.recorded.change.path for row in all_of(pane.view, FileRow)])
+    assert says(pane.view, "file")
+
+
+def test_a_held_file_in_an_ignored_folder_is_not_applied_with_the_others(pane: Pane) -> None:
+    _ignore(pane.person)
+    run(pane.person, f"{_BUILD}; echo 1 > file; echo 1 > cache/.envrc", Mode.REVIEW)
+    pane.show()
+    press(_open_ignored(pane), "Apply")
+    wait_until(lambda: (pane.person.project / "cache/b.pyc").exists())
+    assert not (pane.person.project / "cache/.envrc").exists()
+    assert pane.counts[-1] == 2

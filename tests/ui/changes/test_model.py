@@ -13,7 +13,14 @@ from support.screen import Screen, spin_until
 
 from ollmsandbox.project.change import Change, Kind, Recorded, State, Type
 from ollmsandbox.project.projects import ProjectManager
-from ollmsandbox.ui.changes.model import ChangeList, FileItem, RunData, RunItem, are_same
+from ollmsandbox.ui.changes.model import (
+    ChangeList,
+    FileItem,
+    IgnoredItem,
+    RunData,
+    RunItem,
+    are_same,
+)
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.settings import Settings
 
@@ -42,6 +49,8 @@ class Mirror:
 def name(item: GObject.Object | None) -> str:
     if isinstance(item, RunItem):
         return f"{item.data.id} {'open' if item.is_open else 'closed'}"
+    if isinstance(item, IgnoredItem):
+        return f"ignored {'open' if item.is_open else 'closed'}"
     assert isinstance(item, FileItem)
     return item.recorded.change.path
 
@@ -157,3 +166,43 @@ def test_runs_are_compared_with_their_changes(screen: Screen) -> None:
     undone = tuple(item._replace(state=State.UNDONE) for item in runs[1].items)
     assert not are_same(runs, [runs[0], replace(runs[1], items=undone)])
     assert not are_same(runs, [runs[0], replace(runs[1], said="something")])
+
+
+def test_ignored_files_come_last_and_open_on_their_own(screen: Screen) -> None:
+    ignored = run("x", 30).items
+    runs = [replace(run("a", 2), ignored=ignored), run("b", 1)]
+    model = ChangeList()
+    seen = Mirror(model)
+    model.show(runs, {"a"})
+    grown(model)
+    assert seen.names == ["a open", "a/0", "a/1", "ignored closed", "b closed"]
+    place = model.place_of_ignored("a")
+    assert place == 3
+    model.fold(place)
+    grown(model)
+    inner = [item.change.path for item in ignored]
+    assert seen.names == ["a open", "a/0", "a/1", "ignored open", *inner, "b closed"]
+    assert model.place_of_file("a", ignored[5].number) is not None
+    model.fold(place)
+    grown(model)
+    assert seen.names == ["a open", "a/0", "a/1", "ignored closed", "b closed"]
+    model.fold(0)
+    grown(model)
+    assert seen.names == ["a closed", "b closed"]
+
+
+def test_a_run_of_ignored_files_alone_has_no_row_between(screen: Screen) -> None:
+    model = ChangeList()
+    seen = Mirror(model)
+    model.show([replace(run("a", 0), ignored=run("x", 2).items)], {"a"})
+    grown(model)
+    assert seen.names == ["a open", "x/0", "x/1"]
+
+
+def test_runs_are_compared_with_their_ignored_files(screen: Screen) -> None:
+    ignored = run("x", 2).items
+    undone = tuple(item._replace(state=State.UNDONE) for item in ignored)
+    before, after = (replace(run("a", 1), ignored=items) for items in (ignored, undone))
+    assert are_same([before], [replace(before)])
+    assert not are_same([before], [after])
+    assert not are_same([before], [run("a", 1)])

@@ -16,6 +16,7 @@ from support.window import running_loop, wait_until
 from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.events import CallBegan, CallQueued, CallSettled, FilesChanged
 from ollmsandbox.chat.messages import ToolCall
+from ollmsandbox.chat.storage.stored import CallRecord, record_from_json, record_to_json
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.change import Change, Flag, Kind, Recorded, Report, Type
 from ollmsandbox.project.change import State as ChangeState
@@ -26,6 +27,7 @@ from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.sessions import tool_text
 from ollmsandbox.ui.sessions.entries import CallEntry
+from ollmsandbox.ui.sessions.folding import is_quiet
 
 pytestmark = pytest.mark.anybody
 
@@ -352,6 +354,42 @@ def test_the_list_of_changes_is_short_and_ends_with_risky_files(screen: Screen, 
     assert heading == "Worth a second look:"
     assert risky == "+ .git/hooks/pre-commit"
     assert left_out == "and 1 more"
+
+
+def _ignored(state: ChangeState = ChangeState.APPLIED) -> list[Recorded]:
+    change = Change(PROJECT, "a.pyc", Kind.ADDED, Type.FILE, is_ignored=True)
+    return [Recorded(n, change._replace(path=f"{n}.pyc"), state) for n in range(3)]
+
+
+def test_files_that_git_ignores_are_one_line_below_the_changes(screen: Screen, chat: Chat) -> None:
+    entry = chat.call()
+    card = shown(screen, entry)
+    chat.end(entry, done(report=Report("run-1", (*report("a.c").changes, *_ignored()))))
+    assert card.changes.get_label() == "1 file changed"
+    assert card.ignored.get_label() == "3 files that git ignores"
+    card.open()
+    assert card.change_list.get_label() == "~ a.c"
+
+
+def test_a_call_that_changed_only_ignored_files_is_quiet(screen: Screen, chat: Chat) -> None:
+    entry = chat.call()
+    card = shown(screen, entry)
+    chat.end(entry, done(report=Report("run-1", tuple(_ignored()))))
+    assert card.ignored.get_mapped()
+    assert not card.changes_row.get_visible()
+    assert is_quiet(entry)
+    waits = chat.call()
+    chat.end(waits, done(report=Report("run-2", tuple(_ignored(ChangeState.PENDING)))))
+    assert tool_text.ignored(waits) == "3 files that git ignores; pending your review"
+
+
+def test_a_stored_call_still_counts_ignored_files_apart(screen: Screen, chat: Chat) -> None:
+    outcome = done(report=Report("run-1", (*report("a.c").changes, *_ignored())))
+    record = record_from_json(record_to_json(CallRecord.of(outcome, "make")))
+    entry = CallEntry.stored(ToolCall("1", "run_command", {"command": "make"}), "", record)
+    card = shown(screen, entry)
+    assert card.changes.get_label() == "Changes: 1 modified"
+    assert card.ignored.get_label() == "3 files that git ignores"
 
 
 def test_changes_of_a_stopped_call_are_shown_later(screen: Screen, chat: Chat) -> None:

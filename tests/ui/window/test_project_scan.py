@@ -14,8 +14,8 @@ from support.screen import Screen
 from support.window import in_project, running_loop, wait_until
 
 from ollmsandbox.errors import ProjectError
+from ollmsandbox.files import ignore
 from ollmsandbox.project.projects import ProjectManager
-from ollmsandbox.project.records import ignore
 from ollmsandbox.project.records.file_records import Scanner
 from ollmsandbox.project.records.folder import Folder
 from ollmsandbox.ui.window import project_scan

@@ -2,7 +2,7 @@
 """Reads overlayfs layers as the kernel does: whiteouts, opaque folders, and origins.
 
 What is at a path is what the uppermost layer has there. Links are not followed: what they lead to
-has a path of its own. `sandbox/whiteouts.py` recognises a single whiteout.
+has a path of its own. `files/whiteouts.py` recognises a single whiteout.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from ..files.dirfd import FOLDER, OpenTree, open_regular_file
-from ..sandbox.whiteouts import is_whiteout
+from .dirfd import FOLDER, OpenTree, open_regular_file
+from .whiteouts import is_whiteout
 
 _ORIGIN = "user.overlay.origin"
 # In that attribute: where the file handle begins, where its type is, and the type of handle that

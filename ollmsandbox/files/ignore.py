@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...files.dirfd import open_regular_file
-from ...paths import FolderValues
+from ..paths import FolderValues
+from .dirfd import open_regular_file
 
 _LARGEST = 1 << 20
 _CLASSES = {
