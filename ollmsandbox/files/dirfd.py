@@ -304,7 +304,7 @@ def _replaced(root: str) -> ProjectError:
     )
 
 
-def set_mode(name: str, dir_fd: int, mode: int, *, any_kind: bool = False) -> None:
+def set_mode(name: str, dir_fd: int | None, mode: int, *, any_kind: bool = False) -> None:
     """Change a mode, never through a link, which another program may put there just now.
 
     Unless `any_kind`, only a folder's: a file may have another name elsewhere.

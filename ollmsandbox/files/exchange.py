@@ -86,7 +86,8 @@ def exchange(
                 raise
             slot.unlink()
         return None
-    check_expected(place.lstat(), expected)
+    # A link that was made before a kill has changed the change time.
+    check_expected(place.lstat(), (*expected[:4], 0) if is_resumed else expected)
     try:
         _rename(slot, place, _EXCHANGE)
     except FileNotFoundError:

@@ -405,7 +405,8 @@ class _Plan:
             return is_link and _read_link(spot) == side.target
         if side.type is not Type.FILE or not stat.S_ISREG(found.st_mode):
             return False
-        if not is_small(found):
+        is_readable = os.access(spot.name, os.R_OK, dir_fd=spot.dir_fd, effective_ids=True)
+        if not is_small(found) or not is_readable:
             # A copy has the same time and size.
             return side.known_as.partition(":")[2] == signature(found).partition(":")[2]
         kept = self._spot(side.place)

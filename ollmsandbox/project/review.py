@@ -365,6 +365,8 @@ class _Planning:
         )
         if not job.items and not job.decided:
             return JobResult(job, {}, {}, is_resumed=False)
+        # Folders that it made accessible are as they were before the job gives them new modes.
+        self._planner.close()
         return jobs.do(job, self._known)
 
     def drop_staged(self) -> None:

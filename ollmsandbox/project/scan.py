@@ -61,7 +61,7 @@ class ClosedFolders:
         """Return the mode that the command left."""
         return self._modes.get(path, stat.S_IMODE(found.st_mode))
 
-    def open(self, name: str, around: int, path: str, found: os.stat_result) -> int:
+    def open(self, name: str, around: int | None, path: str, found: os.stat_result) -> int:
         if found.st_mode & 0o700 != 0o700:
             self._modes.setdefault(path, stat.S_IMODE(found.st_mode))
             descriptor = os.open(self._note, _FLAGS, 0o600)
@@ -73,6 +73,7 @@ class ClosedFolders:
         return os.open(name, FOLDER, dir_fd=around)
 
 
+_CLOSED = "a folder that you may not read"
 _LENT = stat.S_ISUID | stat.S_ISGID
 # Of a file that can be executed, or has rights that it must not have.
 _SPECIAL = _LENT | 0o111
@@ -158,13 +159,14 @@ class _Walk:
         # A command cannot take away the user's own rights to the project's folder.
         with contextlib.suppress(FileNotFoundError):
             keep_own_rights(upper, os.stat(self._root).st_mode)
-        level = _Level("", os.open(upper, FOLDER))
+        level = _Level("", self._closed.open(upper, None, "", os.stat(upper)))
         self._levels.append(level)
         top, below = level.upper, level.lowers
         for lower in lowers:
             below.append(os.open(lower, FOLDER))
         below.append(dirfd.open_root(project))
-        new, old = _mode(os.fstat(top)) & 0o1777, _mode(os.fstat(below[0]))
+        new = self._closed.mode("", os.fstat(top)) & 0o1777
+        old = _mode(os.fstat(below[0]))
         if new != old & 0o1777:
             self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)
         level.names = iter(sorted(os.listdir(top)))
@@ -214,8 +216,9 @@ class _Walk:
         flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
         lowers: list[int] = []
         if old is not None and stat.S_ISDIR(old.st_mode):
-            lowers = self._open_below(path, name, covered)
+            lowers = self._open_below(name, covered)
             if not lowers:
+                self._skip_closed(level, path, name, new, old)
                 return
         inside = _Level(f"{path}/")
         inside.lowers = lowers
@@ -335,17 +338,32 @@ class _Walk:
         self, path: str, name: str, covered: list[int], then: Callable[[], None]
     ) -> None:
         """Enter a folder, to add the deletion of everything in it; `then` adds what comes after."""
-        lowers = self._open_below(path, name, covered)
-        if lowers:
+        lowers = self._open_below(name, covered)
+        if not lowers:
+            self.skipped.append(Skipped(self._root, path, _CLOSED))
+        else:
             level = _Level(f"{path}/")
             level.lowers = lowers
             level.names = iter(names_in(lowers))
             level.then = then
             self._levels.append(level)
 
-    def _open_below(self, path: str, name: str, covered: Sequence[int]) -> list[int]:
-        """Open a folder in the layers that have it. If we may not read it, skip the path, report
-        it, and return nothing."""
+    def _skip_closed(
+        self, level: _Level, path: str, name: str, new: os.stat_result, old: os.stat_result
+    ) -> None:
+        """Leave out what the command wrote into a folder that we may not read. Without that, its
+        mode may change."""
+        mode, was = self._closed.mode(path, new) & 0o1777, _mode(old)
+        descriptor = self._closed.open(name, level.upper, path, new)
+        has_content = level.hides or is_opaque(descriptor) or bool(os.listdir(descriptor))
+        os.close(descriptor)
+        if has_content:
+            self.skipped.append(Skipped(self._root, path, _CLOSED))
+        elif mode != was & 0o1777:
+            self._add(path, Kind.MODIFIED, Type.FOLDER, mode, None, (), Type.FOLDER, was)
+
+    def _open_below(self, name: str, covered: Sequence[int]) -> list[int]:
+        """Open a folder in the layers that have it. Return nothing if we may not read it."""
         opened: list[int] = []
         try:
             for below in covered:
@@ -355,7 +373,6 @@ class _Walk:
         except PermissionError:
             for descriptor in opened:
                 os.close(descriptor)
-            self.skipped.append(Skipped(self._root, path, "a folder that you may not read"))
             return []
         return opened
 
