@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -151,6 +152,9 @@ def _copy_piece(given: int, made: int, start: int, size: int) -> int:
     return copied
 
 
+_START_WRITING = 2
+_sync_file_range = ctypes.CDLL(None, use_errno=True).sync_file_range
+_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 # What only overlayfs uses; it must never reach a project.
 _OVERLAY = "user.overlay."
 # At the end of a name: a copy that is not whole yet.
@@ -180,6 +184,7 @@ def copy_entry(source: DirEntryAt, target: DirEntryAt) -> None:
         _copy_own_attributes(given, made, found)
         os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
         os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+        start_writing(made)
 
 
 def copy_whole(source: DirEntryAt, target: DirEntryAt) -> None:
@@ -205,7 +210,14 @@ def write_like(model: DirEntryAt, target: DirEntryAt, data: bytes, mode: int) ->
         file.flush()
         _copy_own_attributes(given.fileno(), file.fileno(), os.fstat(given.fileno()))
         os.fchmod(file.fileno(), mode & 0o1777)
+        start_writing(file.fileno())
     half.rename_to(target)
+
+
+def start_writing(file: int) -> None:
+    """Have the kernel write the data of an open file, without waiting for the disk: so it is there
+    before the file gets its name."""
+    _sync_file_range(file, 0, 0, _START_WRITING)
 
 
 def _create(spot: DirEntryAt) -> int:

@@ -10,17 +10,14 @@ import errno
 import os
 
 from . import dirfd
-from .copying import copy_entry
+from .copying import copy_entry, start_writing
 from .dirfd import DirEntryAt
 
 _NOREPLACE, _EXCHANGE = 1, 2
-_START_WRITING = 2
 # A file system that knows only the usual rename.
 _NO_FLAGS = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NO_LINKS = (*_NO_FLAGS, errno.EPERM, errno.EMLINK, errno.EXDEV)
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_sync_file_range = _LIBC.sync_file_range
-_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 # Inode, time of modification, size, mode, and change time (0 if that may differ).
 Expected = tuple[int, int, int, int, int]
@@ -115,6 +112,16 @@ def _look_again(
     raise UnexpectedFileError(came_out)
 
 
+def exchange_back(slot: DirEntryAt, place: DirEntryAt) -> None:
+    """Undo an exchange: what came out of the place goes back to it."""
+    try:
+        _rename(slot, place, _EXCHANGE)
+    except OSError as error:
+        if error.errno not in _NO_FLAGS:
+            raise
+        slot.rename_to(place)
+
+
 def _swap_without_exchange(
     slot: DirEntryAt, old: DirEntryAt, place: DirEntryAt, expected: Expected
 ) -> os.stat_result | None:
@@ -132,7 +139,15 @@ def _swap_without_exchange(
         raise
     slot.rename_to(place)
     old.rename_to(slot)
-    return slot.lstat()
+    came_out = slot.lstat()
+    assert came_out is not None
+    if (came_out.st_mtime_ns, came_out.st_size) != expected[1:3]:
+        # Somebody wrote to it just now.
+        place.rename_to(old)
+        slot.rename_to(place)
+        old.rename_to(slot)
+        raise UnexpectedFileError(came_out)
+    return came_out
 
 
 def _finish_without_exchange(slot: DirEntryAt, old: DirEntryAt, inode: int) -> bool:
@@ -184,10 +199,10 @@ def inode_of(spot: DirEntryAt) -> int:
     return found.st_ino if found else 0
 
 
-def start_writing(spot: DirEntryAt) -> None:
-    """Have the kernel write a file's data before its new name, without waiting for the disk."""
+def start_writing_at(spot: DirEntryAt) -> None:
+    """Have the kernel write the data of a file, if it is one that we may read."""
     with contextlib.suppress(OSError), dirfd.open_regular_file(spot.name, spot.dir_fd) as file:
-        _sync_file_range(file.fileno(), 0, 0, _START_WRITING)
+        start_writing(file.fileno())
 
 
 def sync_disk(folder: str | os.PathLike[str]) -> None:

@@ -17,7 +17,7 @@ from ..files.dirfd import FOLDER, DirEntryAt
 from ..paths import Paths, make_folder
 from .change import PENDING_STATES, Kind, Recorded, State, Type
 from .index import count_states
-from .jobs import project_lock
+from .jobs import job_file, project_lock
 from .mode import DAILY
 from .models import Project, Run
 from .projects import ProjectManager, backup_name, backups_in
@@ -217,7 +217,8 @@ def cleanup_old_runs(
     for project, of_project in old.items():
         # Another process may be undoing one of them.
         with project_lock(manager.paths, project):
-            removed += _remove_runs(manager, of_project)
+            if not job_file(manager.paths, project).exists():
+                removed += _remove_runs(manager, of_project)
     for left in folders.values():
         # A kill came before its changes were listed. The overlay has all of it, if it is needed.
         if now - os.stat(left).st_mtime > DAILY and not os.path.exists(f"{left}/changes.jsonl"):
@@ -263,5 +264,7 @@ def _remove_runs(manager: ProjectManager, runs: Sequence[tuple[str, str]]) -> li
 
 def _remove_folder(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
+        # First: without it, the rest is removed after a kill.
+        (folder / "changes.jsonl").unlink(missing_ok=True)
         trees.empty(folder)
         folder.rmdir()

@@ -47,7 +47,7 @@ class Replacements(Protocol):
 def find_changes(overlay: Overlay) -> Captured:
     """List and number the changes, without keeping anything."""
     sets = [
-        scan(overlay.upper(name), root.lowers, root.path)
+        scan(overlay.upper(name), [*filter(os.path.isdir, root.lowers)], root.path)
         for name, root in zip(overlay.overlay_map, overlay.roots, strict=True)
     ]
     skipped = tuple(skip for found in sets for skip in found.skipped)
@@ -114,9 +114,15 @@ class _Bases:
         self._began = began
         self._replaced = replaced
         self._copies = copies
-        self._on: Mapping[str, tuple[str, int]] = layer_index(root.layer) if root.layer else {}
+        # None if the layer that the command saw is lost: then no base is known.
+        self._on: Mapping[str, tuple[str, int]] | None = {}
+        if root.layer:
+            try:
+                self._on = layer_index(root.layer)
+            except (OSError, ValueError, KeyError):
+                self._on = None
         self._project = OpenTree(root.path, top=dirfd.open_root(root.path))
-        self._layer = OpenTree(root.layer) if root.layer else None
+        self._layer = OpenTree(root.layer) if root.layer and self._on is not None else None
 
     def close(self) -> None:
         self._project.leave()
@@ -128,6 +134,8 @@ class _Bases:
         change = item.change
         if item.state is State.CONFLICT:
             return in_conflict(item, item.note or Note(Reason.CHANGED))._replace(is_known=False)
+        if self._on is None:
+            return self._unknown(item)
         on = self._on.get(change.path)
         if on is not None:
             if change.kind is not Kind.ADDED and change.old_type in (Type.FILE, Type.LINK):
@@ -154,7 +162,9 @@ class _Bases:
             return self._unknown(item)  # somebody deleted it
         if found.st_ctime_ns > self._began:
             return self._find_earlier(item)
-        if self._copies and is_small(found):
+        # A file with another name could be changed through that, if it were moved.
+        is_linked = found.st_nlink > 1 and stat.S_ISREG(found.st_mode)
+        if (self._copies and is_small(found)) or is_linked:
             kept = self._runs.at(self._run.id, f"base/{item.number}")
             # What cannot be read can be moved away, and put back.
             with contextlib.suppress(PermissionError):
@@ -212,6 +222,9 @@ def _take(tree: OpenTree, item: Recorded, kept: DirEntryAt) -> None:
     if found is None:
         return  # done before a kill
     strip(spot)
+    if Flag.STRIPPED in item.change.flags and stat.S_ISREG(found.st_mode):
+        mode = (item.change.mode or 0) & 0o1777
+        dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
     if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
         # With another name, it could be changed later.
         if not found.st_mode & stat.S_IRUSR:
@@ -228,8 +241,6 @@ def _take(tree: OpenTree, item: Recorded, kept: DirEntryAt) -> None:
             raise
         copy_whole(spot, kept)
         spot.unlink()
-    if Flag.STRIPPED in item.change.flags:
-        dirfd.set_mode(kept.name, kept.dir_fd, (item.change.mode or 0) & 0o1777, any_kind=True)
 
 
 # --- folders that others moved or deleted while the command ran -----------------------------------

@@ -105,7 +105,7 @@ def _change_rest(
 ) -> bytes | None:
     """Merge hunks, or their inverse, into what applying the change puts into the project. Return
     that; None if it is a conflict."""
-    with closing(Review(manager.paths)) as review, review.locked(run.project.path):
+    with closing(Review(manager.paths)) as review, review.locked(run.project.path) as jobs:
         folder = RunFolder(manager.paths, run.id)
         with opened_folder(folder.path / "result") as results:
             version = DirEntryAt(results, folder.result(item.number).name)
@@ -115,6 +115,7 @@ def _change_rest(
             rest = merge_change(encode_lines(old), encode_lines(new), now, has_hunks=True)
             if rest is not None and rest != now:
                 # First, so that no command sees the old one after that.
+                jobs.bump_generation()
                 PendingLayer(manager.paths, run.project.path).release()
                 write_like(version, DirEntryAt(results, f"{item.number}.rest"), rest, found.st_mode)
             return rest

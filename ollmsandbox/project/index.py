@@ -74,8 +74,9 @@ def rebuild(manager: ProjectManager) -> int:
             info, states = folder.info(), folder.states()
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             continue
-        add_run(manager, run_id, info, states)
-        added += 1
+        if states.ended is not None:  # else another program is about to add it
+            add_run(manager, run_id, info, states)
+            added += 1
     return added
 
 

@@ -13,7 +13,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -204,7 +204,7 @@ class ProjectJobs:
                 else:
                     for item in here:
                         outcomes.note_failure(item, ConflictError(Reason.CHANGED))
-            left = _left_in_slots(job.items, runs)
+            left = _left_in_slots(job.items, runs, outcomes.failed)
         finally:
             runs.close()
         done = outcomes.changes()
@@ -275,7 +275,9 @@ class ProjectJobs:
         planning = self._folder / _PLANNING
         with contextlib.suppress(FileNotFoundError):
             for run_id in planning.read_text(encoding="utf-8").split():
-                RunFolder(self._paths, run_id).remove_unused()
+                # Nobody needs what is in a run that cannot be read, nor is it in the way.
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+                    RunFolder(self._paths, run_id).remove_unused()
             planning.unlink()
 
 
@@ -299,10 +301,12 @@ class _Outcomes:
         if expected is not None:
             replaced = f"{expected[0]}:{expected[1]}:{expected[2]}:{expected[3]:o}"
         done = self._done.get((item.run, item.number))
+        # Another run may take its base for what was replaced, unless that was something else.
+        is_base = expected is not None and bool(left.signature) and not item.made
         self._done[item.run, item.number] = Recorded(
             before.number, before.change, State(item.state), None, before.on, before.base,
             before.is_known, replaced or (done.before if done else ""), left.signature,
-            expected[4] if expected is not None else 0, left.changed, item.made,
+            expected[4] if expected is not None and is_base else 0, left.changed, item.made,
         )  # fmt: skip
 
     def note_failure(self, item: Item, error: ConflictError | OSError) -> None:
@@ -335,13 +339,24 @@ def in_conflict(item: Recorded, note: Note) -> Recorded:
     return item._replace(note=replace(note, found=signature_at(item)))
 
 
-def _left_in_slots(items: Iterable[Item], runs: OpenRuns) -> list[list[object]]:
-    """Return what came out of the project and stays until the next job: run, slot, time, size."""
+def _left_in_slots(
+    items: Iterable[Item], runs: OpenRuns, failed: Container[tuple[str, int]]
+) -> list[list[object]]:
+    """Return what is left in slots until the next job: run, slot, time, size. That is what came out
+    of the project, or was staged and not used. Keep anything else."""
     left: list[list[object]] = []
     for item in items:
         slots = {item.out, item.slot, f"{item.slot}{OUT}"}
         for slot in slots if "stage/" in f"{item.out}{item.slot}" else ():
-            if slot.startswith("stage/") and (found := runs.at(item.run, slot).lstat()) is not None:
+            spot = runs.at(item.run, slot) if slot.startswith("stage/") else None
+            found = spot.lstat() if spot else None
+            if spot is None or found is None:
+                continue
+            is_staged = (found.st_ino, found.st_mtime_ns) == (item.inode, item.modified)
+            if (item.run, item.number) in failed and not is_staged:
+                mine = f"mine-{item.number}-{time.time_ns():x}"
+                spot.rename_to(runs.at(item.run, mine))
+            else:
                 left.append([item.run, slot, found.st_mtime_ns, found.st_size])
     return left
 

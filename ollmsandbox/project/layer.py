@@ -31,6 +31,7 @@ from .change import Change, Kind, Recorded, Type
 from .run import RunFolder, is_pending, read_run, read_small, run_ids, signature
 
 _FILE, _INDEX, _PREFIX = "layer.json", "index.json", "layer-"
+_LONGEST = 4096
 
 
 class _LayerFile(NamedTuple):
@@ -100,26 +101,36 @@ class PendingLayer:
     ) -> tuple[dict[str, str], FileLock | None]:
         """Return the layers by root, built anew if necessary, and a lock: as long as it is held, or
         an overlay folder names the layer, they stay."""
+        if (found := self._open_current(roots)) is not None:
+            return found
+        with contextlib.nullcontext() if is_locked else FileLock(self._folder / "lock"):
+            self.make_file()
+            if (found := self._open_current(roots)) is not None:
+                return found
+            self._build(roots)
+            # Without a check: a file that changes all the time must not keep a command from it.
+            found = self._open_current(roots, check=False)
+            assert found is not None
+            return found
+
+    def _open_current(
+        self, roots: Sequence[str], *, check: bool = True
+    ) -> tuple[dict[str, str], FileLock | None] | None:
+        """Return the layers of the last generation, locked; None if another one is needed."""
         if not (self._folder / _FILE).exists():
-            with contextlib.nullcontext() if is_locked else FileLock(self._folder / "lock"):
-                self.make_file()
-        for _ in range(2):
-            state = self._read()
-            if not state.runs:
-                return {}, None
-            if state.generation and _is_current(state.checks):
-                folder = self._folder / state.generation
-                with contextlib.suppress(FileNotFoundError):
-                    lock = FileLock(folder, is_folder=True, shared=True)
-                    if folder.is_dir():
-                        layers = {root: str(folder / name) for root, name in state.names}
-                        return {root: layers[root] for root in roots if root in layers}, lock
-            if is_locked:
-                self._build(roots)
-            else:
-                with FileLock(self._folder / "lock"):
-                    self._build(roots)
-        return {}, None
+            return None
+        state = self._read()
+        if not state.runs:
+            return {}, None
+        if not state.generation or (check and not _is_current(state.checks)):
+            return None
+        folder = self._folder / state.generation
+        with contextlib.suppress(FileNotFoundError):
+            lock = FileLock(folder, is_folder=True, shared=True)
+            if folder.is_dir():
+                layers = {root: str(folder / name) for root, name in state.names}
+                return {root: layers[root] for root in roots if root in layers}, lock
+        return None
 
     def _build(self, roots: Sequence[str]) -> None:
         state = self._read()
@@ -306,7 +317,9 @@ class _View:
         for path in sorted(self.entries, key=lambda path: path.split("/")):
             entry = self.entries[path]
             above = list(folders_above(path))
-            if path == "." or any(folder in hidden for folder in above):
+            # A path that is too long for programs is not seen before it is applied.
+            is_long = len(os.fsencode(f"{layer}/{path}")) >= _LONGEST
+            if path == "." or is_long or any(folder in hidden for folder in above):
                 continue
             if entry.type is None and not self._hide(path, checks, hidden):
                 continue

@@ -608,7 +608,8 @@ class _Plan:
         self._planner.will_be(change.root, change.path, there)
         return Item(
             self._run_id, number, change.root, change.path, "put", self._expected(found), slot,
-            staged.st_ino, out, after, 0, self._state.value, self._otherwise.value, self._made,
+            staged.st_ino, staged.st_mtime_ns, out, after, 0,
+            self._state.value, self._otherwise.value, self._made,
         )  # fmt: skip
 
     def _expected(self, found: os.stat_result | None) -> Expected | None:

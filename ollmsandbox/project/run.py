@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from .. import N_
 from ..errors import OllmSandboxError
+from ..files import trees
 from ..files.atomic import flush, write_locked
 from ..files.dirfd import FOLDER, DirEntryAt, open_regular_file
 from ..paths import Paths, make_folder
@@ -89,8 +90,8 @@ class RunFolder:
 
     def create(self, info: RunInfo) -> None:
         for part in _PARTS:
-            make_folder(self.path / part)
-        # Of an attempt that was killed.
+            # An attempt that was killed may have numbered the changes in another way.
+            trees.empty(make_folder(self.path / part))
         (self.path / _STATES).unlink(missing_ok=True)
         write_locked(self.path / _INFO, json.dumps(info._asdict()), durably=True)
 

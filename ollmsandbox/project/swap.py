@@ -22,20 +22,18 @@ from ..files.exchange import (
     UnexpectedFileError,
     check_expected,
     exchange,
+    exchange_back,
     inode_of,
-    is_expected,
     is_linked,
     move_new,
-    start_writing,
+    start_writing_at,
 )
 from .reasons import Reason
 from .run import OpenRuns, signature
 
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
-# Of a project on another file system, at the end of a slot's name: the note with the inode of the
-# copy beside the place, and what came out.
-_NOTE = ".copy"
+# At the end of a slot's name: what came out of a project on another file system.
 OUT = "-out"
 
 
@@ -50,10 +48,11 @@ class Item(NamedTuple):
     does: str
     # What has to be at the place; None for nothing.
     expected: Expected | None = None
-    # In the folder of the run: the staged file, and where to keep what comes out. What stays in
-    # the slot is kept until the next job.
+    # In the folder of the run: the staged file, with its inode and time of modification, and where
+    # to keep what comes out. What stays in the slot is kept until the next job.
     slot: str = ""
     inode: int = 0
+    modified: int = 0
     out: str = ""
     # Of what comes in: its signature ("" if it is a merge), and the mode of a folder.
     after: str = ""
@@ -163,89 +162,99 @@ class Swapper:
     # --- files and links ---------------------------------------------------------------------
 
     def _put(self, item: Item, place: DirEntryAt, is_resumed: bool) -> Left:
-        slot = self._runs.at(item.run, item.slot)
+        slot, near = self._runs.at(item.run, item.slot), _beside(item, place)
         if self._flushes:
-            start_writing(slot)
+            start_writing_at(slot)
         if is_resumed:
-            if self._runs.at(item.run, f"{item.slot}{_NOTE}").lstat() is not None:
-                return self._put_far(item, slot, place)
-            # Without the note, nothing of the user's is in the copy.
-            _remove_copy(_beside(item, place))
-            self._runs.at(item.run, f"{item.slot}{_NOTE}~").unlink(missing_ok=True)
+            DirEntryAt(near.dir_fd, f"{near.name}{HALF}").unlink(missing_ok=True)
+            if near.lstat() is not None or _is_copied(slot, place):
+                return self._put_far(item, slot, near, place)
         try:
             came_out = exchange(slot, item.inode, place, item.expected, is_resumed=is_resumed)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            return self._put_far(item, slot, place)
+            return self._put_far(item, slot, near, place)
         if came_out is None:
             return Left(_now_known_as(item, place) if is_resumed else item.after)
         if item.out:
-            slot.rename_to(self._runs.at(item.run, item.out))
+            try:
+                slot.rename_to(self._runs.at(item.run, item.out))
+            except OSError:
+                exchange_back(slot, place)
+                raise
         return Left(item.after, came_out.st_ctime_ns)
 
-    def _put_far(self, item: Item, slot: DirEntryAt, place: DirEntryAt) -> Left:
-        """Put a copy into a project on another file system: the copy is beside the place, and its
-        inode is noted before it is moved."""
-        near = _beside(item, place)
-        note = self._runs.at(item.run, f"{item.slot}{_NOTE}")
-        if note.lstat() is None:
-            try:
-                copy_whole(slot, near)
-                start_writing(near)
-                _write_number(note, inode_of(near))
-            except OSError:
-                _remove_copy(near)
-                raise
-        try:
-            came_out = exchange(near, _read_number(note), place, item.expected, is_resumed=True)
-        except (UnexpectedFileError, FileExistsError):
+    def _put_far(self, item: Item, slot: DirEntryAt, near: DirEntryAt, place: DirEntryAt) -> Left:
+        """Put a copy into a project on another file system. The copy is made beside the place; it
+        has the time and size of the staged file, by which it is recognised after a kill."""
+        came_out = near.lstat()
+        if came_out is not None and item.expected is not None and not _is_copied(slot, near):
+            # Exchanged before a kill.
+            if not _looks_expected(came_out, item.expected):
+                exchange_back(near, place)
+                if _is_copied(slot, near):
+                    near.unlink()
+                raise UnexpectedFileError(came_out)
+        elif came_out is not None or not _is_copied(slot, place):
             near.unlink(missing_ok=True)
-            note.unlink()
-            raise
+            copy_whole(slot, near)
+            came_out = self._exchange_copy(item, near, place)
         if came_out is not None:
-            self._keep(near, self._runs.at(item.run, item.out or f"{item.slot}{OUT}"))
-        # In this order: without the staged file it is done.
+            inode = inode_of(place)
+            try:
+                self._keep(near, self._runs.at(item.run, item.out or f"{item.slot}{OUT}"))
+            except OSError:
+                exchange_back(near, place)
+                if inode_of(near) == inode:
+                    near.unlink()
+                raise
+        # Last: without the staged file it is done.
         slot.unlink(missing_ok=True)
-        note.unlink()
         changed = came_out.st_ctime_ns if came_out is not None else 0
         return Left(_now_known_as(item, place), changed)
+
+    def _exchange_copy(
+        self, item: Item, near: DirEntryAt, place: DirEntryAt
+    ) -> os.stat_result | None:
+        try:
+            return exchange(near, inode_of(near), place, item.expected, is_resumed=False)
+        except (UnexpectedFileError, FileExistsError):
+            near.unlink(missing_ok=True)
+            raise
 
     def _keep(self, near: DirEntryAt, kept: DirEntryAt) -> None:
         """Move what came out to the run, on another file system."""
         found = near.lstat()
-        if found is not None and not (stat.S_ISSOCK(found.st_mode) or stat.S_ISCHR(found.st_mode)):
+        can_be_copied = (stat.S_ISREG, stat.S_ISLNK, stat.S_ISFIFO)
+        if found is not None and any(is_kind(found.st_mode) for is_kind in can_be_copied):
             copy_whole(near, kept)
         near.unlink(missing_ok=True)
 
     def _remove(self, item: Item, place: DirEntryAt, is_resumed: bool) -> None:
         slot, near = self._runs.at(item.run, item.slot), _beside(item, place)
         assert item.expected is not None
-        if is_resumed and near.lstat() is not None:
-            self._keep(near, slot)
+        if is_resumed and is_linked(slot, place):
+            place.unlink()
             return
-        found = place.lstat()
-        if is_resumed and slot.lstat() is not None:
-            if is_linked(slot, place):
-                place.unlink()
-            return
-        if found is None:
-            return
-        check_expected(found, item.expected)
-        for kept in (slot, near):
+        moved = [spot for spot in (near, slot) if is_resumed and spot.lstat() is not None]
+        if not moved:
+            found = place.lstat()
+            if found is None:
+                return
+            check_expected(found, item.expected)
+            moved = [_move_away(place, slot, near)]
+        now = moved[0].lstat()
+        if now is None or not _looks_expected(now, item.expected):
+            # Somebody saved it just now.
+            move_new(moved[0], place)
+            raise UnexpectedFileError(now)
+        if moved[0] is near:
             try:
-                move_new(place, kept)
-            except OSError as error:
-                if error.errno != errno.EXDEV or kept is near:
-                    raise
-                continue
-            if not is_expected(kept.lstat(), item.expected):
-                # Somebody saved it just now.
-                move_new(kept, place)
-                raise UnexpectedFileError(found)
-            if kept is near:
                 self._keep(near, slot)
-            break
+            except OSError:
+                move_new(near, place)
+                raise
 
     # --- folders -----------------------------------------------------------------------------
 
@@ -276,6 +285,19 @@ def _remove_folder(place: DirEntryAt) -> None:
         raise
 
 
+def _move_away(place: DirEntryAt, slot: DirEntryAt, near: DirEntryAt) -> DirEntryAt:
+    """Move a file to its slot, or beside its place if that is on another file system. Return where
+    it is."""
+    try:
+        move_new(place, slot)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        move_new(place, near)
+        return near
+    return slot
+
+
 def _reason(found: os.stat_result | None) -> Reason:
     if found is None:
         return Reason.REMOVED
@@ -286,9 +308,25 @@ def _beside(item: Item, place: DirEntryAt) -> DirEntryAt:
     return DirEntryAt(place.dir_fd, f".ollmsandbox-{item.run}-{item.number}~")
 
 
-def _remove_copy(near: DirEntryAt) -> None:
-    for name in (near.name, f"{near.name}{HALF}"):
-        DirEntryAt(near.dir_fd, name).unlink(missing_ok=True)
+def _looks_expected(found: os.stat_result, expected: Expected) -> bool:
+    """Return whether a file is the expected one, or a copy of it: that has another inode, and a
+    link another time."""
+    _, modified, size, mode, _ = expected
+    is_same = found.st_size == size and stat.S_IFMT(found.st_mode) == stat.S_IFMT(mode)
+    return is_same and (found.st_mtime_ns == modified or not stat.S_ISREG(mode))
+
+
+def _is_copied(slot: DirEntryAt, place: DirEntryAt) -> bool:
+    """Return whether a copy of the staged file is at a place."""
+    staged, found = slot.lstat(), place.lstat()
+    if staged is None or found is None or os.path.samestat(staged, found):
+        return False
+    if stat.S_ISLNK(staged.st_mode) and stat.S_ISLNK(found.st_mode):
+        return os.readlink(slot.name, dir_fd=slot.dir_fd) == os.readlink(
+            place.name, dir_fd=place.dir_fd
+        )
+    looks = (staged.st_mtime_ns, staged.st_size, staged.st_mode)
+    return looks == (found.st_mtime_ns, found.st_size, found.st_mode)
 
 
 def _now_known_as(item: Item, place: DirEntryAt) -> str:
@@ -296,16 +334,3 @@ def _now_known_as(item: Item, place: DirEntryAt) -> str:
     inode; "" if it is a merge, or if somebody has edited it since."""
     now = signature(place.lstat())
     return now if item.after and now.partition(":")[2] == item.after.partition(":")[2] else ""
-
-
-def _write_number(spot: DirEntryAt, number: int) -> None:
-    half = DirEntryAt(spot.dir_fd, f"{spot.name}~")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(half.name, flags, 0o600, dir_fd=half.dir_fd), "w", encoding="ascii") as file:
-        file.write(str(number))
-    half.rename_to(spot)
-
-
-def _read_number(spot: DirEntryAt) -> int:
-    with dirfd.open_regular_file(spot.name, spot.dir_fd) as file:
-        return int(file.read())

@@ -123,7 +123,8 @@ class Overlay:
             # Or else another program's clean-up could remove it before it is locked.
             with FileLock(make_folder(Path(self.folder).parent) / _CREATING, shared=True):
                 os.mkdir(self.folder, 0o700)
-                self._lock = FileLock(self.folder, is_folder=True, timeout=0)
+                # Another program may have it for a moment, to see whether it is locked.
+                self._lock = FileLock(self.folder, is_folder=True)
             if is_mounted:
                 self._note_others()
             for kind in ("upper", "work"):

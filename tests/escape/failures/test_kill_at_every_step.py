@@ -19,7 +19,7 @@ from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_
 from support.person import make_person
 
 from ollmsandbox.files import exchange
-from ollmsandbox.project import hunks
+from ollmsandbox.project import capture, hunks, plan
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.state import text_versions
@@ -157,7 +157,8 @@ OPERATIONS = {
 }
 
 # Which of the folders is on another file system; or that has no way to exchange two files.
-PLACES = ("none", "project", "cache", "data", "no-exchange")
+# "moved" is as if there were so many changes that no versions are copied.
+PLACES = ("none", "project", "cache", "data", "no-exchange", "moved")
 CASES = [(place, name) for place in PLACES for name in OPERATIONS]
 
 
@@ -221,6 +222,9 @@ def test_a_kill_at_any_step(
     name: str,
 ) -> None:
     operation = OPERATIONS[name]
+    if place == "moved":
+        for module in (capture, plan):
+            monkeypatch.setattr(module, "MANY", 1)
     snapshot = snapshot_for(place, operation.on_pending)
     snapshot.restore()
     untouched = look_at(snapshot.person.project)
