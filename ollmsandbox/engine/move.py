@@ -19,7 +19,7 @@ from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths, is_missing
 from ..permission.store import RuleStore
-from ..project.jobs import project_lock, project_of_job, unfinished
+from ..project.jobs import job_file, project_lock
 from ..project.layer import PendingLayer
 from ..project.models import ChatSession, FoundLink, Project
 from ..project.opening import check_links
@@ -138,7 +138,7 @@ def _check(manager: ProjectManager, project: Project, new: str) -> Project | Non
 
 def _has_unfinished_run(paths: Paths, project: str) -> bool:
     """Return whether a run of the project is unfinished: its records name the old folder."""
-    if any(project_of_job(file) == project for file in unfinished(paths)):
+    if job_file(paths, project).exists():
         return True
     for file in paths.cache.glob("overlay-*/map.json"):
         with contextlib.suppress(FileNotFoundError, ValueError):

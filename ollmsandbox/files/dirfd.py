@@ -143,12 +143,6 @@ class OpenTree:
         """Give a folder this mode when the tree is closed."""
         self._modes[path] = mode
 
-    def note_mode(self, path: str, mode: int) -> None:
-        """Give a folder this mode when the tree is closed, even if we are killed before that."""
-        self._modes.pop(path, None)
-        self._written_modes.pop(path, None)
-        self._remember(path, mode)
-
     def _unlock(self, name: str, dir_fd: int, path: str) -> None:
         try:
             found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
@@ -228,17 +222,6 @@ def read_modes_file(file: Path) -> dict[str, int]:
     with contextlib.suppress(FileNotFoundError, ValueError):
         return {str(path): int(mode) for path, mode in json.loads(file.read_text()).items()}
     return {}
-
-
-def modes_file(layer: str) -> Path:
-    return Path(f"{layer}.modes")
-
-
-def restore_modes(layer: str) -> None:
-    """Restore the modes of a layer's folders that were unlocked when the program was killed."""
-    file = modes_file(layer)
-    if file.exists() and os.path.isdir(layer):
-        OpenTree(layer, file).close()
 
 
 class UnlockedFolder:

@@ -75,12 +75,6 @@ def names_in(folders: Sequence[int]) -> list[str]:
     return sorted({name for folder in folders for name in os.listdir(folder)})
 
 
-def folders_in(folder: int) -> list[str]:
-    """Return the names of subfolders, without a system call for each entry."""
-    with os.scandir(folder) as entries:
-        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-
-
 @dataclass(frozen=True)
 class Seen:
     """A file, link or folder, and the layer that it is in."""

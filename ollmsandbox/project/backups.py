@@ -248,12 +248,15 @@ def _used_at(run: Run, folder: str | None) -> float:
 def _remove_runs(manager: ProjectManager, runs: Sequence[tuple[str, str]]) -> list[str]:
     """Remove runs and their versions; return the ids of the removed ones.
 
-    The rows go first: a run without versions must not be offered for undo.
+    The list of changes goes first: a run without versions must not be offered for undo.
     """
     removed = []
     for run_id, folder in runs:
         if run_id in _needed(manager, [run_id]):
             continue  # it has pending changes now
+        if folder:
+            # First: without it, a kill leaves nothing that is listed again.
+            Path(folder, "changes.jsonl").unlink(missing_ok=True)
         with manager.store.transaction():
             Run.delete().where(Run.id == run_id).execute()
         if folder:
@@ -264,7 +267,5 @@ def _remove_runs(manager: ProjectManager, runs: Sequence[tuple[str, str]]) -> li
 
 def _remove_folder(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
-        # First: without it, the rest is removed after a kill.
-        (folder / "changes.jsonl").unlink(missing_ok=True)
         trees.empty(folder)
         folder.rmdir()

@@ -26,7 +26,7 @@ from ..files.locks import FileLock
 from ..paths import Paths, is_missing, make_folder
 from .change import MANY, Recorded, Report, State, pack_state, unpack_state
 from .reasons import Note, Reason
-from .run import OpenRuns, RunFolder, read_run, signature_at
+from .run import OpenRuns, RunFolder, mine_name, read_run, signature_at
 from .swap import OUT, ConflictError, Item, Left, Swapper
 
 _JOB, _DONE, _LOCK, _PLANNING = "job.json", "done.json", "lock", "planning"
@@ -147,7 +147,7 @@ class ProjectJobs:
         decided = [[run_id, pack_state(item)] for run_id, item in job.decided]
         facts = {
             "project": job.project, "run_id": job.run_id, "settles": job.settles,
-            "undoes": job.undoes, "device": home.st_dev, "inode": home.st_ino, "decided": decided,
+            "undoes": job.undoes, "inode": home.st_ino, "decided": decided,
         }  # fmt: skip
         # A few at a time: while JSON is written, no other thread has a turn, nor has a window.
         items = ", ".join(
@@ -177,8 +177,8 @@ class ProjectJobs:
             )  # fmt: skip
         except (ValueError, KeyError, TypeError) as error:
             raise _set_aside(file) from error
-        home = os.stat(self._paths.runs)
-        return job, (given["device"], given["inode"]) == (home.st_dev, home.st_ino)
+        # The number of a device may change with a restart.
+        return job, given["inode"] == os.stat(self._paths.runs).st_ino
 
     # --- doing it ----------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class ProjectJobs:
         *,
         is_resumed: bool,
     ) -> None:
-        note = self._folder / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
+        note = modes_note(self._paths, self._project, root)
         try:
             removed = {item.path for item in items if item.does == "rmdir"}
             flushes = len(items) <= MANY
@@ -269,8 +269,7 @@ class ProjectJobs:
                 if [found.st_mtime_ns, found.st_size] == [modified, size]:
                     kept.unlink()
                 else:
-                    number = slot.rpartition("/")[2]
-                    kept.rename(self._paths.runs / run_id / f"mine-{number}-{time.time_ns():x}")
+                    kept.rename(self._paths.runs / run_id / mine_name(slot.rpartition("/")[2]))
         file.unlink(missing_ok=True)
         planning = self._folder / _PLANNING
         with contextlib.suppress(FileNotFoundError):
@@ -354,8 +353,7 @@ def _left_in_slots(
                 continue
             is_staged = (found.st_ino, found.st_mtime_ns) == (item.inode, item.modified)
             if (item.run, item.number) in failed and not is_staged:
-                mine = f"mine-{item.number}-{time.time_ns():x}"
-                spot.rename_to(runs.at(item.run, mine))
+                spot.rename_to(runs.at(item.run, mine_name(item.number)))
             else:
                 left.append([item.run, slot, found.st_mtime_ns, found.st_size])
     return left
@@ -393,6 +391,11 @@ def project_lock(paths: Paths, project: str) -> Iterator[None]:
     """Hold a project's lock for something else than a job, such as to move the project."""
     with FileLock(_lock_file(paths, project)):
         yield
+
+
+def modes_note(paths: Paths, project: str, root: str) -> Path:
+    """Return the file that has the modes of folders of a root that are accessible for a while."""
+    return paths.project_data(project) / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
 
 
 def job_file(paths: Paths, project: str) -> Path:

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ..errors import OllmSandboxError
 from ..files import trees
 from ..files.atomic import write_locked
 from ..files.dirfd import DirEntryAt, folders_above, opened_folder
@@ -66,9 +67,15 @@ class PendingLayer:
         return [
             (run_id, item)
             for run_id in self.runs()
-            for item in read_run(self._paths, run_id).changes
+            for item in self._read_changes(run_id)
             if is_pending(item)
         ]
+
+    def _read_changes(self, run_id: str) -> list[Recorded]:
+        # A run that cannot be read must not keep commands from the project.
+        with contextlib.suppress(OllmSandboxError):
+            return read_run(self._paths, run_id).changes
+        return []
 
     def make_file(self) -> None:
         """Make layer.json again if it is lost, while the project's lock is held."""
@@ -137,7 +144,7 @@ class PendingLayer:
         views: dict[str, _View] = {root: _View(root) for root in roots}
         for run_id in state.runs:
             folder = RunFolder(self._paths, run_id)
-            for item in read_run(self._paths, run_id).changes:
+            for item in self._read_changes(run_id):
                 if is_pending(item) and not item.is_lost and item.change.root in views:
                     views[item.change.root].add(folder, item)
         name = f"{_PREFIX}{time.time_ns():x}"

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
-import zlib
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -23,9 +21,18 @@ from ..files.overlayfs import same_bytes
 from ..paths import Paths
 from ..text.merge import keep_both, merge_change
 from .change import MANY, Kind, Recorded, State, Type
-from .jobs import in_conflict, note_planning
+from .jobs import in_conflict, modes_note, note_planning
 from .reasons import Note, Reason
-from .run import OpenRuns, is_part, is_small, new_pair, read_run, read_small, signature
+from .run import (
+    OpenRuns,
+    is_part,
+    is_small,
+    mine_name,
+    new_pair,
+    read_run,
+    read_small,
+    signature,
+)
 from .swap import ConflictError, Item
 
 _DECIDED = (State.APPLIED, State.UNDONE, State.DISCARDED)
@@ -84,7 +91,6 @@ class Planner:
     def __init__(self, paths: Paths, project: str) -> None:
         self._paths = paths
         self._project = project
-        self._folder = paths.project_data(project)
         self.runs = OpenRuns(paths)
         self._trees: dict[str, OpenTree] = {}
         # What will be at a place, by root and path; and of these, folders that come or go.
@@ -224,7 +230,7 @@ class Planner:
 
     def _tree(self, root: str) -> OpenTree:
         if root not in self._trees:
-            note = self._folder / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
+            note = modes_note(self._paths, self._project, root)
             self._trees[root] = OpenTree(root, note, top=dirfd.open_root(root), is_durable=True)
         return self._trees[root]
 
@@ -255,6 +261,10 @@ class _Plan:
         self._there = _There(None, None)
 
     def make(self) -> Planned:
+        if self._applies_all and self._planner.is_kept(
+            self._run_id, f"result/{self._item.number}.rest"
+        ):
+            self._made = self._pair_of_all()
         if self._change.path == ".":
             return self._mode(self._planner.folder_mode(self._change.root, ""))
         self._there = self._planner.there(self._change.root, self._change.path)
@@ -332,12 +342,7 @@ class _Plan:
         if change.kind is Kind.DELETED:
             return _Side(None, None, "")
         place = f"result/{number}.rest"
-        is_kept = self._planner.is_kept(self._run_id, place)
-        if is_kept and self._item.state is State.DISCARDED and self._way is Way.APPLY:
-            # All of it is applied, with the hunks that were discarded before.
-            self._spot(place).unlink(missing_ok=True)
-            is_kept = False
-        if not is_kept:
+        if self._applies_all or not self._planner.is_kept(self._run_id, place):
             place = f"result/{number}"
         return _Side(change.type, change.mode, place, target=change.target)
 
@@ -379,6 +384,17 @@ class _Plan:
         if spot is not None and is_it and kept.lstat() is None:
             copy_whole(spot, kept)
             self._planner.note_kept(self._run_id, place)
+
+    @property
+    def _applies_all(self) -> bool:
+        """Return whether a discarded change is applied, also with hunks discarded before that."""
+        return self._item.state is State.DISCARDED and self._way is Way.APPLY
+
+    def _pair_of_all(self) -> str:
+        name, before, after = new_pair(self._item.number)
+        for kept, place in (("base", before), ("result", after)):
+            copy_whole(self._spot(f"{kept}/{self._item.number}"), self._spot(place))
+        return name
 
     def _store_pair(self, before: bytes, after: bytes, *, is_part: bool) -> str:
         name, first, second = new_pair(self._item.number, is_part=is_part)
@@ -520,7 +536,7 @@ class _Plan:
     def _put_forced(self) -> Item:
         """Stage the command's version; what it replaces is kept for an undo."""
         if self._way is Way.UNDO:
-            return self._put_new(self._there.found, out=self._mine())
+            return self._put_new(self._there.found, out=mine_name(self._item.number))
         name, before, after = new_pair(self._item.number)
         new = self._spot(self._new.place)
         if new.lstat() is None:
@@ -533,10 +549,6 @@ class _Plan:
             before = ""
         self._made = name
         return self._put_new(self._there.found, out=before)
-
-    def _mine(self) -> str:
-        """Return the name of a version of the user's that nothing else keeps."""
-        return f"mine-{self._item.number}-{time.time_ns():x}"
 
     def _put_new(self, found: os.stat_result | None, out: str | None = None) -> Item:
         """Stage the new version itself."""
@@ -630,7 +642,7 @@ class _Plan:
             if not self._force:
                 raise ConflictError(Reason.CHANGED)
             if self._way is Way.UNDO:
-                slot = self._mine()
+                slot = mine_name(self._item.number)
             else:
                 self._made, slot, _ = new_pair(self._item.number)
         if not slot.startswith("mine-") and self._has(slot):

@@ -207,6 +207,11 @@ def new_pair(number: int, *, is_part: bool = False) -> tuple[str, str, str]:
     return name, f"made/{number}-{name}.before", f"made/{number}-{name}.after"
 
 
+def mine_name(number: int | str) -> str:
+    """Return the name of a version of the user's that nothing else keeps."""
+    return f"mine-{number}-{time.time_ns():x}"
+
+
 def is_part(item: Recorded) -> bool:
     """Return whether only some hunks of a change are in the project."""
     return item.made.startswith(_PART)
@@ -292,11 +297,14 @@ def signature(found: os.stat_result | None) -> str:
 
 
 def signature_at(item: Recorded) -> str:
-    """Return the signature of what is at the place of a change now; "-" if nothing can be seen."""
+    """Return the signature of what is at the place of a change now: "-" if there is nothing, and
+    "?" if that cannot be seen."""
     try:
         return signature(os.lstat(f"{item.change.root}/{item.change.path}"))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return "-"
+    except OSError:
+        return "?"
 
 
 def is_small(found: os.stat_result | None) -> bool:

@@ -28,6 +28,7 @@ from ..files.exchange import (
     move_new,
     start_writing_at,
 )
+from ..files.overlayfs import same_bytes
 from .reasons import Reason
 from .run import OpenRuns, signature
 
@@ -167,8 +168,8 @@ class Swapper:
             start_writing_at(slot)
         if is_resumed:
             DirEntryAt(near.dir_fd, f"{near.name}{HALF}").unlink(missing_ok=True)
-            if near.lstat() is not None or _is_copied(slot, place):
-                return self._put_far(item, slot, near, place)
+            if near.lstat() is not None or _is_far(slot, place):
+                return self._resume_far(item, slot, near, place)
         try:
             came_out = exchange(slot, item.inode, place, item.expected, is_resumed=is_resumed)
         except OSError as error:
@@ -186,20 +187,38 @@ class Swapper:
         return Left(item.after, came_out.st_ctime_ns)
 
     def _put_far(self, item: Item, slot: DirEntryAt, near: DirEntryAt, place: DirEntryAt) -> Left:
-        """Put a copy into a project on another file system. The copy is made beside the place; it
-        has the time and size of the staged file, by which it is recognised after a kill."""
-        came_out = near.lstat()
-        if came_out is not None and item.expected is not None and not _is_copied(slot, near):
-            # Exchanged before a kill.
-            if not _looks_expected(came_out, item.expected):
-                exchange_back(near, place)
-                if _is_copied(slot, near):
-                    near.unlink()
-                raise UnexpectedFileError(came_out)
-        elif came_out is not None or not _is_copied(slot, place):
-            near.unlink(missing_ok=True)
-            copy_whole(slot, near)
-            came_out = self._exchange_copy(item, near, place)
+        """Put a copy into a project on another file system. It is made beside the place."""
+        near.unlink(missing_ok=True)
+        copy_whole(slot, near)
+        return self._end_far(item, slot, near, place, self._exchange_copy(item, near, place))
+
+    def _resume_far(
+        self, item: Item, slot: DirEntryAt, near: DirEntryAt, place: DirEntryAt
+    ) -> Left:
+        """Finish what a kill interrupted. Which file is which is told by inodes, else by bytes."""
+        found, staged = near.lstat(), slot.lstat()
+        if staged is None or (found is None and _is_same(slot, place)):
+            return self._end_far(item, slot, near, place, None)
+        if found is None or item.expected is None:
+            return self._put_far(item, slot, near, place)
+        if found.st_ino == item.expected[0]:
+            return self._end_far(item, slot, near, place, found)
+        if inode_of(place) == item.expected[0] or _is_same(slot, near):
+            return self._put_far(item, slot, near, place)
+        # Somebody saved the file in the moment of the exchange.
+        exchange_back(near, place)
+        if _is_same(slot, near):
+            near.unlink()
+        raise UnexpectedFileError(found)
+
+    def _end_far(
+        self,
+        item: Item,
+        slot: DirEntryAt,
+        near: DirEntryAt,
+        place: DirEntryAt,
+        came_out: os.stat_result | None,
+    ) -> Left:
         if came_out is not None:
             inode = inode_of(place)
             try:
@@ -316,17 +335,19 @@ def _looks_expected(found: os.stat_result, expected: Expected) -> bool:
     return is_same and (found.st_mtime_ns == modified or not stat.S_ISREG(mode))
 
 
-def _is_copied(slot: DirEntryAt, place: DirEntryAt) -> bool:
-    """Return whether a copy of the staged file is at a place."""
-    staged, found = slot.lstat(), place.lstat()
-    if staged is None or found is None or os.path.samestat(staged, found):
+def _is_far(slot: DirEntryAt, place: DirEntryAt) -> bool:
+    return os.fstat(slot.dir_fd).st_dev != os.fstat(place.dir_fd).st_dev
+
+
+def _is_same(one: DirEntryAt, other: DirEntryAt) -> bool:
+    """Return whether two files or links have the same content and mode."""
+    found, there = one.lstat(), other.lstat()
+    if found is None or there is None or found.st_mode != there.st_mode:
         return False
-    if stat.S_ISLNK(staged.st_mode) and stat.S_ISLNK(found.st_mode):
-        return os.readlink(slot.name, dir_fd=slot.dir_fd) == os.readlink(
-            place.name, dir_fd=place.dir_fd
-        )
-    looks = (staged.st_mtime_ns, staged.st_size, staged.st_mode)
-    return looks == (found.st_mtime_ns, found.st_size, found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        words = [os.readlink(spot.name, dir_fd=spot.dir_fd) for spot in (one, other)]
+        return words[0] == words[1]
+    return same_bytes(one.name, one.dir_fd, other.name, other.dir_fd)
 
 
 def _now_known_as(item: Item, place: DirEntryAt) -> str:
