@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turns what a command wrote into changes: it names them, and keeps the base and result of each.
+"""Turns what a command wrote into numbered changes, and keeps the base and the result of each.
 
 The project is not touched. After a kill, it is repeated, until the list of changes is written; then
-only the results are still to be moved. This is the only place that compares times: a file that is
-younger than the run is not what the command saw.
+only the results are still to be moved. This is the only place that compares times with the
+beginning of the run: the command did not see what was changed after it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def find_changes(overlay: Overlay) -> Captured:
 
 def _began(overlay: Overlay) -> dict[str, int]:
     """Return when the run began, for each root by the clock of its file system. If the clock was
-    set back meanwhile, so is this."""
+    set back since, return an earlier time."""
     set_back = overlay.clock - clock_offset()
     back = set_back + _SLACK if set_back > _JITTER else 0
     return {path: overlay.began[name] - back for name, path in overlay.overlay_map.items()}
@@ -130,7 +130,7 @@ class _Bases:
             self._layer.leave()
 
     def keep(self, item: Recorded) -> Recorded:
-        """Keep the base of a change, if it has one; return the change with what is known of it."""
+        """Keep the base of a change, if it has one; return the change with facts about its base."""
         change = item.change
         if item.state is State.CONFLICT:
             return in_conflict(item, item.note or Note(Reason.CHANGED))._replace(is_known=False)
@@ -176,7 +176,7 @@ class _Bases:
         return Recorded(item.number, item.change, base=signature(found))
 
     def _find_earlier(self, item: Recorded) -> Recorded:
-        """Find the version that the command saw with another run, which has replaced it since."""
+        """Look for the version that the command saw with a run that has replaced it since."""
         change = item.change
         for found in self._replaced(change.root, change.path):
             if found.replaced_at <= self._began < found.left_at:
@@ -192,7 +192,7 @@ class _Bases:
 
 
 def take_results(paths: Paths, overlay: Overlay, items: Sequence[Recorded]) -> None:
-    """Move what the command left from its upper folders to the run, as far as that is not done."""
+    """Move what the command left from its upper folders to the run; skip what was moved before."""
     runs = OpenRuns(paths)
     try:
         results = runs.folder(overlay.run_id, "result")
@@ -226,7 +226,7 @@ def _take(tree: OpenTree, item: Recorded, kept: DirEntryAt) -> None:
         mode = (item.change.mode or 0) & 0o1777
         dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
     if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
-        # With another name, it could be changed later.
+        # It could be changed later through another name.
         if not found.st_mode & stat.S_IRUSR:
             mode = stat.S_IMODE(found.st_mode)
             dirfd.set_mode(spot.name, spot.dir_fd, mode | stat.S_IRUSR, any_kind=True)

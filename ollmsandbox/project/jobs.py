@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is being done to a project now: one job, in a file that is written before the first step.
+"""Does one job at a time in a project. A file lists its items before the first step is done.
 
-Whoever holds the project's lock first finishes the job that a killed program left. A job decides
-nothing: each of its items is done, is a conflict, or fails, and then the job is over.
+A program that takes the project's lock begins by finishing the job that a killed program left. A
+job decides nothing: each of its items is done, is a conflict, or fails, and then the job is over.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Job(NamedTuple):
     settles: bool = False
     # Whether it undoes: then no backups are made.
     undoes: bool = False
-    # Why changes that could not be planned are as they were, by run and number. Only for the
-    # report, so it is not written down.
+    # CONFLICT or FAILED, by run and number, for changes that could not be undone or redone and keep
+    # their state. Only for the report, so it is not written down.
     failed: Mapping[tuple[str, int], State] = {}
 
 
@@ -134,7 +134,7 @@ class ProjectJobs:
 
     def do(self, job: Job, known: Mapping[str, Sequence[Recorded]]) -> JobResult:
         """Do a job and record it. `known` are the changes of its runs. Raise OSError if it could
-        not even be written down."""
+        not be written down; then nothing was done."""
         self.bump_generation()
         write_locked(self._folder / _JOB, self._pack(job), durably=True)
         (self._folder / _PLANNING).unlink(missing_ok=True)
@@ -245,7 +245,7 @@ class ProjectJobs:
                 if outcomes.is_failed(item):
                     continue
                 try:
-                    outcomes.succeed(item, swapper.do(item))
+                    outcomes.note_success(item, swapper.do(item))
                 except (ConflictError, OSError) as error:
                     outcomes.note_failure(item, error)
             failed = dict(swapper.close())
@@ -293,7 +293,7 @@ class _Outcomes:
     def is_failed(self, item: Item) -> bool:
         return (item.run, item.number) in self.failed
 
-    def succeed(self, item: Item, left: Left) -> None:
+    def note_success(self, item: Item, left: Left) -> None:
         before = self._before[item.run][item.number]
         expected = item.expected
         replaced = ""
@@ -377,7 +377,7 @@ def bump_generation(paths: Paths, project: str) -> None:
 
 def generation(paths: Paths, project: str) -> int:
     """Return a number that differs after each run, apply, undo, redo or discard that changed
-    something. Wait for one that is under way."""
+    something. Wait for a job that is being done."""
     with FileLock(_lock_file(paths, project), shared=True) as lock:
         return lock.fstat().st_mtime_ns
 

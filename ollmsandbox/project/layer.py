@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The pending layer: what the project would be if all pending changes were applied in order.
 
-Commands see it above the project. It is built from the folders of the runs, by hard links and
-whiteouts, and can be deleted at any time. A new generation is built when a command starts and
-something has changed since; a generation that a command sees is never changed.
+Commands see it above the project. It is built from the folders of the runs, with hard links and
+whiteouts, and is built again if it is deleted. A new generation is built when a command starts and
+something has changed since the last one; a generation that a command sees is never changed.
 
     layer.json               the runs with pending changes, and the generation that shows them
     layer-x/overlay1         the layer of the first root, and so on
@@ -95,7 +95,8 @@ class PendingLayer:
         self._remove_unused("")
 
     def release(self) -> None:
-        """Remove the generations that no command sees, so that their files can be moved."""
+        """Remove the generations that no command sees. Their files have one name less then, and can
+        be moved into the project."""
         state = self._read()
         if state.runs:
             self._write(_LayerFile(state.runs))
@@ -231,7 +232,7 @@ def _signature(path: str) -> str:
 
 
 def _named_by_overlays(cache: Path) -> Iterator[str]:
-    """Yield the generations that runs use which are not settled yet."""
+    """Yield the generations that unsettled runs use."""
     for file in cache.glob("overlay-*/map.json"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):
             for _path, layer in json.loads(file.read_text(encoding="utf-8"))["roots"]:
@@ -312,7 +313,7 @@ class _View:
         merged = merge_change(base, result, current, has_hunks=True)
         return None if merged == result else merged
 
-    # --- as a folder ---------------------------------------------------------------------------
+    # --- writing it ----------------------------------------------------------------------------
 
     def build(self, layer: str) -> list[list[str]]:
         """Make the layer; return what has to stay as it is in the project, with signatures."""

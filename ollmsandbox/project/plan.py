@@ -48,11 +48,12 @@ class Way(Enum):
 
 
 class Planned(NamedTuple):
-    """Items to do, or else a state that was decided without any."""
+    """The items of a job for one change, or a new state if the project need not be touched."""
 
     items: list[Item]
     decided: Recorded | None = None
-    # Why it cannot be done. A change that cannot be undone or made again stays what it was.
+    # CONFLICT or FAILED if it cannot be done. A change that cannot be undone or redone keeps its
+    # state all the same.
     failed: State | None = None
 
 
@@ -67,7 +68,7 @@ class _Side(NamedTuple):
     # Its signature, if it is in the project.
     known_as: str = ""
     target: str | None = None
-    # Of something that is no file, link or folder: it can only be moved.
+    # A pipe, socket or device, which can only be moved.
     is_special: bool = False
 
     @property
@@ -115,7 +116,7 @@ class Planner:
         self.close()
 
     def begin(self, run_id: str, changes: int) -> None:
-        """Say how many changes a run has: with too many, it keeps no copies of versions."""
+        """Prepare to plan changes of a run. If it has too many, it keeps no copies of versions."""
         if run_id not in self._copies:
             self._copies[run_id] = changes < MANY
             note_planning(self._paths, self._project, run_id)
@@ -144,7 +145,7 @@ class Planner:
         return found[0].after if is_whole and not rest.exists() else ""
 
     def mark(self) -> tuple[object, ...]:
-        """Return what `reset` needs to forget everything that is planned from now on."""
+        """Return a snapshot for `reset`."""
         return dict(self._planned), dict(self._folders)
 
     def reset(self, mark: tuple[object, ...]) -> None:
@@ -235,6 +236,7 @@ class Planner:
         return self._trees[root]
 
 
+# Stands for a folder that the job will create.
 _A_FOLDER = os.stat("/")
 
 
@@ -362,8 +364,8 @@ class _Plan:
         return sides[0], sides[1]
 
     def _part_versions(self) -> tuple[bytes | None, bytes, bytes | None]:
-        """Return the text before the change, what of the change is in the project, and all of
-        it."""
+        """Return three texts: before the change, with the hunks that are in the project, and with
+        all hunks."""
         item = self._item
         is_in = item.state is State.APPLIED
         known_as = item.after if item.state is State.UNDONE else item.base
@@ -423,7 +425,7 @@ class _Plan:
             return False
         is_readable = os.access(spot.name, os.R_OK, dir_fd=spot.dir_fd, effective_ids=True)
         if not is_small(found) or not is_readable:
-            # A copy has the same time and size.
+            # Not to be compared: a copy has the same time, size and mode.
             return side.known_as.partition(":")[2] == signature(found).partition(":")[2]
         kept = self._spot(side.place)
         if not is_small(kept.lstat()):
@@ -498,7 +500,7 @@ class _Plan:
         return merge_change(old, new, current, has_hunks=has_hunks)
 
     def _put_text(self, text: bytes) -> Item:
-        """Stage a text that replaces the one in the project. What comes out is part of it."""
+        """Stage a merge. The old text need not be kept: the merge contains it."""
         there = self._there
         assert there.spot is not None and there.found is not None
         stage = f"stage/{self._item.number}"
@@ -551,7 +553,7 @@ class _Plan:
         return self._put_new(self._there.found, out=before)
 
     def _put_new(self, found: os.stat_result | None, out: str | None = None) -> Item:
-        """Stage the new version itself."""
+        """Stage a kept version: itself if that is safe, or else a copy."""
         place = self._new.place
         kept = self._spot(place)
         version = kept.lstat()

@@ -21,7 +21,7 @@ from .plan import Planner, Way
 from .projects import ProjectManager
 from .reasons import Note, Reason
 from .run import RunFolder, is_part, is_pending, read_run, signature_at
-from .settle import Recording
+from .settle import JobRecorder
 from .state import current_changes, is_made
 from .swap import Item
 
@@ -41,7 +41,7 @@ class Review:
     @contextlib.contextmanager
     def locked(self, project: str) -> Iterator[ProjectJobs]:
         """Lock a project, after finishing what was cut off there."""
-        jobs = ProjectJobs(self._paths, project, Recording(self.manager))
+        jobs = ProjectJobs(self._paths, project, JobRecorder(self.manager))
         with jobs.locked():
             yield jobs
 

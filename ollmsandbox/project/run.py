@@ -5,9 +5,10 @@
     changes.jsonl  a line for each change, written once
     state.jsonl    a line is appended when the state of a change is decided; the last one counts
     base/7         the version of change 7 that the command saw
-    result/7       the version that it left; result/7.rest is that without discarded hunks
-    made/7-x       the two versions between which a decision of the user changed the file, if these
-                   are not base and result; 7-x.before and 7-x.after
+    result/7       the version that it left; result/7.rest is the same without the hunks that the
+                   user discarded
+    made/7-x       the file before and after what was really done (7-x.before, 7-x.after), if the
+                   user decided a conflict or applied only some hunks
     stage/7        what a job puts into the project, or has taken out
     mine-7-x       a version of the user's that nothing else has kept
 
@@ -43,7 +44,7 @@ from .change import (
 
 _INFO, _CHANGES, _STATES = "run.json", "changes.jsonl", "state.jsonl"
 _PARTS = ("base", "result", "stage")
-# Changes. While JSON is written, no other thread has a turn, nor has a window.
+# The number of changes to encode at once: meanwhile no other thread has a turn, nor has a window.
 _PIECE = 500
 # The names of pairs that are a part of the change begin with this, which is no hexadecimal digit.
 _PART = "part-"
@@ -73,7 +74,7 @@ class RunStates(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """A version that another run replaced, and when that was changed before and after."""
+    """A version that another run replaced, with the change times of the old file and the new."""
 
     run_id: str
     number: int
@@ -189,12 +190,12 @@ class RunFolder:
         return rest if rest.exists() else self.whole_result(number)
 
     def whole_result(self, number: int) -> Path:
-        """Return the version that the command left, with discarded hunks."""
+        """Return the version that the command left, with hunks that the user discarded."""
         return self.path / "result" / str(number)
 
     def pair(self, item: Recorded) -> tuple[Path, Path]:
-        """Return the versions before and after what was done to the project. A missing file stands
-        for nothing, or for a version that is in the project."""
+        """Return the paths of the versions before and after the change. If a path does not exist,
+        there was no file, or the version is in the project."""
         if item.made:
             made = self.path / "made" / f"{item.number}-{item.made}"
             return Path(f"{made}.before"), Path(f"{made}.after")
@@ -218,7 +219,7 @@ def is_part(item: Recorded) -> bool:
 
 
 def _lines(rows: Sequence[object]) -> str:
-    # In one call of the encoder, and about ten times as fast as in one for each.
+    # One call of the encoder is about ten times as fast as one for each row.
     if not rows:
         return ""
     text = json.dumps(rows, check_circular=False, separators=(",", ":"))
@@ -235,7 +236,7 @@ def _is_flat(text: str, rows: Sequence[object]) -> bool:
 
 
 class OpenRuns:
-    """The open folders of the runs that a job works with."""
+    """Opens folders of runs, and keeps them open."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
@@ -308,12 +309,12 @@ def signature_at(item: Recorded) -> str:
 
 
 def is_small(found: os.stat_result | None) -> bool:
-    """Return whether a version is kept beside the one in the project, and merged by lines."""
+    """Return whether a file is small enough to be copied and merged."""
     return found is not None and stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST
 
 
 def read_small(spot: DirEntryAt) -> bytes | None:
-    """Return the content of a small file; None if it is none, or cannot be read."""
+    """Return the content of a file; None if it is not a small file, or cannot be read."""
     try:
         with open_regular_file(spot.name, spot.dir_fd) as file:
             return file.read(LARGEST + 1) if is_small(os.fstat(file.fileno())) else None

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settles a finished run: its changes are captured, then applied or kept pending, and recorded."""
+"""Settles a finished run: captures its changes, applies them or keeps them pending, and records
+them."""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ def settle(
 ) -> Report:
     """Settle a run, after all its processes have ended.
 
-    What an `interrupted` command wrote stays pending. If the user has `approved` it, risky changes
-    are not held. With `is_locked`, the caller holds the project's lock and has finished its job.
+    What an `interrupted` command wrote stays pending. If the user has `approved` it, nothing is
+    held. With `is_locked`, the caller holds the project's lock and has finished its job.
     """
     if not overlay.is_untouched():
         overlay.copy_shared()
     with contextlib.closing(ProjectManager(paths)) as manager:
-        jobs = ProjectJobs(paths, overlay.project, Recording(manager))
+        jobs = ProjectJobs(paths, overlay.project, JobRecorder(manager))
         with contextlib.nullcontext() if is_locked else jobs.locked():
             return _Settling(manager, overlay, jobs, approved=approved).settle(interrupted)
 
@@ -49,7 +50,7 @@ def settle(
 def opened_jobs(paths: Paths, project: str) -> Iterator[ProjectJobs]:
     """Hold a project's lock, after finishing what was interrupted there."""
     with contextlib.closing(ProjectManager(paths)) as manager:
-        jobs = ProjectJobs(paths, project, Recording(manager))
+        jobs = ProjectJobs(paths, project, JobRecorder(manager))
         with jobs.locked():
             yield jobs
 
@@ -72,7 +73,7 @@ class _Settling:
             return Report(run.id)  # its job was finished, and reported
         check_roots(overlay)
         if states is not None:
-            # Killed after that: what it moved to its folder is not found again.
+            # Killed after that. Results that were moved to the run are not in upper any more.
             take_results(self._paths, overlay, states.changes)
             return self._do(run, run.info(), states.changes)
         found = find_changes(overlay)
@@ -84,7 +85,7 @@ class _Settling:
         self._jobs.bump_generation()
         PendingLayer(self._paths, overlay.project).make_file()
         info = self._info(interrupted)
-        # From here on, the files are moved out of it.
+        # From here on, files are moved out of the overlay.
         overlay.make_durable()
         items = capture(self._paths, overlay, info, found, self._replaced)
         return self._do(run, info, items)._replace(skipped=found.skipped)
@@ -108,7 +109,7 @@ class _Settling:
         return replaced(self._manager, root, path) if self._paths.database.exists() else []
 
     def _do(self, run: RunFolder, info: RunInfo, items: Sequence[Recorded]) -> Report:
-        """Apply what is not to wait, in one job that records the run."""
+        """Apply the changes that need not wait, in one job, which also records the run."""
         waiting = self._waiting(run, info, items)
         job = Job(info.project, run.id, settles=True)
         if len(waiting) < len(items):
@@ -146,7 +147,7 @@ class _Settling:
 
 
 def _noted(item: Recorded) -> Recorded:
-    """Return a change that waits. Whoever edited the file during the run is told about."""
+    """Return a change that stays pending: as a conflict, if somebody edited the file."""
     if not item.is_known and item.state is not State.CONFLICT:
         return in_conflict(item._replace(state=State.CONFLICT), Note(Reason.CHANGED))
     return item
@@ -155,8 +156,8 @@ def _noted(item: Recorded) -> Recorded:
 def _on_pending(
     items: Sequence[Recorded], pending: Sequence[tuple[str, Recorded]], run_id: str
 ) -> set[int]:
-    """Return the numbers of changes that build on pending ones of other runs, which nobody has
-    approved: at the same path, in a folder that is pending, or around what is pending."""
+    """Return the numbers of changes that need pending changes of other runs: at the same path, in a
+    pending folder, or deletions of folders with pending content."""
     others = [(theirs, item) for theirs, item in pending if theirs != run_id]
     if not others:
         return set()
@@ -179,7 +180,7 @@ def _on_pending(
         ):
             found.add(item.number)
             ended |= {(root, path)} if item.change.ends_folder else set()
-    # What is in a folder that has to stay stays, too.
+    # A folder that stays keeps its content.
     return found | {
         item.number
         for item in items
@@ -188,7 +189,7 @@ def _on_pending(
     }
 
 
-class Recording:
+class JobRecorder:
     """Records what a job has done: in the index, as backups, and in the pending layer."""
 
     def __init__(self, manager: ProjectManager) -> None:

@@ -112,35 +112,43 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     if item.state not in (State.APPLIED, State.UNDONE) or change.type is not Type.FILE:
         return item
     try:
-        found = os.lstat(f"{change.root}/{change.path}")
-    except (FileNotFoundError, NotADirectoryError):
-        found = None
+        if change.kind is Kind.REPLACED or _is_as_recorded(item):
+            return item
+        if index.later_runs(manager, run, item):
+            return item
+        return _compared(manager, run, item)
     except OSError:
-        return item  # the folder around it is closed
-    if change.kind is Kind.REPLACED or signature(found) == item.after != "":
-        return item
-    is_gone = change.kind is Kind.DELETED
-    if found is None and is_gone is (item.state is State.APPLIED):
-        return item
-    if index.later_runs(manager, run, item):
-        return item
-    versions = Versions(manager)
+        return item  # a version, or the folder around the file, that even its owner may not read
+
+
+def _is_as_recorded(item: Recorded) -> bool:
+    """Return whether the file is what the program left there, without a look at its content."""
     try:
-        base, result, current = versions.three_way(run, item)
-    except OSError:
-        return item  # a version that even its owner may not read
-    before = None if change.kind is Kind.ADDED else base
-    after = None if is_gone else result
+        found = os.lstat(f"{item.change.root}/{item.change.path}")
+    except (FileNotFoundError, NotADirectoryError):
+        return (item.change.kind is Kind.DELETED) is (item.state is State.APPLIED)
+    return item.after != "" and signature(found) == item.after
+
+
+def _compared(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
+    """Return a change in the state that the content of the file shows."""
+    versions = Versions(manager)
+    before, after, current = versions.three_way(run, item)
+    if item.change.kind is Kind.ADDED:
+        before = None
+    texts = (before, None if item.change.kind is Kind.DELETED else after)
     if item.made and not is_part(item):
-        before, after = (version.content for version in versions.made(run, item))
-    states = None
-    if current not in (after, before):
-        states = set(_hunk_states_between(before, after, current))
-        if not item.made or is_part(item):
+        made = versions.made(run, item)
+        texts = (made[0].content, made[1].content)
+    states: set[HunkState] = set()
+    if current not in texts:
+        if item.made and not is_part(item):
+            states = set(_hunk_states_between(*texts, current))
+        else:
             states = set(current_hunk_states(manager, run, item).values())
-    if current == after or states == {HunkState.PRESENT}:
+    if current == texts[1] or states == {HunkState.PRESENT}:
         return item._replace(state=State.APPLIED, note=None)
-    if current == before or states == {HunkState.UNDONE}:
+    if current == texts[0] or states == {HunkState.UNDONE}:
         return item._replace(state=State.UNDONE, note=None)
     is_partly = states == {HunkState.PRESENT, HunkState.UNDONE}
     return item._replace(note=_PARTLY if is_partly else _EDITED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Puts one staged file into the project and takes out what was there, in one step of the kernel.
+"""Exchanges a staged file and the one in the project, in one step of the kernel.
 
 Each step can be repeated after a kill: whether it was done is told from the inode of the staged
 file. A file that somebody saves in the same moment goes back to its place.
@@ -39,7 +39,7 @@ OUT = "-out"
 
 
 class Item(NamedTuple):
-    """One thing to do in the project."""
+    """One step of a job."""
 
     run: str
     number: int
@@ -55,7 +55,7 @@ class Item(NamedTuple):
     inode: int = 0
     modified: int = 0
     out: str = ""
-    # Of what comes in: its signature ("" if it is a merge), and the mode of a folder.
+    # The signature of the new file ("" for a merge), and the mode of a new folder.
     after: str = ""
     mode: int = 0
     # The state of the change when this is done, and when it is a conflict.
@@ -74,7 +74,7 @@ class Left(NamedTuple):
 
 
 class ConflictError(Exception):
-    """Somebody else changed what should be changed. It is left as it is."""
+    """The file is not what was expected there. It is left alone."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -149,8 +149,8 @@ class Swapper:
         return Left()
 
     def _is_over(self, item: Item, is_resumed: bool) -> bool:
-        """Return whether there is nothing to do where the folder around an item is gone: because
-        it is to go, or because a later item of the job removed it before a kill."""
+        """Return whether an item is done although the folder around it is missing: it was to be
+        removed, or a later item removed the folder before a kill."""
         if item.does in ("remove", "rmdir"):
             return is_resumed or not os.path.lexists(os.path.dirname(f"{self._root}/{item.path}"))
         if not is_resumed:
@@ -243,7 +243,7 @@ class Swapper:
             raise
 
     def _keep(self, near: DirEntryAt, kept: DirEntryAt) -> None:
-        """Move what came out to the run, on another file system."""
+        """Copy the replaced file from the project to the folder of the run, and remove it."""
         found = near.lstat()
         can_be_copied = (stat.S_ISREG, stat.S_ISLNK, stat.S_ISFIFO)
         if found is not None and any(is_kind(found.st_mode) for is_kind in can_be_copied):
