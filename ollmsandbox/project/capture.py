@@ -164,7 +164,8 @@ class _Bases:
             return self._find_earlier(item)
         # A file with another name could be changed through that, if it were moved.
         is_linked = found.st_nlink > 1 and stat.S_ISREG(found.st_mode)
-        if (self._copies and is_small(found)) or is_linked:
+        is_cheap = is_small(found) or stat.S_ISLNK(found.st_mode)
+        if (self._copies and is_cheap) or is_linked:
             kept = self._runs.at(self._run.id, f"base/{item.number}")
             # What cannot be read can be moved away, and put back.
             with contextlib.suppress(PermissionError):

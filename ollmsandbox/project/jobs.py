@@ -271,6 +271,8 @@ class ProjectJobs:
                 else:
                     kept.rename(self._paths.runs / run_id / mine_name(slot.rpartition("/")[2]))
         file.unlink(missing_ok=True)
+        for half in self._folder.glob(".*-half"):
+            half.unlink(missing_ok=True)  # of a file that was being written
         planning = self._folder / _PLANNING
         with contextlib.suppress(FileNotFoundError):
             for run_id in planning.read_text(encoding="utf-8").split():
