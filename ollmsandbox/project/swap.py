@@ -164,7 +164,8 @@ class Swapper:
 
     def _put(self, item: Item, place: DirEntryAt, is_resumed: bool) -> Left:
         slot, near = self._runs.at(item.run, item.slot), _beside(item, place)
-        if self._flushes:
+        if self._flushes and item.expected is not None:
+            # A new file replaces nothing, and 4 GiB of it would take a second.
             start_writing_at(slot)
         if is_resumed:
             DirEntryAt(near.dir_fd, f"{near.name}{HALF}").unlink(missing_ok=True)
