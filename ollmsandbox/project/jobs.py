@@ -283,7 +283,7 @@ class ProjectJobs:
 
 
 class _Outcomes:
-    """What became of each change of a job. A change may take two items."""
+    """Collects the outcome of each change of a job. A change may take two items."""
 
     def __init__(self, known: Mapping[str, Sequence[Recorded]]) -> None:
         self._before = {

@@ -246,7 +246,7 @@ def _remove(folder: Path) -> None:
 
 
 class _Entry(NamedTuple):
-    """What is pending at one path."""
+    """The pending file, link, folder or deletion at one path."""
 
     on: tuple[str, int]
     # None if it is deleted.
@@ -261,7 +261,7 @@ class _Entry(NamedTuple):
 
 
 class _View:
-    """What one root would be with all pending changes."""
+    """One root as it would be with all pending changes."""
 
     def __init__(self, root: str) -> None:
         self._root = root

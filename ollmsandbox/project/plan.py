@@ -77,7 +77,7 @@ class _Side(NamedTuple):
 
 
 class _There(NamedTuple):
-    """What is at a place, or will be when the items before are done."""
+    """The file at a place, now or when the items before are done."""
 
     found: os.stat_result | None
     spot: DirEntryAt | None

@@ -65,7 +65,7 @@ class RunInfo(NamedTuple):
 
 
 class RunStates(NamedTuple):
-    """What was decided about a run."""
+    """The decisions about a run."""
 
     changes: list[Recorded]
     # When it was settled; None if it was not.

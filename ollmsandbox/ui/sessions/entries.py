@@ -238,7 +238,7 @@ class CallEntry(ChatEntry):
 
     @property
     def split_changes(self) -> tuple[list[Recorded], list[Recorded]]:
-        """What it changed without the files that git ignores, and those. Looked up once, because
+        """The changes without files that git ignores, and those of such files. Split once, because
         there may be very many."""
         report = self.report
         if report is not self._split_report:
