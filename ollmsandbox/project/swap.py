@@ -66,8 +66,8 @@ class Item(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The file at a place after an item was done: its signature ("" for nothing or a merge), and its
-    change time if it replaced something."""
+    """The file at a place after an item was done: its signature ("" for nothing or a merge), and
+    its change time if it replaced something."""
 
     signature: str = ""
     changed: int = 0
