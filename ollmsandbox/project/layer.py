@@ -209,10 +209,6 @@ class PendingLayer:
         write_locked(self._folder / _FILE, json.dumps(state._asdict()))
 
 
-def has_pending(paths: Paths, project: str) -> bool:
-    return bool(PendingLayer(paths, project).runs())
-
-
 def layer_index(layer: str) -> dict[str, tuple[str, int]]:
     """Return the change that each path of a layer is from: its run and number, by path."""
     folder, name = os.path.split(layer)
