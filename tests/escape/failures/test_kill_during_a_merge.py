@@ -14,7 +14,7 @@ from support.person import Person
 
 from ollmsandbox.project import hunks, state
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.layer import has_pending
+from ollmsandbox.project.layer import PendingLayer
 from ollmsandbox.project.mode import Mode
 
 pytestmark = pytest.mark.anybody
@@ -99,5 +99,7 @@ def test_a_change_can_be_discarded_after_a_kill_while_a_hunk_was(person: Person)
         snapshot.restore()
         is_killed = killed_after(number, lambda: discard_hunk(snapshot, 1))
         snapshot.discard()
-        assert not has_pending(person.paths, str(person.project)), f"killed after step {number}"
+        assert not PendingLayer(person.paths, str(person.project)).runs(), (
+            f"killed after step {number}"
+        )
         number += 1

@@ -18,7 +18,7 @@ from support.person import Person, make_person
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.change import State
-from ollmsandbox.project.layer import has_pending
+from ollmsandbox.project.layer import PendingLayer
 from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
@@ -79,7 +79,7 @@ def test_a_closed_folder_that_is_deleted_is_as_it_was_if_that_is_discarded(
         assert [skipped.path for skipped in keeper.report.skipped] == ["shut"]
         assert not keeper.report.changes
     assert modes(person.project) == (0o000, 0o000)
-    assert not has_pending(person.paths, str(person.project))
+    assert not PendingLayer(person.paths, str(person.project)).runs()
 
 
 def discard_by_and_by(person: Person, run_id: str, added: list[str]) -> None:
