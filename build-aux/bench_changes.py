@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import shlex
 import shutil
@@ -232,6 +233,8 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=4096, help="MiB of the large file")
     given = parser.parse_args()
     # Not in /tmp, which may be memory: this is about disks.
+    # As the command line has it.
+    gc.set_threshold(100_000)
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-bench-", dir="/var/tmp") as folder:
         os.chdir("/")
         loop.run(measure(given, Path(folder)))

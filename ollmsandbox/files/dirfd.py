@@ -100,6 +100,8 @@ class OpenTree:
         """Return the descriptor of a folder, which stays the tree's. "" is the root."""
         if self._top < 0:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.root)
+        if path == self._last and self._way:
+            return self._way[-1][1]
         # Comparing whole paths instead of their parts is quick where a path has thousands of them.
         while self._last and path != self._last and not path.startswith(f"{self._last}/"):
             self._last = self._last.rpartition("/")[0]

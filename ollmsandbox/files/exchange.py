@@ -66,8 +66,8 @@ def exchange(
 
     Raise UnexpectedFileError, or FileExistsError if nothing is expected there.
     """
-    old = DirEntryAt(slot.dir_fd, f"{slot.name}.old")
     if is_resumed:
+        old = _old_name(slot)
         if old.lstat() is not None and _finish_without_exchange(slot, old, inode):
             return slot.lstat()
         staged = slot.lstat()
@@ -92,8 +92,12 @@ def exchange(
     except OSError as error:
         if error.errno not in _NO_FLAGS:
             raise
-        return _swap_without_exchange(slot, old, place, expected)
+        return _swap_without_exchange(slot, _old_name(slot), place, expected)
     return _look_again(slot, inode, place, expected)
+
+
+def _old_name(slot: DirEntryAt) -> DirEntryAt:
+    return DirEntryAt(slot.dir_fd, f"{slot.name}.old")
 
 
 def _look_again(

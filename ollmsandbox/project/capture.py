@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turns what a command wrote into numbered changes, and keeps the base and the result of each.
+"""Turns what a command wrote into numbered changes, and keeps the base of each.
 
-The project is not touched. After a kill, it is repeated, until the list of changes is written; then
-only the results are still to be moved. This is the only place that compares times with the
-beginning of the run: the command did not see what was changed after it.
+The project is not touched. After a kill, it is repeated, until the list of changes is written. This
+is the only place that compares times with the beginning of the run: the command did not see what
+was changed after it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ..files import dirfd
-from ..files.copying import copy_whole, strip
+from ..files.copying import copy_whole
 from ..files.dirfd import DirEntryAt, OpenTree
 from ..files.overlayfs import is_copied_up, origin_of
 from ..paths import FolderValues, Paths
 from ..sandbox.overlay import Overlay, Root, clock_offset
-from .change import MANY, Change, Flag, Kind, Recorded, Skipped, State, Type
+from .change import MANY, Change, Kind, Recorded, Skipped, State, Type
 from .jobs import in_conflict
 from .layer import layer_index
 from .reasons import Note, Reason
@@ -71,7 +70,7 @@ def _began(overlay: Overlay) -> dict[str, int]:
 def capture(
     paths: Paths, overlay: Overlay, info: RunInfo, found: Captured, replaced: Replacements
 ) -> list[Recorded]:
-    """Keep the changes that were found, with the base and the result of each, and return them."""
+    """Keep the changes that were found, with the base of each, and return them."""
     run = RunFolder(paths, overlay.run_id)
     run.create(info)
     began = _began(overlay)
@@ -91,7 +90,6 @@ def capture(
     run.append(item for item in items if item.state is State.CONFLICT)
     # Last: with this, the run is captured.
     run.write_changes(info, items)
-    take_results(paths, overlay, items)
     return items
 
 
@@ -190,58 +188,6 @@ class _Bases:
     def _unknown(self, item: Recorded) -> Recorded:
         note = Note(Reason.CHANGED)
         return in_conflict(item._replace(state=State.CONFLICT), note)._replace(is_known=False)
-
-
-def take_results(paths: Paths, overlay: Overlay, items: Sequence[Recorded]) -> None:
-    """Move what the command left from its upper folders to the run; skip what was moved before."""
-    runs = OpenRuns(paths)
-    try:
-        results = runs.folder(overlay.run_id, "result")
-        for name, root in overlay.overlay_map.items():
-            tree = OpenTree(overlay.upper(name))
-            try:
-                for item in items:
-                    change = item.change
-                    if (
-                        change.root == root
-                        and change.kind is not Kind.DELETED
-                        and change.type is not Type.FOLDER
-                    ):
-                        _take(tree, item, DirEntryAt(results, str(item.number)))
-            finally:
-                tree.leave()
-    finally:
-        runs.close()
-
-
-def _take(tree: OpenTree, item: Recorded, kept: DirEntryAt) -> None:
-    try:
-        spot = DirEntryAt(*tree.split(item.change.path))
-    except FileNotFoundError:
-        return
-    found = spot.lstat()
-    if found is None:
-        return  # done before a kill
-    strip(spot)
-    if Flag.STRIPPED in item.change.flags and stat.S_ISREG(found.st_mode):
-        mode = (item.change.mode or 0) & 0o1777
-        dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
-    if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
-        # It could be changed later through another name.
-        if not found.st_mode & stat.S_IRUSR:
-            mode = stat.S_IMODE(found.st_mode)
-            dirfd.set_mode(spot.name, spot.dir_fd, mode | stat.S_IRUSR, any_kind=True)
-        copy_whole(spot, kept)
-        dirfd.set_mode(kept.name, kept.dir_fd, (item.change.mode or 0) & 0o1777, any_kind=True)
-        spot.unlink()
-        return
-    try:
-        spot.rename_to(kept)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        copy_whole(spot, kept)
-        spot.unlink()
 
 
 # --- folders that others moved or deleted while the command ran -----------------------------------

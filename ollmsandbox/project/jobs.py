@@ -26,7 +26,7 @@ from ..files.locks import FileLock
 from ..paths import Paths, is_missing, make_folder
 from .change import MANY, Recorded, Report, State, pack_state, unpack_state
 from .reasons import Note, Reason
-from .run import OpenRuns, RunFolder, mine_name, read_run, signature_at
+from .run import OpenRuns, RunFolder, mine_name, read_run, signature_at, take_results
 from .swap import OUT, ConflictError, Item, Left, Swapper
 
 _JOB, _DONE, _LOCK, _PLANNING = "job.json", "done.json", "lock", "planning"
@@ -46,6 +46,8 @@ class Job(NamedTuple):
     settles: bool = False
     # Whether it undoes: then no backups are made.
     undoes: bool = False
+    # The upper folders that files are moved from, by root.
+    uppers: Mapping[str, str] = {}
     # CONFLICT or FAILED, by run and number, for changes that could not be undone or redone and keep
     # their state. Only for the report, so it is not written down.
     failed: Mapping[tuple[str, int], State] = {}
@@ -147,7 +149,7 @@ class ProjectJobs:
         decided = [[run_id, pack_state(item)] for run_id, item in job.decided]
         facts = {
             "project": job.project, "run_id": job.run_id, "settles": job.settles,
-            "undoes": job.undoes, "inode": home.st_ino, "decided": decided,
+            "undoes": job.undoes, "uppers": job.uppers, "inode": home.st_ino, "decided": decided,
         }  # fmt: skip
         # A few at a time: while JSON is written, no other thread has a turn, nor has a window.
         items = ", ".join(
@@ -173,7 +175,7 @@ class ProjectJobs:
                 decided.append((run_id, unpack_state(known[run_id][state[0]], state)))
             job = Job(
                 given["project"], given["run_id"], items, tuple(decided),
-                given["settles"], given["undoes"],
+                given["settles"], given["undoes"], given["uppers"],
             )  # fmt: skip
         except (ValueError, KeyError, TypeError) as error:
             raise _set_aside(file) from error
@@ -200,7 +202,8 @@ class ProjectJobs:
             for root in dict.fromkeys(item.root for item in job.items):
                 here = [item for item in job.items if item.root == root]
                 if is_same_disk:
-                    self._swap_all(root, here, runs, outcomes, is_resumed=is_resumed)
+                    upper = job.uppers.get(root, "")
+                    self._swap_all(root, upper, here, runs, outcomes, is_resumed=is_resumed)
                 else:
                     for item in here:
                         outcomes.note_failure(item, ConflictError(Reason.CHANGED))
@@ -208,6 +211,12 @@ class ProjectJobs:
         finally:
             runs.close()
         done = outcomes.changes()
+        failed = [
+            item
+            for item in done.get(job.run_id, ())
+            if (job.run_id, item.number) in outcomes.failed
+        ]
+        take_results(self._paths, job.run_id, job.uppers, failed)
         for run_id, decided in job.decided:
             done.setdefault(run_id, []).append(decided)
         for items in done.values():
@@ -225,6 +234,7 @@ class ProjectJobs:
     def _swap_all(
         self,
         root: str,
+        upper: str,
         items: Sequence[Item],
         runs: OpenRuns,
         outcomes: _Outcomes,
@@ -235,7 +245,9 @@ class ProjectJobs:
         try:
             removed = {item.path for item in items if item.does == "rmdir"}
             flushes = len(items) <= MANY
-            swapper = Swapper(root, runs, note, removed, is_resumed=is_resumed, flushes=flushes)
+            swapper = Swapper(
+                root, upper, runs, note, removed, is_resumed=is_resumed, flushes=flushes
+            )
         except OllmSandboxError:
             for item in items:
                 outcomes.note_failure(item, FileNotFoundError(errno.ENOENT, root))

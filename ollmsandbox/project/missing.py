@@ -17,10 +17,9 @@ from ..errors import OllmSandboxError
 from ..files.atomic import write_atomically
 from ..paths import Paths, is_missing
 from ..sandbox.overlay import Overlay, leftovers
-from .capture import take_results
 from .change import State
 from .jobs import MissingRootError, job_file
-from .run import RunFolder
+from .run import RunFolder, take_results
 
 
 class MissingRootMarks:
@@ -98,7 +97,7 @@ def _discard_captured(paths: Paths, overlay: Overlay) -> None:
     run = RunFolder(paths, overlay.run_id)
     if run.is_captured:
         items = run.read()
-        take_results(paths, overlay, items)
+        take_results(paths, run.id, overlay.uppers, items)
         dropped = [item._replace(state=State.DISCARDED, note=None) for item in items]
         run.append(dropped, ended=time.time())
 

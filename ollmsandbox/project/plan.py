@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
 from ..files import dirfd
-from ..files.copying import copy_whole, write_like
+from ..files.copying import copy_whole, strip, write_like
 from ..files.dirfd import DirEntryAt, OpenTree, folders_above
 from ..files.exchange import Expected, expect
 from ..files.overlayfs import same_bytes
@@ -33,7 +34,7 @@ from .run import (
     read_small,
     signature,
 )
-from .swap import ConflictError, Item
+from .swap import UPPER, ConflictError, Item
 
 _DECIDED = (State.APPLIED, State.UNDONE, State.DISCARDED)
 
@@ -89,9 +90,11 @@ class _There(NamedTuple):
 class Planner:
     """Plans a job: several changes of several runs, in the order in which they will be done."""
 
-    def __init__(self, paths: Paths, project: str) -> None:
+    def __init__(self, paths: Paths, project: str, uppers: Mapping[str, str] | None = None) -> None:
+        """`uppers` are the upper folders of a command, by root, if its results are still there."""
         self._paths = paths
         self._project = project
+        self._uppers = {root: OpenTree(upper) for root, upper in (uppers or {}).items()}
         self.runs = OpenRuns(paths)
         self._trees: dict[str, OpenTree] = {}
         # What will be at a place, by root and path; and of these, folders that come or go.
@@ -108,6 +111,9 @@ class Planner:
         for tree in self._trees.values():
             tree.close()
         self._trees.clear()
+        for upper in self._uppers.values():
+            upper.leave()
+        self._uppers.clear()
 
     def __enter__(self) -> Planner:
         return self
@@ -129,6 +135,10 @@ class Planner:
     def is_kept(self, run_id: str, place: str) -> bool:
         """Return whether a run keeps a version there."""
         return place in self._kept[run_id]
+
+    def upper(self, root: str) -> OpenTree | None:
+        """Return the upper folder that has the results of a run."""
+        return self._uppers.get(root)
 
     def note_kept(self, run_id: str, place: str) -> None:
         self._kept[run_id].add(place)
@@ -318,35 +328,42 @@ class _Plan:
 
     def _sides(self) -> tuple[_Side, _Side]:
         """Return the version that is expected in the project, and the one that replaces it."""
-        change, item = self._change, self._item
+        item = self._item
+        is_undo = self._way is Way.UNDO
         is_decided = item.state in (State.APPLIED, State.UNDONE)
+        known_as = item.after if is_decided or is_undo else item.base
+        if item.on is not None and not is_decided and not is_undo:
+            known_as = self._planner.left_by(item.on)
         if item.made and (is_decided or is_part(item)):
             before, after = self._made_sides()
-            if is_part(item) and self._way is not Way.UNDO:
+            old, new = (after, before) if is_undo else (before, after)
+            if is_part(item) and not is_undo:
                 # A part of it is in the project.
-                before, after = after, self._result()
-        else:
-            is_special = change.old_type is None and change.kind is not Kind.ADDED
-            old_type = change.old_type if change.kind is not Kind.ADDED else None
-            place = f"base/{item.number}"
-            target = _read_link(self._spot(place)) if old_type is Type.LINK else None
-            before = _Side(old_type, change.old_mode, place, target=target, is_special=is_special)
-            after = self._result()
-        known_as = item.after if is_decided else item.base
-        if item.on is not None and not is_decided:
-            known_as = self._planner.left_by(item.on)
-        if self._way is Way.UNDO:
-            return after._replace(known_as=item.after), before
-        return before._replace(known_as=known_as), after
+                old, new = after, self._result()
+            return old._replace(known_as=known_as), new
+        if is_undo:
+            return self._result(known_as), self._base()
+        return self._base(known_as), self._result()
 
-    def _result(self) -> _Side:
+    def _base(self, known_as: str = "") -> _Side:
+        change, place = self._change, f"base/{self._item.number}"
+        is_added = change.kind is Kind.ADDED
+        is_special = change.old_type is None and not is_added
+        old_type = None if is_added else change.old_type
+        target = _read_link(self._spot(place)) if old_type is Type.LINK else None
+        return _Side(old_type, change.old_mode, place, known_as, target, is_special)
+
+    def _result(self, known_as: str = "") -> _Side:
         change, number = self._change, self._item.number
         if change.kind is Kind.DELETED:
-            return _Side(None, None, "")
+            return _Side(None, None, "", known_as)
         place = f"result/{number}.rest"
         if self._applies_all or not self._planner.is_kept(self._run_id, place):
             place = f"result/{number}"
-        return _Side(change.type, change.mode, place, target=change.target)
+            is_taken = self._planner.is_kept(self._run_id, place)
+            if not is_taken and self._planner.upper(change.root) is not None:
+                place = UPPER
+        return _Side(change.type, change.mode, place, known_as, change.target)
 
     def _made_sides(self) -> tuple[_Side, _Side]:
         name = f"made/{self._item.number}-{self._item.made}"
@@ -407,6 +424,10 @@ class _Plan:
         return name
 
     def _spot(self, place: str) -> DirEntryAt:
+        if place == UPPER:
+            upper = self._planner.upper(self._change.root)
+            assert upper is not None
+            return DirEntryAt(*upper.split(self._change.path))
         return self._runs.at(self._run_id, place)
 
     def _is(self, side: _Side) -> bool:
@@ -507,7 +528,7 @@ class _Plan:
         spot = self._spot(stage)
         write_like(there.spot, spot, text, self._merged_mode())
         staged = os.stat(spot.name, dir_fd=spot.dir_fd, follow_symlinks=False)
-        return self._item_to_put(stage, staged, there.found, out="", after="")
+        return self._item_to_put(stage, spot, staged, there.found, out="", after="")
 
     def _put_both(self) -> Item:
         """Stage the user's text with the command's lines added."""
@@ -560,11 +581,13 @@ class _Plan:
         if version is None:
             lost = Reason.OTHER_LOST if self._way is Way.UNDO else Reason.LOST
             raise ConflictError(lost)
+        if place == UPPER:
+            strip(kept)
         mode = self._merged_mode() if found is not None else (self._new.mode or 0) & 0o1777
         is_link = self._new.type is Type.LINK
         is_right = is_link or self._new.is_special or stat.S_IMODE(version.st_mode) == mode
         is_only = version.st_nlink == 1 and is_right
-        slot = place
+        slot, spot = place, kept
         if not is_only or is_link or (self._planner.copies(self._run_id) and is_small(version)):
             stage = f"stage/{self._item.number}"
             slot, spot = stage, self._spot(stage)
@@ -574,7 +597,8 @@ class _Plan:
             version = os.stat(spot.name, dir_fd=spot.dir_fd, follow_symlinks=False)
         if out is None:
             out = self._place_for_old(slot) if found is not None else ""
-        return self._item_to_put(slot, version, found, out=out, after=signature(version))
+        after = signature(version)
+        return self._item_to_put(slot, spot, version, found, out=out, after=after)
 
     def _copy_version(self, kept: DirEntryAt, spot: DirEntryAt, version: os.stat_result) -> bool:
         """Copy a kept version; return False if its mode was changed for that, because even its
@@ -608,6 +632,7 @@ class _Plan:
     def _item_to_put(
         self,
         slot: str,
+        spot: DirEntryAt,
         staged: os.stat_result,
         found: os.stat_result | None,
         *,
@@ -616,9 +641,9 @@ class _Plan:
     ) -> Item:
         change, number = self._change, self._item.number
         # Not if hunks of it were discarded: then it is not what a later command saw.
-        is_whole = bool(after) and self._new.place == f"result/{number}"
+        is_whole = bool(after) and self._new.place in (UPPER, f"result/{number}")
         of = (self._run_id, number) if is_whole else None
-        there = _There(staged, self._spot(slot), is_planned=True, of=of)
+        there = _There(staged, spot, is_planned=True, of=of)
         self._planner.will_be(change.root, change.path, there)
         return Item(
             self._run_id, number, change.root, change.path, "put", self._expected(found), slot,

@@ -18,24 +18,29 @@ A version that is in the project itself may be missing here: it is known by its 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import N_
 from ..errors import OllmSandboxError
-from ..files import trees
+from ..files import dirfd, trees
 from ..files.atomic import flush, write_locked
-from ..files.dirfd import FOLDER, DirEntryAt, open_regular_file
+from ..files.copying import HALF, copy_whole, strip
+from ..files.dirfd import FOLDER, DirEntryAt, OpenTree, open_regular_file
 from ..paths import Paths, make_folder
 from ..text.diff import LARGEST
 from .change import (
     PENDING_STATES,
+    Flag,
+    Kind,
     Recorded,
+    Type,
     pack_change,
     pack_state,
     unpack_change,
@@ -170,11 +175,12 @@ class RunFolder:
             os.fsync(file.fileno())
 
     def remove_unused(self) -> None:
-        """Remove what was staged, and pairs that no change has."""
+        """Remove what was staged, pairs that no change has, and copies that were not finished."""
         used = {name for item in self.read() if item.made for name in map(str, self.pair(item))}
-        for file in (*self.path.glob("stage/*"), *self.path.glob("made/*")):
-            if str(file) not in used:
-                file.unlink()
+        for pattern in ("stage/*", "made/*", f"*/*{HALF}"):
+            for file in self.path.glob(pattern):
+                if str(file) not in used:
+                    file.unlink()
 
     def make_durable(self) -> None:
         """Write the names of the versions to disk."""
@@ -258,6 +264,58 @@ class OpenRuns:
         for folder in self._folders.values():
             os.close(folder)
         self._folders.clear()
+
+
+def take_results(
+    paths: Paths, run_id: str, uppers: Mapping[str, str], items: Sequence[Recorded]
+) -> None:
+    """Move what the command left from its upper folders, by root, to the run; skip what was moved
+    before."""
+    runs = OpenRuns(paths)
+    try:
+        results = runs.folder(run_id, "result")
+        for root, upper in uppers.items():
+            tree = OpenTree(upper, missing_ok=True)
+            try:
+                for item in items:
+                    change = item.change
+                    is_deleted = change.kind is Kind.DELETED
+                    if change.root == root and not is_deleted and change.type is not Type.FOLDER:
+                        _take(tree, item, DirEntryAt(results, str(item.number)))
+            finally:
+                tree.leave()
+    finally:
+        runs.close()
+
+
+def _take(tree: OpenTree, item: Recorded, kept: DirEntryAt) -> None:
+    try:
+        spot = DirEntryAt(*tree.split(item.change.path))
+    except FileNotFoundError:
+        return
+    found = spot.lstat()
+    if found is None:
+        return  # done before a kill
+    strip(spot)
+    if Flag.STRIPPED in item.change.flags and stat.S_ISREG(found.st_mode):
+        mode = (item.change.mode or 0) & 0o1777
+        dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
+    if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+        # It could be changed later through another name.
+        if not found.st_mode & stat.S_IRUSR:
+            mode = stat.S_IMODE(found.st_mode)
+            dirfd.set_mode(spot.name, spot.dir_fd, mode | stat.S_IRUSR, any_kind=True)
+        copy_whole(spot, kept)
+        dirfd.set_mode(kept.name, kept.dir_fd, (item.change.mode or 0) & 0o1777, any_kind=True)
+        spot.unlink()
+        return
+    try:
+        spot.rename_to(kept)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy_whole(spot, kept)
+        spot.unlink()
 
 
 def run_ids(paths: Paths) -> list[str]:

@@ -5,6 +5,7 @@ them."""
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Sequence
 
@@ -12,8 +13,8 @@ from ..files.dirfd import folders_above
 from ..paths import Paths
 from ..sandbox.overlay import Overlay
 from .backups import back_up, forget_unrecorded
-from .capture import capture, find_changes, take_results
-from .change import Recorded, Report, State
+from .capture import capture, find_changes
+from .change import MANY, Recorded, Report, State
 from .index import add_run, note_deleted, replaced, write_changes
 from .jobs import Job, JobResult, ProjectJobs, in_conflict
 from .layer import PendingLayer
@@ -22,7 +23,8 @@ from .mode import Mode
 from .plan import Planner, Way
 from .projects import ProjectManager
 from .reasons import Note, Reason
-from .run import Replaced, RunFolder, RunInfo, RunStates, is_pending, read_run
+from .run import Replaced, RunFolder, RunInfo, RunStates, is_pending, read_run, take_results
+from .swap import UPPER
 
 
 def settle(
@@ -73,8 +75,8 @@ class _Settling:
             return Report(run.id)  # its job was finished, and reported
         check_roots(overlay)
         if states is not None:
-            # Killed after that. Results that were moved to the run are not in upper any more.
-            take_results(self._paths, overlay, states.changes)
+            # Killed after that, perhaps while results were moved to the run: now all are.
+            take_results(self._paths, run.id, overlay.uppers, states.changes)
             return self._do(run, run.info(), states.changes)
         found = find_changes(overlay)
         if not found.items:
@@ -111,10 +113,14 @@ class _Settling:
     def _do(self, run: RunFolder, info: RunInfo, items: Sequence[Recorded]) -> Report:
         """Apply the changes that need not wait, in one job, which also records the run."""
         waiting = self._waiting(run, info, items)
-        job = Job(info.project, run.id, settles=True)
+        uppers = self._overlay.uppers
+        is_far = os.stat(self._overlay.folder).st_dev != os.stat(run.path).st_dev
+        if len(items) < MANY or is_far:
+            take_results(self._paths, run.id, uppers, items)
+            uppers = {}
         if len(waiting) < len(items):
             PendingLayer(self._paths, info.project).release()
-        with Planner(self._paths, info.project) as planner:
+        with Planner(self._paths, info.project, uppers) as planner:
             planner.begin(run.id, len(items))
             planned = []
             decided = []
@@ -125,7 +131,10 @@ class _Settling:
                 plan = planner.plan(run.id, item, Way.APPLY)
                 planned += plan.items
                 decided += [(run.id, plan.decided)] if plan.decided else []
-        job = job._replace(items=tuple(planned), decided=tuple(decided))
+        moved = {item.number for item in planned if item.slot == UPPER}
+        rest = [item for item in items if item.number not in moved]
+        take_results(self._paths, run.id, uppers, rest)
+        job = Job(info.project, run.id, tuple(planned), tuple(decided), settles=True, uppers=uppers)
         return self._jobs.do(job, {run.id: items}).report()
 
     def _waiting(

@@ -34,6 +34,8 @@ from .run import OpenRuns, signature
 
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
+# The slot of a file that is still in the command's upper folder, at the same path.
+UPPER = "upper"
 # At the end of a slot's name: what came out of a project on another file system.
 OUT = "-out"
 
@@ -87,6 +89,7 @@ class Swapper:
     def __init__(
         self,
         root: str,
+        upper: str,
         runs: OpenRuns,
         modes: Path,
         removed: Collection[str],
@@ -101,6 +104,7 @@ class Swapper:
         self._removed = removed
         self._tree = OpenTree(root, modes, top=dirfd.open_root(root), is_durable=True)
         self._runs = runs
+        self._upper = OpenTree(upper, missing_ok=True) if upper else None
         self._is_resumed = is_resumed
         self._flushes = flushes
 
@@ -110,6 +114,8 @@ class Swapper:
 
     def leave(self) -> None:
         self._tree.leave()
+        if self._upper is not None:
+            self._upper.leave()
 
     def do(self, item: Item) -> Left:
         """Do one thing, and return what was left.
@@ -156,18 +162,19 @@ class Swapper:
         if not is_resumed:
             return False
         if item.does == "put":
-            staged = self._runs.at(item.run, item.slot).lstat()
+            staged = self._slot(item).lstat()
             return staged is None or staged.st_ino != item.inode
         return item.path in self._removed
 
     # --- files and links ---------------------------------------------------------------------
 
     def _put(self, item: Item, place: DirEntryAt, is_resumed: bool) -> Left:
-        slot, near = self._runs.at(item.run, item.slot), _beside(item, place)
+        slot = self._slot(item)
         if self._flushes and item.expected is not None:
             # A new file replaces nothing, and 4 GiB of it would take a second.
             start_writing_at(slot)
         if is_resumed:
+            near = _beside(item, place)
             DirEntryAt(near.dir_fd, f"{near.name}{HALF}").unlink(missing_ok=True)
             if near.lstat() is not None or _is_far(slot, place):
                 return self._resume_far(item, slot, near, place)
@@ -176,7 +183,7 @@ class Swapper:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            return self._put_far(item, slot, near, place)
+            return self._put_far(item, slot, _beside(item, place), place)
         if came_out is None:
             return Left(_now_known_as(item, place) if is_resumed else item.after)
         if item.out:
@@ -186,6 +193,15 @@ class Swapper:
                 exchange_back(slot, place)
                 raise
         return Left(item.after, came_out.st_ctime_ns)
+
+    def _slot(self, item: Item) -> DirEntryAt:
+        if item.slot != UPPER or self._upper is None:
+            return self._runs.at(item.run, item.slot)
+        # Before a kill it may have failed, and was kept.
+        kept = self._runs.at(item.run, f"result/{item.number}") if self._is_resumed else None
+        if kept is not None and kept.lstat() is not None:
+            return kept
+        return DirEntryAt(*self._upper.split(item.path))
 
     def _put_far(self, item: Item, slot: DirEntryAt, near: DirEntryAt, place: DirEntryAt) -> Left:
         """Put a copy into a project on another file system. It is made beside the place."""

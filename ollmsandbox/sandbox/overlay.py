@@ -105,6 +105,11 @@ class Overlay:
     def upper(self, name: str) -> str:
         return os.path.join(self.folder, _COPIED if self._is_copied else "upper", name)
 
+    @property
+    def uppers(self) -> dict[str, str]:
+        """Return the upper folder of each root."""
+        return {root: self.upper(name) for name, root in self.overlay_map.items()}
+
     def work(self, name: str) -> str:
         return os.path.join(self.folder, "work", name)
 

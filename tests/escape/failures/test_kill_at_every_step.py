@@ -20,6 +20,7 @@ from support.person import make_person
 
 from ollmsandbox.files import exchange
 from ollmsandbox.project import capture, hunks, plan
+from ollmsandbox.project import settle as settling
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.state import text_versions
@@ -160,6 +161,7 @@ OPERATIONS = {
 # "moved" is as if there were so many changes that no versions are copied.
 PLACES = ("none", "project", "cache", "data", "no-exchange", "moved")
 CASES = [(place, name) for place in PLACES for name in OPERATIONS]
+CASES += [(f"moved-{place}", "apply") for place in ("project", "cache", "data", "no-exchange")]
 
 
 @pytest.fixture(scope="module")
@@ -222,8 +224,11 @@ def test_a_kill_at_any_step(
     name: str,
 ) -> None:
     operation = OPERATIONS[name]
-    if place == "moved":
-        for module in (capture, plan):
+    case = place
+    is_moved = place.startswith("moved")
+    place = place.removeprefix("moved").removeprefix("-") or "none"
+    if is_moved:
+        for module in (capture, plan, settling):
             monkeypatch.setattr(module, "MANY", 1)
     snapshot = snapshot_for(place, operation.on_pending)
     snapshot.restore()
@@ -237,7 +242,7 @@ def test_a_kill_at_any_step(
     # Not all of them each time: that takes minutes. Of the commonest case more, and in no two cases
     # the same ones, nor as root those that others look at.
     apart = 5 if (place, name) == ("none", "apply") else 13 if place == "none" else 41
-    number = CASES.index((place, name)) % apart + 1
+    number = CASES.index((case, name)) % apart + 1
     if not EVERY and os.getuid() != 0:
         number += 3 * apart
     every = EVERY or 6 * apart

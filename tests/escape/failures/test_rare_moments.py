@@ -23,7 +23,7 @@ from ollmsandbox.files import copying, exchange
 from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.files.locks import FileLock
 from ollmsandbox.project import backups, swap
-from ollmsandbox.project.change import State
+from ollmsandbox.project.change import MANY, State
 from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recover import finish_leftovers
@@ -126,6 +126,35 @@ def test_no_room_for_the_name_of_what_came_out(
     run = settle(person, f"head -c {LARGE} /dev/zero >file")
     assert states(run) == {"file": State.FAILED}
     assert (person.project / "file").read_bytes() == users
+
+
+def test_a_save_just_before_one_of_many_files_is_replaced(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [person.project / f"{n}" for n in range(MANY)]
+    for file in files:
+        file.write_text("old\n")
+    real = swap.Swapper.do
+
+    def save_first(self: swap.Swapper, item: swap.Item) -> swap.Left:
+        if item.path == "7":
+            files[7].write_text("mine\n")
+        return real(self, item)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(swap.Swapper, "do", save_first)
+        report = settle(person, "for file in *; do echo new >$file; done")
+    found = states(report)
+    assert found.pop("7") is State.CONFLICT and set(found.values()) == {State.APPLIED}
+    assert files[7].read_text() == "mine\n"
+    # What the command wrote was not lost with its upper folder.
+    with closing(Review(person.paths)) as found_review:
+        run = found_review.manager.run(report.run_id)
+        found_review.apply(run, [str(files[7])], anyway=True)
+    assert {file.read_text() for file in files} == {"new\n"}
+    review(person, "undo", report.run_id)
+    assert [file.read_text() for file in files].count("old\n") == MANY - 1
+    assert files[7].read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("command", ["rm file", "echo new >file"])
