@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ..database.tables import Run
 from ..paths import is_inside
 from ..project.change import Flag, Kind, Recorded, Report, State, Type
-from ..project.models import Run
 from ..project.reasons import Note, Reason
 from ..project.review import Review
 from ..project.short_list import (

@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .. import N_
+from ..database.tables import ChatSession, FoundLink, Project
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths, is_missing
 from ..permission.store import RuleStore
 from ..project.jobs import job_file, project_lock
 from ..project.layer import PendingLayer
-from ..project.models import ChatSession, FoundLink, Project
 from ..project.opening import check_links
 from ..project.projects import AnyPath, ProjectManager
 from ..project.run import RunFolder

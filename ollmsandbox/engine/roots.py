@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 
 from .. import N_
+from ..database.tables import Project
 from ..errors import ProjectError
 from ..paths import Paths, is_inside
-from ..project.models import Project
 from ..project.projects import AnyPath, ProjectManager
 from ..sandbox.plan.host import path_and_parents
 from ..sandbox.plan.masks import hidden_paths

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..database.tables import Project, Run
 from ..errors import OllmSandboxError
 from ..files import trees
 from ..files.copying import HALF, copy_whole
@@ -19,7 +20,6 @@ from .change import PENDING_STATES, Kind, Recorded, State, Type
 from .index import count_states
 from .jobs import job_file, project_lock
 from .mode import DAILY
-from .models import Project, Run
 from .projects import ProjectManager, backup_name, backups_in
 from .run import OpenRuns, is_part, is_pending, read_run
 from .settings import KEEP_DAYS, KEEP_MIB

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from .. import N_
+from ..database.tables import Run
 from ..errors import OllmSandboxError
 from ..files.copying import write_like
 from ..files.dirfd import DirEntryAt, opened_folder
@@ -18,7 +19,6 @@ from ..text.merge import merge_change
 from .change import PENDING_STATES, Recorded, Report, State
 from .index import read_changes
 from .layer import PendingLayer
-from .models import Run
 from .projects import ProjectManager
 from .review import Review
 from .run import RunFolder, read_small

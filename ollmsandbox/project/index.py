@@ -11,9 +11,8 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from . import models
+from ..database.tables import Project, Run, as_bytes
 from .change import Kind, Recorded, State, Type
-from .models import as_bytes
 from .projects import ProjectManager
 from .run import Replaced, RunFolder, RunInfo, RunStates, read_run, run_ids
 
@@ -25,7 +24,7 @@ def add_run(manager: ProjectManager, run_id: str, info: RunInfo, states: RunStat
     """Add a run with its changes."""
     project = manager.record_project(info.project)
     with manager.store.transaction():
-        models.Run.insert(
+        Run.insert(
             id=run_id,
             project=project.id,
             command=info.command,
@@ -43,7 +42,7 @@ def add_run(manager: ProjectManager, run_id: str, info: RunInfo, states: RunStat
 def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
     RunFolder(manager.paths, run_id).append((), exit=exit_code)
     with manager.store.transaction():
-        models.Run.update(exit_code=exit_code).where(models.Run.id == run_id).execute()
+        Run.update(exit_code=exit_code).where(Run.id == run_id).execute()
 
 
 def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded]) -> None:
@@ -64,7 +63,7 @@ def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded
 def rebuild(manager: ProjectManager) -> int:
     """Add the runs that the index does not have; return how many. Leave out what is unreadable."""
     with manager.store.translated_errors():
-        known = {run.id for run in models.Run.select(models.Run.id)}
+        known = {run.id for run in Run.select(Run.id)}
     added = 0
     for run_id in run_ids(manager.paths):
         folder = RunFolder(manager.paths, run_id)
@@ -80,7 +79,7 @@ def rebuild(manager: ProjectManager) -> int:
     return added
 
 
-def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
+def read_changes(manager: ProjectManager, run: Run) -> list[Recorded]:
     """Read a run's changes, in the states that were decided."""
     return read_run(manager.paths, run.id).changes
 
@@ -95,7 +94,7 @@ def replaced(manager: ProjectManager, root: str, path: str) -> list[Replaced]:
     return [Replaced(*row) for row in manager.store.query(query, values)]
 
 
-def later_runs(manager: ProjectManager, run: models.Run, item: Recorded) -> list[tuple[str, int]]:
+def later_runs(manager: ProjectManager, run: Run, item: Recorded) -> list[tuple[str, int]]:
     """Return the applied changes of later runs to the same path, the last one first: the run of
     each, and its number."""
     query = (
@@ -130,9 +129,7 @@ def count_states(manager: ProjectManager, run_ids: Sequence[str]) -> dict[str, C
     return found
 
 
-def note_deleted(
-    manager: ProjectManager, project: models.Project, done: Iterable[Recorded]
-) -> None:
+def note_deleted(manager: ProjectManager, project: Project, done: Iterable[Recorded]) -> None:
     """Update the records of files that an undo or a redo removed or restored."""
     gone: list[str] = []
     there: list[str] = []

@@ -98,7 +98,7 @@ def _known_roots(paths: Paths) -> list[str]:
     """Return the projects, and the folders outside them that their commands may change."""
     if not paths.database.exists():
         return []
-    from .models import ApprovedRoot, Project
+    from ..database.tables import ApprovedRoot, Project
     from .projects import ProjectManager
 
     manager = ProjectManager(paths)

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from peewee import SQL, fn
 
 from .. import N_
+from ..database.connection import Database
+from ..database.tables import ApprovedRoot, Project, Run, as_bytes
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
-from .connection import Database
-from .models import ApprovedRoot, Project, Run, as_bytes
 from .roots import may_be_root
 
 # SQLite takes only so many values in one statement.

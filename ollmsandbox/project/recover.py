@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .. import N_
+from ..database.tables import Setting
 from ..errors import OllmSandboxError, Sentence, in_words
 from ..paths import Paths
 from ..sandbox.overlay import leftovers
@@ -17,7 +18,6 @@ from .index import rebuild
 from .jobs import MissingRootError, project_of_job, unfinished
 from .missing import MissingRootMarks
 from .mode import Mode
-from .models import Setting
 from .projects import ProjectManager
 from .run import RunFolder
 from .settle import opened_jobs, settle

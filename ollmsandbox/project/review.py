@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .. import N_
+from ..database.tables import Project, Run
 from ..errors import OllmSandboxError, in_words
 from ..files.dirfd import folders_above
 from ..paths import FolderSet, Paths, is_missing
@@ -16,7 +17,6 @@ from . import index
 from .change import PENDING_STATES, Kind, Recorded, Report, State, Type
 from .jobs import Job, JobResult, MissingRootError, ProjectJobs
 from .layer import PendingLayer
-from .models import Project, Run
 from .plan import Planner, Way
 from .projects import ProjectManager
 from .reasons import Note, Reason

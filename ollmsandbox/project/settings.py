@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import N_
+from ..database.tables import Setting
 from ..errors import OllmSandboxError
-from .models import Setting
 from .projects import ProjectManager
 
 

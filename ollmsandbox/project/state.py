@@ -9,11 +9,11 @@ import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..database.tables import Run
 from ..paths import is_missing
 from ..text.diff import LARGEST, Hunk, HunkState, find_hunks, hunk_states, split_lines
 from . import index
 from .change import PENDING_STATES, Kind, Recorded, State, Type
-from .models import Run
 from .projects import ProjectManager
 from .reasons import Note, Reason
 from .run import is_part, signature

@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..database.tables import Project, Run
 from ..files.overlayfs import Seen, find_in_layers, read_link, read_seen
 from .change import Kind, Recorded, State, Type
 from .index import replaced_as
-from .models import Project, Run
 from .projects import ProjectManager, backup_name, backups_in
 from .reasons import Note, Reason
 from .recorder import root_of

@@ -31,8 +31,8 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.turn_end import TurnEnd
+from ollmsandbox.database.connection import Database
 from ollmsandbox.project.change import Kind
-from ollmsandbox.project.connection import Database
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Outcome
 

@@ -14,8 +14,8 @@ from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.export import as_markdown
 from ollmsandbox.chat.user_actions import MARK
+from ollmsandbox.database.tables import Run
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.review import Review
 
 pytestmark = pytest.mark.anybody

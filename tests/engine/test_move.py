@@ -16,6 +16,7 @@ from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import SessionInfo
+from ollmsandbox.database.tables import Project
 from ollmsandbox.engine import move
 from ollmsandbox.engine.system import System, set_system, system_of
 from ollmsandbox.errors import OllmSandboxError, ProjectError
@@ -25,7 +26,6 @@ from ollmsandbox.permission.rules import Command, Key, Rule, Target
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.layer import PendingLayer
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Project
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review

@@ -12,8 +12,8 @@ import pytest
 from support.folder import recorded, scan, write
 from support.person import Person
 
+from ollmsandbox.database.tables import FileRecord
 from ollmsandbox.files import ignore
-from ollmsandbox.project.models import FileRecord
 from ollmsandbox.project.records.folder import Folder
 
 NAMES = [

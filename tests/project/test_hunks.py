@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from support.person import Person
 
+from ollmsandbox.database.tables import Run
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import hunks, state, write_file
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.review import Review
 from ollmsandbox.text.diff import Hunk, HunkState
 

@@ -11,12 +11,12 @@ from functools import partial
 import pytest
 from support.person import Person
 
+from ollmsandbox.database.tables import Run
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review

@@ -31,10 +31,10 @@ from support.oracle import (
 from support.oracle_steps import Seen, Step
 from support.person import Person, make_person
 
+from ollmsandbox.database.tables import Run
 from ollmsandbox.files import trees
 from ollmsandbox.project.change import State
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.review import Review
 
 # How many times as much to try.

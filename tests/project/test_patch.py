@@ -15,13 +15,13 @@ from support.escape.copy_back import WAIT
 from support.person import Person
 
 from ollmsandbox import loop
+from ollmsandbox.database.tables import Run
 from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import hunks, state
 from ollmsandbox.project.change import MANY, Recorded, Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review

@@ -12,13 +12,13 @@ from support.escape.copy_back import WAIT
 from support.person import Person
 
 from ollmsandbox import loop
+from ollmsandbox.database.tables import Run
 from ollmsandbox.files import trees
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project import hunks, state, write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review

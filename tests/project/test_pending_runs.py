@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support.person import Person
 
+from ollmsandbox.database.tables import Run
 from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review

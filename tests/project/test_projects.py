@@ -11,9 +11,9 @@ import pytest
 from support.folder import records_for
 from support.person import Person
 
+from ollmsandbox.database.tables import FileRecord, Project, Run
 from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.models import FileRecord, Project, Run
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.write_file import write_file
 

@@ -16,9 +16,9 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.cli.changes import diff_lines
+from ollmsandbox.database.tables import FileRecord
 from ollmsandbox.project import backups
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.models import FileRecord
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.settings import KEEP_DAYS, KEEP_MIB

@@ -24,9 +24,9 @@ from support.oracle_steps import Seen
 from support.person import Person
 
 from ollmsandbox import loop
+from ollmsandbox.database.tables import Run
 from ollmsandbox.project.change import State
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.review import Review
 
 pytestmark = pytest.mark.ordinary

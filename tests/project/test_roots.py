@@ -9,7 +9,7 @@ import pytest
 from support.folder import make, project_of, recorded, scan, write
 from support.person import Person
 
-from ollmsandbox.project.models import FoundLink
+from ollmsandbox.database.tables import FoundLink
 from ollmsandbox.project.records import file_records
 from ollmsandbox.project.records.folder import Folder
 

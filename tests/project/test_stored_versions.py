@@ -12,10 +12,10 @@ import time
 from support.cli_inline import cli_here
 from support.person import Person
 
+from ollmsandbox.database.tables import Run
 from ollmsandbox.files.copying import copy_whole
 from ollmsandbox.files.dirfd import FOLDER, DirEntryAt
 from ollmsandbox.project import backups
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.projects import ProjectManager
 
 

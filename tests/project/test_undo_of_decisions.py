@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from support.person import Person
 
+from ollmsandbox.database.tables import Run
 from ollmsandbox.project import hunks, state
 from ollmsandbox.project.change import Recorded, Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.write_file import write_file

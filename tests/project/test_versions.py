@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import pytest
 from support.person import Person
 
+from ollmsandbox.database.tables import FileRecord, Run
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers
 from ollmsandbox.project import backups, write_file
 from ollmsandbox.project.change import Type
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import project_lock
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import FileRecord, Run
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.project.recover import recover
 from ollmsandbox.project.review import Review

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from support.person import Person
 
+from ollmsandbox.database.tables import FileRecord
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import FileRecord
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.swap import Swapper

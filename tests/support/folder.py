@@ -11,7 +11,7 @@ from pathlib import Path
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.project.models import FileRecord, Project
+from ollmsandbox.database.tables import FileRecord, Project
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.records.folder import Folder
 

@@ -18,10 +18,10 @@ from support.oracle_steps import Seen, Step, look
 from support.person import Person
 
 from ollmsandbox import loop
+from ollmsandbox.database.tables import Run
 from ollmsandbox.files import trees
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 

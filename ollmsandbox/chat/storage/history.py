@@ -14,11 +14,7 @@ from typing import NamedTuple
 from peewee import JOIN, Case, ModelSelect, fn
 
 from ... import N_
-from ...errors import OllmSandboxError
-from ...permission.request import PermissionRequest, Verdict
-from ...project.change import Kind, Recorded, State
-from ...project.index import read_changes
-from ...project.models import (
+from ...database.tables import (
     ChangeRow,
     ChatMessage,
     ChatPicture,
@@ -28,6 +24,10 @@ from ...project.models import (
     Run,
     Setting,
 )
+from ...errors import OllmSandboxError
+from ...permission.request import PermissionRequest, Verdict
+from ...project.change import Kind, Recorded, State
+from ...project.index import read_changes
 from ...project.projects import ProjectManager
 from ...text.visible import printable_line
 from ...tools.base import Picture

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
+from ...database.tables import Run
 from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_missing
@@ -19,7 +20,6 @@ from ...project.change import Recorded, Report, State
 from ...project.index import read_changes
 from ...project.jobs import unfinished
 from ...project.missing import discard_interrupted
-from ...project.models import Run
 from ...project.review import Review
 from ...project.run import is_part
 from ...project.short_list import count_files, counted, ignored_text, split_ignored

@@ -8,11 +8,11 @@ import os
 from functools import partial
 
 from ...chat.storage.lock import SessionLock
+from ...database.tables import Project
 from ...engine.move import move_project
 from ...errors import ProjectError
 from ...paths import Paths
 from ...permission.store import RuleStore
-from ...project.models import Project
 from ...project.projects import ProjectManager
 from ...text.ansi import escape_line
 from ..streams import complain

@@ -7,10 +7,10 @@ import argparse
 import os
 
 from ... import loop
+from ...database.tables import Project
 from ...engine.roots import open_to_commands
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_inside
-from ...project.models import Project
 from ...project.opening import check_links
 from ...project.projects import ProjectManager
 from ...project.records.folder import Folder

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from ...database.tables import FoundLink
 from ...errors import OllmSandboxError
 from ...files.ignore import GENERATED, IgnoredPaths
 from ...paths import is_inside
-from ..models import FoundLink
 from ..projects import ProjectManager, escape_like
 from ..recorder import linked_roots
 from ..roots import may_be_root

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ...database.tables import Run
 from ...i18n import _, localized
 from ...project import index as runs
 from ...project.change import Recorded, Report, State
@@ -16,7 +17,6 @@ from ...project.hunks import (
     redo_hunks,
     undo_hunks,
 )
-from ...project.models import Run
 from ...project.projects import ProjectManager
 from ...project.review import Review
 from ...project.short_list import count_files, split_ignored

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...database.tables import Run
 from ...errors import OllmSandboxError
 from ...project.change import Recorded, Type
-from ...project.models import Run
 from ...project.projects import ProjectManager
 from ...project.versions import Version, Versions
 from ...text.diff import decode_text, matching_blocks, split_lines

@@ -25,7 +25,7 @@ from ...project.short_list import severity, split_ignored
 from ..widgets.weak import weak_reference
 
 if TYPE_CHECKING:
-    from ...project.models import Project, Run
+    from ...database.tables import Project, Run
     from ...project.projects import ProjectManager
 
 

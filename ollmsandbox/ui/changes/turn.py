@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...database.tables import Run
 from ...project.change import PENDING_STATES, Recorded, State, Type
-from ...project.models import Run
 from ...project.projects import ProjectManager
 from ...project.short_list import count_files, split_ignored
 from ...project.state import read_current

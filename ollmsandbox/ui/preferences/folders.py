@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from gi.repository import Adw, Gtk
 
+from ...database.tables import Project
 from ...engine.roots import open_to_commands
 from ...i18n import _
 from ...paths import is_missing
-from ...project.models import Project
 from ...project.projects import ProjectManager
 from ...text.visible import visible_line
 from ..widgets.dialogs import choose_folder

@@ -35,7 +35,7 @@ from .items import Day, ProjectItem, SessionItem
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation
     from ...chat.sessions import SessionFactory
-    from ...project.models import Project
+    from ...database.tables import Project
     from ..models.choice import ModelChoice
     from .open_session import OpenSession
 

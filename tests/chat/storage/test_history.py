@@ -26,10 +26,10 @@ from ollmsandbox.chat.storage.stored import (
     record_from_json,
     with_extra,
 )
+from ollmsandbox.database.tables import ChatPicture
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
 from ollmsandbox.project.change import Kind
-from ollmsandbox.project.models import ChatPicture
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Picture

@@ -23,8 +23,8 @@ from support.escape.kill import look_at
 from support.escape.paused import WAIT, kill, last_changes, run_while, running, states
 from support.person import Person, cli_argv
 
+from ollmsandbox.database.connection import Database
 from ollmsandbox.project import capture
-from ollmsandbox.project.connection import Database
 from ollmsandbox.sandbox.overlay import clock_offset
 
 # --- kill -9 ------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ import pytest
 from support.escape.kill import Snapshot, killed_when
 from support.person import Person
 
+from ollmsandbox.database.tables import FileRecord
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import unfinished
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import FileRecord
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers

@@ -161,7 +161,7 @@ def test_a_root_that_is_gone_leaves_no_descriptor(person: Person, tmp_path: Path
 
     def apply() -> None:
         runs = OpenRuns(person.paths)
-        Swapper(str(gone), runs, tmp_path / "modes", (), is_resumed=False, flushes=False)
+        Swapper(str(gone), "", runs, tmp_path / "modes", (), is_resumed=False, flushes=False)
 
     for act in (look, apply):
         before = os.listdir("/proc/self/fd")

@@ -13,9 +13,9 @@ from support.escape.processes import SOON, within
 from support.folder import project_of, recorded, records_for, scan, write
 from support.person import Person
 
+from ollmsandbox.database.tables import FileRecord, Project
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.files import ignore
-from ollmsandbox.project.models import FileRecord, Project
 from ollmsandbox.project.records import file_records
 from ollmsandbox.project.records.file_records import Scanner
 from ollmsandbox.project.records.folder import Folder

@@ -10,7 +10,7 @@ import pytest
 from support.folder import project_of, recorded, records_for, scan, write
 from support.person import Person
 
-from ollmsandbox.project.models import Project
+from ollmsandbox.database.tables import Project
 from ollmsandbox.project.records import scan_cache
 from ollmsandbox.project.records.file_records import Scanner
 from ollmsandbox.project.records.folder import Folder

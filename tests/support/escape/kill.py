@@ -20,12 +20,12 @@ from typing import Any
 
 from support.person import Person
 
+from ollmsandbox.database.tables import Run
 from ollmsandbox.files import dirfd, exchange, trees
 from ollmsandbox.project.change import Report
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import unfinished
 from ollmsandbox.project.mode import Mode
-from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review

@@ -23,7 +23,7 @@ from ..files.atomic import flush
 from ..files.broken import set_aside
 from ..files.locks import FileLock
 from ..paths import Paths, make_folder, real_path
-from .models import CURRENT, TABLES
+from .tables import CURRENT, TABLES
 
 _NAME = "reserve"
 _SIZE = 256 << 10

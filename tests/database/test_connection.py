@@ -15,9 +15,8 @@ from peewee import IntegrityError
 from support.folder import records_for
 from support.person import Person
 
-from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.connection import Database
-from ollmsandbox.project.models import (
+from ollmsandbox.database.connection import Database
+from ollmsandbox.database.tables import (
     ChatMessage,
     ChatSession,
     FileRecord,
@@ -25,6 +24,7 @@ from ollmsandbox.project.models import (
     Question,
     Run,
 )
+from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody

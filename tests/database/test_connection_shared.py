@@ -15,9 +15,9 @@ import pytest
 from support.folder import records_for
 from support.person import ROOT, Person
 
+from ollmsandbox.database.connection import Database
+from ollmsandbox.database.tables import FileRecord, Project
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.connection import Database
-from ollmsandbox.project.models import FileRecord, Project
 from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody
