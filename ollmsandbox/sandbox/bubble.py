@@ -396,7 +396,8 @@ class Bubble:
             )
             raise SandboxError(in_lines(Sentence(what), error), N_("See `ollmsandbox doctor`."))
         left = self._status.left_running
-        if not left and not result.stdout.total and not result.stderr.total:
+        is_silent = not result.stdout.total and not result.stderr.total
+        if not left and is_silent and not result.exit_code:
             return result
         from .refusals import find_refusals  # `run -- true` need not wait for it
 

@@ -57,8 +57,10 @@ _WORDS = re.compile(
     r"(?<=['\u2018])[^'\u2019]+(?=['\u2019])|(?<=[\"\u201c])[^\"\u201d]+(?=[\"\u201d])"
     r"|[^\s'\"\u2018\u2019\u201c\u201d]+"
 )
-# Between the words of a command line.
-_OPERATORS = re.compile(r"[;&|()<>]")
+# Between the words of a command line, and of command lines in it: `bash -c 'cd link; make'`.
+_OPERATORS = re.compile(r"[;&|()<>'\"]")
+# A command that hides its errors: `2>/dev/null`, `&>/dev/null`, `>/dev/null 2>&1`.
+_HIDES_ERRORS = re.compile(r"(2|&)>>?\s*\S|>&\s*/")
 NETWORK_OFF = Sentence(
     N_("The command had no network access. If it needs it, run it again with network access.")
 )
@@ -105,7 +107,7 @@ def find_refusals(
 ) -> tuple[Sentence, ...]:
     """Return what to say about a command that ran with this plan and ended like this. `opened` are
     folders that the user has opened to commands since."""
-    if not result.stdout.total and not result.stderr.total:
+    if not result.exit_code and not result.stdout.total and not result.stderr.total:
         return ()
     return tuple(_find(plan, argv, result, opened))
 
@@ -123,11 +125,13 @@ def links_in_the_way(plan: Plan, argv: Sequence[str], result: Result) -> list[tu
     if not result.exit_code or plan.project not in roots or _rootfs(plan):
         return []
     errors = list(_lines(result, errno.EROFS))
-    if not errors:
+    text = "\n".join(argv)[:_SEARCHED_OF_COMMAND]
+    hides_errors = not result.stderr.total and _HIDES_ERRORS.search(text) is not None
+    if not errors and not hides_errors:
         return []
-    text = _OPERATORS.sub(" ", "\n".join(argv)[:_SEARCHED_OF_COMMAND])
-    named = _ways_out(plan, _WORDS.findall(text))
-    found: dict[str, str] = {}
+    named = _ways_out(plan, [*_WORDS.findall(text), *_OPERATORS.sub(" ", text).split()])
+    # Whether they were in the way is unknown then. The user can say.
+    found = {} if errors else named
     for error in errors:
         paths = [word for word in _WORDS.findall(error) if "/" in word]
         printed = _ways_out(plan, paths)
@@ -194,13 +198,12 @@ def _find(
     if result.exit_code == 0:
         return
     output = _end_of(result)
-    if _says(output, errno.EROFS):
-        links = links_in_the_way(plan, argv, result)
-        for link, folder in links:
-            text = _OPENED if folder in opened else _LEADS_OUT
-            yield Sentence(text, link=escape_line(link), folder=escape_line(folder))
-        if not links:
-            yield _READ_ONLY
+    links = links_in_the_way(plan, argv, result)
+    for link, folder in links:
+        text = _OPENED if folder in opened else _LEADS_OUT
+        yield Sentence(text, link=escape_line(link), folder=escape_line(folder))
+    if not links and _says(output, errno.EROFS):
+        yield _READ_ONLY
     for link, folder in _links_out_of_alpine(plan, result).items():
         yield Sentence(_LEADS_OUT_OF_ALPINE, link=escape_line(link), folder=escape_line(folder))
     if _says(output, errno.EOVERFLOW):

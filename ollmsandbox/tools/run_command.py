@@ -25,7 +25,7 @@ from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
 from ..sandbox.refusals import NETWORK_OFF, find_refusals, links_in_the_way, misses_network
-from ..sandbox.rootfs.paths import rewrite_paths
+from ..sandbox.rootfs.paths import rewrite_paths, skills_folder
 from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
@@ -71,6 +71,9 @@ _ALPINE = """\
 Commands run in {system}, not in the system of this machine. There the project is /workspace, \
 which is $HOME too, the playground is /playground, caches are in /run/caches, and nothing else \
 can be written. What pip installs is kept in /workspace/.packages."""
+_SKILLS = """\
+/skills has the user's instructions for certain tasks: see whether one of them fits before you \
+begin."""
 _PLAIN = """\
 There is no sandbox on this machine: the user is asked before each command, and it runs with all \
 rights of the user. What commands change is not recorded and cannot be undone. Keep them few and \
@@ -128,7 +131,8 @@ class RunCommand(Tool):
             rules = _SANDBOXED if context.can_wrap() else _PLAIN
             rootfs = context.rootfs() if context.can_wrap() else None
             if rootfs is not None:
-                rules = together(rules, _ALPINE.format(system=rootfs.title))
+                skills = _SKILLS if skills_folder(context.profile(), context.paths) else ""
+                rules = together(rules, _ALPINE.format(system=rootfs.title), skills)
             shell = text_shell(rootfs.folder if rootfs is not None else "")
             rules = together(rules, _SHELL.format(shell=shell), _time(context.profile().limits))
             found = programs_of(context)

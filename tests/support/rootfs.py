@@ -31,14 +31,14 @@ from ollmsandbox import loop
 from ollmsandbox.sandbox.rootfs.extract import ArchiveLimits, extract_rootfs
 from ollmsandbox.sandbox.rootfs.install import InstallResult
 from ollmsandbox.sandbox.rootfs.packages import TIERS
-from ollmsandbox.sandbox.rootfs.release import alpine_arch
+from ollmsandbox.sandbox.rootfs.release import detect_arch
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
 from ollmsandbox.sandbox.rootfs.sandbox import RootfsSandbox
 from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
 from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, find_rootfs
 
 VERSION = "3.99.1"
-ARCH = alpine_arch()
+ARCH = detect_arch()
 
 _APK = """\
 #!/bin/sh

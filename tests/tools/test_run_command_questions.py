@@ -141,7 +141,16 @@ def test_an_answer_for_once_does_not_open_a_folder_for_ever(agent: Agent) -> Non
     assert "denied" in agent.run("touch a", working_dir="link").text
 
 
-@pytest.mark.parametrize("command", ["touch link/a", "cd link && touch a"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "touch link/a",
+        "cd link && touch a",
+        "bash -c 'cd link; touch a'",
+        "cp /etc/hostname link/a 2>/dev/null",
+        "(cd link; touch a) >/dev/null 2>&1",
+    ],
+)
 def test_a_command_that_failed_in_a_linked_folder_leads_to_a_question(
     agent: Agent, command: str
 ) -> None:

@@ -39,9 +39,9 @@ from .packages import (
 )
 from .release import (
     Release,
-    alpine_arch,
     branch_of,
     cannot_write,
+    detect_arch,
     download_rootfs,
     find_release,
     sha256_of,
@@ -277,7 +277,7 @@ class Installation:
         if current and settings.version and self._is_ready(current, settings.version):
             return await self._nothing_to_do(current)
         try:
-            arch = alpine_arch()
+            arch = detect_arch()
             release = await self._worker.online(
                 lambda sockets: find_release(settings, arch, sockets)
             )

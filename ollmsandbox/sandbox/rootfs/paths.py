@@ -26,6 +26,12 @@ PATH = f"/usr/bin:/bin:/usr/local/bin:{PACKAGES}/bin:/usr/sbin:/sbin"
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
+def skills_folder(profile: Profile, paths: Paths) -> str:
+    """Return the host's folder that commands see as /skills; "" if there is none."""
+    named = profile.skills.replace("~", paths.real_home, 1)
+    return os.path.realpath(named) if named and os.path.isdir(named) else ""
+
+
 def rootfs_environment(
     profile: Profile, environ: Mapping[str, str], *, network: bool
 ) -> dict[str, str]:

@@ -30,6 +30,7 @@ from .paths import (
     find_working_dir_inside,
     folder_in,
     rootfs_environment,
+    skills_folder,
 )
 from .store import Installed
 
@@ -70,7 +71,7 @@ class _RootfsBuilder(PlanBuilder):
         home, profile = inputs.paths.real_home, inputs.profile
         named = [home + path[1:] if path[0] == "~" else path for path in profile.extra_ro_binds]
         self._extra = tuple(path for path in map(os.path.realpath, named) if os.path.isdir(path))
-        self._skills = profile.skills.replace("~", home, 1)
+        self._skills = skills_folder(profile, inputs.paths)
         self.places = PathMap.of(inputs.paths, self.project, (*linked, *self._extra))
 
     def shown(self, path: str) -> str:
@@ -108,8 +109,8 @@ class _RootfsBuilder(PlanBuilder):
     def extra_ro_binds(self) -> list[Mount]:
         """Return mounts for what the profile shows of this computer, without what is hidden."""
         binds = [(path, path) for path in self._extra]
-        if self._skills and os.path.isdir(self._skills):
-            binds.append((os.path.realpath(self._skills), SKILLS))
+        if self._skills:
+            binds.append((self._skills, SKILLS))
         mounts: list[Mount] = []
         for path, shown in binds:
             if is_inside(path, *self.hidden):

@@ -65,7 +65,7 @@ class Release:
     size: int | None = None
 
 
-def alpine_arch(machine: str | None = None) -> str:
+def detect_arch(machine: str | None = None) -> str:
     found = machine if machine is not None else platform.machine()
     if found not in ARCH_MAP:
         raise RootfsError(

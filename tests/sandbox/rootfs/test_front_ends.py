@@ -163,6 +163,7 @@ def test_folders_of_the_profile_are_read_only_in_alpine(agent: Agent) -> None:
     )
     reference = person.home / "reference"
     assert agent.run(f"cat /skills/lint/text {reference}/text").text == "skills/lint\nreference"
+    assert "/skills" in RunCommand(agent.tool_context).description
     assert agent.run("cat text", working_dir=str(reference)).text == "reference"
     assert agent.read(f"{reference}/text").ok
     assert not agent.run(f"cat {reference}/private/text").ok

@@ -21,7 +21,7 @@ from ollmsandbox.errors import RootfsError
 from ollmsandbox.net.http import Request
 from ollmsandbox.sandbox.rootfs import mirror as mirror_client
 from ollmsandbox.sandbox.rootfs.mirror import FLAVOR, UnreachableError
-from ollmsandbox.sandbox.rootfs.release import alpine_arch, find_release
+from ollmsandbox.sandbox.rootfs.release import detect_arch, find_release
 from ollmsandbox.sandbox.rootfs.settings import (
     RootfsSettings,
     load_rootfs_settings,
@@ -54,7 +54,7 @@ def served() -> Iterator[Mirror]:
     ],
 )
 def test_the_kind_of_machine_is_named_as_alpine_names_it(machine: str, arch: str) -> None:
-    assert alpine_arch(machine) == arch
+    assert detect_arch(machine) == arch
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_a_32_bit_system_on_a_64_bit_kernel_gets_32_bit_programs(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: kernel)
     monkeypatch.setattr(sys, "maxsize", (1 << 31) - 1)
-    assert alpine_arch() == arch
+    assert detect_arch() == arch
 
 
 @pytest.mark.parametrize("machine", ["riscv128", "", "../x86_64"])
 def test_an_unknown_kind_of_machine_is_an_error_that_names_it(machine: str) -> None:
     with pytest.raises(RootfsError, match=machine.replace(".", r"\.") or "unknown"):
-        alpine_arch(machine)
+        detect_arch(machine)
 
 
 def test_the_newest_version_is_found_in_the_list(served: Mirror) -> None:
