@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -195,14 +196,7 @@ def test_a_discarded_hunk_can_still_be_applied(person: Person, review: Review) -
 def test_a_changed_mode_stays_pending_without_the_text(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
-    write_file.write_file(
-        person.paths,
-        str(person.project),
-        str(file),
-        NEW.encode(),
-        mode=0o755,
-        how=Mode.REVIEW,
-    )
+    person.record(f"printf %s {shlex.quote(NEW)} >file; chmod 755 file", Mode.REVIEW)
     run = review.waiting(review.manager.add_project(person.project))[0]
     run, item = latest(review, run.id)
     hunks.discard_hunks(review.manager, run, item, parts(review, run, item))

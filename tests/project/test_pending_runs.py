@@ -192,8 +192,10 @@ def test_a_hook_that_a_later_run_changed_is_applied_as_it_was_seen(
     (person.project / ".git/hooks").mkdir(parents=True)
     (person.project / ".git/HEAD").touch()
     hook = ".git/hooks/pre-commit"
-    first = write(person, review, Mode.AUTO, "good", hook)
-    second = write(person, review, Mode.AUTO, "evil", hook)
+    first, second = (
+        review.manager.run(person.record(f"printf {text} >{hook}").run_id)
+        for text in ("good", "evil")
+    )
     assert states_of(review, first) == states_of(review, second) == [State.PENDING]
     assert states(review.apply(first)) == {hook: State.APPLIED}
     assert (person.project / hook).read_text() == "good"

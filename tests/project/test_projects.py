@@ -99,7 +99,7 @@ def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_agai
     manager.approve_root(project, make(person.home / "linked"))
     records_for(manager, project, ["/a"])
     report = write_file(person.paths, project.path, f"{project.path}/a", b"text")
-    manager.remove_project(project)
+    manager.list_project(project, is_listed=False)
     assert manager.projects() == []
     assert manager.projects(with_removed=True) == [project]
     assert manager.add_project(person.project) == project

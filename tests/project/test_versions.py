@@ -52,8 +52,8 @@ def texts(review: Review, run: Run) -> tuple[str | None, str | None]:
     """None for what is not known."""
     before, after = both(review, run)
     return (
-        before.read().decode() if before.is_known else None,
-        after.read().decode() if after.is_known else None,
+        before.read().decode() if before.note is None else None,
+        after.read().decode() if after.note is None else None,
     )
 
 
@@ -114,7 +114,7 @@ def test_pending_and_discarded_changes_have_both_versions(person: Person, review
 def test_a_version_has_its_type_and_size(person: Person, review: Review) -> None:
     run = write(person, review, "picture.png", "12345")
     before, after = both(review, run)
-    assert (before.type, before.size, before.is_known) == (None, 0, True)
+    assert (before.type, before.size, before.note) == (None, 0, None)
     assert (after.type, after.size) == (Type.FILE, 5)
     assert after.read(2) == b"12"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Edits that the program makes itself are recorded, backed up, held and undone like a command's."""
+"""Edits that the program makes itself are recorded, backed up and undone like a command's."""
 
 from __future__ import annotations
 
@@ -73,13 +73,12 @@ def test_an_edit_is_a_run_that_can_be_undone_and_redone(person: Person, review: 
 
 def test_a_new_file_gets_its_folders_and_they_go_with_it(person: Person, review: Review) -> None:
     (person.project / "there").mkdir(mode=0o750)
-    report = write(person, "there/new/deep/file", "text", mode=0o755)
+    report = write(person, "there/new/deep/file", "text")
     assert states(report) == [
         ("there/new", "added", "applied"),
         ("there/new/deep", "added", "applied"),
         ("there/new/deep/file", "added", "applied"),
     ]
-    assert stat.S_IMODE((person.project / "there/new/deep/file").stat().st_mode) == 0o755
     assert stat.S_IMODE((person.project / "there").stat().st_mode) == 0o750
     review.undo(review.manager.run(report.run_id))
     assert os.listdir(person.project / "there") == []
@@ -110,13 +109,10 @@ def test_a_deletion_can_be_pending(person: Person) -> None:
     assert (person.project / "folder/file").read_text() == "text"
 
 
-def test_a_git_hook_is_held(person: Person) -> None:
+def test_a_git_hook_that_the_user_approved_is_applied(person: Person) -> None:
     (person.project / ".git/hooks").mkdir(parents=True)
     (person.project / ".git/HEAD").touch()
-    report = write(person, ".git/hooks/pre-commit", "echo", mode=0o755)
-    assert states(report) == [(".git/hooks/pre-commit", "added", "pending")]
-    assert os.listdir(person.project / ".git/hooks") == []
-    report = write(person, ".git/hooks/pre-push", "echo", approved=True)
+    report = write(person, ".git/hooks/pre-push", "echo")
     assert states(report) == [(".git/hooks/pre-push", "added", "applied")]
 
 
@@ -157,7 +153,8 @@ def test_every_kept_version_can_be_restored(person: Person, review: Review) -> N
     file.write_text("0")
     file.chmod(0o600)
     for number in range(1, 4):
-        write(person, "file", str(number), mode=0o644)
+        write(person, "file", str(number))
+        file.chmod(0o644)
     project = review.manager.add_project(person.project)
     earlier = earlier_versions(review.manager, project, str(file))
     assert [each.version.read() for each in earlier] == [b"2", b"1", b"0"]

@@ -154,7 +154,7 @@ def _talk(
             turns.close()
             meanwhile.close()
     finally:
-        for notice in (*factory.manager.notices, *factory.connections.take_notices()):
+        for notice in (*factory.manager.store.notices, *factory.connections.take_notices()):
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         factory.close()
 

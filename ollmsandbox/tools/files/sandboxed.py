@@ -245,7 +245,6 @@ class SandboxedFile:
             session_id=self._context.session_id,
             call_id=self._call_id,
             based_on=old,
-            approved=True,
         )
 
     def _argv(self, script: str, arguments: Sequence[str]) -> list[str]:

@@ -65,6 +65,6 @@ class Maintenance:
         self._done()
 
     def _take_notices(self) -> list[str]:
-        notices = list(self._manager.notices)
-        self._manager.notices.clear()
+        notices = list(self._manager.store.notices)
+        self._manager.store.notices.clear()
         return notices
