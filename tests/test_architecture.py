@@ -40,7 +40,7 @@ WITHOUT_WIDGETS = {"GLib", "Gio", "GObject", "Secret"}
 ALONE = (
     "sandbox/starter/server.py",
     "sandbox/starter/child.py",
-    "sandbox/plain/child.py",
+    "sandbox/unsandboxed/child.py",
     "sandbox/flatpak/child.py",
 )
 # Names that several modules define. Do not add any: put the object into the name instead.

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from ..project.projects import ProjectManager
     from ..project.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
-    from ..sandbox.plain.runner import Ask, PlainRunner
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
+    from ..sandbox.unsandboxed.runner import Ask, UnsandboxedRunner
 
 _NO_LIMITS = Limits()
 
@@ -197,7 +197,7 @@ def prepare_unrecorded_run(
     limits: Limits = _NO_LIMITS,
     timeout: float | None = None,
     capture: int = 1 << 20,
-) -> PlainRunner:
+) -> UnsandboxedRunner:
     """Put a run together that writes to the project directly. Nothing runs unless `ask` agrees.
 
     Except with Confinement.NONE, running and checking it raise PortalError if the Flatpak portal
@@ -205,11 +205,11 @@ def prepare_unrecorded_run(
     """
     # Imported here: with a sandbox, neither is needed.
     from ..sandbox.flatpak.runner import InnerRunner
-    from ..sandbox.plain.runner import PlainRunner
+    from ..sandbox.unsandboxed.runner import UnsandboxedRunner
 
     loaded = load_profile(paths, profile, limits)
     if confinement is Confinement.NONE:
-        return PlainRunner(
+        return UnsandboxedRunner(
             project,
             ask=ask,
             working_dir=working_dir,

@@ -26,11 +26,11 @@ from ..paths import Paths, is_inside
 from ..permission.request import PermissionRequest, Verdict
 from ..project.mode import Mode
 from ..sandbox.monitor import FileEvent
-from ..sandbox.plain.runner import Ask, PlainRunner
 from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
 from ..sandbox.rootfs.store import Installed
+from ..sandbox.unsandboxed.runner import Ask, UnsandboxedRunner
 from .base import Stream, ToolError, UserQuestion, Watcher
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class ToolContext:
         working_dir: str | None = None,
         timeout: float | None = None,
         capture: int = 1 << 20,
-    ) -> PlainRunner:
+    ) -> UnsandboxedRunner:
         """Put a run without records together, with the session's settings."""
         return prepare_unrecorded_run(
             project,

@@ -20,12 +20,12 @@ from ..permission.request import PermissionRequest, Source, Verdict
 from ..sandbox.flatpak.portal import PortalError
 from ..sandbox.flatpak.runner import ProjectNotSharedError
 from ..sandbox.launch import text_shell
-from ..sandbox.plain.runner import Ask
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
 from ..sandbox.refusals import NETWORK_OFF, find_refusals, links_in_the_way, misses_network
 from ..sandbox.rootfs.paths import rewrite_paths, skills_folder
+from ..sandbox.unsandboxed.runner import Ask
 from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher

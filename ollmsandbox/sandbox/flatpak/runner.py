@@ -21,9 +21,9 @@ from ...errors import SandboxError, Sentence, WorkingDirError
 from ...paths import is_inside, make_folder
 from ...text.ansi import harmless
 from ..output import readable
-from ..plain.runner import Ask, PlainRunner
 from ..process import read_status
 from ..profile.profile import Profile
+from ..unsandboxed.runner import Ask, UnsandboxedRunner
 from .child import CHANNEL, STDERR, STDOUT, InnerCheck, pack_expected, pack_order
 from .portal import Flags, Portal, PortalError
 
@@ -204,7 +204,7 @@ class ProjectNotSharedError(PortalError):
     """A tight sandbox does not contain the project. A loose one does."""
 
 
-class InnerRunner(PlainRunner):
+class InnerRunner(UnsandboxedRunner):
     """Starts the sandbox and checks it from inside before the user is asked, so that the question
     describes what the command runs in. Raises PortalError, without asking, if there is none.
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from os.path import normpath
 from typing import NamedTuple, TypeVar
 
-from .secrets import is_secret
+from .secret_values import is_secret
 
 DEFAULT_PROFILE = "standard"
 

@@ -21,9 +21,9 @@ from ...project.change import Report
 from ...project.mode import Mode
 from ...project.recorder import linked_roots
 from ...sandbox.launch import SHELL
-from ...sandbox.plain.runner import PlainRunner
 from ...sandbox.process import Result, Sinks
 from ...sandbox.rootfs.paths import PLAYGROUND, PathMap
+from ...sandbox.unsandboxed.runner import UnsandboxedRunner
 from ...text.ansi import harmless
 from ..base import ToolError
 from ..context import ToolContext
@@ -264,7 +264,7 @@ class SandboxedFile:
             capture=1 << 12,
         )
 
-    def _plain(self) -> PlainRunner:
+    def _plain(self) -> UnsandboxedRunner:
         async def already_asked() -> bool:
             return True
 

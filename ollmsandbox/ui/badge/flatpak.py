@@ -16,8 +16,8 @@ from ...i18n import _, localized
 from ...paths import Paths
 from ...sandbox.flatpak.portal import PortalError
 from ...sandbox.flatpak.runner import ProjectNotSharedError
-from ...sandbox.plain.runner import PlainRunner
 from ...sandbox.profile.profile import Limits
+from ...sandbox.unsandboxed.runner import UnsandboxedRunner
 from .badge import SandboxState, Section
 from .project import ProjectState, broken_state, limits_without_sandbox
 
@@ -27,7 +27,7 @@ async def find_state(
 ) -> ProjectState:
     """Return the state of a project, with the user's own limits in place of the profile's."""
 
-    def prepare(confinement: Confinement) -> PlainRunner:
+    def prepare(confinement: Confinement) -> UnsandboxedRunner:
         return prepare_unrecorded_run(
             project, paths, environ, confinement, ask=_deny, profile=profile, limits=own
         )
@@ -40,7 +40,7 @@ async def find_state(
         return broken_state(error)
 
 
-async def _try(prepare: Callable[[Confinement], PlainRunner]) -> ProjectState:
+async def _try(prepare: Callable[[Confinement], UnsandboxedRunner]) -> ProjectState:
     try:
         await prepare(Confinement.INNER).check()
         return _inner()

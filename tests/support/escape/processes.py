@@ -16,8 +16,8 @@ from support.escape.attack import IS_ROOT, python
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.plain.runner import PlainRunner
 from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
 
 # A run that is over is over at once; this is for a machine with much to do.
 SOON = 40.0
@@ -168,9 +168,9 @@ async def _yes() -> bool:
     return True
 
 
-def plain(person: Person, timeout: float = 60) -> PlainRunner:
+def unsandboxed(person: Person, timeout: float = 60) -> UnsandboxedRunner:
     person._copy_probe()
-    return PlainRunner(person.project, ask=_yes, timeout=timeout, environ=person.environ)
+    return UnsandboxedRunner(person.project, ask=_yes, timeout=timeout, environ=person.environ)
 
 
 def turns(run: Callable[[], Coroutine[object, object, Result]]) -> int:

@@ -45,7 +45,7 @@ class Process(Protocol):
     def exit_code(self) -> int: ...
 
 
-class PlainRunner:
+class UnsandboxedRunner:
     """Runs a command as it is, after `ask` agreed."""
 
     def __init__(
@@ -153,10 +153,10 @@ class PlainRunner:
             raise SandboxError(
                 N_("The command could not be started: {why}."), why=error.message
             ) from error
-        return PlainProcess(started)
+        return UnsandboxedProcess(started)
 
 
-class PlainProcess:
+class UnsandboxedProcess:
     def __init__(self, process: Gio.Subprocess) -> None:
         self._process = process
         self.pid = int(process.get_identifier() or 0)

@@ -22,9 +22,9 @@ from ollmsandbox.errors import (
     SandboxError,
     WorkingDirError,
 )
-from ollmsandbox.sandbox.plain.runner import PlainRunner
 from ollmsandbox.sandbox.process import Result, Sinks, Stop
 from ollmsandbox.sandbox.profile.file import read_profile
+from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
 
 pytestmark = pytest.mark.ordinary
 
@@ -42,11 +42,11 @@ class Asked:
         return self._answers.pop(0)
 
 
-def runner(person: Person, asked: Asked, **options: Any) -> PlainRunner:
+def runner(person: Person, asked: Asked, **options: Any) -> UnsandboxedRunner:
     profile = read_profile(options.pop("profile", "standard"), person.paths.profiles)
     project = options.pop("project", person.project)
     options.setdefault("timeout", 60)
-    return PlainRunner(project, ask=asked, profile=profile, environ=person.environ, **options)
+    return UnsandboxedRunner(project, ask=asked, profile=profile, environ=person.environ, **options)
 
 
 def run(person: Person, command: str | Sequence[str], **options: Any) -> Result:
@@ -67,11 +67,11 @@ def test_every_command_is_asked_about_again(person: Person) -> None:
     asked = Asked(True, False, True)
 
     async def thrice() -> list[int]:
-        plain = runner(person, asked)
+        unsandboxed = runner(person, asked)
         codes = []
         for _ in range(3):
             try:
-                codes.append((await plain.exec("echo x >>ran")).exit_code)
+                codes.append((await unsandboxed.exec("echo x >>ran")).exit_code)
             except DeniedError:
                 codes.append(-1)
         return codes
@@ -85,15 +85,15 @@ def test_a_user_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
     async def gone() -> bool:
         raise ConnectionError("nobody there")
 
-    plain = PlainRunner(person.project, ask=gone, environ=person.environ)
+    unsandboxed = UnsandboxedRunner(person.project, ask=gone, environ=person.environ)
     with pytest.raises(ConnectionError):
-        loop.run(plain.exec("touch ran"))
+        loop.run(unsandboxed.exec("touch ran"))
     assert os.listdir(person.project) == []
 
 
 def test_it_cannot_be_made_without_an_asker(person: Person) -> None:
     with pytest.raises(TypeError):
-        PlainRunner(person.project)  # type: ignore[call-arg]
+        UnsandboxedRunner(person.project)  # type: ignore[call-arg]
 
 
 def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
@@ -105,8 +105,8 @@ def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
         return True
 
     async def cancelled() -> None:
-        plain = PlainRunner(person.project, ask=never, environ=person.environ)
-        task = asyncio.ensure_future(plain.exec("touch ran"))
+        unsandboxed = UnsandboxedRunner(person.project, ask=never, environ=person.environ)
+        task = asyncio.ensure_future(unsandboxed.exec("touch ran"))
         await asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -272,13 +272,13 @@ def test_background_processes_end_with_the_command(person: Person) -> None:
 
 
 def test_a_command_can_be_stopped(person: Person) -> None:
-    plain = runner(person, Asked(True))
+    unsandboxed = runner(person, Asked(True))
 
     async def stop_at_the_first_word(_data: bytes) -> None:
-        plain.stop()
+        unsandboxed.stop()
 
     command = "echo begun; sleep 60"
-    result = loop.run(plain.exec(command, sinks=Sinks(stdout=stop_at_the_first_word)))
+    result = loop.run(unsandboxed.exec(command, sinks=Sinks(stdout=stop_at_the_first_word)))
     assert (result.exit_code, result.stop) == (137, Stop.PERSON)
     assert result.stdout.text == "begun\n"
     assert result.duration < 50
@@ -294,8 +294,8 @@ def test_the_keys_of_a_terminal_end_the_whole_tree(person: Person, number: int) 
 
     waiting = "until test -s beat; do sleep 0.02; done"
     command = f"setsid sh -c 'while :; do date +%N >beat; done' & {waiting}; echo begun; sleep 60"
-    plain = runner(person, Asked(True))
-    result = loop.run(plain.exec(command, sinks=Sinks(stdout=press, started=started.append)))
+    unsandboxed = runner(person, Asked(True))
+    result = loop.run(unsandboxed.exec(command, sinks=Sinks(stdout=press, started=started.append)))
     assert (result.exit_code, result.stderr.text) == (137, "")
     beat = person.project / "beat"
     last = beat.read_text()
