@@ -11,6 +11,7 @@ from pathlib import Path
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 from ollmsandbox.sandbox.process import Result, Stop
+from ollmsandbox.sandbox.spec import RunSpec
 
 DEVICES = Path("/proc/net/dev")
 MARK = "100.987654321"
@@ -40,7 +41,7 @@ def check(condition: object, what: str, result: Result | None = None) -> None:
 
 def main(project: str, data: str) -> None:
     def run(command: str, *, network: bool = False, timeout: float = 60) -> Result:
-        runner = InnerRunner(project, ask=yes, network=network, timeout=timeout)
+        runner = InnerRunner(RunSpec(project, network=network, timeout=timeout), ask=yes)
         return loop.run(runner.exec(command))
 
     Path(data, "secret").write_text("s3cret")
@@ -73,9 +74,10 @@ import os, sys
 sys.path[:0] = ["/app/share/ollmsandbox", "/app/lib/ollmsandbox"]
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
+from ollmsandbox.sandbox.spec import RunSpec
 os.environ["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=/run/flatpak/bus"
 async def yes(): return True
-runner = InnerRunner(sys.argv[1], ask=yes, network=True, tight=False)
+runner = InnerRunner(RunSpec(sys.argv[1], network=True), ask=yes, tight=False)
 print(loop.run(runner.exec(sys.argv[2])).stdout.text, end="")
 """
 
@@ -84,7 +86,9 @@ def try_loose(project: str, data: str, devices: str) -> None:
     """For a project that cannot be handed on."""
 
     def run(command: str | list[str]) -> Result:
-        return loop.run(InnerRunner(project, ask=yes, tight=False, timeout=60).exec(command))
+        return loop.run(
+            InnerRunner(RunSpec(project, timeout=60), ask=yes, tight=False).exec(command)
+        )
 
     found = run(f"cat {data}/secret; {devices}; echo newer >made")
     check(found.stdout.text == "s3cretlo\n", "one that is not tight has no network either", found)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from ..files.dirfd import folders_above
 from ..paths import Paths
 from ..sandbox.overlay import Overlay
+from ..sandbox.spec import Mode
 from .backups import back_up, forget_unrecorded
 from .capture import capture, find_changes
 from .change import MANY, Recorded, Report, State
@@ -19,7 +20,6 @@ from .index import add_run, note_deleted, replaced, write_changes
 from .jobs import Job, JobResult, ProjectJobs, in_conflict
 from .layer import PendingLayer
 from .missing import check_roots
-from .mode import Mode
 from .plan import Planner, Way
 from .projects import ProjectManager
 from .reasons import Note, Reason

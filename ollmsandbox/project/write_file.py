@@ -17,8 +17,8 @@ from ..files.dirfd import DirEntryAt, OpenTree, folders_above, opened_folder
 from ..files.overlayfs import Seen, find_in_layers, read_seen
 from ..paths import Paths
 from ..sandbox.overlay import Overlay
+from ..sandbox.spec import RunSpec
 from .change import Report
-from .mode import Mode
 from .recorder import Recorder, root_of
 from .settle import opened_jobs, settle
 from .versions import Version
@@ -26,15 +26,11 @@ from .versions import Version
 
 def write_file(
     paths: Paths,
-    project: str,
+    spec: RunSpec,
     path: str,
     data: bytes,
     *,
     mode: int | None = None,
-    command: str = "",
-    how: Mode = Mode.AUTO,
-    session_id: str = "",
-    call_id: str = "",
     based_on: bytes | None = None,
     approved: bool = False,
 ) -> Report:
@@ -49,16 +45,8 @@ def write_file(
         with os.fdopen(os.open(spot.name, flags, 0o666, dir_fd=spot.dir_fd), "wb") as file:
             file.write(data)
 
-    recorder = Recorder(
-        project,
-        paths,
-        mode=how,
-        command=command or f"Edit of {os.path.basename(path)}",
-        session_id=session_id,
-        call_id=call_id,
-    )
-    edit = _Edit(recorder, paths, project, path, mode, based_on)
-    return edit.record(make, approved=approved)
+    spec = spec._replace(command=spec.command or f"Edit of {os.path.basename(path)}")
+    return _Edit(spec, paths, path, mode, based_on).record(make, approved=approved)
 
 
 def restore(
@@ -83,9 +71,9 @@ def restore(
         finally:
             tree.leave()
 
-    recorder = Recorder(project, paths, command=f"Earlier version of {os.path.basename(path)}")
+    spec = RunSpec(project, f"Earlier version of {os.path.basename(path)}")
     mode = stat.S_IMODE(seen.found.st_mode) & 0o1777
-    return _Edit(recorder, paths, project, path, mode).record(make, approved=approved)
+    return _Edit(spec, paths, path, mode).record(make, approved=approved)
 
 
 class _Edit:
@@ -93,18 +81,16 @@ class _Edit:
 
     def __init__(
         self,
-        recorder: Recorder,
+        spec: RunSpec,
         paths: Paths,
-        project: str,
         path: str,
         mode: int | None,
         based_on: bytes | None = None,
     ) -> None:
-        self._recorder = recorder
+        self._spec = spec
         self._paths = paths
-        self._project = project
         self._full = path
-        self._root, self._path = root_of(paths, project, os.path.normpath(path)) or ("", "")
+        self._root, self._path = root_of(paths, spec.project, os.path.normpath(path)) or ("", "")
         if not self._path:
             raise ProjectError(
                 N_("{path} is not in the project."), N_("Specify a file in the project."), path=path
@@ -114,8 +100,8 @@ class _Edit:
 
     def record(self, make: Callable[[DirEntryAt], None], *, approved: bool) -> Report:
         """Make the file, and settle that as a run. `make` puts it at a name in an open folder."""
-        recorder = self._recorder
-        with opened_jobs(self._paths, self._project) as jobs:
+        recorder = Recorder(self._spec, self._paths)
+        with opened_jobs(self._paths, self._spec.project) as jobs:
             jobs.bump_generation()
             roots = recorder.roots(is_locked=True)
             overlay = Overlay(self._paths.cache, roots, about=recorder.about)

@@ -229,13 +229,14 @@ async def _echo(person: Person) -> str:
         return str(error)
 
 
-_PLAIN = """
+_UNSANDBOXED = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from ollmsandbox import loop
+from ollmsandbox.sandbox.spec import RunSpec
 from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
 async def yes(): return True
-loop.run(UnsandboxedRunner(sys.argv[2], ask=yes).exec(sys.argv[3]))
+loop.run(UnsandboxedRunner(RunSpec(sys.argv[2]), ask=yes).exec(sys.argv[3]))
 """
 
 
@@ -244,7 +245,7 @@ def test_a_program_without_sandbox_that_is_killed_takes_the_command_with_it(
     person: Person, mark: Mark, way: str
 ) -> None:
     command = mark.put_into(STUBBORN[way])
-    argv = [sys.executable, "-I", "-c", _PLAIN, str(ROOT), str(person.project), command]
+    argv = [sys.executable, "-I", "-c", _UNSANDBOXED, str(ROOT), str(person.project), command]
     process = subprocess.Popen(argv, env=person.environ, cwd=person.project)
     try:
         assert within(SOON, mark.sleeps)

@@ -14,8 +14,8 @@ from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import hunks, state, write_file
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.diff import Hunk, HunkState
 
 pytestmark = pytest.mark.anybody
@@ -33,7 +33,9 @@ def review(person: Person) -> Iterator[Review]:
 
 def change(person: Person, review: Review, new: str, mode: Mode) -> tuple[Run, Recorded]:
     file = f"{person.project}/file"
-    report = write_file.write_file(person.paths, str(person.project), file, new.encode(), how=mode)
+    report = write_file.write_file(
+        person.paths, RunSpec(str(person.project), mode=mode), file, new.encode()
+    )
     return latest(review, report.run_id)
 
 
@@ -197,11 +199,10 @@ def test_a_changed_mode_stays_pending_without_the_text(person: Person, review: R
     file.write_text(OLD)
     write_file.write_file(
         person.paths,
-        str(person.project),
+        RunSpec(str(person.project), mode=Mode.REVIEW),
         str(file),
         NEW.encode(),
         mode=0o755,
-        how=Mode.REVIEW,
     )
     run = review.waiting(review.manager.add_project(person.project))[0]
     run, item = latest(review, run.id)

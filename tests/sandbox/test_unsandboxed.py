@@ -24,6 +24,7 @@ from ollmsandbox.errors import (
 )
 from ollmsandbox.sandbox.process import Result, Sinks, Stop
 from ollmsandbox.sandbox.profile.file import read_profile
+from ollmsandbox.sandbox.spec import RunSpec
 from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
 
 pytestmark = pytest.mark.ordinary
@@ -44,9 +45,9 @@ class Asked:
 
 def runner(person: Person, asked: Asked, **options: Any) -> UnsandboxedRunner:
     profile = read_profile(options.pop("profile", "standard"), person.paths.profiles)
-    project = options.pop("project", person.project)
-    options.setdefault("timeout", 60)
-    return UnsandboxedRunner(project, ask=asked, profile=profile, environ=person.environ, **options)
+    project = str(options.pop("project", person.project))
+    spec = RunSpec(project, **{"timeout": 60, **options})
+    return UnsandboxedRunner(spec, ask=asked, profile=profile, environ=person.environ)
 
 
 def run(person: Person, command: str | Sequence[str], **options: Any) -> Result:
@@ -85,7 +86,7 @@ def test_a_user_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
     async def gone() -> bool:
         raise ConnectionError("nobody there")
 
-    unsandboxed = UnsandboxedRunner(person.project, ask=gone, environ=person.environ)
+    unsandboxed = UnsandboxedRunner(RunSpec(str(person.project)), ask=gone, environ=person.environ)
     with pytest.raises(ConnectionError):
         loop.run(unsandboxed.exec("touch ran"))
     assert os.listdir(person.project) == []
@@ -93,7 +94,7 @@ def test_a_user_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
 
 def test_it_cannot_be_made_without_an_asker(person: Person) -> None:
     with pytest.raises(TypeError):
-        UnsandboxedRunner(person.project)  # type: ignore[call-arg]
+        UnsandboxedRunner(RunSpec(str(person.project)))  # type: ignore[call-arg]
 
 
 def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
@@ -105,7 +106,9 @@ def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
         return True
 
     async def cancelled() -> None:
-        unsandboxed = UnsandboxedRunner(person.project, ask=never, environ=person.environ)
+        unsandboxed = UnsandboxedRunner(
+            RunSpec(str(person.project)), ask=never, environ=person.environ
+        )
         task = asyncio.ensure_future(unsandboxed.exec("touch ran"))
         await asked.wait()
         task.cancel()

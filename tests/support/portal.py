@@ -22,6 +22,7 @@ from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.spec import RunSpec
 
 PORTAL = ROOT / "tests/support/servers/flatpak_portal.py"
 
@@ -45,10 +46,10 @@ class Flatpak:
         return self.answer
 
     def runner(self, **options: Any) -> InnerRunner:
-        options.setdefault("timeout", 60)
-        options.setdefault("ask", self._ask)
+        given = {name: options.pop(name) for name in ("ask", "tight", "profile") if name in options}
+        spec = RunSpec(str(self.person.project), **{"timeout": 60, **options})
         environ = {**self.person.environ, **self.environ}
-        return InnerRunner(self.person.project, environ=environ, **options)
+        return InnerRunner(spec, environ=environ, **{"ask": self._ask, **given})
 
     def run(self, command: str | Sequence[str], **options: Any) -> Result:
         return loop.run(self.runner(**options).exec(command))

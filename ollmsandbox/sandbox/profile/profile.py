@@ -149,6 +149,10 @@ class Profile(NamedTuple):
             own_memory_limit=self.own_memory_limit or own.memory is not None,
         )
 
+    def with_time(self, seconds: float | None) -> Profile:
+        """Return the profile with this time limit, or with its own for None."""
+        return self if seconds is None else self._replace(limits=self.limits._replace(time=seconds))
+
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables a command gets."""
         always = _any_of(self.environment_keep)

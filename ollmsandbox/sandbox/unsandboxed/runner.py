@@ -21,7 +21,8 @@ from ..limits import DiskWatch, watch_limits
 from ..plan.folders import find_project, find_working_dir
 from ..process import Result, Running, Sinks, Stop
 from ..profile.file import read_profile
-from ..profile.profile import DEFAULT_PROFILE, Profile
+from ..profile.profile import Profile
+from ..spec import RunSpec
 
 Ask = Callable[[], Awaitable[bool]]
 
@@ -50,35 +51,27 @@ class UnsandboxedRunner:
 
     def __init__(
         self,
-        project: str | os.PathLike[str],
+        spec: RunSpec,
         *,
         ask: Ask,
-        working_dir: str | None = None,
         profile: Profile | None = None,
-        timeout: float | None = None,
         environ: Mapping[str, str] | None = None,
-        capture: int = 1 << 20,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         self._paths = Paths.from_environ(self._environ)
-        self.project = find_project(project, self._paths)
+        self._spec = spec
+        self.project = find_project(spec.project, self._paths)
         self._ask = ask
-        self._working_dir = working_dir
-        self._profile = profile or read_profile(
-            DEFAULT_PROFILE, self._paths.profiles, self._paths.cache
-        )
-        self._limits = self._profile.limits
-        if timeout is not None:
-            self._limits = self._limits._replace(time=timeout)
-        self._capture = capture
+        profile = profile or read_profile(spec.profile, self._paths.profiles, self._paths.cache)
+        self._profile = profile.with_time(spec.timeout)
+        # Where the command starts; "" until it is prepared.
+        self._folder = ""
         self._running: Running | None = None
 
-    async def check(self) -> None:
-        """Raise an error if a command could not start. Ask nobody, and run nothing."""
-        try:
-            await self._prepare(self._folder())
-        finally:
-            self._clean_up()
+    async def prepare(self) -> None:
+        """Prepare what is needed before the user is asked; raise an error if a command could not
+        start. Call `close` afterwards, unless a command is executed."""
+        self._folder = self._find_folder()
 
     def stop(self) -> None:
         if self._running is not None:
@@ -94,14 +87,14 @@ class UnsandboxedRunner:
             raise SandboxError(N_("The command is empty."), N_("Enter a command."))
         argv = [text_shell(), "-c", "--", command] if isinstance(command, str) else list(command)
         check_command(argv)
-        folder = self._folder()
         try:
-            await self._prepare(folder)
+            if not self._folder:
+                await self.prepare()
             if not await self._ask():
                 raise DeniedError(N_("The command was denied and did not run."))
-            return await self._follow(await self._start(argv, folder), sinks)
+            return await self._follow(await self._start(argv), sinks)
         finally:
-            self._clean_up()
+            self.close()
 
     async def _follow(self, process: Process, sinks: Sinks) -> Result:
         running = Running(
@@ -109,14 +102,14 @@ class UnsandboxedRunner:
             stderr=process.stderr,
             ended=process.ended(),
             kill=process.kill,
-            capture=self._capture,
+            capture=self._spec.capture,
             sinks=sinks,
         )
         self._running = running
         if sinks.started is not None:
             sinks.started(process.pid)
-        disk = DiskWatch(self._limits, shared=[self.project], unlock=False)
-        limits = watch_limits(self._limits, process.pid, disk)
+        disk = DiskWatch(self._profile.limits, shared=[self.project], unlock=False)
+        limits = watch_limits(self._profile.limits, process.pid, disk)
         try:
             await running.wait(asyncio.ensure_future(limits))
             await running.drain(_DRAIN_TIMEOUT)
@@ -125,28 +118,27 @@ class UnsandboxedRunner:
             await running.close()
         return running.result(process.exit_code())
 
-    def _folder(self) -> str:
-        if self._working_dir == "playground":
+    def _find_folder(self) -> str:
+        wanted = self._spec.working_dir
+        if wanted == "playground":
             return str(make_folder(self._paths.playground))
         inside = f"{self._paths.real_home}/playground"
-        found = find_working_dir(self._working_dir, self.project, self._paths, hidden=(), empty=())
+        found = find_working_dir(wanted, self.project, self._paths, hidden=(), empty=())
         if is_inside(found, inside):
             return f"{self._paths.playground}{found[len(inside) :]}"
         return found
 
-    async def _prepare(self, folder: str) -> None:
-        """Prepare what is needed before the user is asked."""
+    def close(self) -> None:
+        """Undo `prepare`, whether a command ran or not."""
+        self._folder = ""
 
-    def _clean_up(self) -> None:
-        """Undo `_prepare`, whether a command ran or not."""
-
-    async def _start(self, argv: Sequence[str], folder: str) -> Process:
+    async def _start(self, argv: Sequence[str]) -> Process:
         launcher = Gio.SubprocessLauncher.new(
             Gio.SubprocessFlags.STDOUT_PIPE | Gio.SubprocessFlags.STDERR_PIPE
         )
         environment = self._profile.environment(self._environ)
         launcher.set_environ([f"{name}={value}" for name, value in environment.items()])
-        launcher.set_cwd(folder)
+        launcher.set_cwd(self._folder)
         try:
             started = launcher.spawnv([sys.executable, "-I", "-S", str(_SUPERVISOR), *argv])
         except GLib.Error as error:

@@ -4,7 +4,6 @@ them."""
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,8 +26,6 @@ _MOST = 60_000
 _LINES = 2_000
 _LONGEST_LINE = 2_000
 _MOST_NAMES = 1_000
-
-_MEANING = N_("This is not sandboxed: the file is read with your full permissions.")
 
 _SCRIPT = """\
 if [ -d "$1" ]; then
@@ -129,21 +126,11 @@ class ReadRequest(RequestBase):
         verdict: Verdict | None = None
         try:
             context, given = self._context, self._given
-            found = await asyncio.to_thread(context.capabilities)
-            if found.can_wrap:
-                await context.prepare_rootfs(self._project, watcher)
-            file = SandboxedFile(context, self._project, given.path, sandboxed=found.can_wrap)
-            if not found.can_wrap:
-                request = questions.make_request(
-                    context,
-                    NAME,
-                    N_("Read a file without a sandbox?"),
-                    file.path,
-                    sandboxed=False,
-                    sees=questions.without_sandbox(found, _MEANING),
-                    call_id=self._call_id,
-                )
-                verdict = await questions.ask(context, watcher, self, request)
+            executor = await context.ready_executor(self._project, watcher)
+            file = SandboxedFile(context, executor, context.spec(self._project), given.path)
+            if not executor.is_recorded:
+                question = questions.reading_question(context, executor, file.path, self._call_id)
+                verdict = await questions.ask(context, watcher, self, question)
                 if not verdict.allowed:
                     return Outcome.failed(questions.denial(verdict, "Reading"), verdict=verdict)
             count = 1 if given.first_byte > 1 else given.line_count

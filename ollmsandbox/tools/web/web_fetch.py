@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from ... import N_
 from ...errors import NetError, OllmSandboxError, Sentence, in_lines
-from ...i18n import _, pgettext
 from ...net.addresses import (
     Address,
     Resolver,
@@ -21,7 +20,7 @@ from ...net.addresses import (
     resolve,
 )
 from ...net.http import Exchange, Request, ca_bundle
-from ...permission.request import Fact, Verdict
+from ...permission.request import Verdict
 from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
@@ -147,22 +146,8 @@ class FetchRequest(RequestBase):
             return
         if not self.context.allow_private:
             refuse_private_name(address)
-        # Translators: names a line of the card: "Host   example.org"
-        facts = [Fact(pgettext("permission card", "Host"), address.target)]
-        if came_from:
-            # Translators: names a line of the card, the host whose page redirects to this one.
-            facts.append(Fact(pgettext("permission card", "Redirected by"), came_from))
-        request = questions.make_request(
-            self.context,
-            NAME,
-            N_("Fetch a web page from {host}?"),
-            address.text,
-            host=address.target,
-            target=address.target,
-            network=True,
-            facts=facts,
-            sees=[_("Only this page is fetched. The host sees the requested address.")],
-            call_id=self.call_id,
+        request = questions.page_question(
+            self.context, address.text, address.target, came_from, self.call_id
         )
         self._verdict = await questions.ask(self.context, watcher, self, request)
         if not self._verdict.allowed:

@@ -17,6 +17,7 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.spec import RunSpec
 from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
 
 # A run that is over is over at once; this is for a machine with much to do.
@@ -170,7 +171,9 @@ async def _yes() -> bool:
 
 def unsandboxed(person: Person, timeout: float = 60) -> UnsandboxedRunner:
     person._copy_probe()
-    return UnsandboxedRunner(person.project, ask=_yes, timeout=timeout, environ=person.environ)
+    return UnsandboxedRunner(
+        RunSpec(str(person.project), timeout=timeout), ask=_yes, environ=person.environ
+    )
 
 
 def turns(run: Callable[[], Coroutine[object, object, Result]]) -> int:
