@@ -26,7 +26,7 @@ from ..project.recorder import Recorder, needs_recovery
 from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.plan import Plan
-from ..sandbox.process import CommandTerminal, Result, Sinks
+from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.file import read_profile
 from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
 from ..sandbox.spec import RunSpec
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..sandbox.monitor import FileEvent
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
+    from ..sandbox.terminal import CommandTerminal
 
 _NO_LIMITS = Limits()
 

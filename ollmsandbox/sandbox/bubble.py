@@ -25,7 +25,7 @@ from .plan.host_plan import make_host_plan
 from .plan.plan import Plan, PlanInputs
 from .plan.projects import other_projects
 from .probe.probe import Capabilities, probe
-from .process import CommandTerminal, Result, Running, Sinks, Stop
+from .process import Result, Running, Sinks, Stop
 from .profile.file import read_profile
 from .profile.profile import Profile
 from .spec import RunSpec
@@ -34,6 +34,7 @@ from .status import BwrapStatus
 if TYPE_CHECKING:
     from .monitor import FileEvent, Monitor
     from .rootfs.store import Installed
+    from .terminal import CommandTerminal
 
 
 # A sandbox that has not started after this many seconds never will.

@@ -307,9 +307,9 @@ class _Streams:
         self._rewriters.append(made)
         if self.link is None:
             return made
-        from ..terminal import LineSink
+        from ...sandbox.terminal import LineSink
 
-        return LineSink(made, sink, self.link)
+        return LineSink(made, sink, self.link.theirs)
 
     def _start(self, _pid: int) -> None:
         # Until now, Ctrl+C was for us.
