@@ -6,19 +6,24 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.unsandboxed.runner import Confinement
 
 DEVICES = Path("/proc/net/dev")
 MARK = "100.987654321"
 
 
-async def yes() -> bool:
-    return True
+async def approved(runner: InnerRunner, command: str | list[str]) -> Result:
+    with closing(runner):
+        await runner.prepare()
+        runner.approve()
+        return await runner.exec(command)
 
 
 def sleeping() -> bool:
@@ -41,8 +46,8 @@ def check(condition: object, what: str, result: Result | None = None) -> None:
 
 def main(project: str, data: str) -> None:
     def run(command: str, *, network: bool = False, timeout: float = 60) -> Result:
-        runner = InnerRunner(RunSpec(project, network=network, timeout=timeout), ask=yes)
-        return loop.run(runner.exec(command))
+        spec = RunSpec(project, network=network, timeout=timeout)
+        return loop.run(approved(InnerRunner(spec), command))
 
     Path(data, "secret").write_text("s3cret")
     found = run(f"pwd; echo new >made; cat {data}/secret; ls /run/flatpak/bus $XDG_RUNTIME_DIR/bus")
@@ -75,10 +80,14 @@ sys.path[:0] = ["/app/share/ollmsandbox", "/app/lib/ollmsandbox"]
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.unsandboxed.runner import Confinement
 os.environ["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=/run/flatpak/bus"
-async def yes(): return True
-runner = InnerRunner(RunSpec(sys.argv[1], network=True), ask=yes, tight=False)
-print(loop.run(runner.exec(sys.argv[2])).stdout.text, end="")
+async def main():
+    runner = InnerRunner(RunSpec(sys.argv[1], network=True), Confinement.OFFLINE)
+    await runner.prepare()
+    runner.approve()
+    return await runner.exec(sys.argv[2])
+print(loop.run(main()).stdout.text, end="")
 """
 
 
@@ -86,9 +95,8 @@ def try_loose(project: str, data: str, devices: str) -> None:
     """For a project that cannot be handed on."""
 
     def run(command: str | list[str]) -> Result:
-        return loop.run(
-            InnerRunner(RunSpec(project, timeout=60), ask=yes, tight=False).exec(command)
-        )
+        runner = InnerRunner(RunSpec(project, timeout=60), Confinement.OFFLINE)
+        return loop.run(approved(runner, command))
 
     found = run(f"cat {data}/secret; {devices}; echo newer >made")
     check(found.stdout.text == "s3cretlo\n", "one that is not tight has no network either", found)

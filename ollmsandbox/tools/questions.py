@@ -13,14 +13,16 @@ from dataclasses import replace
 from functools import partial
 
 from .. import N_
-from ..engine.executor import Confinement, Executor, UnrecordedRun
+from ..engine.executor import Executor, Run
 from ..engine.run import PreparedRun
+from ..errors import DeniedError, in_lines
 from ..i18n import _, pgettext
 from ..permission.request import RUN_COMMAND, Fact, PermissionRequest, Source, Verdict
 from ..sandbox.plan.mounts import Device, OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
 from ..sandbox.rootfs.paths import PLAYGROUND
 from ..sandbox.spec import RunSpec
+from ..sandbox.unsandboxed.runner import Confinement
 from ..text.ansi import escape_line
 from .base import RequestBase, Watcher
 from .context import ToolContext
@@ -54,10 +56,27 @@ async def ask(
     return verdict
 
 
+async def ask_or_end(
+    context: ToolContext, watcher: Watcher, call: RequestBase, request: PermissionRequest, what: str
+) -> None:
+    """Ask the user about a call, and raise DeniedError if it is denied. `what` names what the call
+    needs, for the model."""
+    call.verdict = await ask(context, watcher, call, request)
+    if call.verdict.allowed:
+        return
+    why = (
+        "denied by the user. Nothing was done. "
+        "Do not try the same again; continue without it, or ask what to do instead."
+    )
+    if call.verdict.source is Source.NOBODY:
+        why = "not allowed: nobody could be asked. Nothing was done."
+    raise DeniedError(in_lines(f"{what} was {why}"))
+
+
 def command_question(
     context: ToolContext,
     executor: Executor,
-    run: PreparedRun | UnrecordedRun,
+    run: Run,
     spec: RunSpec,
     *,
     again: bool = False,
@@ -183,16 +202,6 @@ def page_question(
         facts=facts,
         sees=[_("Only this page is fetched. The host sees the requested address.")],
         call_id=call_id,
-    )
-
-
-def denial(verdict: Verdict, what: str) -> str:
-    """Return the error for the model."""
-    if verdict.source is Source.NOBODY:
-        return f"{what} was not allowed: nobody could be asked. Nothing was done."
-    return (
-        f"{what} was denied by the user. Nothing was done. "
-        "Do not try the same again; continue without it, or ask what to do instead."
     )
 
 

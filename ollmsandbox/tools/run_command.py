@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from .. import N_
-from ..engine.executor import Executor, UnrecordedRun
+from ..engine.executor import Executor
 from ..engine.run import PreparedRun, finish_interrupted_runs
 from ..errors import OllmSandboxError, in_lines
-from ..permission.request import PermissionRequest, Source, Verdict
+from ..permission.request import Source
 from ..sandbox.launch import text_shell
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
@@ -20,6 +20,7 @@ from ..sandbox.profile.profile import Limits
 from ..sandbox.refusals import find_refusals, links_in_the_way
 from ..sandbox.rootfs.paths import rewrite_paths, skills_folder
 from ..sandbox.spec import RunSpec
+from ..sandbox.unsandboxed.runner import UnsandboxedRunner
 from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
@@ -151,7 +152,6 @@ class RunRequest(RequestBase):
         self.given = given
         self.project = project
         self.call_id = call_id
-        self.verdict: Verdict | None = None
         # Even in the sandbox.
         self._asks = given.network or context.ask_every_command
 
@@ -163,8 +163,7 @@ class RunRequest(RequestBase):
             executor = await self.context.ready_executor(self.project, watcher)
             errors: tuple[str, ...] = ()
             if executor.is_recorded:
-                if (denied := await self._ask_about_working_dir(watcher)) is not None:
-                    return denied
+                await self._ask_about_working_dir(watcher)
                 # A full disk, for example, may have kept an earlier run from being finished.
                 paths = self.context.paths
                 care = await asyncio.to_thread(finish_interrupted_runs, paths, clean_up=False)
@@ -173,41 +172,41 @@ class RunRequest(RequestBase):
         except (OllmSandboxError, OSError) as error:
             return Outcome.failed(error, verdict=self.verdict)
 
-    async def _ask_about_working_dir(self, watcher: Watcher) -> Outcome | None:
+    async def _ask_about_working_dir(self, watcher: Watcher) -> None:
         """Ask about a folder outside the project, if the command starts there."""
         context, given = self.context, self.given
         closed = closed_working_dir(context, self.project, given.working_dir)
-        if closed is None:
-            return None
-        question = questions.folder_question(context, closed, given.command, self.call_id)
-        if not await self._ask(watcher, question):
-            return self._denied(f"Writing to {closed.path}")
-        await asyncio.to_thread(approve_root, context, self.project, closed.path)
-        return None
+        if closed is not None:
+            question = questions.folder_question(context, closed, given.command, self.call_id)
+            what = f"Writing to {closed.path}"
+            await questions.ask_or_end(context, watcher, self, question, what)
+            await asyncio.to_thread(approve_root, context, self.project, closed.path)
 
     async def _ask_and_run(
         self, executor: Executor, watcher: Watcher, errors: Sequence[str]
     ) -> Outcome:
         """Ask about the command; again as long as the project changes before the answer. Then run
         it."""
-        asks, is_again = self._asks or not executor.is_recorded, False
+        context, is_again = self.context, False
+        asks = self._asks or not executor.is_recorded
+        has_network = executor.is_recorded and self.given.network
+        what = "The command with network" if has_network else "The command"
         while True:
             shown = await self._shown_state() if asks else None
             spec = self.spec()
             async with executor.prepare(spec, watcher.changed) as run:
-                self.plan = run.plan
+                if isinstance(run, PreparedRun):
+                    self.plan = run.plan
                 if shown is not None:
                     question = questions.command_question(
-                        self.context, executor, run, spec, again=is_again
+                        context, executor, run, spec, again=is_again
                     )
-                    if not await self._ask(watcher, question):
-                        has_network = executor.is_recorded and spec.network
-                        return self._denied(f"The command{' with network' * has_network}")
+                    await questions.ask_or_end(context, watcher, self, question, what)
                 # Only what the user has approved may run.
                 if shown is None or not await self._is_changed_since(shown):
-                    if isinstance(run, UnrecordedRun):
+                    if isinstance(run, UnsandboxedRunner):
                         run.approve()
-                        return await self._run_unrecorded(run, watcher)
+                        return await self._run_unsandboxed(run, watcher)
                     if not run.is_outdated():
                         return await self._run(run, watcher, errors)
             is_again = True
@@ -236,10 +235,6 @@ class RunRequest(RequestBase):
             return ""
         return f"`timeout` was lowered to {round(given):,} seconds, the most that is allowed."
 
-    async def _ask(self, watcher: Watcher, request: PermissionRequest) -> bool:
-        self.verdict = await questions.ask(self.context, watcher, self, request)
-        return self.verdict.allowed
-
     async def _shown_state(self) -> ShownState:
         given = self.given
         return await asyncio.to_thread(
@@ -252,13 +247,9 @@ class RunRequest(RequestBase):
         is_users = self.verdict is not None and self.verdict.source is Source.PERSON
         return is_users and shown != await self._shown_state()
 
-    def _denied(self, what: str) -> Outcome:
-        assert self.verdict is not None
-        return Outcome.failed(questions.denial(self.verdict, what), verdict=self.verdict)
-
-    async def _run_unrecorded(self, run: UnrecordedRun, watcher: Watcher) -> Outcome:
+    async def _run_unsandboxed(self, run: UnsandboxedRunner, watcher: Watcher) -> Outcome:
         sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
-        result = await run.execute(self.given.command, sinks=sinks)
+        result = await run.exec(self.given.command, sinks=sinks)
         text = together(output_text(result), self._timeout_notice(result))
         return Outcome(text, _succeeded(result), result, verdict=self.verdict)
 

@@ -10,11 +10,12 @@ from support.person import Person
 from support.portal import portal
 
 from ollmsandbox import loop
-from ollmsandbox.engine.executor import Confinement, Executor, UnrecordedRun, find_executor
+from ollmsandbox.engine.executor import Executor, Run, find_executor
 from ollmsandbox.engine.run import PreparedRun
 from ollmsandbox.errors import DeniedError, WorkingDirError
 from ollmsandbox.sandbox.process import Result
 from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.unsandboxed.runner import Confinement, UnsandboxedRunner
 
 
 def executor_of(person: Person, **environ: str) -> Executor:
@@ -24,11 +25,13 @@ def executor_of(person: Person, **environ: str) -> Executor:
 
 async def run(
     executor: Executor, spec: RunSpec, command: str, *, approve: bool = True
-) -> tuple[PreparedRun | UnrecordedRun, Result]:
+) -> tuple[Run, Result]:
     async with executor.prepare(spec) as prepared:
-        if approve and isinstance(prepared, UnrecordedRun):
+        if isinstance(prepared, PreparedRun):
+            return prepared, await prepared.execute(command)
+        if approve:
             prepared.approve()
-        return prepared, await prepared.execute(command)
+        return prepared, await prepared.exec(command)
 
 
 def test_with_a_sandbox_changes_are_recorded(person: Person) -> None:
@@ -49,7 +52,7 @@ def test_without_a_sandbox_nothing_runs_before_the_user_agrees(person: Person) -
         loop.run(run(executor, spec, "touch ran", approve=False))
     assert os.listdir(person.project) == []
     prepared, result = loop.run(run(executor, spec, "touch ran"))
-    assert isinstance(prepared, UnrecordedRun)
+    assert isinstance(prepared, UnsandboxedRunner)
     assert (prepared.confinement, result.exit_code) == (Confinement.NONE, 0)
     assert prepared.why is not None
     assert os.listdir(person.project) == ["ran"]
@@ -78,7 +81,7 @@ def test_in_a_flatpak_the_best_that_the_portal_offers_is_used(
         spec = RunSpec(str(person.project), network=network)
         executor = executor_of(person, **flatpak.environ)
         prepared, result = loop.run(run(executor, spec, "touch made"))
-        assert isinstance(prepared, UnrecordedRun)
+        assert isinstance(prepared, UnsandboxedRunner)
         assert (prepared.confinement, result.exit_code) == (confinement, 0)
         assert (prepared.why is None) is (confinement is Confinement.INNER)
         assert os.listdir(person.project) == ["made"]

@@ -235,8 +235,12 @@ sys.path.insert(0, sys.argv[1])
 from ollmsandbox import loop
 from ollmsandbox.sandbox.spec import RunSpec
 from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
-async def yes(): return True
-loop.run(UnsandboxedRunner(RunSpec(sys.argv[2]), ask=yes).exec(sys.argv[3]))
+async def main():
+    runner = UnsandboxedRunner(RunSpec(sys.argv[2]))
+    await runner.prepare()
+    runner.approve()
+    await runner.exec(sys.argv[3])
+loop.run(main())
 """
 
 

@@ -7,12 +7,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.person import Person, given_time
+from support.tools import Asking
 
 from ollmsandbox import loop
 from ollmsandbox.errors import (
@@ -43,11 +44,11 @@ class Asked:
         return self._answers.pop(0)
 
 
-def runner(person: Person, asked: Asked, **options: Any) -> UnsandboxedRunner:
+def runner(person: Person, asked: Callable[[], Awaitable[bool]], **options: Any) -> Asking:
     profile = read_profile(options.pop("profile", "standard"), person.paths.profiles)
     project = str(options.pop("project", person.project))
     spec = RunSpec(project, **{"timeout": 60, **options})
-    return UnsandboxedRunner(spec, ask=asked, profile=profile, environ=person.environ)
+    return Asking(UnsandboxedRunner(spec, profile=profile, environ=person.environ), asked)
 
 
 def run(person: Person, command: str | Sequence[str], **options: Any) -> Result:
@@ -86,15 +87,26 @@ def test_a_user_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
     async def gone() -> bool:
         raise ConnectionError("nobody there")
 
-    unsandboxed = UnsandboxedRunner(RunSpec(str(person.project)), ask=gone, environ=person.environ)
     with pytest.raises(ConnectionError):
-        loop.run(unsandboxed.exec("touch ran"))
+        loop.run(runner(person, gone).exec("touch ran"))
     assert os.listdir(person.project) == []
 
 
-def test_it_cannot_be_made_without_an_asker(person: Person) -> None:
-    with pytest.raises(TypeError):
-        UnsandboxedRunner(RunSpec(str(person.project)))  # type: ignore[call-arg]
+def test_an_answer_is_for_one_command_and_for_what_was_prepared(person: Person) -> None:
+    unsandboxed = runner(person, Asked()).runner
+
+    async def run_twice() -> None:
+        unsandboxed.approve()
+        with pytest.raises(DeniedError):
+            await unsandboxed.exec("touch ran")
+        await unsandboxed.prepare()
+        unsandboxed.approve()
+        await unsandboxed.exec("touch first")
+        with pytest.raises(DeniedError):
+            await unsandboxed.exec("touch ran")
+
+    loop.run(run_twice())
+    assert os.listdir(person.project) == ["first"]
 
 
 def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
@@ -106,10 +118,7 @@ def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
         return True
 
     async def cancelled() -> None:
-        unsandboxed = UnsandboxedRunner(
-            RunSpec(str(person.project)), ask=never, environ=person.environ
-        )
-        task = asyncio.ensure_future(unsandboxed.exec("touch ran"))
+        task = asyncio.ensure_future(runner(person, never).exec("touch ran"))
         await asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -120,10 +129,15 @@ def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
 
 
 @pytest.mark.parametrize("command", ["", " \n", []], ids=repr)
-def test_an_empty_command_asks_nothing(person: Person, command: str | list[str]) -> None:
-    asked = Asked()
+def test_an_empty_command_is_an_error(person: Person, command: str | list[str]) -> None:
     with pytest.raises(SandboxError, match="The command is empty"):
-        loop.run(runner(person, asked).exec(command))
+        run(person, command)
+
+
+def test_a_command_that_cannot_run_asks_nothing(person: Person) -> None:
+    asked = Asked()
+    with pytest.raises(SandboxError, match="NUL"):
+        loop.run(runner(person, asked, command="touch ran\0").exec("touch ran\0"))
     assert asked.times == 0
 
 

@@ -21,10 +21,11 @@ from ...errors import SandboxError, Sentence, WorkingDirError
 from ...paths import is_inside, make_folder
 from ...text.ansi import harmless
 from ..output import readable
-from ..process import read_status
+from ..process import Result, Sinks, read_status
 from ..profile.profile import Profile
+from ..refusals import NETWORK_OFF, misses_network
 from ..spec import RunSpec
-from ..unsandboxed.runner import Ask, UnsandboxedRunner
+from ..unsandboxed.runner import Confinement, UnsandboxedRunner
 from .child import CHANNEL, STDERR, STDOUT, InnerCheck, pack_expected, pack_order
 from .portal import Flags, Portal, PortalError
 
@@ -207,22 +208,22 @@ class ProjectNotSharedError(PortalError):
 
 class InnerRunner(UnsandboxedRunner):
     """Starts the sandbox and checks it from inside before the user is asked, so that the question
-    describes what the command runs in. Raises PortalError, without asking, if there is none.
+    describes what the command runs in. `prepare` raises PortalError if there is none.
 
-    A sandbox that is not `tight` is like the Flatpak's own, except for the network.
+    One that only cuts off the network is otherwise like the Flatpak's own sandbox.
     """
 
     def __init__(
         self,
         spec: RunSpec,
+        confinement: Confinement = Confinement.INNER,
         *,
-        ask: Ask,
-        tight: bool = True,
         profile: Profile | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(spec, ask=ask, profile=profile, environ=environ)
-        self._tight = tight
+        super().__init__(spec, profile=profile, environ=environ)
+        self.confinement = confinement
+        self._tight = confinement is Confinement.INNER
         self._sandbox: InnerProcess | None = None
 
     async def prepare(self) -> None:
@@ -259,6 +260,17 @@ class InnerRunner(UnsandboxedRunner):
         foreign = 0 if self._spec.network else os.stat("/proc/self/ns/net").st_ino
         hidden = [os.fsencode(self._paths.data)] if self._tight else []
         return writable, pack_expected(writable, hidden, os.fsencode(self._folder), foreign)
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
+    ) -> Result:
+        result = await super().exec(command, sinks=sinks)
+        if not self._spec.network and misses_network(result):
+            return result._replace(refusals=(NETWORK_OFF,))
+        return result
 
     async def _start(self, argv: Sequence[str]) -> InnerProcess:
         assert self._sandbox is not None

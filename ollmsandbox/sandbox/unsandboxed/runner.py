@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a command without a sandbox, where none is possible. Every command asks each time."""
+"""Run a command without a sandbox, where none is possible. The user approves each command."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from pathlib import Path
 from typing import Protocol
 
 from gi.repository import Gio, GLib
 
 from ... import N_
-from ...errors import DeniedError, SandboxError
+from ...errors import DeniedError, SandboxError, Sentence
 from ...paths import Paths, is_inside, make_folder
 from ..launch import check_command, text_shell
 from ..limits import DiskWatch, watch_limits
@@ -23,8 +24,6 @@ from ..process import Result, Running, Sinks, Stop
 from ..profile.file import read_profile
 from ..profile.profile import Profile
 from ..spec import RunSpec
-
-Ask = Callable[[], Awaitable[bool]]
 
 _SUPERVISOR = Path(__file__).with_name("child.py")
 # Seconds to wait for output after the end: a process that survived may hold the pipe.
@@ -46,14 +45,27 @@ class Process(Protocol):
     def exit_code(self) -> int: ...
 
 
+class Confinement(Enum):
+    """What confines a command whose changes are not recorded."""
+
+    # A Flatpak's inner sandbox.
+    INNER = auto()
+    # As little as the Flatpak around this program, but without the network.
+    OFFLINE = auto()
+    NONE = auto()
+
+
 class UnsandboxedRunner:
-    """Runs a command as it is, after `ask` agreed."""
+    """Runs a command as it is: `prepare`, then `approve` once the user has agreed, then `exec`."""
+
+    confinement = Confinement.NONE
+    # Why there is no better sandbox, if that depends on the project.
+    why: Sentence | None = None
 
     def __init__(
         self,
         spec: RunSpec,
         *,
-        ask: Ask,
         profile: Profile | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
@@ -61,17 +73,23 @@ class UnsandboxedRunner:
         self._paths = Paths.from_environ(self._environ)
         self._spec = spec
         self.project = find_project(spec.project, self._paths)
-        self._ask = ask
         profile = profile or read_profile(spec.profile, self._paths.profiles, self._paths.cache)
         self._profile = profile.with_time(spec.timeout)
         # Where the command starts; "" until it is prepared.
         self._folder = ""
+        self._is_approved = False
         self._running: Running | None = None
 
     async def prepare(self) -> None:
         """Prepare what is needed before the user is asked; raise an error if a command could not
-        start. Call `close` afterwards, unless a command is executed."""
+        start. Undo it with `close`."""
+        if self._spec.command:
+            check_command([self._spec.command])
         self._folder = self._find_folder()
+
+    def approve(self) -> None:
+        """Note that the user lets the next command run in what was prepared."""
+        self._is_approved = bool(self._folder)
 
     def stop(self) -> None:
         if self._running is not None:
@@ -87,14 +105,10 @@ class UnsandboxedRunner:
             raise SandboxError(N_("The command is empty."), N_("Enter a command."))
         argv = [text_shell(), "-c", "--", command] if isinstance(command, str) else list(command)
         check_command(argv)
-        try:
-            if not self._folder:
-                await self.prepare()
-            if not await self._ask():
-                raise DeniedError(N_("The command was denied and did not run."))
-            return await self._follow(await self._start(argv), sinks)
-        finally:
-            self.close()
+        if not self._is_approved:
+            raise DeniedError(N_("The command was denied and did not run."))
+        self._is_approved = False
+        return await self._follow(await self._start(argv), sinks)
 
     async def _follow(self, process: Process, sinks: Sinks) -> Result:
         running = Running(
@@ -131,6 +145,7 @@ class UnsandboxedRunner:
     def close(self) -> None:
         """Undo `prepare`, whether a command ran or not."""
         self._folder = ""
+        self._is_approved = False
 
     async def _start(self, argv: Sequence[str]) -> Process:
         launcher = Gio.SubprocessLauncher.new(

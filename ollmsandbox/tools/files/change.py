@@ -12,8 +12,7 @@ import secrets
 from abc import abstractmethod
 
 from ... import N_
-from ...errors import DeniedError, OllmSandboxError, in_lines
-from ...permission.request import PermissionRequest, Verdict
+from ...errors import OllmSandboxError
 from ...project.change import Report
 from ...text.ansi import escape_line, harmless
 from .. import questions
@@ -83,7 +82,6 @@ class FileChange(RequestBase):
         # The text of the file; None if there is no file, or it is not text.
         self._old: str | None = None
         self._new = ""
-        self._verdict: Verdict | None = None
         # Whether the change goes to the file itself, and not to a layer above it.
         self._is_unrecorded = False
 
@@ -111,7 +109,8 @@ class FileChange(RequestBase):
                 closed = await asyncio.to_thread(self._closed_folder, file)
             if closed is not None:
                 question = questions.folder_question(context, closed, self._command, self._call_id)
-                await self._ask(watcher, question, f"Writing to {closed.path}")
+                what = f"Writing to {closed.path}"
+                await questions.ask_or_end(context, watcher, self, question, what)
                 await asyncio.to_thread(approve_root, context, self._project, closed.path)
                 file = SandboxedFile(context, executor, spec, self._path)
             self._is_unrecorded = file.is_in_playground or not executor.is_recorded
@@ -125,7 +124,7 @@ class FileChange(RequestBase):
                 question = questions.change_question(
                     context, executor, file.path, self.preview(), self._call_id
                 )
-                await self._ask(watcher, question, "The change")
+                await questions.ask_or_end(context, watcher, self, question, "The change")
             # A random name: nobody can have put a link there.
             arguments = [str(LARGEST), secrets.token_hex(8)]
             await file.change(_SCRIPT, arguments, LARGEST + 1024, self._script_input)
@@ -136,13 +135,7 @@ class FileChange(RequestBase):
             raise
         except (OllmSandboxError, OSError) as error:
             report = file.report if file is not None else None
-            return Outcome.failed(error, report=report, verdict=self._verdict)
-
-    async def _ask(self, watcher: Watcher, question: PermissionRequest, what: str) -> None:
-        """Ask the user; raise DeniedError, which names what was asked for, if they deny it."""
-        self._verdict = await questions.ask(self._context, watcher, self, question)
-        if not self._verdict.allowed:
-            raise DeniedError(in_lines(questions.denial(self._verdict, what)))
+            return Outcome.failed(error, report=report, verdict=self.verdict)
 
     def _closed_folder(self, file: SandboxedFile) -> ClosedFolder | None:
         """Return the folder outside that the file is in, through a link of the project."""
@@ -206,7 +199,7 @@ class FileChange(RequestBase):
         name = escape_line(self._path)
         if self._old == self._new:
             text = f"{name} already has this content."
-            return Outcome(text, ok=True, verdict=self._verdict)
+            return Outcome(text, ok=True, verdict=self.verdict)
         changes = changes_text(report, self._project)
         if not changes and not self._is_unrecorded:
             raise ToolError(
@@ -215,4 +208,4 @@ class FileChange(RequestBase):
             )
         changes = changes or f"{name} was written. The change is not recorded."
         diff = harmless(difference(self._old or "", self._new))
-        return Outcome(together(changes, diff), ok=True, report=report, verdict=self._verdict)
+        return Outcome(together(changes, diff), ok=True, report=report, verdict=self.verdict)

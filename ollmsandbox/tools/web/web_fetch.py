@@ -20,7 +20,6 @@ from ...net.addresses import (
     resolve,
 )
 from ...net.http import Exchange, Request, ca_bundle
-from ...permission.request import Verdict
 from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
@@ -106,7 +105,6 @@ class FetchRequest(RequestBase):
     address: Address
     offset: int
     call_id: str
-    _verdict: Verdict | None = None
     _allowed: set[str] = field(default_factory=set)
 
     def describe(self) -> str:
@@ -115,11 +113,11 @@ class FetchRequest(RequestBase):
     async def execute(self, watcher: Watcher) -> Outcome:
         try:
             text = await self._follow(watcher)
-            return Outcome(text, ok=True, verdict=self._verdict)
+            return Outcome(text, ok=True, verdict=self.verdict)
         except NetError as error:
-            return Outcome.failed(error.message, verdict=self._verdict)
+            return Outcome.failed(error.message, verdict=self.verdict)
         except (OllmSandboxError, OSError) as error:
-            return Outcome.failed(error, verdict=self._verdict)
+            return Outcome.failed(error, verdict=self.verdict)
 
     async def _follow(self, watcher: Watcher) -> str:
         """Fetch the page, following redirects. The time the user takes to answer is not counted."""
@@ -149,9 +147,8 @@ class FetchRequest(RequestBase):
         request = questions.page_question(
             self.context, address.text, address.target, came_from, self.call_id
         )
-        self._verdict = await questions.ask(self.context, watcher, self, request)
-        if not self._verdict.allowed:
-            raise ToolError(questions.denial(self._verdict, f"Fetching from {address.target}"))
+        what = f"Fetching from {address.target}"
+        await questions.ask_or_end(self.context, watcher, self, request, what)
         self._allowed.add(address.target)
 
     async def _fetch(self, address: Address) -> FetchedPage:

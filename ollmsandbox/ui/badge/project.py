@@ -15,11 +15,11 @@ from .badge import SandboxState, Section
 from .limits import sentences
 
 if TYPE_CHECKING:
-    from ...engine.executor import UnrecordedRun
     from ...paths import Paths
     from ...sandbox.plan.plan import Plan
     from ...sandbox.profile.profile import Profile
     from ...sandbox.spec import RunSpec
+    from ...sandbox.unsandboxed.runner import UnsandboxedRunner
     from ..sessions.open_session import OpenSession
 
 
@@ -32,8 +32,8 @@ async def find_state(spec: RunSpec, paths: Paths, environ: Mapping[str, str]) ->
     """Return what a run of a project could do. In a Flatpak, the portal is tried as before each
     question, so the badge and the card say the same."""
     # Imported here: the first frame does not need the engine.
-    from ...engine.executor import FlatpakExecutor, UnrecordedRun, find_executor
-    from ...engine.run import awaits_rootfs, load_profile
+    from ...engine.executor import FlatpakExecutor, find_executor
+    from ...engine.run import PreparedRun, awaits_rootfs, load_profile
 
     try:
         executor = await asyncio.to_thread(find_executor, paths, environ, spec.project)
@@ -41,7 +41,7 @@ async def find_state(spec: RunSpec, paths: Paths, environ: Mapping[str, str]) ->
             sentence = _("Alpine is installed with the first command.")
             return ProjectState(SandboxState.SANDBOXED, (Section(_("Sandboxed"), (sentence,)),))
         async with executor.prepare(spec) as run:
-            if not isinstance(run, UnrecordedRun):
+            if isinstance(run, PreparedRun):
                 sections = await asyncio.to_thread(sections_of, run.plan)
                 return ProjectState(SandboxState.SANDBOXED, sections)
         is_flatpak = isinstance(executor, FlatpakExecutor)
@@ -79,8 +79,8 @@ def machine_state(*, can_wrap: bool) -> ProjectState:
     return ProjectState(SandboxState.NONE, (Section(_("Not sandboxed"), (sentence,)),))
 
 
-def _flatpak_state(run: UnrecordedRun) -> ProjectState:
-    from ...engine.executor import Confinement
+def _flatpak_state(run: UnsandboxedRunner) -> ProjectState:
+    from ...sandbox.unsandboxed.runner import Confinement
 
     if run.confinement is Confinement.INNER:
         return _inner()

@@ -166,8 +166,12 @@ import sys; sys.path.insert(0, {str(ROOT)!r})
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 from ollmsandbox.sandbox.spec import RunSpec
-async def yes(): return True
-loop.run(InnerRunner(RunSpec(sys.argv[1]), ask=yes).exec(sys.argv[2]))
+async def main():
+    runner = InnerRunner(RunSpec(sys.argv[1]))
+    await runner.prepare()
+    runner.approve()
+    await runner.exec(sys.argv[2])
+loop.run(main())
 """
     argv = [
         sys.executable,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from support.escape.attack import IS_ROOT, python
 from support.person import Person
+from support.tools import Asking
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.process import Result
@@ -165,15 +166,11 @@ STUBBORN_INSIDE: dict[str, str] = {
 }
 
 
-async def _yes() -> bool:
-    return True
-
-
-def unsandboxed(person: Person, timeout: float = 60) -> UnsandboxedRunner:
+def unsandboxed(person: Person, timeout: float = 60) -> Asking:
+    """Return what runs a command without a sandbox, to which the user agrees."""
     person._copy_probe()
-    return UnsandboxedRunner(
-        RunSpec(str(person.project), timeout=timeout), ask=_yes, environ=person.environ
-    )
+    spec = RunSpec(str(person.project), timeout=timeout)
+    return Asking(UnsandboxedRunner(spec, environ=person.environ))
 
 
 def turns(run: Callable[[], Coroutine[object, object, Result]]) -> int:
