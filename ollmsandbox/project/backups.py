@@ -16,10 +16,10 @@ from ..files import trees
 from ..files.copying import HALF, copy_whole
 from ..files.dirfd import FOLDER, DirEntryAt
 from ..paths import Paths, make_folder
+from . import DAILY
 from .change import PENDING_STATES, Kind, Recorded, State, Type
 from .index import count_states
 from .jobs import job_file, project_lock
-from .mode import DAILY
 from .projects import ProjectManager, backup_name, backups_in
 from .run import OpenRuns, is_part, is_pending, read_run, run_ids
 from .settings import KEEP_DAYS, KEEP_MIB

@@ -18,7 +18,7 @@ from ..database.connection import Database
 from ..database.tables import ApprovedRoot, Project, Run, as_bytes
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
-from .mode import DAILY
+from . import DAILY
 from .roots import may_be_root
 
 # SQLite takes only so many values in one statement.

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from ..files.atomic import write_atomically
 from ..paths import Paths, is_inside, is_missing
 from ..sandbox.overlay import Overlay, Root
-from .mode import DAILY, Mode
+from ..sandbox.spec import Mode, RunSpec
+from . import DAILY
 from .roots import common_git_folder, may_be_root
 
 if TYPE_CHECKING:
@@ -27,24 +28,16 @@ if TYPE_CHECKING:
 class Recorder:
     """Settles one run."""
 
-    def __init__(
-        self,
-        project: str,
-        paths: Paths,
-        *,
-        mode: Mode = Mode.AUTO,
-        command: str = "",
-        session_id: str = "",
-        call_id: str = "",
-    ) -> None:
-        self._project = project
+    def __init__(self, spec: RunSpec, paths: Paths) -> None:
+        """`spec.project` is a folder with its links resolved."""
+        self._project = spec.project
         self._paths = paths
-        self._mode = mode
+        self._mode = spec.mode
         self.about: Mapping[str, str] = {
-            "mode": mode.value,
-            "command": command,
-            "session_id": session_id,
-            "call_id": call_id,
+            "mode": spec.mode.value,
+            "command": spec.command,
+            "session_id": spec.session_id,
+            "call_id": spec.call_id,
             "started": repr(time.time()),
         }
         self.report: Report | None = None

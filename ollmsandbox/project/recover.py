@@ -12,12 +12,12 @@ from ..database.tables import Setting
 from ..errors import OllmSandboxError, Sentence, in_words
 from ..paths import Paths
 from ..sandbox.overlay import leftovers
+from ..sandbox.spec import Mode
 from .backups import clean_up
 from .change import Report
 from .index import rebuild
 from .jobs import MissingRootError, project_of_job, unfinished
 from .missing import MissingRootMarks
-from .mode import Mode
 from .projects import ProjectManager
 from .run import RunFolder
 from .settle import opened_jobs, settle

@@ -13,6 +13,7 @@ from functools import partial
 from ..files.dirfd import folders_above
 from ..paths import Paths
 from ..sandbox.overlay import Overlay
+from ..sandbox.spec import Mode
 from .backups import back_up, forget_unrecorded
 from .capture import capture, find_changes
 from .change import MANY, Recorded, Report, State
@@ -20,7 +21,6 @@ from .index import add_run, note_deleted, write_changes
 from .jobs import Job, JobResult, ProjectJobs
 from .layer import PendingLayer
 from .missing import check_roots
-from .mode import Mode
 from .plan import Planner, Way
 from .projects import ProjectManager
 from .run import RunFolder, RunInfo, RunStates, is_pending, read_run, take_results

@@ -18,8 +18,8 @@ from ..files.dirfd import DirEntryAt, OpenTree, folders_above, opened_folder
 from ..files.overlayfs import Seen, find_in_layers, read_seen
 from ..paths import Paths
 from ..sandbox.overlay import Overlay, Root
+from ..sandbox.spec import RunSpec
 from .change import Report
-from .mode import Mode
 from .recorder import Recorder, root_of
 from .settle import opened_jobs, settle
 from .versions import Version
@@ -27,14 +27,10 @@ from .versions import Version
 
 def write_file(
     paths: Paths,
-    project: str,
+    spec: RunSpec,
     path: str,
     data: bytes,
     *,
-    command: str = "",
-    how: Mode = Mode.AUTO,
-    session_id: str = "",
-    call_id: str = "",
     based_on: bytes | None = None,
 ) -> Report:
     """Create or change a file of the project, by its full path; the user has approved it.
@@ -47,11 +43,8 @@ def write_file(
         with os.fdopen(os.open(spot.name, flags, 0o666, dir_fd=spot.dir_fd), "wb") as file:
             file.write(data)
 
-    command = command or f"Edit of {os.path.basename(path)}"
-    recorder = Recorder(
-        project, paths, mode=how, command=command, session_id=session_id, call_id=call_id
-    )
-    return _Edit(paths, project, path, make, based_on=based_on).record(recorder)
+    spec = spec._replace(command=spec.command or f"Edit of {os.path.basename(path)}")
+    return _Edit(spec, paths, path, make, based_on=based_on).record()
 
 
 def restore(paths: Paths, project: str, path: str, version: Version) -> Report:
@@ -69,17 +62,17 @@ def restore(paths: Paths, project: str, path: str, version: Version) -> Report:
         finally:
             tree.leave()
 
-    recorder = Recorder(project, paths, command=f"Earlier version of {os.path.basename(path)}")
+    spec = RunSpec(project, f"Earlier version of {os.path.basename(path)}")
     mode = stat.S_IMODE(seen.found.st_mode) & 0o1777
-    return _Edit(paths, project, path, make, mode=mode).record(recorder)
+    return _Edit(spec, paths, path, make, mode=mode).record()
 
 
 @dataclass(frozen=True)
 class _Edit:
     """One file that is made, at a full path in a project."""
 
+    spec: RunSpec
     paths: Paths
-    project: str
     path: str
     # Puts it at a name in an open folder.
     make: Callable[[DirEntryAt], None]
@@ -87,17 +80,18 @@ class _Edit:
     mode: int | None = None
     based_on: bytes | None = None
 
-    def record(self, recorder: Recorder) -> Report:
+    def record(self) -> Report:
         """Make the file, and settle that as a run."""
-        path = os.path.normpath(self.path)
-        root, inner = root_of(self.paths, self.project, path) or ("", "")
+        path, project = os.path.normpath(self.path), self.spec.project
+        root, inner = root_of(self.paths, project, path) or ("", "")
         if not inner:
             raise ProjectError(
                 N_("{path} is not in the project."),
                 N_("Specify a file in the project."),
                 path=self.path,
             )
-        with opened_jobs(self.paths, self.project) as jobs:
+        recorder = Recorder(self.spec, self.paths)
+        with opened_jobs(self.paths, project) as jobs:
             jobs.bump_generation()
             roots = recorder.roots(is_locked=True)
             overlay = Overlay(self.paths.cache, roots, about=recorder.about)

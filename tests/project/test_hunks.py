@@ -15,8 +15,8 @@ from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import hunks, state, write_file
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.diff import Hunk, HunkState
 
 pytestmark = pytest.mark.anybody
@@ -34,7 +34,9 @@ def review(person: Person) -> Iterator[Review]:
 
 def change(person: Person, review: Review, new: str, mode: Mode) -> tuple[Run, Recorded]:
     file = f"{person.project}/file"
-    report = write_file.write_file(person.paths, str(person.project), file, new.encode(), how=mode)
+    report = write_file.write_file(
+        person.paths, RunSpec(str(person.project), mode=mode), file, new.encode()
+    )
     return latest(review, report.run_id)
 
 

@@ -18,12 +18,12 @@ from ollmsandbox.project import backups, write_file
 from ollmsandbox.project.change import Type
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import project_lock
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.project.recover import recover
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.settings import KEEP_DAYS
 from ollmsandbox.project.versions import Version, Versions
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.diff import LARGEST
 
 pytestmark = pytest.mark.anybody
@@ -38,7 +38,9 @@ def review(person: Person) -> Iterator[Review]:
 
 def write(person: Person, review: Review, name: str, text: str, mode: Mode = Mode.AUTO) -> Run:
     path = f"{person.project}/{name}"
-    report = write_file.write_file(person.paths, str(person.project), path, text.encode(), how=mode)
+    report = write_file.write_file(
+        person.paths, RunSpec(str(person.project), mode=mode), path, text.encode()
+    )
     return review.manager.run(report.run_id)
 
 

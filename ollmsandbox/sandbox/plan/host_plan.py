@@ -56,7 +56,7 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     mounts += [
         EmptyFolder(folder, profile.limits.tmp) for folder in builder.empty if folder != "/run"
     ]
-    mounts += builder.run_folder(profile.run, inputs.host.resolver if inputs.network else None)
+    mounts += builder.run_folder(profile.run, inputs.host.resolver if inputs.spec.network else None)
     mounts += builder.home()
     mounts += builder.playground_at(f"{home}/playground")
     mounts += builder.roots()
@@ -64,9 +64,9 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     mounts += builder.hidden_in_roots()
     mounts += builder.sockets_in_home()
     mounts += builder.seals()
-    folder = find_working_dir(inputs.working_dir, builder.project, paths, builder.hidden)
+    folder = find_working_dir(inputs.spec.working_dir, builder.project, paths, builder.hidden)
     if not builder.sees(folder):
-        raise WorkingDirError(inputs.working_dir or folder)
+        raise WorkingDirError(inputs.spec.working_dir or folder)
     return builder.plan(mounts, environment, folder)
 
 
@@ -131,7 +131,7 @@ class _HostBuilder(PlanBuilder):
     def allowed(self) -> AllowedPaths | None:
         """Return the paths in the home folder that a command with the network sees; None without
         the network, where masks alone decide."""
-        if not self.inputs.network:
+        if not self.inputs.spec.network:
             return None
         return self._allowed_in(self._home)
 

@@ -20,6 +20,7 @@ from ..overlay import Overlay
 from ..profile.devices import usable_devices
 from ..profile.profile import Limits, Profile
 from ..seccomp import FilterRules
+from ..spec import RunSpec
 from .caches import outermost
 from .folders import own_code
 from .host import Host, path_and_parents
@@ -133,8 +134,7 @@ class PlanInputs(NamedTuple):
     """Everything a plan is built from. The overlay's first root is the project."""
 
     overlay: Overlay
-    working_dir: str | None
-    network: bool
+    spec: RunSpec
     profile: Profile
     paths: Paths
     host: Host
@@ -287,7 +287,7 @@ class PlanBuilder:
 
     def plan(self, mounts: Sequence[Mount], environment: dict[str, str], folder: str) -> Plan:
         """Return the plan of a command that starts in `folder`."""
-        network, profile = self.inputs.network, self.inputs.profile
+        network, profile = self.inputs.spec.network, self.inputs.profile
         return Plan(
             project=self.project,
             working_dir=folder,

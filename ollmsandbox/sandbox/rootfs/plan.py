@@ -45,7 +45,7 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     mounts: list[Mount] = [*builder.system(), *builder.devices()]
     mounts += [EmptyFolder(folder, profile.limits.tmp) for folder in _SCRATCH]
     mounts += [EmptyFolder("/run", 1 << 20, writable=False)]
-    if inputs.network:
+    if inputs.spec.network:
         mounts += builder.resolver()
     caches = rootfs_caches(profile)
     mounts += builder.caches_for(tuple(caches.values()))
@@ -56,9 +56,9 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     mounts += builder.hidden_in_roots()
     mounts += [SealedFolder("/dev")]
     environment = {variable: f"{PLAIN_CACHES}/{name}" for variable, name in caches.items()}
-    environment |= rootfs_environment(profile, inputs.environ, network=inputs.network)
+    environment |= rootfs_environment(profile, inputs.environ, network=inputs.spec.network)
     folder = find_working_dir_inside(
-        inputs.working_dir, builder.places, inputs.paths, rootfs.folder, builder.hidden
+        inputs.spec.working_dir, builder.places, inputs.paths, rootfs.folder, builder.hidden
     )
     return builder.plan(mounts, environment, folder)
 

@@ -21,9 +21,9 @@ from ...chat.storage.history import title_from
 from ...chat.storage.stored import SessionInfo, Spent
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _, ngettext
-from ...project.mode import Mode
 from ...project.opening import check_links, check_readable
 from ...sandbox.plan.folders import find_project
+from ...sandbox.spec import Mode
 from ..changes.model import count_pending
 from ..settings import Settings, own_limits
 from ..widgets.readable import money, number

@@ -16,12 +16,13 @@ from support.escape.kill import Snapshot, check_finished, has_job, killed_when
 from support.person import Person
 
 from ollmsandbox.paths import make_folder
+from ollmsandbox.project import DAILY
 from ollmsandbox.project import recover as recovery
 from ollmsandbox.project.backups import clean_up
 from ollmsandbox.project.jobs import unfinished
-from ollmsandbox.project.mode import DAILY, Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recover import recover
+from ollmsandbox.sandbox.spec import Mode
 
 DAMAGE: dict[str, Callable[[str], str]] = {
     "cut off": lambda text: text[: len(text) // 2],
