@@ -59,7 +59,7 @@ class Executor:
     async def _open(
         self, confinement: Confinement, spec: RunSpec, why: Sentence | None = None
     ) -> UnsandboxedRunner:
-        profile = load_profile(self._paths, spec.profile, spec.limits)
+        profile = load_profile(self._paths, spec)
         if confinement is Confinement.NONE:
             run = UnsandboxedRunner(spec, profile=profile, environ=self._environ)
         else:

@@ -13,6 +13,7 @@ from ..paths import Paths, is_inside
 from ..project.projects import AnyPath, ProjectManager
 from ..sandbox.plan.host import path_and_parents
 from ..sandbox.plan.masks import hidden_paths
+from ..sandbox.spec import RunSpec
 from .run import load_profile
 
 
@@ -31,7 +32,7 @@ def open_to_commands(
 
 def _check_visible(paths: Paths, environ: Mapping[str, str], folder: str) -> None:
     """Raise now, and not when the next command starts."""
-    hidden = hidden_paths(load_profile(paths), paths, environ)
+    hidden = hidden_paths(load_profile(paths, RunSpec(folder)), paths, environ)
     for name in set(hidden).intersection(path_and_parents(folder)):
         raise ProjectError(
             N_("{folder} cannot be opened to commands: they may not see {name}."),

@@ -28,7 +28,7 @@ from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.file import read_profile
-from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
+from ..sandbox.profile.profile import Profile
 from ..sandbox.spec import RunSpec
 from .system import System, system_of
 
@@ -41,25 +41,17 @@ if TYPE_CHECKING:
     from ..sandbox.rootfs.store import Installed
     from ..sandbox.terminal import CommandTerminal
 
-_NO_LIMITS = Limits()
 
-
-def load_profile(
-    paths: Paths,
-    name: str = DEFAULT_PROFILE,
-    limits: Limits = _NO_LIMITS,
-    *,
-    command: str = "",
-) -> Profile:
-    """Return a profile as it is for a command, with the user's own `limits` in place of the
-    profile's."""
-    profile = read_profile(name, paths.profiles, paths.cache)
+def load_profile(paths: Paths, spec: RunSpec, *, command: str = "") -> Profile:
+    """Return the profile of a run as it is for a command, with the user's own limits in place of
+    the profile's."""
+    profile = read_profile(spec.profile, paths.profiles, paths.cache)
     if profile.commands and command:
         from ..permission.shell import Simple, read_command_line
 
         reading = read_command_line(command)
         profile = profile.for_command(reading.words if isinstance(reading, Simple) else ())
-    return profile.with_limits(limits)
+    return profile.with_limits(spec.limits)
 
 
 def rootfs_for(
@@ -144,7 +136,7 @@ def prepare_run(
     spec = spec._replace(project=find_project(spec.project, paths))
     rootfs = rootfs_for(paths, environ, spec.project, use=spec.use_rootfs)
     recorder = Recorder(spec, paths)
-    profile = load_profile(paths, spec.profile, spec.limits, command=spec.command)
+    profile = load_profile(paths, spec, command=spec.command)
     bubble = Bubble(
         spec, profile=profile, environ=environ, keeper=recorder, live=live, rootfs=rootfs
     )

@@ -90,7 +90,7 @@ class ToolContext:
 
     def profile(self, command: str = "") -> Profile:
         """Return the profile, as it is for a command."""
-        return load_profile(self.paths, self.profile_name, self.own_limits, command=command)
+        return load_profile(self.paths, self.spec(self.project or ""), command=command)
 
     def spec(self, project: str) -> RunSpec:
         """Return the description of a run with the session's settings."""

@@ -274,9 +274,9 @@ def _plan_facts(context: ToolContext, plan: Plan) -> list[Fact]:
 
 
 def _unsandboxed_facts(context: ToolContext, folder: str, *, offline: bool = False) -> list[Fact]:
-    open_ = Fact(_network_label(), _("On: it cannot be turned off here"), is_wording=True)
+    network = _network(on=not offline, how=_("On: it cannot be turned off here"))
     writes = replace(_writes(_("Everything you can write to")), is_wording=True)
-    return [_folder(context, folder), _network(on=False) if offline else open_, writes]
+    return [_folder(context, folder), network, writes]
 
 
 def _inner_facts(context: ToolContext, folder: str, project: str, *, network: bool) -> list[Fact]:
@@ -307,15 +307,12 @@ def _folder(context: ToolContext, folder: str) -> Fact:
     return Fact(pgettext("permission card", "Folder"), context.shown(folder))
 
 
-def _network(*, on: bool) -> Fact:
+def _network(*, on: bool, how: str = "") -> Fact:
     # Translators: the network; it stands beside "Network"
     off = pgettext("permission card", "Off")
-    return Fact(_network_label(), _("On, for this command") if on else off, is_wording=True)
-
-
-def _network_label() -> str:
     # Translators: names a line of the card: "Network   Off"
-    return pgettext("permission card", "Network")
+    label = pgettext("permission card", "Network")
+    return Fact(label, (how or _("On, for this command")) if on else off, is_wording=True)
 
 
 def _inner_sandbox(*, network: bool) -> list[str]:

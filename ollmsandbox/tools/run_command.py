@@ -250,8 +250,7 @@ class RunRequest(RequestBase):
     async def _run_unsandboxed(self, run: UnsandboxedRunner, watcher: Watcher) -> Outcome:
         sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
         result = await run.exec(self.given.command, sinks=sinks)
-        text = together(output_text(result), self._timeout_notice(result))
-        return Outcome(text, _succeeded(result), result, verdict=self.verdict)
+        return self._outcome(result, None, self._timeout_notice(result))
 
     async def _run(self, run: PreparedRun, watcher: Watcher, errors: Sequence[str]) -> Outcome:
         plan = run.plan
@@ -312,14 +311,11 @@ class RunRequest(RequestBase):
             result = result._replace(refusals=refusals)
         return result, notices
 
-    def _outcome(self, result: Result | None, run: PreparedRun, *notices: str) -> Outcome:
-        text = in_lines(
-            output_text(result) if result else "",
-            changes_text(run.report, self.project),
-            *notices,
-        )
-        ok = result is not None and _succeeded(result)
-        return Outcome(text, ok, result, run.report, self.verdict)
+    def _outcome(self, result: Result | None, run: PreparedRun | None, *notices: str) -> Outcome:
+        output, report = output_text(result) if result else "", run.report if run else None
+        text = in_lines(output, changes_text(report, self.project), *notices)
+        ok = result is not None and result.exit_code == 0 and result.stop is None
+        return Outcome(text, ok, result, report, self.verdict)
 
 
 def _time(limits: Limits) -> str:
@@ -328,10 +324,6 @@ def _time(limits: Limits) -> str:
         return ""
     most = "" if limits.max_time is None else f" to at most {round(limits.max_time):,}"
     return _TIME.format(time=round(limits.time), most=most)
-
-
-def _succeeded(result: Result) -> bool:
-    return result.exit_code == 0 and result.stop is None
 
 
 def _sinks(watcher: Watcher, started: Callable[[int], None]) -> Sinks:

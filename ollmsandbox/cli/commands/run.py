@@ -21,11 +21,13 @@ from ..arguments import FAILED, default_project
 from ..streams import give_up, print_error
 
 if TYPE_CHECKING:
+    from ...engine.run import PreparedRun
     from ...project.change import Report
     from ...project.recover import RecoveryResult
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import PathRewriter
+    from ...sandbox.spec import RunSpec
     from ..terminal import ScreenWriter, TerminalLink
 
 # Seconds after a signal, until we exit even if nobody reads the rest of the output.
@@ -130,13 +132,9 @@ class _Run:
                 shown.end()
 
     async def exec(self, command: str | Sequence[str]) -> Result:
-        import asyncio
-
         from ...engine.run import finish_interrupted_runs, prepare_run
         from ...project.opening import check_links
         from ...sandbox.plan.folders import find_project
-        from ...sandbox.profile.profile import DEFAULT_PROFILE
-        from ...sandbox.spec import Mode, RunSpec
         from ..streams import stdin_for
 
         given = self._given
@@ -148,51 +146,13 @@ class _Run:
         project = self.project = find_project(named, paths)
         if given.rootfs is not False:
             await self._install_alpine(paths, project)
-        spec = RunSpec(
-            project,
-            given.title or _text(command),
-            working_dir=_working_dir(given, project),
-            network=given.network,
-            mode=Mode(given.apply),
-            profile=given.profile or DEFAULT_PROFILE,
-            timeout=_timeout(given),
-            use_rootfs=given.rootfs,
-            # Output that streams through is not needed again.
-            capture=1 << 20 if given.json else 1 << 12,
-        )
-        run = prepare_run(spec, paths, os.environ)
+        run = prepare_run(_spec(given, project, command), paths, os.environ)
         if run.rootfs is not None:
             self.system = run.rootfs.title
         self.run_id = run.run_id
         self.notices += run.plan.notices()
-        loop = asyncio.get_running_loop()
         streams = _Streams(given)
-
-        def interrupted(number: int) -> None:
-            self._signal = number
-            run.stop()
-            loop.call_later(_PATIENCE, leave, loop.time() + _PATIENCE_TO_SETTLE)
-
-        def leave(give_up: float) -> None:
-            # Applying must not be interrupted. Before it the project is unchanged, and after it
-            # there are only files to remove, which the next start does as well.
-            is_unsettled = run.is_settling and run.report is None
-            is_applying = is_unsettled and run.has_begun_to_apply()
-            if run.is_settling and (is_applying or loop.time() < give_up):
-                loop.call_later(_PATIENCE, leave, give_up)
-                return
-            try:
-                streams.abandon()
-                if is_unsettled:
-                    _write_before_exit(2, f"ollmsandbox: {_LEFT[given.apply]}\n".encode())
-            finally:
-                os._exit(128 + self._signal)
-
-        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-        if streams.link is not None:
-            numbers.append(signal.SIGQUIT)
-        for number in numbers:
-            loop.add_signal_handler(number, interrupted, number)
+        self._handle_signals(run, streams)
         sinks = streams.sinks(project if run.rootfs is not None else "")
         with contextlib.closing(streams), stdin_for(0) as stdin:
             try:
@@ -211,6 +171,39 @@ class _Run:
         run.record_exit(result.exit_code)
         self.notices += result.remarks
         return result
+
+    def _handle_signals(self, run: PreparedRun, streams: _Streams) -> None:
+        """Stop the command at a signal, and exit even if the rest takes long."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+
+        def interrupted(number: int) -> None:
+            self._signal = number
+            run.stop()
+            loop.call_later(_PATIENCE, leave, loop.time() + _PATIENCE_TO_SETTLE)
+
+        def leave(give_up: float) -> None:
+            # Applying must not be interrupted. Before it the project is unchanged, and after it
+            # there are only files to remove, which the next start does as well.
+            is_unsettled = run.is_settling and run.report is None
+            is_applying = is_unsettled and run.has_begun_to_apply()
+            if run.is_settling and (is_applying or loop.time() < give_up):
+                loop.call_later(_PATIENCE, leave, give_up)
+                return
+            try:
+                streams.abandon()
+                if is_unsettled:
+                    left = f"ollmsandbox: {_LEFT[self._given.apply]}\n"
+                    _write_before_exit(2, left.encode())
+            finally:
+                os._exit(128 + self._signal)
+
+        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+        if streams.link is not None:
+            numbers.append(signal.SIGQUIT)
+        for number in numbers:
+            loop.add_signal_handler(number, interrupted, number)
 
     def explain(self, error: OllmSandboxError | OSError) -> OllmSandboxError | OSError:
         """Return an error that also says what becomes of the command's changes, if it has ended."""
@@ -343,6 +336,24 @@ def _has_terminal(given: argparse.Namespace) -> bool:
     if given.json or given.tty is not None:
         return bool(given.tty)
     return os.isatty(0) and os.isatty(1)
+
+
+def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str]) -> RunSpec:
+    from ...sandbox.profile.profile import DEFAULT_PROFILE
+    from ...sandbox.spec import Mode, RunSpec
+
+    return RunSpec(
+        project,
+        given.title or _text(command),
+        working_dir=_working_dir(given, project),
+        network=given.network,
+        mode=Mode(given.apply),
+        profile=given.profile or DEFAULT_PROFILE,
+        timeout=_timeout(given),
+        use_rootfs=given.rootfs,
+        # Output that streams through is not needed again.
+        capture=1 << 20 if given.json else 1 << 12,
+    )
 
 
 def _timeout(given: argparse.Namespace) -> float | None:

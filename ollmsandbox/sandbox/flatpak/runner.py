@@ -21,9 +21,8 @@ from ...errors import SandboxError, Sentence, WorkingDirError
 from ...paths import is_inside, make_folder
 from ...text.ansi import harmless
 from ..output import readable
-from ..process import Result, Sinks, read_status
+from ..process import read_status
 from ..profile.profile import Profile
-from ..refusals import NETWORK_OFF, misses_network
 from ..spec import RunSpec
 from ..unsandboxed.runner import Confinement, UnsandboxedRunner
 from .child import CHANNEL, STDERR, STDOUT, InnerCheck, pack_expected, pack_order
@@ -260,17 +259,6 @@ class InnerRunner(UnsandboxedRunner):
         foreign = 0 if self._spec.network else os.stat("/proc/self/ns/net").st_ino
         hidden = [os.fsencode(self._paths.data)] if self._tight else []
         return writable, pack_expected(writable, hidden, os.fsencode(self._folder), foreign)
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
-    ) -> Result:
-        result = await super().exec(command, sinks=sinks)
-        if not self._spec.network and misses_network(result):
-            return result._replace(refusals=(NETWORK_OFF,))
-        return result
 
     async def _start(self, argv: Sequence[str]) -> InnerProcess:
         assert self._sandbox is not None

@@ -23,6 +23,7 @@ from ..plan.folders import find_project, find_working_dir
 from ..process import Result, Running, Sinks, Stop
 from ..profile.file import read_profile
 from ..profile.profile import Profile
+from ..refusals import NETWORK_OFF, misses_network
 from ..spec import RunSpec
 
 _SUPERVISOR = Path(__file__).with_name("child.py")
@@ -108,7 +109,11 @@ class UnsandboxedRunner:
         if not self._is_approved:
             raise DeniedError(N_("The command was denied and did not run."))
         self._is_approved = False
-        return await self._follow(await self._start(argv), sinks)
+        result = await self._follow(await self._start(argv), sinks)
+        is_offline = self.confinement is not Confinement.NONE and not self._spec.network
+        if is_offline and misses_network(result):
+            return result._replace(refusals=(NETWORK_OFF,))
+        return result
 
     async def _follow(self, process: Process, sinks: Sinks) -> Result:
         running = Running(

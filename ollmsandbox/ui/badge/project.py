@@ -46,7 +46,7 @@ async def find_state(spec: RunSpec, paths: Paths, environ: Mapping[str, str]) ->
                 return ProjectState(SandboxState.SANDBOXED, sections)
         is_flatpak = isinstance(executor, FlatpakExecutor)
         state = _flatpak_state(run) if is_flatpak else machine_state(can_wrap=False)
-        profile = await asyncio.to_thread(load_profile, paths, spec.profile, spec.limits)
+        profile = await asyncio.to_thread(load_profile, paths, spec)
         return ProjectState(state.sandbox, (*state.sections, limits_without_sandbox(profile)))
     except OllmSandboxError as error:
         return broken_state(error)
@@ -84,8 +84,17 @@ def _flatpak_state(run: UnsandboxedRunner) -> ProjectState:
 
     if run.confinement is Confinement.INNER:
         return _inner()
-    why = localized(run.why or "")
-    return _offline(why) if run.confinement is Confinement.OFFLINE else _without(why)
+    meaning = _("Commands can do everything this Flatpak can.")
+    network = _("On. It cannot be turned off here.")
+    if run.confinement is Confinement.OFFLINE:
+        meaning = _("Commands can do everything this Flatpak can, except use the network.")
+        network = _("Off, unless you allow it for a single command.")
+    sections = (
+        _asks_section(),
+        Section(_("Not sandboxed"), (meaning, localized(run.why or ""))),
+        Section(_("Network"), (network,)),
+    )
+    return ProjectState(SandboxState.NONE, sections)
 
 
 def flatpak_state_without_project() -> ProjectState:
@@ -112,26 +121,6 @@ def _inner() -> ProjectState:
             Section(_("Network"), (_("Off, unless you allow it for a single command."),)),
         ),
     )
-
-
-def _offline(why: str) -> ProjectState:
-    meaning = _("Commands can do everything this Flatpak can, except use the network.")
-    network = _("Off, unless you allow it for a single command.")
-    return _not_sandboxed(meaning, why, network)
-
-
-def _without(why: str) -> ProjectState:
-    meaning = _("Commands can do everything this Flatpak can.")
-    return _not_sandboxed(meaning, why, _("On. It cannot be turned off here."))
-
-
-def _not_sandboxed(meaning: str, why: str, network: str) -> ProjectState:
-    sections = (
-        _asks_section(),
-        Section(_("Not sandboxed"), (meaning, why)),
-        Section(_("Network"), (network,)),
-    )
-    return ProjectState(SandboxState.NONE, sections)
 
 
 def _asks_section() -> Section:
