@@ -32,6 +32,7 @@ from .status import BwrapStatus
 
 if TYPE_CHECKING:
     from .monitor import FileEvent, Monitor
+    from .network.network import HostNetwork
     from .rootfs.store import Installed
 
 
@@ -66,11 +67,13 @@ class Bubble:
         live: Callable[[FileEvent], None] | None = None,
         capture: int = _CAPTURE,
         rootfs: Installed | None = None,
+        hosts: HostNetwork | None = None,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         self._paths = Paths.from_environ(self._environ)
         self.project = find_project(project, self._paths)
-        self._allow_network = allow_network
+        self._allow_network = allow_network or hosts is not None
+        self._hosts = hosts
         self._working_dir = working_dir
         self._profile = profile or read_profile(
             DEFAULT_PROFILE, self._paths.profiles, self._paths.cache
@@ -97,7 +100,8 @@ class Bubble:
         self.is_settling = False
         self._is_spent = self._is_stopped = False
         self._bwrap_pid = 0
-        self._bwrap = -1
+        self._bwrap = self._block = -1
+        self._has_own_pids = False
         self._witness: WitnessPipe | None = None
         self._status = BwrapStatus()
 
@@ -126,6 +130,7 @@ class Bubble:
             environ=self._environ,
             can_cache=self._machine.can_cache,
             other_projects=other_projects(self._paths, self.project),
+            by_host=self._hosts is not None,
         )
         if self._rootfs is None:
             return make_host_plan(inputs)
@@ -273,6 +278,9 @@ class Bubble:
             if self._is_stopped:
                 running.stop(Stop.PERSON)
             self.overlay.note_process(self._bwrap_pid)
+            if self._hosts is not None:
+                closing.push_async_callback(self._hosts.close)
+                await self._open_network(self._hosts)
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)
             own, shared = [self.overlay.folder], [str(self._paths.playground)]
@@ -338,9 +346,26 @@ class Bubble:
         """Start bwrap and return our ends of its standard output and error."""
         started = launch(self.plan, argv, self._programs(), self._paths, stdin, closing, terminal)
         self._bwrap_pid, self._bwrap = started.pid, started.pidfd
-        self._witness = started.witness
+        self._witness, self._block = started.witness, started.block
+        self._has_own_pids = started.has_own_pids
         self._status.listen(started.status, hold_first=not started.has_own_pids)
         return started.stdout, started.stderr
+
+    async def _open_network(self, hosts: HostNetwork) -> None:
+        """Make the sockets in the sandbox's network namespace, then let the command start."""
+        try:
+            await self._status.wait_for_start()
+            if self._status.begun:
+                # bwrap is in a PID namespace of its own, and numbers processes as they are there.
+                proc = f"/proc/{self._bwrap_pid}/root/proc" if self._has_own_pids else "/proc"
+                namespace = f"{proc}/{self._status.child}/ns/net"
+                await asyncio.to_thread(hosts.make_sockets, namespace, self._status.network)
+                hosts.serve()
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            os.close(self._block)
 
     async def _read_oom_kills(self) -> None:
         """Learn from the control group whether the kernel killed a process for its memory."""

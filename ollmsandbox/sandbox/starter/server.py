@@ -80,6 +80,10 @@ class StarterServer:
     ) -> Child:
         uid, gid = os.getuid(), os.getgid()
         pid, pidfd = clone(namespaces)
+        if pid == 0 and "sockets" in order:
+            from .sockets import make_sockets
+
+            make_sockets(order, given[-1])
         if pid == 0:
             run(order, namespaces, given, self.alive, uid, gid)
         if pid < 0:
