@@ -19,7 +19,7 @@ def resolver_files(runtime: Path, root: str = "") -> list[Mount]:
     """Return mounts of the resolver's files, in place of those of the system in `root`."""
     name = socket.gethostname()
     texts = {
-        "/etc/resolv.conf": f"nameserver {SERVER}\noptions timeout:30 attempts:1\n",
+        "/etc/resolv.conf": f"nameserver {SERVER}\noptions timeout:3 attempts:5\n",
         "/etc/hosts": f"127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {name}\n",
         "/etc/nsswitch.conf": _nsswitch(f"{root}/etc/nsswitch.conf"),
     }
