@@ -25,10 +25,11 @@ def resolver_files(runtime: Path, root: str = "") -> list[Mount]:
     }
     mounts: list[Mount] = []
     for path, text in texts.items():
-        # They may be links, which the mount has to go behind.
-        real = os.path.realpath(path) if not root else path
-        can_be_made = real.startswith("/run/") and not root
-        if text and (os.path.isfile(f"{root}{real}") or can_be_made):
+        # They may be links, which the mount has to go behind. Those in a root file system lead
+        # elsewhere from here.
+        real = path if root else os.path.realpath(path)
+        is_there = os.path.isfile(f"{root}{real}") and not os.path.islink(f"{root}{real}")
+        if text and (is_there or (real.startswith("/run/") and not root)):
             source = f"{runtime}/{os.path.basename(path)}"
             mounts.append(ResolverFile(source, text, real))
     return mounts
