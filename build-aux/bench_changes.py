@@ -26,6 +26,7 @@ from ollmsandbox.project.recorder import Recorder  # noqa: E402
 from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
 from ollmsandbox.sandbox.overlay import Overlay  # noqa: E402
 from ollmsandbox.sandbox.plan.mounts import BindMounts  # noqa: E402
+from ollmsandbox.sandbox.spec import RunSpec  # noqa: E402
 
 
 class Person:
@@ -37,7 +38,7 @@ class Person:
 
     async def run(self, project: Path, command: str) -> Took:
         """Returns how long scan and apply took."""
-        keeper = Timed(str(project), self.paths)
+        keeper = Timed(RunSpec(str(project)), self.paths)
         result = await Bubble(project, environ=self.environ, keeper=keeper).exec(command)
         assert result.exit_code == 0, result.stderr.text
         return keeper.took
@@ -89,7 +90,7 @@ async def against_pipeline(person: Person, project: Path, rounds: int) -> None:
 
     def by_hand() -> None:
         subject = Bubble(
-            project, environ=person.environ, keeper=Recorder(str(project), person.paths)
+            project, environ=person.environ, keeper=Recorder(RunSpec(str(project)), person.paths)
         )
         plan, overlay = subject.plan, subject.overlay
         plain = [plan.caches.plain] if plan.caches else []

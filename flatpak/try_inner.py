@@ -6,18 +6,24 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 from ollmsandbox.sandbox.process import Result, Stop
+from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.unsandboxed.runner import Confinement
 
 DEVICES = Path("/proc/net/dev")
 MARK = "100.987654321"
 
 
-async def yes() -> bool:
-    return True
+async def approved(runner: InnerRunner, command: str | list[str]) -> Result:
+    with closing(runner):
+        await runner.prepare()
+        runner.approve()
+        return await runner.exec(command)
 
 
 def sleeping() -> bool:
@@ -40,8 +46,8 @@ def check(condition: object, what: str, result: Result | None = None) -> None:
 
 def main(project: str, data: str) -> None:
     def run(command: str, *, network: bool = False, timeout: float = 60) -> Result:
-        runner = InnerRunner(project, ask=yes, network=network, timeout=timeout)
-        return loop.run(runner.exec(command))
+        spec = RunSpec(project, network=network, timeout=timeout)
+        return loop.run(approved(InnerRunner(spec), command))
 
     Path(data, "secret").write_text("s3cret")
     found = run(f"pwd; echo new >made; cat {data}/secret; ls /run/flatpak/bus $XDG_RUNTIME_DIR/bus")
@@ -73,10 +79,15 @@ import os, sys
 sys.path[:0] = ["/app/share/ollmsandbox", "/app/lib/ollmsandbox"]
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
+from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.unsandboxed.runner import Confinement
 os.environ["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=/run/flatpak/bus"
-async def yes(): return True
-runner = InnerRunner(sys.argv[1], ask=yes, network=True, tight=False)
-print(loop.run(runner.exec(sys.argv[2])).stdout.text, end="")
+async def main():
+    runner = InnerRunner(RunSpec(sys.argv[1], network=True), Confinement.OFFLINE)
+    await runner.prepare()
+    runner.approve()
+    return await runner.exec(sys.argv[2])
+print(loop.run(main()).stdout.text, end="")
 """
 
 
@@ -84,7 +95,8 @@ def try_loose(project: str, data: str, devices: str) -> None:
     """For a project that cannot be handed on."""
 
     def run(command: str | list[str]) -> Result:
-        return loop.run(InnerRunner(project, ask=yes, tight=False, timeout=60).exec(command))
+        runner = InnerRunner(RunSpec(project, timeout=60), Confinement.OFFLINE)
+        return loop.run(approved(runner, command))
 
     found = run(f"cat {data}/secret; {devices}; echo newer >made")
     check(found.stdout.text == "s3cretlo\n", "one that is not tight has no network either", found)

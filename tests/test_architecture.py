@@ -32,19 +32,20 @@ LEVELS = (
     {"errors"},
     {"__init__"},
 )
-# Modules of neighbours on one level that may be imported: `project` reads what an overlay made.
-WITHIN = {"project": {"sandbox.overlay"}}
+# Modules of neighbours on one level that may be imported: `project` reads what an overlay made, and
+# records what a spec describes.
+WITHIN = {"project": {"sandbox.overlay", "sandbox.spec"}}
 # All that may be imported from gi.repository outside the window.
 WITHOUT_WIDGETS = {"GLib", "Gio", "GObject", "Secret"}
 # Run by themselves, in a bare interpreter.
 ALONE = (
     "sandbox/starter/server.py",
     "sandbox/starter/child.py",
-    "sandbox/plain/child.py",
+    "sandbox/unsandboxed/child.py",
     "sandbox/flatpak/child.py",
 )
 # Names that several modules define. Do not add any: put the object into the name instead.
-SHARED_NAMES = {"main", "find_state", "in_words", "resolve", "run"}
+SHARED_NAMES = {"main", "in_words", "resolve", "run"}
 
 
 def modules() -> list[Path]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import OllmSandboxError
-from ..project.mode import Mode
+from ..sandbox.spec import Mode
 from ..tools.context import ToolContext
 from .instructions import ProjectInstructions
 
@@ -50,7 +50,7 @@ def _parts(tool_context: ToolContext) -> Iterator[str]:
         return
     yield f"The project: {tool_context.project}"
     try:
-        is_sandboxed = tool_context.can_wrap()
+        is_sandboxed = tool_context.executor().is_recorded
         tool_context.rootfs()
     except OllmSandboxError as error:
         yield f"Commands may not work here: {error.message}"

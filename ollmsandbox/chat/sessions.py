@@ -10,9 +10,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import N_
-from ..project.mode import Mode
 from ..project.projects import ProjectManager
 from ..sandbox.profile.profile import DEFAULT_PROFILE
+from ..sandbox.spec import Mode
 from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore
 from .providers.connections_file import TOUR, Connection

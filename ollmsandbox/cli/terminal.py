@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The user's terminal while a command runs, and the command's own terminal.
+"""The user's terminal while a command runs that has a terminal of its own.
 
 The user's terminal is never passed on. A command at a terminal gets another one, whose other side
 we hold: keys go from one to the other, and output comes back through a filter.
@@ -12,17 +12,11 @@ import contextlib
 import os
 import signal
 import termios
-import time
 import tty
-from typing import TYPE_CHECKING
 
-from ..sandbox.output import Sink
-from ..sandbox.process import CommandTerminal
+from ..sandbox.terminal import CommandTerminal
 from ..text.terminal import TerminalFilter
 from .streams import Writer
-
-if TYPE_CHECKING:
-    from ..sandbox.rootfs.paths import PathRewriter
 
 # Bytes to buffer for the screen.
 _AHEAD = 1 << 16
@@ -72,20 +66,13 @@ class TerminalLink:
         self._is_connected = False
         self._waiting: asyncio.TimerHandle | None = None
         self._suspending: asyncio.Task[None] | None = None
-        self._unsent = b""
-        self._suspended = 0.0
-        self._master, slave = os.openpty()
-        os.set_blocking(self._master, False)
         self.theirs = CommandTerminal(
-            self._master,
-            slave,
             _kind(),
+            like=self._keyboard,
             gives_input=os.isatty(0),
             takes_errors=os.isatty(2),
-            clock=lambda: time.monotonic() - self._suspended,
+            drained=self._listen,
         )
-        if self._keyboard is not None:
-            termios.tcsetattr(slave, termios.TCSANOW, termios.tcgetattr(self._keyboard))
         self._resize()
 
     def connect(self) -> None:
@@ -97,7 +84,7 @@ class TerminalLink:
 
     def close(self) -> None:
         self.disconnect()
-        os.close(self._master)
+        self.theirs.close()
         if self._keyboard:
             os.close(self._keyboard)
 
@@ -107,10 +94,8 @@ class TerminalLink:
             self._is_connected = False
             for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP):
                 self._loop.remove_signal_handler(number)
-            self._loop.remove_writer(self._master)
+            self.theirs.stop_sending()
             self._give_back()
-
-    # --- the user's terminal -------------------------------------------------------------------
 
     def _take(self) -> None:
         """Take the keys, or wait until we may: a job in the background must not."""
@@ -143,7 +128,7 @@ class TerminalLink:
             termios.tcsetattr(self._keyboard, termios.TCSANOW, settings)
 
     def _listen(self) -> None:
-        if self._keyboard is not None and self._settings is not None and not self._unsent:
+        if self._keyboard is not None and self._settings is not None and not self.theirs.unsent:
             self._loop.add_reader(self._keyboard, self._read_keys)
 
     def _read_keys(self) -> None:
@@ -158,13 +143,11 @@ class TerminalLink:
             # The terminal was closed.
             self._loop.remove_reader(self._keyboard)
             return
-        before, key, after = keys.partition(self._suspend_key())
-        if key and _stops_nobody(self._group()):
-            self._send(before)
+        before, key, after = keys.partition(self.theirs.suspend_key())
+        self._send(before)
+        if key:
             self._suspend()
             self._send(after)
-        else:
-            self._send(keys)
 
     def _continued(self) -> None:
         """Go on after somebody else has stopped us."""
@@ -176,30 +159,17 @@ class TerminalLink:
             self._settings = None
         self._take()
 
-    # --- the command's terminal ----------------------------------------------------------------
-
     def _answer(self, text: bytes) -> None:
         # A command that asks again and again, and does not read, must not fill our memory.
-        if not self._unsent:
+        if not self.theirs.unsent:
             self._send(text)
 
     def _send(self, keys: bytes) -> None:
         if not self._is_connected:
             return
-        self._unsent += keys
-        try:
-            self._unsent = self._unsent[os.write(self._master, self._unsent) :]
-        except BlockingIOError:
-            pass  # the command does not read now
-        except OSError:
-            self._unsent = b""  # it has closed the terminal
-        if self._unsent:
-            if self._keyboard is not None:
-                self._loop.remove_reader(self._keyboard)
-            self._loop.add_writer(self._master, self._send, b"")
-        else:
-            self._loop.remove_writer(self._master)
-            self._listen()
+        self.theirs.send(keys)
+        if self.theirs.unsent and self._keyboard is not None:
+            self._loop.remove_reader(self._keyboard)
 
     def _resize(self) -> None:
         size = _UNKNOWN_SIZE
@@ -207,24 +177,7 @@ class TerminalLink:
             if descriptor is not None and os.isatty(descriptor):
                 size = termios.tcgetwinsize(descriptor)
                 break
-        termios.tcsetwinsize(self._master, size)
-
-    def is_cooked(self) -> bool:
-        """Return whether the command reads whole lines."""
-        return bool(termios.tcgetattr(self._master)[3] & termios.ICANON)
-
-    def _suspend_key(self) -> bytes:
-        """Return the key that suspends a job, or something that is no key."""
-        settings = termios.tcgetattr(self._master)
-        key: bytes = settings[6][termios.VSUSP]
-        return key if settings[3] & termios.ISIG and key != b"\0" else b"no key"
-
-    def _group(self) -> int:
-        """Return the job in the foreground of the command's terminal, or 0."""
-        try:
-            return os.tcgetpgrp(self._master)
-        except OSError:
-            return 0
+        self.theirs.resize(size)
 
     def _suspend(self) -> None:
         if self._suspending is None:
@@ -232,44 +185,21 @@ class TerminalLink:
 
     async def _stop_and_go_on(self) -> None:
         """Stop the command and ourselves; go on when the shell continues us."""
-        group = self._group()
-        began = time.monotonic()
-        _signal_group(group, signal.SIGSTOP)
-        try:
-            if self._screen is not None:
-                await self._screen.end()
-            self._give_back()
-            self._loop.remove_signal_handler(signal.SIGTSTP)
-            # As the terminal would have done it: with all that is in the user's pipeline.
-            os.killpg(0, signal.SIGTSTP)
-        finally:
-            self._suspended += time.monotonic() - began
-            self._suspending = None
-            if self._is_connected:
-                self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
-                self._take()
-        if self._screen is not None and self._is_connected:
-            await self._screen.go_on()
-        _signal_group(group, signal.SIGCONT)
-        # A program that fills the screen draws it again.
-        _signal_group(group, signal.SIGWINCH)
-
-
-class LineSink:
-    """Rewrites paths while the command reads and writes whole lines. A program that draws a screen
-    or edits a line counts columns, which longer paths would move."""
-
-    def __init__(self, rewriter: PathRewriter, plain: Sink, link: TerminalLink) -> None:
-        self._rewriter = rewriter
-        self._plain = plain
-        self._link = link
-
-    async def __call__(self, data: bytes) -> None:
-        if self._link.is_cooked():
-            await self._rewriter(data)
-        else:
-            await self._rewriter.end()
-            await self._plain(data)
+        with self.theirs.suspended():
+            try:
+                if self._screen is not None:
+                    await self._screen.end()
+                self._give_back()
+                self._loop.remove_signal_handler(signal.SIGTSTP)
+                # As the terminal would have done it: with all that is in the user's pipeline.
+                os.killpg(0, signal.SIGTSTP)
+            finally:
+                self._suspending = None
+                if self._is_connected:
+                    self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
+                    self._take()
+            if self._screen is not None and self._is_connected:
+                await self._screen.go_on()
 
 
 def _kind() -> str:
@@ -291,22 +221,3 @@ def _is_foreground(terminal: int) -> bool:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
         return True  # it controls no jobs of ours
-
-
-def _stops_nobody(group: int) -> bool:
-    """Return whether the kernel would ignore Ctrl+Z: nobody in the sandbox could continue its first
-    process. If that is a shell, it ignores Ctrl+Z itself."""
-    try:
-        if not group or os.getsid(group) != group:
-            return False
-        with open(f"/proc/{group}/status", "rb") as file:
-            ignored = next(line for line in file if line.startswith(b"SigIgn:")).split()[1]
-    except OSError:
-        return False
-    return not int(ignored, 16) & 1 << (signal.SIGTSTP - 1)
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    if group:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ..paths import Paths
 from ..sandbox.bubble import Bubble
+from ..sandbox.spec import RunSpec
 from .run import prepare_run
 
 _TIMEOUT = 60
@@ -240,7 +241,7 @@ async def _attack_back(
     own = {"XDG_DATA_HOME": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache")}
     paths = Paths.from_environ({**environ, **own})
     environ = {**environ, "OUTSIDE": str(outside)}
-    run = prepare_run(str(repository), paths, environ, timeout=_TIMEOUT)
+    run = prepare_run(RunSpec(str(repository), timeout=_TIMEOUT), paths, environ)
     await run.execute(["/bin/sh", "-c", _COPY_BACK])
     # What was not tried has not held.
     tried = {item.change.path for item in run.report.changes} if run.report else set()

@@ -2,12 +2,12 @@
 """One sandboxed run, from a front end's request to settled changes.
 
     finish_interrupted_runs(paths, ...)      at the start, and before each run of a model
-    run = prepare_run(project, paths, ...)   nothing is on disk yet; `run.plan` words the question
+    run = prepare_run(spec, paths, ...)      nothing is on disk yet; `run.plan` words the question
     result = await run.execute(command)      the command runs, and its changes are settled
     run.record_exit(result.exit_code)
     run.report                               what became of the changes
 
-Where there is no sandbox, or only a Flatpak's, `prepare_unrecorded_run` takes its place.
+Where there may be no sandbox, executor.py chooses what takes its place.
 
 Every front end uses these: none of them puts profile, root file system, recorder and sandbox
 together by hand. The database is not imported before a run has changed something: loading it takes
@@ -16,19 +16,20 @@ longer than starting a sandbox.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from ..paths import Paths
-from ..project.mode import DAILY, Mode
+from ..project import DAILY
 from ..project.recorder import Recorder, needs_recovery
 from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.plan import Plan
-from ..sandbox.process import CommandTerminal, Result, Sinks
+from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.file import read_profile
 from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
+from ..sandbox.spec import RunSpec
 from .system import System, system_of
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from ..project.projects import ProjectManager
     from ..project.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
-    from ..sandbox.plain.runner import Ask, PlainRunner
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
+    from ..sandbox.terminal import CommandTerminal
 
 _NO_LIMITS = Limits()
 
@@ -79,7 +80,7 @@ def rootfs_for(
 
 def awaits_rootfs(paths: Paths, environ: Mapping[str, str], project: str) -> bool:
     """Return whether the user has chosen Alpine for the project, and it is not installed."""
-    if system_of(paths, project) is System.HOST:
+    if system_of(paths, os.path.realpath(project)) is System.HOST:
         return False
     from ..sandbox.rootfs.store import find_rootfs
 
@@ -132,103 +133,22 @@ def _remove_old_caches(manager: ProjectManager) -> None:
 
 
 def prepare_run(
-    project: str,
+    spec: RunSpec,
     paths: Paths,
     environ: Mapping[str, str],
     *,
-    command: str = "",
-    network: bool = False,
-    working_dir: str | None = None,
-    mode: Mode = Mode.AUTO,
-    profile: str = DEFAULT_PROFILE,
-    limits: Limits = _NO_LIMITS,
-    timeout: float | None = None,
-    use_rootfs: bool | None = None,
-    session_id: str = "",
-    call_id: str = "",
     live: Callable[[FileEvent], None] | None = None,
-    capture: int = 1 << 20,
 ) -> PreparedRun:
-    """Put a run together without starting it.
-
-    `command` is the text that the history shows. `capture` is the number of bytes of output to
-    keep. `live` hears of changes while the command runs, and needs a loop on GLib.
-    """
-    project = find_project(project, paths)
-    rootfs = rootfs_for(paths, environ, project, use=use_rootfs)
-    recorder = Recorder(
-        project, paths, mode=mode, command=command, session_id=session_id, call_id=call_id
-    )
+    """Put a run together without starting it. `live` hears of changes while the command runs, and
+    needs a loop on GLib."""
+    spec = spec._replace(project=find_project(spec.project, paths))
+    rootfs = rootfs_for(paths, environ, spec.project, use=spec.use_rootfs)
+    recorder = Recorder(spec, paths)
+    profile = load_profile(paths, spec.profile, spec.limits, command=spec.command)
     bubble = Bubble(
-        project,
-        network,
-        working_dir=working_dir,
-        profile=load_profile(paths, profile, limits, command=command),
-        timeout=timeout,
-        environ=environ,
-        keeper=recorder,
-        live=live,
-        capture=capture,
-        rootfs=rootfs,
+        spec, profile=profile, environ=environ, keeper=recorder, live=live, rootfs=rootfs
     )
-    return PreparedRun(project, rootfs, recorder, bubble)
-
-
-class Confinement(Enum):
-    """The kinds of sandbox for a command whose changes are not recorded."""
-
-    NONE = auto()
-    # As little as the Flatpak around this program, but without the network.
-    OFFLINE = auto()
-    # A Flatpak's inner sandbox, without the network or with it.
-    INNER = auto()
-    INNER_WITH_NETWORK = auto()
-
-
-def prepare_unrecorded_run(
-    project: str,
-    paths: Paths,
-    environ: Mapping[str, str],
-    confinement: Confinement,
-    *,
-    ask: Ask,
-    working_dir: str | None = None,
-    profile: str = DEFAULT_PROFILE,
-    limits: Limits = _NO_LIMITS,
-    timeout: float | None = None,
-    capture: int = 1 << 20,
-) -> PlainRunner:
-    """Put a run together that writes to the project directly. Nothing runs unless `ask` agrees.
-
-    Except with Confinement.NONE, running and checking it raise PortalError if the Flatpak portal
-    does not offer it.
-    """
-    # Imported here: with a sandbox, neither is needed.
-    from ..sandbox.flatpak.runner import InnerRunner
-    from ..sandbox.plain.runner import PlainRunner
-
-    loaded = load_profile(paths, profile, limits)
-    if confinement is Confinement.NONE:
-        return PlainRunner(
-            project,
-            ask=ask,
-            working_dir=working_dir,
-            profile=loaded,
-            timeout=timeout,
-            environ=environ,
-            capture=capture,
-        )
-    return InnerRunner(
-        project,
-        ask=ask,
-        network=confinement is Confinement.INNER_WITH_NETWORK,
-        tight=confinement is not Confinement.OFFLINE,
-        working_dir=working_dir,
-        profile=loaded,
-        timeout=timeout,
-        environ=environ,
-        capture=capture,
-    )
+    return PreparedRun(spec.project, rootfs, recorder, bubble)
 
 
 class PreparedRun:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A permission question, and the answer to it. The tools word it, with `tools/questions.py`."""
+"""A permission question, and the answer to it. `tools/questions.py` words it."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ from ..files import trees
 from ..files.copying import HALF, copy_whole
 from ..files.dirfd import FOLDER, DirEntryAt
 from ..paths import Paths, make_folder
+from . import DAILY
 from .change import PENDING_STATES, Kind, Recorded, State, Type
 from .index import count_states
 from .jobs import job_file, project_lock
-from .mode import DAILY
 from .projects import ProjectManager, backup_name, backups_in
-from .run import OpenRuns, is_part, is_pending, read_run
+from .run import OpenRuns, is_part, is_pending, read_run, run_ids
 from .settings import KEEP_DAYS, KEEP_MIB
 from .swap import OUT
 
@@ -40,20 +40,16 @@ def back_up(
     if not done:
         return
     paths = [f"{item.change.root}/{item.change.path}" for item in done]
-    runs = OpenRuns(manager.paths)
-    try:
-        with manager.store.transaction():
-            ids, _ = manager.numbers_for(project, paths)
-            copies = _link_all(manager, [ids[path] for path in paths], done, runs, run_id)
-            manager.record_backups(
-                project,
-                [
-                    (ids[path], path, copy, item.change.kind is Kind.DELETED, _modified(item))
-                    for path, item, copy in zip(paths, done, copies, strict=True)
-                ],
-            )
-    finally:
-        runs.close()
+    with manager.store.transaction():
+        ids, _ = manager.numbers_for(project, paths)
+        copies = _link_all(manager, run_id, [ids[path] for path in paths], done)
+        manager.record_backups(
+            project,
+            [
+                (ids[path], path, copy, item.change.kind is Kind.DELETED, _modified(item))
+                for path, item, copy in zip(paths, done, copies, strict=True)
+            ],
+        )
 
 
 def _modified(item: Recorded) -> float | None:
@@ -67,15 +63,13 @@ def _modified(item: Recorded) -> float | None:
 def _replaced_version(runs: OpenRuns, run_id: str, item: Recorded) -> DirEntryAt:
     """Return what came out of the project: the version before the change, or, if the change was
     merged into a file, what is kept until the next job."""
-    version = f"base/{item.number}"
-    if item.made and not is_part(item):
-        version = f"made/{item.number}-{item.made}.before"
     is_merge = not item.after and item.change.kind is not Kind.DELETED
-    slots = (f"stage/{item.number}", f"stage/{item.number}{OUT}")
-    for name in slots if is_merge else ():
+    for name in (f"stage/{item.number}", f"stage/{item.number}{OUT}") if is_merge else ():
         if (slot := runs.at(run_id, name)).lstat() is not None:
             return slot
-    return runs.at(run_id, version)
+    is_decision = item.made and not is_part(item)
+    made = f"made/{item.number}-{item.made}.before"
+    return runs.at(run_id, made if is_decision else f"base/{item.number}")
 
 
 def forget_unrecorded(manager: ProjectManager, project: Project, run_id: str) -> None:
@@ -93,11 +87,7 @@ def forget_unrecorded(manager: ProjectManager, project: Project, run_id: str) ->
 
 
 def _link_all(
-    manager: ProjectManager,
-    ids: Sequence[int],
-    items: Sequence[Recorded],
-    runs: OpenRuns,
-    run_id: str,
+    manager: ProjectManager, run_id: str, ids: Sequence[int], items: Sequence[Recorded]
 ) -> list[str | None]:
     """Make today's backups of files with these record ids; return their paths, None for failures.
 
@@ -109,6 +99,7 @@ def _link_all(
     except (OSError, OllmSandboxError):
         return [None] * len(items)
     copies: list[str | None] = []
+    runs = OpenRuns(manager.paths)
     try:
         for number, item in zip(ids, items, strict=True):
             copies.append(None)
@@ -124,6 +115,7 @@ def _link_all(
                 with contextlib.suppress(OSError):
                     os.unlink(f"{name}{HALF}", dir_fd=folder)
     finally:
+        runs.close()
         os.close(folder)
     return copies
 
@@ -144,16 +136,13 @@ def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager) -> N
 
 
 def clean_up(
-    manager: ProjectManager,
-    *,
-    now: float | None = None,
-    others: Sequence[Callable[[ProjectManager], object]] = (),
+    manager: ProjectManager, others: Sequence[Callable[[ProjectManager], object]] = ()
 ) -> None:
     """Remove what is too old, at most once a day. A stamp file has the time of the last one.
 
     `others` remove what does not belong to the records.
     """
-    now = time.time() if now is None else now
+    now = time.time()
     stamp = manager.paths.cache / "cleaned"
     with contextlib.suppress(FileNotFoundError):
         # A clock that was set back must not put it off for ever.
@@ -161,8 +150,7 @@ def clean_up(
             return
     manager.cleanup_old_backups(now=now)
     cleanup_old_runs(manager, now=now)
-    _remove_halves(manager.paths, now)
-    _remove_unreadable(manager, now)
+    _remove_files(manager, now)
     for remove in others:
         remove(manager)
     make_folder(stamp.parent)
@@ -170,66 +158,57 @@ def clean_up(
     os.utime(stamp, (now, now))
 
 
-def _remove_halves(paths: Paths, now: float) -> None:
-    """Remove temporary files that a kill left behind."""
-    for file in (*paths.cache.glob(".*-*"), *paths.projects.glob("*/.*-*")):
+def _remove_files(manager: ProjectManager, now: float) -> None:
+    """Remove temporary files that a kill left behind, and jobs that were set aside, when runs of
+    that age expire."""
+    cache, projects = manager.paths.cache, manager.paths.projects
+    for file in (*cache.glob(".*-*"), *projects.glob("*/.*-*")):
         with contextlib.suppress(OSError):
             if now - file.lstat().st_mtime > DAILY:
                 file.unlink()
-
-
-def _remove_unreadable(manager: ProjectManager, now: float) -> None:
-    """Remove jobs that were set aside, when runs of that age expire."""
-    for file in manager.paths.projects.glob("*/unreadable-*.json"):
+    for file in projects.glob("*/unreadable-*.json"):
         if now - file.lstat().st_ctime > KEEP_DAYS.read(manager) * DAILY:
             file.unlink(missing_ok=True)
 
 
-def cleanup_old_runs(
-    manager: ProjectManager,
-    *,
-    now: float | None = None,
-) -> list[str]:
+def cleanup_old_runs(manager: ProjectManager, *, now: float) -> list[str]:
     """Remove runs that were not used for too long, and the oldest ones beyond the size limit.
 
     A run with pending changes stays, as do those that its changes are based on, and the newest run
     of each project, unless it is too old. Return the ids of the removed runs.
     """
-    now = time.time() if now is None else now
     keep, most = KEEP_DAYS.read(manager) * DAILY, KEEP_MIB.read(manager) << 20
-    folders = {}
-    with contextlib.suppress(FileNotFoundError):
-        folders = {entry.name: entry.path for entry in os.scandir(manager.paths.runs)}
+    unlisted = set(run_ids(manager.paths))
     with manager.store.translated_errors():
-        used = {run: _used_at(run, folders.get(run.id)) for run in Run.select()}
+        used = {run: _used_at(manager.paths, run) for run in Run.select()}
     needed = _needed(manager, [run.id for run in used])
     total, newest = 0, set[int]()
-    old: dict[str, list[tuple[str, str]]] = {}
+    old: dict[str, list[str]] = {}
     for run in sorted(used, key=lambda run: (used[run], str(run.id)), reverse=True):
-        folder = folders.pop(run.id, "")
-        total += trees.measure(Path(folder))[1] if folder else 0
+        unlisted.discard(run.id)
+        total += trees.measure(manager.paths.runs / run.id)[1]
         is_newest = run.project_id not in newest
         newest.add(run.project_id)
         too_much = total > most and not is_newest
         if (now - used[run] > keep or too_much) and run.id not in needed:
-            old.setdefault(run.project.path, []).append((run.id, folder))
+            old.setdefault(run.project.path, []).append(run.id)
     removed = []
     for project, of_project in old.items():
         # Another process may be undoing one of them.
         with project_lock(manager.paths, project):
             if not job_file(manager.paths, project).exists():
                 removed += _remove_runs(manager, of_project)
-    for left in folders.values():
+    for left in (manager.paths.runs / run_id for run_id in unlisted):
         # A kill came before its changes were listed. The overlay has all of it, if it is needed.
-        if now - os.stat(left).st_mtime > DAILY and not os.path.exists(f"{left}/changes.jsonl"):
-            _remove_folder(Path(left))
+        if now - left.stat().st_mtime > DAILY and not (left / "changes.jsonl").exists():
+            _remove_folder(left)
     return removed
 
 
-def _needed(manager: ProjectManager, run_ids: Sequence[str]) -> set[str]:
+def _needed(manager: ProjectManager, ids: Sequence[str]) -> set[str]:
     """Return the runs with pending changes, and those that these are based on."""
     pending = [state.value for state in PENDING_STATES]
-    counts = count_states(manager, run_ids)
+    counts = count_states(manager, ids)
     needed = {run_id for run_id, found in counts.items() if any(found[one] for one in pending)}
     for run_id in list(needed):
         items = read_run(manager.paths, run_id).changes
@@ -237,30 +216,26 @@ def _needed(manager: ProjectManager, run_ids: Sequence[str]) -> set[str]:
     return needed
 
 
-def _used_at(run: Run, folder: str | None) -> float:
+def _used_at(paths: Paths, run: Run) -> float:
     """Return when the run was last used: its states are appended to a file in its folder."""
     times = [run.started_at, run.ended_at or 0]
     with contextlib.suppress(FileNotFoundError):
-        times += [os.stat(f"{folder}/state.jsonl").st_mtime] if folder else []
+        times.append((paths.runs / run.id / "state.jsonl").stat().st_mtime)
     return max(times)
 
 
-def _remove_runs(manager: ProjectManager, runs: Sequence[tuple[str, str]]) -> list[str]:
-    """Remove runs and their versions; return the ids of the removed ones.
-
-    The list of changes goes first: a run without versions must not be offered for undo.
-    """
+def _remove_runs(manager: ProjectManager, ids: Sequence[str]) -> list[str]:
+    """Remove runs and their versions; return the ids of the removed ones."""
     removed = []
-    for run_id, folder in runs:
+    for run_id in ids:
         if run_id in _needed(manager, [run_id]):
             continue  # it has pending changes now
-        if folder:
-            # First: without it, a kill leaves nothing that is listed again.
-            Path(folder, "changes.jsonl").unlink(missing_ok=True)
+        folder = manager.paths.runs / run_id
+        # First: a run without versions must not be listed again after a kill.
+        (folder / "changes.jsonl").unlink(missing_ok=True)
         with manager.store.transaction():
             Run.delete().where(Run.id == run_id).execute()
-        if folder:
-            _remove_folder(Path(folder))
+        _remove_folder(folder)
         removed.append(run_id)
     return removed
 

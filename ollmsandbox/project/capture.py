@@ -12,25 +12,28 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..files import dirfd
 from ..files.copying import copy_whole
 from ..files.dirfd import DirEntryAt, OpenTree
 from ..files.overlayfs import is_copied_up, origin_of
-from ..paths import FolderValues, Paths
+from ..paths import FolderValues
 from ..sandbox.overlay import Overlay, Root, clock_offset
 from .change import MANY, Change, Kind, Recorded, Skipped, State, Type
+from .index import replaced
 from .jobs import in_conflict
 from .layer import layer_index
+from .projects import ProjectManager
 from .reasons import Note, Reason
-from .run import OpenRuns, Replaced, RunFolder, RunInfo, is_small, signature
+from .run import OpenRuns, RunFolder, RunInfo, is_small, signature
 from .scan import scan
 
 # Nanoseconds. If the clock was set back by less, that is taken for a measurement error.
 _JITTER = 1_000_000
 # Added to a larger step back, to be safe.
 _SLACK = 1_000_000_000
+_CHANGED, _REMOVED = Note(Reason.CHANGED), Note(Reason.REMOVED)
 
 
 class Captured(NamedTuple):
@@ -38,23 +41,17 @@ class Captured(NamedTuple):
     skipped: tuple[Skipped, ...]
 
 
-class Replacements(Protocol):
-    def __call__(self, root: str, path: str) -> list[Replaced]:
-        """Return the versions of a file that runs replaced, the oldest first."""
-
-
 def find_changes(overlay: Overlay) -> Captured:
     """List and number the changes, without keeping anything."""
     sets = [
-        scan(overlay.upper(name), [*filter(os.path.isdir, root.lowers)], root.path)
-        for name, root in zip(overlay.overlay_map, overlay.roots, strict=True)
+        scan(overlay.uppers[root.path], [*filter(os.path.isdir, root.lowers)], root.path)
+        for root in overlay.roots
     ]
     skipped = tuple(skip for found in sets for skip in found.skipped)
     changes = [change for found in sets for change in found.changes]
     began = _began(overlay)
     edits = {
-        path: _OutsideEdits(path, overlay.upper(name), began[path])
-        for name, path in overlay.overlay_map.items()
+        root: _OutsideEdits(root, upper, began[root]) for root, upper in overlay.uppers.items()
     }
     return Captured(_number_changes(changes, edits), skipped)
 
@@ -68,23 +65,20 @@ def _began(overlay: Overlay) -> dict[str, int]:
 
 
 def capture(
-    paths: Paths, overlay: Overlay, info: RunInfo, found: Captured, replaced: Replacements
+    manager: ProjectManager, overlay: Overlay, info: RunInfo, found: Captured
 ) -> list[Recorded]:
     """Keep the changes that were found, with the base of each, and return them."""
-    run = RunFolder(paths, overlay.run_id)
+    run = RunFolder(manager.paths, overlay.run_id)
     run.create(info)
     began = _began(overlay)
     items: list[Recorded] = []
-    runs = OpenRuns(paths)
-    try:
-        copies = len(found.items) < MANY
+    copies = len(found.items) < MANY
+    with contextlib.closing(OpenRuns(manager.paths)) as runs:
         for root in overlay.roots:
-            bases = _Bases(run, runs, root, began[root.path], replaced, copies=copies)
+            bases = _Bases(manager, runs, run.id, root, began[root.path], copies=copies)
             with contextlib.closing(bases):
                 here = [item for item in found.items if item.change.root == root.path]
                 items += map(bases.keep, here)
-    finally:
-        runs.close()
     items.sort(key=lambda item: item.number)
     run.make_durable()
     run.append(item for item in items if item.state is State.CONFLICT)
@@ -98,29 +92,29 @@ class _Bases:
 
     def __init__(
         self,
-        run: RunFolder,
+        manager: ProjectManager,
         runs: OpenRuns,
+        run_id: str,
         root: Root,
         began: int,
-        replaced: Replacements,
         *,
         copies: bool,
     ) -> None:
-        self._run = run
+        self._manager = manager
         self._runs = runs
-        self._root = root
+        self._run_id = run_id
         self._began = began
-        self._replaced = replaced
         self._copies = copies
         # None if the layer that the command saw is lost: then no base is known.
         self._on: Mapping[str, tuple[str, int]] | None = {}
+        self._layer = None
         if root.layer:
             try:
                 self._on = layer_index(root.layer)
+                self._layer = OpenTree(root.layer)
             except (OSError, ValueError, KeyError):
                 self._on = None
         self._project = OpenTree(root.path, top=dirfd.open_root(root.path))
-        self._layer = OpenTree(root.layer) if root.layer and self._on is not None else None
 
     def close(self) -> None:
         self._project.leave()
@@ -130,25 +124,21 @@ class _Bases:
     def keep(self, item: Recorded) -> Recorded:
         """Keep the base of a change, if it has one; return the change with facts about its base."""
         change = item.change
-        if item.state is State.CONFLICT:
-            return in_conflict(item, item.note or Note(Reason.CHANGED))._replace(is_known=False)
-        if self._on is None:
-            return self._unknown(item)
+        if item.state is State.CONFLICT or self._on is None:
+            return _unknown(item)
         on = self._on.get(change.path)
-        if on is not None:
-            if change.kind is not Kind.ADDED and change.old_type in (Type.FILE, Type.LINK):
-                self._link_from_layer(item)
-            return item._replace(on=on)
-        if change.kind is Kind.ADDED or change.old_type is Type.FOLDER:
-            return item
-        return self._keep_from_project(item)
+        has_base = change.kind is not Kind.ADDED and change.old_type is not Type.FOLDER
+        if on is None:
+            return self._keep_from_project(item) if has_base else item
+        if has_base and change.old_type is not None:
+            assert self._layer is not None
+            kept = self._kept(item)
+            kept.unlink(missing_ok=True)
+            DirEntryAt(*self._layer.split(change.path)).link_to(kept)
+        return item._replace(on=on)
 
-    def _link_from_layer(self, item: Recorded) -> None:
-        assert self._layer is not None
-        seen = DirEntryAt(*self._layer.split(item.change.path))
-        kept = self._runs.at(self._run.id, f"base/{item.number}")
-        kept.unlink(missing_ok=True)
-        seen.link_to(kept)
+    def _kept(self, item: Recorded) -> DirEntryAt:
+        return self._runs.at(self._run_id, f"base/{item.number}")
 
     def _keep_from_project(self, item: Recorded) -> Recorded:
         try:
@@ -157,44 +147,44 @@ class _Bases:
         except OSError:
             found = None
         if found is None:
-            return self._unknown(item)  # somebody deleted it
+            return _unknown(item)  # somebody deleted it
         if found.st_ctime_ns > self._began:
             return self._find_earlier(item)
         # A file with another name could be changed through that, if it were moved.
         is_linked = found.st_nlink > 1 and stat.S_ISREG(found.st_mode)
         is_cheap = is_small(found) or stat.S_ISLNK(found.st_mode)
         if (self._copies and is_cheap) or is_linked:
-            kept = self._runs.at(self._run.id, f"base/{item.number}")
+            kept = self._kept(item)
             # What cannot be read can be moved away, and put back.
             with contextlib.suppress(PermissionError):
                 copy_whole(seen, kept)
                 now = seen.lstat()
                 if now is None or now.st_ctime_ns != found.st_ctime_ns:
                     kept.unlink()
-                    return self._unknown(item)
+                    return _unknown(item)
         return Recorded(item.number, item.change, base=signature(found))
 
     def _find_earlier(self, item: Recorded) -> Recorded:
         """Look for the version that the command saw with a run that has replaced it since."""
-        change = item.change
-        for found in self._replaced(change.root, change.path):
+        # Do not create the database for that.
+        has_runs = self._manager.paths.database.exists()
+        for found in replaced(self._manager, *item.change[:2]) if has_runs else ():
             if found.replaced_at <= self._began < found.left_at:
                 theirs = self._runs.at(found.run_id, f"base/{found.number}")
                 if theirs.lstat() is not None:
-                    copy_whole(theirs, self._runs.at(self._run.id, f"base/{item.number}"))
+                    copy_whole(theirs, self._kept(item))
                     return item
-        return self._unknown(item)
+        return _unknown(item)
 
-    def _unknown(self, item: Recorded) -> Recorded:
-        note = Note(Reason.CHANGED)
-        return in_conflict(item._replace(state=State.CONFLICT), note)._replace(is_known=False)
+
+def _unknown(item: Recorded) -> Recorded:
+    """Return a change as a conflict: what the command saw is not known."""
+    unknown = item._replace(state=State.CONFLICT, is_known=False)
+    return in_conflict(unknown, item.note or _CHANGED)
 
 
 # --- folders that others moved or deleted while the command ran -----------------------------------
 # Moving a folder, or deleting it with its content, leaves no mark on the files themselves.
-
-_CHANGED = Note(Reason.CHANGED)
-_REMOVED = Note(Reason.REMOVED)
 
 
 class _FolderEdits(NamedTuple):
@@ -265,7 +255,7 @@ def _number_changes(
     A folder whose mode only others changed is not a change of the command: leave it out.
     """
     items: list[Recorded] = []
-    removed: list[int] = []
+    removed: set[int] = set()
     last = None
     for change in changes:
         number = len(items)
@@ -282,12 +272,10 @@ def _number_changes(
             continue
         state, note = State.PENDING, None
         if kind is not Kind.ADDED:
-            itself = here.edits[path] if type_ is Type.FOLDER else None
-            is_mode = kind is Kind.MODIFIED and itself is not None and itself.has_changed
-            if around.is_moved or (itself is not None and itself.is_moved):
-                state, note = State.CONFLICT, _CHANGED
-            elif is_mode and itself is not None and itself.has_other_names:
-                # Its names were changed, and perhaps its mode: nobody can tell whose mode is new.
+            itself = here.edits[path] if type_ is Type.FOLDER else _FolderEdits()
+            is_mode = kind is Kind.MODIFIED and itself.has_changed
+            # If its names were changed, and perhaps its mode, nobody can tell whose mode is new.
+            if around.is_moved or itself.is_moved or (is_mode and itself.has_other_names):
                 state, note = State.CONFLICT, _CHANGED
             elif is_mode:
                 # The upper folder has the mode from before: overlayfs copied it with the first
@@ -295,23 +283,22 @@ def _number_changes(
                 continue
         elif type_ is Type.FOLDER:
             if here.edits[path].is_removed:
-                removed.append(number)
+                removed.add(number)
         elif not is_quiet and type_ is Type.FILE and here.was_there(path, changes):
             # Since it is missing on disk, the scan took it for a new file.
             change = change._replace(kind=Kind.MODIFIED, old_type=Type.FILE, old_mode=change.mode)
             if around.is_removed:
                 state, note = State.CONFLICT, _REMOVED
         items.append(Recorded(number, change, state, note))
-    if removed:
-        needed = _folders_of(items, frozenset(removed))
-        for number in removed:
-            item = items[number]
-            if (item.change.root, item.change.path) not in needed:
-                items[number] = item._replace(state=State.CONFLICT, note=_REMOVED)
+    needed = _folders_of(items, removed) if removed else ()
+    for number in removed:
+        item = items[number]
+        if (item.change.root, item.change.path) not in needed:
+            items[number] = item._replace(state=State.CONFLICT, note=_REMOVED)
     return items
 
 
-def _folders_of(items: Sequence[Recorded], but: frozenset[int]) -> set[tuple[str, str]]:
+def _folders_of(items: Sequence[Recorded], but: set[int]) -> set[tuple[str, str]]:
     """Return the folders of files that the command created, except for the changes in `but`."""
     found: set[tuple[str, str]] = set()
     for item in items:

@@ -129,14 +129,15 @@ _TYPES = {type_.value: type_ for type_ in Type}
 _STATES = {state.value: state for state in State}
 
 
-def pack_change(item: Recorded, root: int) -> list[object]:
-    """Return what stays as it is of a change, for JSON. `root` is the number of its root."""
+def pack_change(roots: Sequence[str], item: Recorded) -> list[object]:
+    """Return what stays as it is of a change, for JSON."""
     # `_value_` is what `value` returns, without a call for each of a hundred thousand.
     change = item.change
     return [
-        item.number, root, change.path, change.kind._value_, change.type._value_,
-        change.mode, change.old_mode, change.old_type._value_ if change.old_type else "",
-        change.target, " ".join(flag.value for flag in change.flags) if change.flags else "",
+        item.number, roots.index(change.root), change.path, change.kind._value_,
+        change.type._value_, change.mode, change.old_mode,
+        change.old_type._value_ if change.old_type else "", change.target,
+        " ".join(flag.value for flag in change.flags) if change.flags else "",
         item.on, item.base, item.is_known, change.is_ignored,
     ]  # fmt: skip
 
@@ -147,17 +148,10 @@ def unpack_change(roots: Sequence[str], values: Sequence[Any]) -> Recorded:
         on, base, is_known, is_ignored,
     ) = values  # fmt: skip
     change = Change(
-        roots[root],
-        path,
-        _KINDS[kind],
-        _TYPES[type_],
-        mode,
-        target,
+        roots[root], path, _KINDS[kind], _TYPES[type_], mode, target,
         tuple(map(Flag, flags.split())) if flags else (),
-        _TYPES[old_type] if old_type else None,
-        old_mode,
-        is_ignored,
-    )
+        _TYPES[old_type] if old_type else None, old_mode, is_ignored,
+    )  # fmt: skip
     seen = (on[0], on[1]) if on else None
     return Recorded(number, change, State.PENDING, None, seen, base, is_known)
 
@@ -189,11 +183,8 @@ class Skipped(NamedTuple):
 
 
 class ChangeSet(NamedTuple):
-    changes: tuple[Change, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.changes)
+    changes: Sequence[Change]
+    skipped: Sequence[Skipped]
 
 
 # A run with so many changes keeps no copies of versions beside the file in the project.

@@ -20,7 +20,7 @@ from .change import PENDING_STATES, Recorded, Report, State
 from .index import read_changes
 from .layer import PendingLayer
 from .projects import ProjectManager
-from .review import Review
+from .review import Review, full_path
 from .run import RunFolder, read_small
 from .state import TextVersions, current_hunk_states, encode_lines, text_versions
 
@@ -53,9 +53,10 @@ def apply_hunks(
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     if HunkState.CHANGED in _states_of(manager, run, item, chosen):
         raise _changed(item)
+    part = with_hunks(found.old, chosen)
     # If they were discarded, the next command sees them again.
-    _change_rest(manager, run, item, found.old, with_hunks(found.old, chosen))
-    report = _merge(manager, run, item, found.old, with_hunks(found.old, chosen))
+    _change_rest(manager, run, item, found.old, part)
+    report = _merge(manager, run, item, found.old, part)
     return _settle(manager, run, item) or report
 
 
@@ -65,28 +66,27 @@ def discard_hunks(
     """Discard hunks of a pending change: the next command no longer sees them. With all of its
     hunks, the change itself is discarded."""
     found = _versions_with(manager, run, item, chosen, PENDING_STATES)
-    change = item.change
     part = with_hunks(found.new, [hunk.inverse for hunk in chosen])
     rest = _change_rest(manager, run, item, found.new, part)
     if rest is None:
         raise _changed(item)
-    if rest != encode_lines(found.old) or change.mode != change.old_mode:
+    if rest != encode_lines(found.old) or item.change.mode != item.change.old_mode:
         return _settle(manager, run, item) or Report(run.id, (item,))
     with closing(Review(manager.paths)) as review:
-        return review.discard(review.manager.run(run.id), [_full(item)])
+        return review.discard(review.manager.run(run.id), [full_path(item)])
 
 
 def _settle(manager: ProjectManager, run: Run, item: Recorded) -> Report | None:
     """Record a pending change as applied if nothing of it is left to decide: each hunk is in the
     project or discarded. Otherwise return None."""
-    [item] = [row for row in read_changes(manager, run) if row.number == item.number]
+    item = read_changes(manager, run)[item.number]
     states = set(current_hunk_states(manager, run, item).values())
     if item.change.mode == item.change.old_mode:
         states.discard(HunkState.DISCARDED)
     if states != {HunkState.PRESENT}:
         return None
     with closing(Review(manager.paths)) as review:
-        return review.apply(review.manager.run(run.id), [_full(item)])
+        return review.apply(review.manager.run(run.id), [full_path(item)])
 
 
 def _merge(
@@ -148,9 +148,5 @@ def _changed(item: Recorded) -> OllmSandboxError:
     return OllmSandboxError(
         N_("This part of {file} has changed in the meantime."),
         N_("Look at it again, then try again."),
-        file=_full(item),
+        file=full_path(item),
     )
-
-
-def _full(item: Recorded) -> str:
-    return f"{item.change.root}/{item.change.path}"

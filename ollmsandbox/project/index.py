@@ -6,12 +6,14 @@ Everything in it is also in the folders of the runs, from which it can be made a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..database.tables import Project, Run, as_bytes
+from ..paths import Paths
 from .change import Kind, Recorded, State, Type
 from .projects import ProjectManager
 from .run import Replaced, RunFolder, RunInfo, RunStates, read_run, run_ids
@@ -39,9 +41,9 @@ def add_run(manager: ProjectManager, run_id: str, info: RunInfo, states: RunStat
         write_changes(manager, run_id, states.changes)
 
 
-def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
-    RunFolder(manager.paths, run_id).append((), exit=exit_code)
-    with manager.store.transaction():
+def note_exit(paths: Paths, run_id: str, exit_code: int) -> None:
+    RunFolder(paths, run_id).append((), exit=exit_code)
+    with contextlib.closing(ProjectManager(paths)) as manager, manager.store.transaction():
         Run.update(exit_code=exit_code).where(Run.id == run_id).execute()
 
 
@@ -131,14 +133,11 @@ def count_states(manager: ProjectManager, run_ids: Sequence[str]) -> dict[str, C
 
 def note_deleted(manager: ProjectManager, project: Project, done: Iterable[Recorded]) -> None:
     """Update the records of files that an undo or a redo removed or restored."""
-    gone: list[str] = []
-    there: list[str] = []
+    paths: dict[bool, list[str]] = {True: [], False: []}
     for item in done:
         change = item.change
-        if change.type is Type.FOLDER:
-            continue
-        is_back = item.state is State.UNDONE
-        was_removed = change.kind is (Kind.ADDED if is_back else Kind.DELETED)
-        (gone if was_removed else there).append(f"{change.root}/{change.path}")
-    manager.mark_deleted(project, gone, deleted=True)
-    manager.mark_deleted(project, there, deleted=False)
+        removed = Kind.ADDED if item.state is State.UNDONE else Kind.DELETED
+        if change.type is not Type.FOLDER:
+            paths[change.kind is removed].append(f"{change.root}/{change.path}")
+    for deleted, names in paths.items():
+        manager.mark_deleted(project, names, deleted=deleted)

@@ -53,6 +53,10 @@ class Job(NamedTuple):
     failed: Mapping[tuple[str, int], State] = {}
 
 
+# The changes of runs, by run.
+_Known = Mapping[str, Sequence[Recorded]]
+
+
 class JobResult(NamedTuple):
     job: Job
     # All changes of the job, by run, in their new states.
@@ -65,7 +69,9 @@ class JobResult(NamedTuple):
         """Return what the user is told: the run's own changes, and those of others."""
         told = {
             run_id: tuple(
-                item._replace(state=self.failed.get((run_id, item.number), item.state))
+                item._replace(state=self.failed[key])
+                if (key := (run_id, item.number)) in self.failed
+                else item
                 for item in items
             )
             for run_id, items in self.done.items()
@@ -73,10 +79,6 @@ class JobResult(NamedTuple):
         changes = told.pop(self.job.run_id, ())
         along = tuple(Report(run_id, items) for run_id, items in told.items())
         return Report(self.job.run_id, changes, along=along)
-
-
-# Records what a job has done: in the database, and as backups.
-Record = Callable[[JobResult], None]
 
 
 class MissingRootError(OllmSandboxError):
@@ -90,7 +92,8 @@ class MissingRootError(OllmSandboxError):
 class ProjectJobs:
     """Does jobs in one project, while its lock is held."""
 
-    def __init__(self, paths: Paths, project: str, record: Record) -> None:
+    def __init__(self, paths: Paths, project: str, record: Callable[[JobResult], None]) -> None:
+        """`record` records what a job has done: in the database, and as backups."""
         self._paths = paths
         self._project = project
         self._record = record
@@ -99,15 +102,18 @@ class ProjectJobs:
         self.finished: list[Report] = []
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[ProjectJobs]:
         """Hold the lock, after finishing what a killed program left."""
-        with FileLock(_lock_file(self._paths, self._project)):
+        with project_lock(self._paths, self._project):
             self.finished = self._finish()
             self._sweep()
-            yield
+            yield self
 
     def bump_generation(self) -> None:
-        bump_generation(self._paths, self._project)
+        """Note that the project, or what is pending for it, is about to change."""
+        # Not the kernel's own time, which is the same for some milliseconds.
+        now = time.time_ns()
+        os.utime(_lock_file(self._paths, self._project), ns=(now, now))
 
     def _finish(self) -> list[Report]:
         """Finish the job that a killed program left."""
@@ -116,7 +122,7 @@ class ProjectJobs:
             text = file.read_text(encoding="utf-8")
         except FileNotFoundError:
             return []
-        job, is_same_disk = self._unpack(text, file)
+        job, known, is_same_disk = self._unpack(text, file)
         if is_missing(job.project):
             raise MissingRootError(
                 N_("{root} is missing, and changes there were not completely made or undone."),
@@ -128,15 +134,11 @@ class ProjectJobs:
                 file=file,
             )
         self.bump_generation()
-        known = {
-            run_id: read_run(self._paths, run_id).changes
-            for run_id in dict.fromkeys((job.run_id, *(item.run for item in job.items)))
-        }
         return [self._perform(job, known, is_resumed=True, is_same_disk=is_same_disk).report()]
 
-    def do(self, job: Job, known: Mapping[str, Sequence[Recorded]]) -> JobResult:
-        """Do a job and record it. `known` are the changes of its runs. Raise OSError if it could
-        not be written down; then nothing was done."""
+    def do(self, job: Job, known: _Known) -> JobResult:
+        """Do a job and record it. `known` are the runs that it has items of. Raise OSError if it
+        could not be written down; then nothing was done."""
         self.bump_generation()
         write_locked(self._folder / _JOB, self._pack(job), durably=True)
         (self._folder / _PLANNING).unlink(missing_ok=True)
@@ -158,73 +160,63 @@ class ProjectJobs:
         )
         return f'{{"items": [{items}], {json.dumps(facts)[1:]}'
 
-    def _unpack(self, text: str, file: Path) -> tuple[Job, bool]:
-        """Return the job, and whether the runs are where they were: a restored backup has other
-        inodes. Set an unreadable file aside and raise."""
+    def _unpack(self, text: str, file: Path) -> tuple[Job, _Known, bool]:
+        """Return the job, the changes of its runs, and whether the runs are where they were: a
+        restored backup has other inodes. Set an unreadable file aside and raise."""
         try:
             given = json.loads(text)
             items = tuple(
                 Item(*values)._replace(expected=tuple(values[5]) if values[5] else None)
                 for values in given["items"]
             )
-            known: dict[str, dict[int, Recorded]] = {}
-            decided = []
-            for run_id, state in given["decided"]:
-                if run_id not in known:
-                    known[run_id] = {i.number: i for i in read_run(self._paths, run_id).changes}
-                decided.append((run_id, unpack_state(known[run_id][state[0]], state)))
+            runs = {
+                given["run_id"],
+                *(item.run for item in items),
+                *(n for n, _ in given["decided"]),
+            }
+            known = {run_id: read_run(self._paths, run_id).changes for run_id in runs}
+            decided = tuple(
+                (run_id, unpack_state(known[run_id][state[0]], state))
+                for run_id, state in given["decided"]
+            )
             job = Job(
-                given["project"], given["run_id"], items, tuple(decided),
+                given["project"], given["run_id"], items, decided,
                 given["settles"], given["undoes"], given["uppers"],
             )  # fmt: skip
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError) as error:
             raise _set_aside(file) from error
         # The number of a device may change with a restart.
-        return job, given["inode"] == os.stat(self._paths.runs).st_ino
+        return job, known, given["inode"] == os.stat(self._paths.runs).st_ino
 
     # --- doing it ----------------------------------------------------------------------------
 
     def _perform(
-        self,
-        job: Job,
-        known: Mapping[str, Sequence[Recorded]],
-        *,
-        is_resumed: bool,
-        is_same_disk: bool = True,
+        self, job: Job, known: _Known, *, is_resumed: bool, is_same_disk: bool = True
     ) -> JobResult:
         if len(job.items) > MANY:
             # What is staged is on disk before it gets its name, so that a power cut leaves no empty
             # file. Up to so many files, each is written by itself, which takes less time.
             sync_disk(self._paths.runs)
         outcomes = _Outcomes(known)
-        runs = OpenRuns(self._paths)
-        try:
-            for root in dict.fromkeys(item.root for item in job.items):
-                here = [item for item in job.items if item.root == root]
-                if is_same_disk:
-                    upper = job.uppers.get(root, "")
-                    self._swap_all(root, upper, here, runs, outcomes, is_resumed=is_resumed)
-                else:
-                    for item in here:
-                        outcomes.note_failure(item, ConflictError(Reason.CHANGED))
+        with contextlib.closing(OpenRuns(self._paths)) as runs:
+            if is_same_disk:
+                for root in dict.fromkeys(item.root for item in job.items):
+                    self._swap_all(job, root, runs, outcomes, is_resumed=is_resumed)
+            else:
+                for item in job.items:
+                    outcomes.note_failure(item, ConflictError(Reason.CHANGED))
             left = _left_in_slots(job.items, runs, outcomes.failed)
-        finally:
-            runs.close()
         done = outcomes.changes()
-        failed = [
-            item
-            for item in done.get(job.run_id, ())
-            if (job.run_id, item.number) in outcomes.failed
-        ]
+        own = done.get(job.run_id, ())
+        failed = [item for item in own if (job.run_id, item.number) in outcomes.failed]
         take_results(self._paths, job.run_id, job.uppers, failed)
         for run_id, decided in job.decided:
             done.setdefault(run_id, []).append(decided)
-        for items in done.values():
+        for run_id, items in done.items():
             items.sort(key=lambda item: item.number)
-        for run_id in dict.fromkeys((*done, *([job.run_id] if job.settles else []))):
             is_settled = job.settles and run_id == job.run_id
             facts = {"ended": time.time()} if is_settled else {}
-            RunFolder(self._paths, run_id).append(done.get(run_id, ()), **facts)
+            RunFolder(self._paths, run_id).append(items, **facts)
         result = JobResult(job, done, {**outcomes.failed, **job.failed}, is_resumed)
         self._record(result)
         write_locked(self._folder / _DONE, json.dumps(left))
@@ -232,21 +224,19 @@ class ProjectJobs:
         return result
 
     def _swap_all(
-        self,
-        root: str,
-        upper: str,
-        items: Sequence[Item],
-        runs: OpenRuns,
-        outcomes: _Outcomes,
-        *,
-        is_resumed: bool,
+        self, job: Job, root: str, runs: OpenRuns, outcomes: _Outcomes, *, is_resumed: bool
     ) -> None:
-        note = modes_note(self._paths, self._project, root)
+        """Do the items in one root."""
+        items = [item for item in job.items if item.root == root]
         try:
-            removed = {item.path for item in items if item.does == "rmdir"}
-            flushes = len(items) <= MANY
             swapper = Swapper(
-                root, upper, runs, note, removed, is_resumed=is_resumed, flushes=flushes
+                root,
+                job.uppers.get(root, ""),
+                runs,
+                modes_note(self._paths, self._project, root),
+                removed={item.path for item in items if item.does == "rmdir"},
+                is_resumed=is_resumed,
+                flushes=len(items) <= MANY,
             )
         except OllmSandboxError:
             for item in items:
@@ -254,7 +244,7 @@ class ProjectJobs:
             return
         try:
             for item in items:
-                if outcomes.is_failed(item):
+                if (item.run, item.number) in outcomes.failed:
                     continue
                 try:
                     outcomes.note_success(item, swapper.do(item))
@@ -297,45 +287,38 @@ class ProjectJobs:
 class _Outcomes:
     """Collects the outcome of each change of a job. A change may take two items."""
 
-    def __init__(self, known: Mapping[str, Sequence[Recorded]]) -> None:
-        self._before = {
-            run_id: {item.number: item for item in items} for run_id, items in known.items()
-        }
+    def __init__(self, known: _Known) -> None:
+        self._before = known
         self._done: dict[tuple[str, int], Recorded] = {}
         self.failed: dict[tuple[str, int], State] = {}
 
-    def is_failed(self, item: Item) -> bool:
-        return (item.run, item.number) in self.failed
-
     def note_success(self, item: Item, left: Left) -> None:
         before = self._before[item.run][item.number]
-        expected = item.expected
-        replaced = ""
-        if expected is not None:
-            replaced = f"{expected[0]}:{expected[1]}:{expected[2]}:{expected[3]:o}"
         done = self._done.get((item.run, item.number))
-        # Another run may take its base for what was replaced, unless that was something else.
-        is_base = expected is not None and bool(left.signature) and not item.made
+        replaced, replaced_at = done.before if done else "", 0
+        if item.expected is not None:
+            inode, modified, size, mode, changed = item.expected
+            replaced = f"{inode}:{modified}:{size}:{mode:o}"
+            # Another run may take its base for what was replaced, unless that was something else.
+            replaced_at = changed if left.signature and not item.made else 0
         self._done[item.run, item.number] = Recorded(
             before.number, before.change, State(item.state), None, before.on, before.base,
-            before.is_known, replaced or (done.before if done else ""), left.signature,
-            expected[4] if expected is not None and is_base else 0, left.changed, item.made,
+            before.is_known, replaced, left.signature, replaced_at, left.changed, item.made,
         )  # fmt: skip
 
     def note_failure(self, item: Item, error: ConflictError | OSError) -> None:
         """Note that an item was not done: its change is a conflict or has failed, or is what it was
         before if it should have been undone or made again."""
         before = self._before[item.run][item.number]
+        failed = State.CONFLICT
         if isinstance(error, ConflictError):
             note = Note(error.reason)
         elif error.errno in (errno.ELOOP, errno.ENOTDIR):
             note = Note(Reason.PARENT_REPLACED)
-        elif error.errno == errno.ENOENT:
-            note = Note(Reason.ROOT_MISSING)
         else:
-            note = Note.of_error(error)
-        is_conflict = isinstance(error, ConflictError) or note.reason is Reason.PARENT_REPLACED
-        failed = State.CONFLICT if is_conflict else State.FAILED
+            failed = State.FAILED
+            is_missing = error.errno == errno.ENOENT
+            note = Note(Reason.ROOT_MISSING) if is_missing else Note.of_error(error)
         self.failed[item.run, item.number] = failed
         state = failed if item.otherwise == State.CONFLICT.value else State(item.otherwise)
         self._done[item.run, item.number] = in_conflict(before._replace(state=state), note)
@@ -359,15 +342,13 @@ def _left_in_slots(
     of the project, or was staged and not used. Keep anything else."""
     left: list[list[object]] = []
     for item in items:
-        slots = {item.out, item.slot, f"{item.slot}{OUT}"}
-        for slot in slots if "stage/" in f"{item.out}{item.slot}" else ():
-            spot = runs.at(item.run, slot) if slot.startswith("stage/") else None
-            found = spot.lstat() if spot else None
-            if spot is None or found is None:
+        for slot in {item.out, item.slot, f"{item.slot}{OUT}"}:
+            found = runs.at(item.run, slot).lstat() if slot.startswith("stage/") else None
+            if found is None:
                 continue
             is_staged = (found.st_ino, found.st_mtime_ns) == (item.inode, item.modified)
             if (item.run, item.number) in failed and not is_staged:
-                spot.rename_to(runs.at(item.run, mine_name(item.number)))
+                runs.at(item.run, slot).rename_to(runs.at(item.run, mine_name(item.number)))
             else:
                 left.append([item.run, slot, found.st_mtime_ns, found.st_size])
     return left
@@ -382,13 +363,6 @@ def note_planning(paths: Paths, project: str, run_id: str) -> None:
 # --- the lock ------------------------------------------------------------------------------------
 
 
-def bump_generation(paths: Paths, project: str) -> None:
-    """Note that the project, or what is pending for it, is about to change."""
-    # Not the kernel's own time, which is the same for some milliseconds.
-    now = time.time_ns()
-    os.utime(_lock_file(paths, project), ns=(now, now))
-
-
 def generation(paths: Paths, project: str) -> int:
     """Return a number that differs after each run, apply, undo, redo or discard that changed
     something. Wait for a job that is being done."""
@@ -400,11 +374,9 @@ def _lock_file(paths: Paths, project: str) -> Path:
     return make_folder(paths.project_data(project)) / _LOCK
 
 
-@contextlib.contextmanager
-def project_lock(paths: Paths, project: str) -> Iterator[None]:
-    """Hold a project's lock for something else than a job, such as to move the project."""
-    with FileLock(_lock_file(paths, project)):
-        yield
+def project_lock(paths: Paths, project: str) -> FileLock:
+    """Lock a project, also for something else than a job, such as to move the project."""
+    return FileLock(_lock_file(paths, project))
 
 
 def modes_note(paths: Paths, project: str, root: str) -> Path:

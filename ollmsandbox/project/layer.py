@@ -28,7 +28,7 @@ from ..files.dirfd import DirEntryAt, folders_above, opened_folder
 from ..files.locks import FileLock
 from ..paths import Paths
 from ..text.merge import merge_change
-from .change import Change, Kind, Recorded, Type
+from .change import Kind, Recorded, Type
 from .run import RunFolder, is_pending, read_run, read_small, run_ids, signature
 
 _FILE, _INDEX, _PREFIX = "layer.json", "index.json", "layer-"
@@ -85,14 +85,10 @@ class PendingLayer:
     def note(self, decided: Mapping[str, bool]) -> None:
         """Note which runs have pending changes after something was decided, while the project's
         lock is held."""
-        runs = self._read().runs
-        for run_id, has_pending in decided.items():
-            if has_pending and run_id not in runs:
-                runs.append(run_id)
-            elif not has_pending and run_id in runs:
-                runs.remove(run_id)
+        runs = [run_id for run_id in self._read().runs if decided.get(run_id, True)]
+        runs += [run_id for run_id, is_new in decided.items() if is_new and run_id not in runs]
         self._write(_LayerFile(runs))
-        self._remove_unused("")
+        self._remove_unused()
 
     def release(self) -> None:
         """Remove the generations that no command sees. Their files have one name less then, and can
@@ -100,7 +96,7 @@ class PendingLayer:
         state = self._read()
         if state.runs:
             self._write(_LayerFile(state.runs))
-        self._remove_unused("")
+        self._remove_unused()
 
     # --- what a command sees -----------------------------------------------------------------
 
@@ -130,7 +126,8 @@ class PendingLayer:
         state = self._read()
         if not state.runs:
             return {}, None
-        if not state.generation or (check and not _is_current(state.checks)):
+        is_current = not check or all(_signature(path) == known for path, known in state.checks)
+        if not state.generation or not is_current:
             return None
         folder = self._folder / state.generation
         with contextlib.suppress(FileNotFoundError):
@@ -150,8 +147,6 @@ class PendingLayer:
                     views[item.change.root].add(folder, item)
         name = f"{_PREFIX}{time.time_ns():x}"
         made = self._folder / f".{name}"
-        if made.exists():
-            _remove(made)
         made.mkdir(0o700)
         names = {}
         checks: list[list[str]] = []
@@ -166,32 +161,24 @@ class PendingLayer:
         self._write(_LayerFile(state.runs, name, [*names.items()], checks))
         self._remove_unused(name)
 
-    def _remove_unused(self, current: str) -> None:
+    def _remove_unused(self, current: str = "") -> None:
         """Remove the generations that no command sees."""
         found = [*self._folder.glob(f"{_PREFIX}*/"), *self._folder.glob(f".{_PREFIX}*/")]
-        used: set[str] | None = None
-        for folder in found:
-            if folder.name == current:
-                continue
-            if used is None:
-                used = set(_named_by_overlays(self._paths.cache))
-            if str(folder) in used:
-                continue
+        others = {str(folder) for folder in found if folder.name != current}
+        for folder in others.difference(_named_by_overlays(self._paths.cache)) if others else ():
             with (
                 contextlib.suppress(BlockingIOError, FileNotFoundError),
-                FileLock(folder, is_folder=True, timeout=0),
+                FileLock(Path(folder), is_folder=True, timeout=0),
+                opened_folder(self._folder) as around,
             ):
-                _remove(folder)
+                trees.remove(os.path.basename(folder), around)
 
     def _read(self) -> _LayerFile:
-        try:
+        # If it cannot be read, it is made again.
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
             given = json.loads((self._folder / _FILE).read_text(encoding="utf-8"))
             if isinstance(given["runs"], list):
                 return _LayerFile(**given)
-        except FileNotFoundError:
-            pass
-        except (ValueError, TypeError, KeyError):
-            pass  # it is made again
         return _LayerFile(self._find_runs() if self._folder.is_dir() else [])
 
     def _find_runs(self) -> list[str]:
@@ -216,10 +203,6 @@ def layer_index(layer: str) -> dict[str, tuple[str, int]]:
     return {path: (run_id, number) for path, (run_id, number) in index.items()}
 
 
-def _is_current(checks: Sequence[Sequence[str]]) -> bool:
-    return all(_signature(path) == known for path, known in checks)
-
-
 def _signature(path: str) -> str:
     try:
         return signature(os.lstat(path))
@@ -236,21 +219,16 @@ def _named_by_overlays(cache: Path) -> Iterator[str]:
                     yield os.path.dirname(layer)
 
 
-def _remove(folder: Path) -> None:
-    with opened_folder(folder.parent) as around:
-        trees.remove(folder.name, around)
-
-
 class _Entry(NamedTuple):
     """The pending file, link, folder or deletion at one path."""
 
     on: tuple[str, int]
     # None if it is deleted.
     type: Type | None
-    mode: int = 0o755
+    mode: int = 0
     target: str = ""
-    source: Path | None = None
-    # A text that was merged, instead of the source.
+    # The version of a file, or a text that was merged instead.
+    source: Path = Path()
     text: bytes | None = None
     # Whether it is what the command left, unmerged and with all hunks.
     is_whole: bool = False
@@ -266,33 +244,27 @@ class _View:
         self._merged: dict[str, str] = {}
 
     def add(self, folder: RunFolder, item: Recorded) -> None:
-        change, path = item.change, item.change.path
-        on = (folder.id, item.number)
+        change, on = item.change, (folder.id, item.number)
+        mode = (change.mode or 0) & 0o1777
         if change.kind is Kind.DELETED:
-            self.entries[path] = _Entry(on, None)
+            entry = _Entry(on, None)
         elif change.type is Type.FOLDER:
-            self.entries[path] = _Entry(on, Type.FOLDER, _mode(change, 0o755))
+            entry = _Entry(on, Type.FOLDER, mode)
         elif change.type is Type.LINK:
-            self.entries[path] = _Entry(on, Type.LINK, target=change.target or "")
+            entry = _Entry(on, Type.LINK, target=change.target or "")
         else:
-            self._add_file(folder, item, on)
+            source = folder.result(item.number)
+            text = self._merge(folder, item, source)
+            is_whole = text is None and source == folder.whole_result(item.number)
+            entry = _Entry(on, Type.FILE, mode, "", source, text, is_whole)
+        self.entries[change.path] = entry
 
-    def _add_file(self, folder: RunFolder, item: Recorded, on: tuple[str, int]) -> None:
-        change, path = item.change, item.change.path
-        source = folder.result(item.number)
-        is_whole = source == folder.whole_result(item.number)
-        entry = _Entry(on, Type.FILE, _mode(change, 0o644), source=source)
-        below = self.entries.get(path)
-        is_on_below = below is not None and below.is_whole and below.on == item.on
-        text = None
-        if change.is_edit and item.is_known and not is_on_below:
-            text = self._merge(folder, item, below, source)
-        self.entries[path] = entry._replace(text=text, is_whole=is_whole and text is None)
-
-    def _merge(
-        self, folder: RunFolder, item: Recorded, below: _Entry | None, source: Path
-    ) -> bytes | None:
+    def _merge(self, folder: RunFolder, item: Recorded, source: Path) -> bytes | None:
         """Return the pending text merged with what is below it, if that is not its base."""
+        below = self.entries.get(item.change.path)
+        is_on_below = below is not None and below.is_whole and below.on == item.on
+        if not item.change.is_edit or not item.is_known or is_on_below:
+            return None
         place = f"{self._root}/{item.change.path}"
         if below is None:
             self._merged[place] = _signature(place)
@@ -327,17 +299,14 @@ class _View:
                 continue
             if entry.type is None and not self._hide(path, checks, hidden):
                 continue
-            for folder in reversed(above):
+            is_folder = entry.type is Type.FOLDER or (entry.type is None and path not in hidden)
+            for folder in (*reversed(above), *([path] if is_folder else [])):
                 if folder not in modes:
                     os.mkdir(f"{layer}/{folder}", 0o700)
                     modes[folder] = self._folder_mode(folder)
-            if entry.type is Type.FOLDER or (entry.type is None and path not in hidden):
-                if path not in modes:
-                    os.mkdir(f"{layer}/{path}", 0o700)
-                    modes[path] = self._folder_mode(path)
-                continue
-            _make(entry, f"{layer}/{path}")
-            hidden.add(path)
+            if not is_folder:
+                _make(entry, f"{layer}/{path}")
+                hidden.add(path)
         for folder in sorted(modes, reverse=True):
             mode, found = modes[folder]
             if found is not None and os.getuid() == 0:
@@ -349,27 +318,23 @@ class _View:
         """Decide how a deleted path is hidden: as a whole, and then add it to `hidden`, or name by
         name, if its folder has something that the command did not delete. Return False if there is
         nothing to hide."""
-        place = f"{self._root}/{path}"
-        try:
-            found = os.lstat(place)
-        except OSError:
+        if not os.path.lexists(f"{self._root}/{path}"):
             return False
-        if stat.S_ISDIR(found.st_mode):
-            folders = [path]
-            while folders:
-                folder = folders.pop()
-                inner = f"{self._root}/{folder}"
-                checks.append([inner, _signature(inner)])
-                try:
-                    names = os.listdir(inner)
-                except OSError:
-                    names = []
-                for name in names:
-                    entry = self.entries.get(f"{folder}/{name}")
-                    if entry is None or entry.type is not None:
-                        return True
-                    if os.path.isdir(f"{inner}/{name}") and not os.path.islink(f"{inner}/{name}"):
-                        folders.append(f"{folder}/{name}")
+        paths = [path]
+        while paths:
+            folder = paths.pop()
+            inner = f"{self._root}/{folder}"
+            if os.path.islink(inner) or not os.path.isdir(inner):
+                continue
+            checks.append([inner, _signature(inner)])
+            names = []
+            with contextlib.suppress(OSError):
+                names = os.listdir(inner)
+            for name in names:
+                entry = self.entries.get(f"{folder}/{name}")
+                if entry is None or entry.type is not None:
+                    return True
+                paths.append(f"{folder}/{name}")
         hidden.add(path)
         return True
 
@@ -385,10 +350,6 @@ class _View:
         return (stat.S_IMODE(found.st_mode) & 0o1777 if found else 0o755), found
 
 
-def _mode(change: Change, usual: int) -> int:
-    return usual if change.mode is None else change.mode & 0o1777
-
-
 def _make(entry: _Entry, place: str) -> None:
     if entry.type is None:
         os.mknod(place, stat.S_IFCHR, 0)
@@ -399,15 +360,12 @@ def _make(entry: _Entry, place: str) -> None:
             file.write(entry.text)
         os.chmod(place, entry.mode)
     else:
-        assert entry.source is not None
         # Its version may be lost: then the project's is visible.
         with contextlib.suppress(FileNotFoundError):
             os.link(entry.source, place, follow_symlinks=False)
 
 
-def _read(file: Path | None) -> bytes | None:
-    if file is None:
-        return None
+def _read(file: Path) -> bytes | None:
     try:
         with opened_folder(file.parent) as around:
             return read_small(DirEntryAt(around, file.name))

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import time
-from pathlib import Path
 
 from .. import N_
 from ..errors import OllmSandboxError
@@ -26,9 +25,16 @@ class MissingRootMarks:
     """Notes for which runs a missing root was reported: in a file, the root of each."""
 
     def __init__(self, paths: Paths) -> None:
-        self._file = _file(paths)
-        self._before = _read(self._file)
+        self._file = paths.cache / "missing-roots.json"
+        self._before: dict[str, str] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            self._before = dict(json.loads(self._file.read_text(encoding="utf-8")))
         self._now: dict[str, str] = {}
+
+    def is_still_missing(self, name: str) -> bool:
+        """Return whether a missing root of a run or a job was reported, and is still missing."""
+        root = self._before.get(name, "")
+        return root != "" and not os.path.isdir(root)
 
     def first_time(self, name: str, root: str) -> bool:
         """Mark a run as reported; return whether it was not marked before."""
@@ -43,22 +49,6 @@ class MissingRootMarks:
                 write_atomically(self._file, json.dumps(self._now))
             else:
                 self._file.unlink(missing_ok=True)
-
-
-def was_notified(paths: Paths, name: str) -> bool:
-    """Return whether the user was notified of a run or a job and its root is still missing."""
-    root = _read(_file(paths)).get(name, "")
-    return root != "" and not os.path.isdir(root)
-
-
-def _file(paths: Paths) -> Path:
-    return paths.cache / "missing-roots.json"
-
-
-def _read(file: Path) -> dict[str, str]:
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return dict(json.loads(file.read_text(encoding="utf-8")))
-    return {}
 
 
 def check_roots(overlay: Overlay) -> None:
@@ -77,8 +67,8 @@ def check_roots(overlay: Overlay) -> None:
             )
 
 
-def _check_no_job(paths: Paths, overlay: Overlay) -> None:
-    """Raise MissingRootError if changes of the run are already being applied."""
+def _discard(paths: Paths, overlay: Overlay) -> None:
+    """Discard a run; raise MissingRootError if its changes are already being applied."""
     file = job_file(paths, overlay.project)
     if file.exists():
         raise MissingRootError(
@@ -90,19 +80,16 @@ def _check_no_job(paths: Paths, overlay: Overlay) -> None:
             root=overlay.project,
             file=file,
         )
-
-
-def _discard_captured(paths: Paths, overlay: Overlay) -> None:
-    """Record the changes of a run as discarded, if they are listed already."""
     run = RunFolder(paths, overlay.run_id)
     if run.is_captured:
-        items = run.read()
+        items = run.states().changes
         take_results(paths, run.id, overlay.uppers, items)
         dropped = [item._replace(state=State.DISCARDED, note=None) for item in items]
         run.append(dropped, ended=time.time())
+    overlay.cleanup()
 
 
-def discard_interrupted(paths: Paths, run_id: str, *, whole: bool = True) -> str:
+def discard_interrupted(paths: Paths, run_id: str, *, whole: bool) -> str:
     """Discard an interrupted run with a missing root; return its project, or "" if there is none.
 
     Raise if only a part of it is to be discarded (not `whole`).
@@ -110,16 +97,13 @@ def discard_interrupted(paths: Paths, run_id: str, *, whole: bool = True) -> str
     project = ""
     for overlay in leftovers(paths.cache, lambda _folder: None):
         try:
-            roots = overlay.overlay_map.values()
-            if overlay.run_id == run_id and any(map(is_missing, roots)):
+            if overlay.run_id == run_id and any(map(is_missing, overlay.overlay_map.values())):
                 if not whole:
                     raise OllmSandboxError(
                         N_("A run that was not finished can only be discarded as a whole."),
                         N_("Do not specify any files."),
                     )
-                _check_no_job(paths, overlay)
-                _discard_captured(paths, overlay)
-                overlay.cleanup()
+                _discard(paths, overlay)
                 project = overlay.project
         finally:
             overlay.release()

@@ -6,6 +6,7 @@ Commands may write to the folder that is opened. A link in a project could lead 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -63,10 +64,9 @@ def current_folder(environ: Mapping[str, str]) -> str:
     named = environ.get("PWD", "")
     if not named.startswith("/") or named == current:
         return current
-    try:
+    with contextlib.suppress(OSError, ValueError):
         return named if os.path.samefile(named, current) else current
-    except (OSError, ValueError):
-        return current
+    return current
 
 
 def _links_on_the_way(path: str) -> list[tuple[str, str]]:
@@ -101,9 +101,5 @@ def _known_roots(paths: Paths) -> list[str]:
     from ..database.tables import ApprovedRoot, Project
     from .projects import ProjectManager
 
-    manager = ProjectManager(paths)
-    try:
-        with manager.store.translated_errors():
-            return [one.path for kind in (Project, ApprovedRoot) for one in kind.select()]
-    finally:
-        manager.close()
+    with contextlib.closing(ProjectManager(paths)) as manager, manager.store.translated_errors():
+        return [one.path for kind in (Project, ApprovedRoot) for one in kind.select()]

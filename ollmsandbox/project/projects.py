@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import threading
@@ -19,6 +18,7 @@ from ..database.connection import Database
 from ..database.tables import ApprovedRoot, Project, Run, as_bytes
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
+from . import DAILY
 from .roots import may_be_root
 
 # SQLite takes only so many values in one statement.
@@ -37,8 +37,6 @@ _UPDATE_RECORD = (
     " seen_at = max(coalesce(seen_at, 0), excluded.seen_at),"
     " last_modified = coalesce(excluded.last_modified, last_modified)"
 )
-
-KEEP_BACKUPS = 7 * 86400
 
 AnyPath = str | os.PathLike[str]
 
@@ -59,11 +57,6 @@ class ProjectManager:
             if self._store is None:
                 self._store = Database(self.paths)
             return self._store
-
-    @property
-    def notices(self) -> list[str]:
-        """Messages about the database for the user."""
-        return self.store.notices
 
     def close(self) -> None:
         with self._opening:
@@ -94,15 +87,11 @@ class ProjectManager:
             ).execute()
             return Project.get(Project.path == path)
 
-    def remove_project(self, project: Project) -> None:
-        """Remove the project from the list. Its records stay, for when it is opened again."""
+    def list_project(self, project: Project, *, is_listed: bool) -> None:
+        """List a project, even if its folder is missing, or remove it from the list. Its records
+        stay, for when it is opened again."""
         with self.store.transaction():
-            Project.update(is_listed=False).where(Project.id == project.id).execute()
-
-    def relist_project(self, project: Project) -> None:
-        """List a removed project again, even if its folder is missing."""
-        with self.store.transaction():
-            Project.update(is_listed=True).where(Project.id == project.id).execute()
+            Project.update(is_listed=is_listed).where(Project.id == project.id).execute()
 
     def find_project(self, path: AnyPath) -> Project | None:
         with self.store.translated_errors():
@@ -193,24 +182,19 @@ class ProjectManager:
         it was modified, if the caller knows."""
         # Seen just now: a scan that is under way must not remove what is about to be used.
         number, now = project.id, time.time()
-        encode = as_bytes
+        rows = (
+            (
+                id_, number, as_bytes(path), gone, None if copy is None else as_bytes(copy), now,
+                None if gone else modified or _modified_at(path),
+            )
+            for id_, path, copy, gone, modified in files
+        )  # fmt: skip
         with self.store.transaction() as connection:
             connection.executemany(
-                f"INSERT INTO filerecord (id, project_id, path, is_deleted,"
-                f" last_approved_copy_path, seen_at, last_modified)"
+                "INSERT INTO filerecord (id, project_id, path, is_deleted,"
+                " last_approved_copy_path, seen_at, last_modified)"
                 f" VALUES (?, ?, ?, ?, ?, ?, ?) {_UPDATE_RECORD}",
-                (
-                    (
-                        id_,
-                        number,
-                        encode(path),
-                        gone,
-                        None if copy is None else encode(copy),
-                        now,
-                        None if gone else modified or _modified_at(path),
-                    )
-                    for id_, path, copy, gone, modified in files
-                ),
+                rows,
             )
 
     def has_backup(self, number: int) -> bool:
@@ -218,18 +202,16 @@ class ProjectManager:
         query = "SELECT last_approved_copy_path FROM filerecord WHERE id = ?"
         return any(copy and os.path.lexists(copy) for (copy,) in self.store.query(query, [number]))
 
-    def cleanup_old_backups(self, *, now: float | None = None) -> int:
+    def cleanup_old_backups(self, *, now: float) -> int:
         """Remove backups that are more than seven days old; return how many.
 
         The day is in the name: the file itself may have been in the project for years. Also clean
         up the records of backups that someone else removed, and of deleted files without a backup.
         """
-        now = time.time() if now is None else now
-        limit = time.strftime("%y-%m-%d", time.localtime(now - KEEP_BACKUPS))
+        limit = time.strftime("%y-%m-%d", time.localtime(now - 7 * DAILY))
         old = [backup for backup in backups_in(self.paths.backups) if backup.day < limit]
         for backup in old:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(backup.path)
+            Path(backup.path).unlink(missing_ok=True)
         self.forget_missing_backups()
         with self.store.transaction() as connection:
             connection.execute(
@@ -246,29 +228,16 @@ class ProjectManager:
         )
         if project_id is not None:
             query += f" AND project_id = {project_id:d}"
-        # Before the folder is listed: what is recorded now has been on disk by then.
-        rows = self.store.query(query)
-        if not rows:
+        missing = [row for row in self.store.query(query) if not os.path.lexists(row[2])]
+        if not missing:
             return []
-        newest: dict[int, str] = {}
-        there: set[bytes] = set()
-        for backup in sorted(backups_in(self.paths.backups), key=lambda backup: backup.day):
-            newest[backup.number] = backup.path
-            there.add(os.fsencode(backup.path))
-        missing = [
-            (number, path, copy)
-            for number, path, copy in rows
-            # Recorded before the cache was moved, it is elsewhere.
-            if copy not in there and not os.path.lexists(copy)
-        ]
+        backups = sorted(backups_in(self.paths.backups), key=lambda backup: backup.day)
+        newest = {backup.number: as_bytes(backup.path) for backup in backups}
         with self.store.transaction() as connection:
             connection.executemany(
                 "UPDATE filerecord SET last_approved_copy_path = ?"
                 " WHERE id = ? AND last_approved_copy_path = ?",
-                (
-                    (as_bytes(newest[number]) if number in newest else None, number, copy)
-                    for number, _, copy in missing
-                ),
+                ((newest.get(number), number, copy) for number, _, copy in missing),
             )
         return [(number, path) for number, path, _ in missing if number not in newest]
 
@@ -350,7 +319,7 @@ def _existing_folder(path: AnyPath) -> str:
     return real
 
 
-def _modified_at(path: str | bytes) -> float | None:
+def _modified_at(path: str) -> float | None:
     try:
         return os.lstat(path).st_mtime
     except OSError:

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..files.atomic import write_atomically
-from ..paths import Paths, is_inside
+from ..paths import Paths, is_inside, is_missing
 from ..sandbox.overlay import Overlay, Root
-from .mode import DAILY, Mode
+from ..sandbox.spec import Mode, RunSpec
+from . import DAILY
 from .roots import common_git_folder, may_be_root
 
 if TYPE_CHECKING:
@@ -27,24 +28,16 @@ if TYPE_CHECKING:
 class Recorder:
     """Settles one run."""
 
-    def __init__(
-        self,
-        project: str,
-        paths: Paths,
-        *,
-        mode: Mode = Mode.AUTO,
-        command: str = "",
-        session_id: str = "",
-        call_id: str = "",
-    ) -> None:
-        self._project = project
+    def __init__(self, spec: RunSpec, paths: Paths) -> None:
+        """`spec.project` is a folder with its links resolved."""
+        self._project = spec.project
         self._paths = paths
-        self._mode = mode
+        self._mode = spec.mode
         self.about: Mapping[str, str] = {
-            "mode": mode.value,
-            "command": command,
-            "session_id": session_id,
-            "call_id": call_id,
+            "mode": spec.mode.value,
+            "command": spec.command,
+            "session_id": spec.session_id,
+            "call_id": spec.call_id,
             "started": repr(time.time()),
         }
         self.report: Report | None = None
@@ -82,18 +75,15 @@ class Recorder:
 
     def is_captured(self, run_id: str) -> bool:
         """Return whether the changes of the run are listed, and not settled yet."""
-        is_listed = (self._paths.runs / run_id / "changes.jsonl").exists()
-        return is_listed and self.report is None
+        return self.report is None and (self._paths.runs / run_id / "changes.jsonl").exists()
 
     def note_exit(self, exit_code: int) -> None:
         """Record the exit status of the command."""
         if self.report is None or not self.report.changes or self._mode is Mode.NEVER:
             return
         from .index import note_exit
-        from .projects import ProjectManager
 
-        with contextlib.closing(ProjectManager(self._paths)) as manager:
-            note_exit(manager, self.report.run_id, exit_code)
+        note_exit(self._paths, self.report.run_id, exit_code)
 
 
 def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
@@ -102,20 +92,11 @@ def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
 
     The first are in the database. A file has a copy, so that a command starts without the database.
     """
-    approved = _approved_roots(paths, project)
-    common = common_git_folder(paths, project)
-    is_new = common is not None and not is_inside(common, project, *approved)
-    return (*approved, common) if common is not None and is_new else approved
-
-
-def _approved_roots(paths: Paths, project: str) -> tuple[str, ...]:
     file = paths.linked_roots(project)
     roots: list[str] | None = None
     with contextlib.suppress(OSError, ValueError):
         roots = json.loads(file.read_text(encoding="utf-8"))
-    if roots is None:
-        if not paths.database.exists():
-            return ()
+    if roots is None and paths.database.exists():
         from .projects import ProjectManager
 
         with contextlib.closing(ProjectManager(paths)) as manager:
@@ -124,11 +105,14 @@ def _approved_roots(paths: Paths, project: str) -> tuple[str, ...]:
         write_atomically(file, json.dumps(roots))
     found: list[str] = []
     # They are sorted, so that parents come first.
-    for root in roots:
+    for root in roots or ():
         # If a link took its place, it is not the folder that the user approved.
-        is_there = os.path.isdir(root) and os.path.realpath(root) == root
+        is_there = not is_missing(root)
         if is_there and may_be_root(paths, project, root) and not is_inside(root, project, *found):
             found.append(root)
+    common = common_git_folder(paths, project)
+    if common is not None and not is_inside(common, project, *found):
+        found.append(common)
     return tuple(found)
 
 
@@ -149,9 +133,9 @@ def needs_recovery(paths: Paths) -> bool:
     with contextlib.suppress(FileNotFoundError):
         left += (name for name in os.listdir(paths.cache) if name.startswith(("overlay-", "done-")))
     if left:
-        from .missing import was_notified
+        from .missing import MissingRootMarks
 
-        if not all(was_notified(paths, name) for name in left):
+        if not all(map(MissingRootMarks(paths).is_still_missing, left)):
             return True
     try:
         age = time.time() - (paths.cache / "cleaned").stat().st_mtime

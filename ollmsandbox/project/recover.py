@@ -12,26 +12,18 @@ from ..database.tables import Setting
 from ..errors import OllmSandboxError, Sentence, in_words
 from ..paths import Paths
 from ..sandbox.overlay import leftovers
+from ..sandbox.spec import Mode
 from .backups import clean_up
 from .change import Report
 from .index import rebuild
 from .jobs import MissingRootError, project_of_job, unfinished
 from .missing import MissingRootMarks
-from .mode import Mode
 from .projects import ProjectManager
 from .run import RunFolder
 from .settle import opened_jobs, settle
 
 # A setting that says that the index has all runs.
 _INDEXED = "index-is-complete"
-
-
-def _unreadable(folder: str) -> Report:
-    text = N_(
-        "{folder} contains changes from a command, but it is unknown which project they belong to."
-    )
-    what_to_do = N_("Copy what you need from it, then delete it.")
-    return Report("", errors=(str(OllmSandboxError(text, what_to_do, folder=folder)),))
 
 
 def finish_leftovers(paths: Paths) -> list[Report]:
@@ -42,21 +34,24 @@ def finish_leftovers(paths: Paths) -> list[Report]:
     """
     reports: list[Report] = []
     marks = MissingRootMarks(paths)
-
     told: set[str] = set()
 
     def add_error(run_id: str, name: str, error: OllmSandboxError | OSError) -> None:
+        is_first = True
         if isinstance(error, MissingRootError):
             is_first = marks.first_time(name, error.root) and error.root not in told
             told.add(error.root)
-        else:
-            is_first = True
         if is_first:
             reports.append(Report(run_id, errors=(in_words(error),)))
 
     def report_unreadable(folder: str) -> None:
         if marks.first_time(os.path.basename(folder), ""):
-            reports.append(_unreadable(folder))
+            text = N_(
+                "{folder} contains changes from a command, but it is unknown which project they "
+                "belong to."
+            )
+            what_to_do = N_("Copy what you need from it, then delete it.")
+            add_error("", "", OllmSandboxError(text, what_to_do, folder=folder))
 
     for file in unfinished(paths):
         try:
@@ -85,7 +80,6 @@ def finish_leftovers(paths: Paths) -> list[Report]:
 class RecoveryResult:
     """The runs that a recovery finished, with messages for the user."""
 
-    # Interrupted runs.
     finished: tuple[Report, ...] = ()
     notices: tuple[str, ...] = ()
     # What could not be finished or removed; the next recovery tries again.
@@ -111,8 +105,8 @@ def recover(
     reports = finish_leftovers(paths)
     errors += (error for report in reports for error in report.errors)
     try:
-        clean_up(manager, others=removers)
-        notices += manager.notices
+        clean_up(manager, removers)
+        notices += manager.store.notices
     except OSError as error:
         text = N_("Old versions could not be removed: {why}.")
         errors.append(Sentence(text, why=in_words(error).removesuffix(".")))

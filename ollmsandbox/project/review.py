@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from .. import N_
 from ..database.tables import Project, Run
@@ -15,17 +14,18 @@ from ..files.dirfd import folders_above
 from ..paths import FolderSet, Paths, is_missing
 from . import index
 from .change import PENDING_STATES, Kind, Recorded, Report, State, Type
-from .jobs import Job, JobResult, MissingRootError, ProjectJobs
+from .jobs import Job, MissingRootError, ProjectJobs
 from .layer import PendingLayer
-from .plan import Planner, Way
+from .plan import Planned, Planner, Way
 from .projects import ProjectManager
 from .reasons import Note, Reason
 from .run import RunFolder, is_part, is_pending, read_run, signature_at
-from .settle import JobRecorder
+from .settle import project_jobs
 from .state import current_changes, is_made
 from .swap import Item
 
-_ByRun = list[tuple[Run, list[Recorded]]]
+# By run and number.
+_Changes = dict[tuple[str, int], Recorded]
 
 
 class Review:
@@ -38,12 +38,9 @@ class Review:
     def close(self) -> None:
         self.manager.close()
 
-    @contextlib.contextmanager
-    def locked(self, project: str) -> Iterator[ProjectJobs]:
+    def locked(self, project: str) -> contextlib.AbstractContextManager[ProjectJobs]:
         """Lock a project, after finishing what was cut off there."""
-        jobs = ProjectJobs(self._paths, project, JobRecorder(self.manager))
-        with jobs.locked():
-            yield jobs
+        return project_jobs(self.manager, project).locked()
 
     # --- apply and discard -------------------------------------------------------------------
 
@@ -66,8 +63,7 @@ class Review:
             for item in items:
                 may_force = bool(chosen) and _may_force(item, anyway=anyway)
                 planning.add(run.id, item, Way.APPLY, force=may_force)
-            report = planning.do(jobs).report()
-            return report._replace(changes=(*report.changes, *gone))
+            return planning.do(jobs, gone)
 
     def also_applied(
         self, run: Run, chosen: Sequence[str] = (), *, only_pending: bool = False
@@ -79,8 +75,8 @@ class Review:
             items, _ = self._to_apply(planning, chosen, only_pending=only_pending)
             for item in items:
                 planning.add(run.id, item, Way.APPLY)
-            planning.drop_staged()
-            return [report for report in planning.reports() if report.run_id != run.id]
+            planning.drop_items(0)
+            return _of_others(run, planning.added)
 
     def _to_apply(
         self, planning: _Planning, chosen: Sequence[str], *, only_pending: bool
@@ -88,16 +84,14 @@ class Review:
         """Return the changes to apply, and those whose root is missing."""
         wanted = []
         for item in choose(planning.rows, chosen):
-            if item.state in PENDING_STATES:
-                # A conflict may be merged by now, but for one with an unknown base.
-                may_try = item.state is not State.CONFLICT or (
-                    item.change.is_edit and item.is_known
-                )
-                wanted += [item] if chosen or may_try else []
-            elif (item.state is State.UNDONE and not only_pending) or (
-                item.state is State.DISCARDED and chosen
-            ):
-                wanted.append(item)
+            if item.state is State.CONFLICT:
+                # It may be merged by now, but not with an unknown base.
+                is_wanted = bool(chosen) or (item.change.is_edit and item.is_known)
+            elif item.state is State.DISCARDED:
+                is_wanted = bool(chosen)
+            else:
+                is_wanted = is_pending(item) or (item.state is State.UNDONE and not only_pending)
+            wanted += [item] if is_wanted else []
         return split_gone(wanted)
 
     def keep_both(self, run: Run, chosen: Sequence[str] = ()) -> Report:
@@ -111,9 +105,9 @@ class Review:
                     raise OllmSandboxError(
                         N_("Both versions of {file} cannot be kept, because it is not text."),
                         N_("Choose one of the versions."),
-                        file="/".join(place_of(item)),
+                        file=full_path(item),
                     )
-            return planning.do(jobs).report()
+            return planning.do(jobs)
 
     def merge_part(self, run: Run, item: Recorded, old: bytes, new: bytes) -> Report | None:
         """Merge hunks of a change into the file on disk, given as the two versions that they are
@@ -122,28 +116,22 @@ class Review:
             now = planning.rows[item.number]
             if now.state is not item.state:
                 return None
-            planning.add_part(run.id, now, old, new)
-            return None if planning.failed else planning.do(jobs).report()
+            planning.add_part(now, old, new)
+            return None if planning.failed else planning.do(jobs)
 
     def discard(self, run: Run, chosen: Sequence[str] = ()) -> Report:
         """Discard pending changes, and those of later runs that cannot be without them."""
         with self.locked(run.project.path) as jobs:
-            dropped = self._to_discard(run, chosen)
-            known = {run_id: index.read_changes(self.manager, self.manager.run(run_id))
-                     for run_id in {run_id for run_id, _ in dropped}}  # fmt: skip
-            decided = tuple((run_id, _dropped(item)) for run_id, item in dropped)
+            found = self._to_discard(run, chosen)
+            decided = tuple((run_id, _dropped(item)) for (run_id, _), item in found.items())
             job = Job(run.project.path, run.id, decided=decided)
-            return jobs.do(job, known).report() if decided else Report(run.id)
+            return jobs.do(job, {}).report() if decided else Report(run.id)
 
     def also_discarded(self, run: Run, chosen: Sequence[str] = ()) -> list[Report]:
         """Return the changes of other runs that `discard` would discard, too."""
-        found: dict[str, list[Recorded]] = {}
-        for run_id, item in self._to_discard(run, chosen):
-            found.setdefault(run_id, []).append(item)
-        found.pop(run.id, None)
-        return [Report(run_id, tuple(items)) for run_id, items in found.items()]
+        return _of_others(run, self._to_discard(run, chosen))
 
-    def _to_discard(self, run: Run, chosen: Sequence[str]) -> list[tuple[str, Recorded]]:
+    def _to_discard(self, run: Run, chosen: Sequence[str]) -> _Changes:
         """Return the chosen changes, and later ones that build on them without lines of their own:
         in a folder that is not made then, or on a file that cannot be merged."""
         rows = choose(index.read_changes(self.manager, run), chosen)
@@ -161,24 +149,23 @@ class Review:
             is_kept = any((run_id, item.change.root, path) not in left for path in inside)
             if (run_id, item.number) not in found and (is_kept or self._needs_one_of(found, item)):
                 found[run_id, item.number] = item
-        return [(run_id, item) for (run_id, _), item in found.items()]
+        return found
 
-    def _needs_one_of(self, dropped: dict[tuple[str, int], Recorded], item: Recorded) -> bool:
-        below = dropped.get(item.on) if item.on else None
-        if below is not None and not (item.change.is_edit and self._has_lines(item, below)):
+    def _needs_one_of(self, dropped: _Changes, item: Recorded) -> bool:
+        if item.on in dropped and not (
+            # Then it can be merged without the one that it builds on.
+            item.change.is_edit and dropped[item.on].change.is_edit and self._has_lines(*item.on)
+        ):
             return True
         folders = {place_of(other) for other in dropped.values() if other.change.makes_folder}
         return item.change.kind is not Kind.DELETED and any(
             (item.change.root, folder) in folders for folder in folders_above(item.change.path)
         )
 
-    def _has_lines(self, item: Recorded, below: Recorded) -> bool:
-        """Return whether a change can be merged without the one that it builds on."""
-        if not below.change.is_edit or item.on is None:
-            return False
-        file = RunFolder(self._paths, item.on[0]).whole_result(item.on[1])
+    def _has_lines(self, run_id: str, number: int) -> bool:
+        """Return whether a command left a text."""
         try:
-            return b"\0" not in file.read_bytes()
+            return b"\0" not in RunFolder(self._paths, run_id).whole_result(number).read_bytes()
         except OSError:
             return False
 
@@ -207,12 +194,10 @@ class Review:
 
     def waiting(self, project: Project) -> list[Run]:
         """Return the runs with pending changes, the oldest first."""
-        order = {run_id: n for n, run_id in enumerate(self._pending_runs(project.path))}
+        runs = PendingLayer(self._paths, project.path).runs()
+        order = {run_id: n for n, run_id in enumerate(runs)}
         found = self.manager.runs(project, limit=-1, only_pending=True)[::-1]
         return sorted(found, key=lambda run: order.get(run.id, -1))
-
-    def _pending_runs(self, project: str) -> list[str]:
-        return PendingLayer(self._paths, project).runs()
 
     # --- undo --------------------------------------------------------------------------------
 
@@ -230,8 +215,7 @@ class Review:
                 for item in reversed(applied):
                     may_force = bool(chosen) and _may_force(item, anyway=False)
                     planning.add(run.id, item, Way.UNDO, force=may_force)
-                report = planning.do(jobs).report()
-                return report._replace(changes=(*report.changes, *gone))
+                return planning.do(jobs, gone)
 
     def _record_made(self, jobs: ProjectJobs, run: Run, chosen: Sequence[str]) -> None:
         """Record pending changes as applied that the user has made in the project."""
@@ -241,7 +225,9 @@ class Review:
                     planning.add(run.id, item, Way.APPLY)
             planning.do(jobs)
 
-    def later_changes(self, run: Run, items: Iterable[Recorded]) -> _ByRun:
+    def later_changes(
+        self, run: Run, items: Iterable[Recorded]
+    ) -> list[tuple[Run, list[Recorded]]]:
         """Return what later runs did to the same paths and is applied, the last run first."""
         numbers: dict[str, set[int]] = {}
         for item in items:
@@ -264,13 +250,9 @@ class Review:
             for row, one in zip(rows, now, strict=True)
         ]
 
-    @contextlib.contextmanager
-    def _planning(self, run: Run, *, undoes: bool = False) -> Iterator[_Planning]:
-        planning = _Planning(self._paths, run, self._rows(run), undoes=undoes)
-        try:
-            yield planning
-        finally:
-            planning.close()
+    def _planning(self, run: Run, *, undoes: bool = False) -> contextlib.closing[_Planning]:
+        rows = self._rows(run)
+        return contextlib.closing(_Planning(self._paths, run, rows, undoes=undoes))
 
 
 class _Planning:
@@ -291,7 +273,7 @@ class _Planning:
         self._items: list[Item] = []
         self._decided: list[tuple[str, Recorded]] = []
         self.failed: dict[tuple[str, int], State] = {}
-        self._added: dict[tuple[str, int], Recorded] = {}
+        self.added: _Changes = {}
         self._folders: set[tuple[str, str]] = set()
 
     def close(self) -> None:
@@ -306,55 +288,41 @@ class _Planning:
     def add(self, run_id: str, item: Recorded, way: Way, *, force: bool = False) -> None:
         """Plan a change, after those that it needs."""
         key = (run_id, item.number)
-        if key in self._added:
+        if key in self.added:
             return
-        self._added[key] = item
+        self.added[key] = item
         self._need_folders(run_id, item)
         planned = self._planner.plan(run_id, item, way, force=force)
-        below = self._pending_below(item)
-        if planned.failed and not self._undoes and below is not None:
+        below = self._below(item) if planned.failed else None
+        if below and below[1].state is State.DISCARDED and planned.decided:
+            note = planned.decided.note
+            reason = Note(Reason.BASE_DISCARDED, {"run": below[0]}, note.found if note else "")
+            planned = planned._replace(decided=planned.decided._replace(note=reason))
+        elif below and is_pending(below[1]) and item.on not in self.added and not self._undoes:
             # It is not in the project, and the two cannot be merged: both are applied.
-            before = self._mark()
+            before = dict(self.added), set(self._folders), dict(self.failed), self._decided[:]
+            planned_before, items = dict(self._planner.planned), len(self._items)
             self.add(*below, Way.APPLY)
             planned = self._planner.plan(run_id, item, way, force=force)
             if planned.failed:
-                self._reset(before)
-        if planned.failed and planned.decided and self._is_on_discarded(item):
-            assert item.on is not None
-            note = planned.decided.note
-            reason = Note(Reason.BASE_DISCARDED, {"run": item.on[0]}, note.found if note else "")
-            planned = planned._replace(decided=planned.decided._replace(note=reason))
-        self._take(key, planned.items, planned.decided, planned.failed)
+                self.added, self._folders, self.failed, self._decided = before
+                self._planner.planned = planned_before
+                self.drop_items(items)
+        self._take(key, planned)
 
-    def _mark(self) -> tuple[Any, ...]:
-        added, folders = dict(self._added), set(self._folders)
-        counts = len(self._items), len(self._decided), dict(self.failed)
-        return self._planner.mark(), added, folders, *counts
+    def add_part(self, item: Recorded, old: bytes, new: bytes) -> None:
+        planned = self._planner.plan(self._run_id, item, Way.PART, part=(old, new))
+        self._take((self._run_id, item.number), planned)
 
-    def _reset(self, mark: tuple[Any, ...]) -> None:
-        """Forget what was planned since a mark."""
-        planner, self._added, self._folders, items, decided, self.failed = mark
-        self._planner.reset(planner)
-        self._drop_staged(self._items[items:])
-        del self._items[items:]
-        del self._decided[decided:]
+    def _take(self, key: tuple[str, int], planned: Planned) -> None:
+        self._items += planned.items
+        if planned.decided is not None:
+            self._decided.append((key[0], planned.decided))
+        if planned.failed is not None:
+            self.failed[key] = planned.failed
 
-    def add_part(self, run_id: str, item: Recorded, old: bytes, new: bytes) -> None:
-        self._take((run_id, item.number), *self._planner.plan_part(run_id, item, old, new))
-
-    def _take(
-        self,
-        key: tuple[str, int],
-        items: list[Item],
-        decided: Recorded | None,
-        failed: State | None,
-    ) -> None:
-        self._items += items
-        self._decided += [(key[0], decided)] if decided is not None else []
-        if failed is not None:
-            self.failed[key] = failed
-
-    def do(self, jobs: ProjectJobs) -> JobResult:
+    def do(self, jobs: ProjectJobs, gone: Sequence[Recorded] = ()) -> Report:
+        """Do what was planned, and report also what is `gone`."""
         job = Job(
             self._project,
             self._run_id,
@@ -363,46 +331,29 @@ class _Planning:
             undoes=self._undoes,
             failed=self.failed,
         )
-        if not job.items and not job.decided:
-            return JobResult(job, {}, {}, is_resumed=False)
-        # Folders that it made accessible are as they were before the job gives them new modes.
-        self._planner.close()
-        return jobs.do(job, self._known)
+        report = Report(self._run_id)
+        if job.items or job.decided:
+            # Folders that it made accessible are as they were before the job gives them new modes.
+            self._planner.close()
+            report = jobs.do(job, self._known).report()
+        return report._replace(changes=(*report.changes, *gone))
 
-    def drop_staged(self) -> None:
-        """Remove what was staged only to see what would be applied."""
-        self._drop_staged(self._items)
-
-    def _drop_staged(self, items: Iterable[Item]) -> None:
-        for item in items:
+    def drop_items(self, start: int) -> None:
+        """Forget the items from this one on, and remove what was staged for them."""
+        for item in self._items[start:]:
             if item.slot.startswith("stage/"):
                 self._planner.runs.at(item.run, item.slot).unlink(missing_ok=True)
-
-    def reports(self) -> list[Report]:
-        """Return what was planned, by run."""
-        found: dict[str, list[Recorded]] = {}
-        for (run_id, _), item in self._added.items():
-            found.setdefault(run_id, []).append(item)
-        return [Report(run_id, tuple(items)) for run_id, items in found.items()]
+        del self._items[start:]
 
     # --- what a change needs -----------------------------------------------------------------
 
-    def _pending_below(self, item: Recorded) -> tuple[str, Recorded] | None:
-        """Return the pending change that the command saw, if it is not planned yet."""
-        if item.on is None or item.on in self._added:
-            return None
-        self.know(item.on[0])
-        found = [one for one in self._known[item.on[0]] if one.number == item.on[1]]
-        return (item.on[0], found[0]) if found and is_pending(found[0]) else None
-
-    def _is_on_discarded(self, item: Recorded) -> bool:
+    def _below(self, item: Recorded) -> tuple[str, Recorded] | None:
+        """Return the change whose version the command saw, with its run."""
         if item.on is None:
-            return False
-        self.know(item.on[0])
-        return any(
-            one.number == item.on[1] and one.state is State.DISCARDED
-            for one in self._known[item.on[0]]
-        )
+            return None
+        run_id, number = item.on
+        self.know(run_id)
+        return next(((run_id, one) for one in self._known[run_id] if one.number == number), None)
 
     def _need_folders(self, run_id: str, item: Recorded) -> None:
         """Plan the folders around a change that are not there."""
@@ -436,6 +387,15 @@ class _Planning:
         return None
 
 
+def _of_others(run: Run, found: _Changes) -> list[Report]:
+    """Return what was found of other runs."""
+    others: dict[str, list[Recorded]] = {}
+    for (run_id, _), item in found.items():
+        if run_id != run.id:
+            others.setdefault(run_id, []).append(item)
+    return [Report(run_id, tuple(items)) for run_id, items in others.items()]
+
+
 def _dropped(item: Recorded) -> Recorded:
     """Return a change as discarded. Hunks of it that are in the project stay: then it is applied,
     in part."""
@@ -448,6 +408,10 @@ def place_of(item: Recorded) -> tuple[str, str]:
     return item.change.root, item.change.path
 
 
+def full_path(item: Recorded) -> str:
+    return "/".join(place_of(item))
+
+
 def choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
     """Select changes by full path. A folder selects everything in it."""
     if not chosen:
@@ -456,7 +420,7 @@ def choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
     wanted, known = FolderSet(chosen), {""}
     found = []
     for item in items:
-        path = os.path.normpath("/".join(place_of(item)))
+        path = os.path.normpath(full_path(item))
         if path in wanted:
             found.append(item)
         while path not in known:
@@ -472,10 +436,9 @@ def choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
     return sorted(found, key=lambda item: item.number)
 
 
-def split_gone(items: Iterable[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
+def split_gone(items: Sequence[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
     """Split changes into those whose root exists, and the others, which have to be left alone."""
-    items = list(items)
-    missing = {root for root in {item.change.root for item in items} if is_missing(root)}
+    missing = set(filter(is_missing, {item.change.root for item in items}))
     there = [item for item in items if item.change.root not in missing]
     note = Note(Reason.ROOT_MISSING)
     return there, [item._replace(note=note) for item in items if item.change.root in missing]

@@ -37,6 +37,7 @@ from ..paths import Paths, make_folder
 from ..text.diff import LARGEST
 from .change import (
     PENDING_STATES,
+    Change,
     Flag,
     Kind,
     Recorded,
@@ -120,16 +121,11 @@ class RunFolder:
         return (self.path / _CHANGES).exists()
 
     def write_changes(self, info: RunInfo, items: Sequence[Recorded]) -> None:
-        numbers = {root: number for number, root in enumerate(info.roots)}
-        lines = (
-            [pack_change(item, numbers[item.change.root]) for item in items[at : at + _PIECE]]
+        text = "".join(
+            _lines([pack_change(info.roots, item) for item in items[at : at + _PIECE]])
             for at in range(0, len(items), _PIECE)
         )
-        text = "".join(_lines(piece) for piece in lines)
         write_locked(self.path / _CHANGES, text, durably=True)
-
-    def read(self) -> list[Recorded]:
-        return self.states().changes
 
     def states(self) -> RunStates:
         """Return the changes in the states that were last decided."""
@@ -176,7 +172,8 @@ class RunFolder:
 
     def remove_unused(self) -> None:
         """Remove what was staged, pairs that no change has, and copies that were not finished."""
-        used = {name for item in self.read() if item.made for name in map(str, self.pair(item))}
+        pairs = [self.pair(item) for item in self.states().changes if item.made]
+        used = {str(file) for pair in pairs for file in pair}
         for pattern in ("stage/*", "made/*", f"*/*{HALF}"):
             for file in self.path.glob(pattern):
                 if str(file) not in used:
@@ -226,19 +223,11 @@ def is_part(item: Recorded) -> bool:
 
 def _lines(rows: Sequence[object]) -> str:
     # One call of the encoder is about ten times as fast as one for each row.
-    if not rows:
-        return ""
-    text = json.dumps(rows, check_circular=False, separators=(",", ":"))
-    return text[1:-1].replace("],[", "]\n[") + "\n" if _is_flat(text, rows) else _each(rows)
-
-
-def _each(rows: Sequence[object]) -> str:
-    return "".join(f"{json.dumps(row, check_circular=False)}\n" for row in rows)
-
-
-def _is_flat(text: str, rows: Sequence[object]) -> bool:
-    """Return whether splitting at "],[" gives the rows: no name or list in a row contains it."""
-    return text.count("],[") == len(rows) - 1
+    text = json.dumps(rows, check_circular=False, separators=(",", ":"))[1:-1]
+    # No name or list in a row contains what is between rows.
+    if text.count("],[") == len(rows) - 1:
+        return text.replace("],[", "]\n[") + "\n"
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
 class OpenRuns:
@@ -271,8 +260,7 @@ def take_results(
 ) -> None:
     """Move what the command left from its upper folders, by root, to the run; skip what was moved
     before."""
-    runs = OpenRuns(paths)
-    try:
+    with contextlib.closing(OpenRuns(paths)) as runs:
         results = runs.folder(run_id, "result")
         for root, upper in uppers.items():
             tree = OpenTree(upper, missing_ok=True)
@@ -281,32 +269,30 @@ def take_results(
                     change = item.change
                     is_deleted = change.kind is Kind.DELETED
                     if change.root == root and not is_deleted and change.type is not Type.FOLDER:
-                        _take(tree, item, DirEntryAt(results, str(item.number)))
+                        _take(tree, change, DirEntryAt(results, str(item.number)))
             finally:
                 tree.leave()
-    finally:
-        runs.close()
 
 
-def _take(tree: OpenTree, item: Recorded, kept: DirEntryAt) -> None:
+def _take(tree: OpenTree, change: Change, kept: DirEntryAt) -> None:
     try:
-        spot = DirEntryAt(*tree.split(item.change.path))
+        spot = DirEntryAt(*tree.split(change.path))
     except FileNotFoundError:
         return
     found = spot.lstat()
     if found is None:
         return  # done before a kill
     strip(spot)
-    if Flag.STRIPPED in item.change.flags and stat.S_ISREG(found.st_mode):
-        mode = (item.change.mode or 0) & 0o1777
+    is_file, mode = stat.S_ISREG(found.st_mode), (change.mode or 0) & 0o1777
+    if is_file and Flag.STRIPPED in change.flags:
         dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
-    if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+    if is_file and found.st_nlink > 1:
         # It could be changed later through another name.
         if not found.st_mode & stat.S_IRUSR:
-            mode = stat.S_IMODE(found.st_mode)
-            dirfd.set_mode(spot.name, spot.dir_fd, mode | stat.S_IRUSR, any_kind=True)
+            readable = stat.S_IMODE(found.st_mode) | stat.S_IRUSR
+            dirfd.set_mode(spot.name, spot.dir_fd, readable, any_kind=True)
         copy_whole(spot, kept)
-        dirfd.set_mode(kept.name, kept.dir_fd, (item.change.mode or 0) & 0o1777, any_kind=True)
+        dirfd.set_mode(kept.name, kept.dir_fd, mode, any_kind=True)
         spot.unlink()
         return
     try:

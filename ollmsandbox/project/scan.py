@@ -9,20 +9,16 @@ import os
 import re
 import resource
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 from ..files import dirfd
 from ..files.dirfd import FOLDER
 from ..files.ignore import IgnoredPaths
-from ..files.overlayfs import (
-    find_in_open_layers,
-    names_in,
-    read_merged,
-    same_bytes,
-)
+from ..files.overlayfs import find_in_open_layers, names_in, read_merged, same_bytes
 from ..files.whiteouts import is_opaque, is_whiteout
 from ..paths import FolderValues, is_inside, keep_own_rights
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
@@ -58,22 +54,20 @@ class ClosedFolders:
                     self._modes.setdefault(path, mode)
 
     def mode(self, path: str, found: os.stat_result) -> int:
-        """Return the mode that the command left."""
-        return self._modes.get(path, stat.S_IMODE(found.st_mode))
+        """Return the mode that the command left, without setuid and setgid bits."""
+        return self._modes.get(path, stat.S_IMODE(found.st_mode)) & 0o1777
 
     def open(self, name: str, around: int | None, path: str, found: os.stat_result) -> int:
         if found.st_mode & 0o700 != 0o700:
             self._modes.setdefault(path, stat.S_IMODE(found.st_mode))
-            descriptor = os.open(self._note, _FLAGS, 0o600)
-            try:
-                os.write(descriptor, f"{json.dumps([path, self._modes[path]])}\n".encode())
-            finally:
-                os.close(descriptor)
+            with os.fdopen(os.open(self._note, _FLAGS, 0o600), "wb") as note:
+                note.write(f"{json.dumps([path, self._modes[path]])}\n".encode())
             dirfd.set_mode(name, around, stat.S_IMODE(found.st_mode) | 0o700)
         return os.open(name, FOLDER, dir_fd=around)
 
 
 _CLOSED = "a folder that you may not read"
+_DEEP = "a folder too deep to be looked into"
 _LENT = stat.S_ISUID | stat.S_ISGID
 # Of a file that can be executed, or has rights that it must not have.
 _SPECIAL = _LENT | 0o111
@@ -94,12 +88,9 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
     """
     dirfd.allow_many_descriptors()
     walk = _Walk(root, upper, lowers)
-    try:
-        walk.run()
-    finally:
-        walk.close()
+    walk.run()
     hold_mass_deletion(root, walk.changes)
-    return ChangeSet(tuple(walk.changes), tuple(walk.skipped))
+    return ChangeSet(walk.changes, walk.skipped)
 
 
 class _Level:
@@ -108,11 +99,11 @@ class _Level:
 
     __slots__ = ("checked", "hides", "is_ordinary", "lowers", "names", "prefix", "then", "upper")
 
-    def __init__(self, prefix: str, upper: int = -1) -> None:
+    def __init__(self, prefix: str, lowers: list[int], names: Iterable[str] = ()) -> None:
         self.prefix = prefix
-        self.upper = upper
-        self.lowers: list[int] = []
-        self.names: Iterator[str] = iter(())
+        self.upper = -1
+        self.lowers = lowers
+        self.names = iter(names)
         # Adds the change that comes after those in here.
         self.then: Callable[[], None] | None = None
         # Whether it hides the folders below it completely.
@@ -126,6 +117,16 @@ class _Level:
         for descriptor in (self.upper, *self.lowers):
             if descriptor >= 0:
                 os.close(descriptor)
+
+
+class _Place(NamedTuple):
+    """A name in a level, what is there without upper, and the layers that have that."""
+
+    level: _Level
+    name: str
+    path: str
+    old: os.stat_result | None
+    covered: list[int]
 
 
 class _Walk:
@@ -155,82 +156,72 @@ class _Walk:
         self._prefix = ".git/" if is_git_folder(root) else ""
 
     def run(self) -> None:
+        try:
+            self._enter_root()
+            while self._levels:
+                level = self._levels[-1]
+                name = next(level.names, None)
+                if name is not None:
+                    self._look(level, name)
+                    continue
+                self._levels.pop().leave()
+                if level.then:
+                    level.then()
+        finally:
+            while self._levels:
+                self._levels.pop().leave()
+
+    def _enter_root(self) -> None:
         upper, *lowers, project = self._layers
         # A command cannot take away the user's own rights to the project's folder.
         with contextlib.suppress(FileNotFoundError):
             keep_own_rights(upper, os.stat(self._root).st_mode)
-        level = _Level("", self._closed.open(upper, None, "", os.stat(upper)))
+        level = _Level("", [])
         self._levels.append(level)
-        top, below = level.upper, level.lowers
+        level.upper = self._closed.open(upper, None, "", os.stat(upper))
         for lower in lowers:
-            below.append(os.open(lower, FOLDER))
-        below.append(dirfd.open_root(project))
-        new = self._closed.mode("", os.fstat(top)) & 0o1777
-        old = _mode(os.fstat(below[0]))
-        if new != old & 0o1777:
-            self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)
-        level.names = iter(sorted(os.listdir(top)))
-        while self._levels:
-            level = self._levels[-1]
-            name = next(level.names, None)
-            if name is None:
-                self._levels.pop().leave()
-                if level.then:
-                    level.then()
-            else:
-                self._look(level, name)
-
-    def close(self) -> None:
-        while self._levels:
-            self._levels.pop().leave()
+            level.lowers.append(os.open(lower, FOLDER))
+        level.lowers.append(dirfd.open_root(project))
+        self._add_mode(".", self._closed.mode("", os.fstat(level.upper)), os.fstat(level.lowers[0]))
+        level.names = iter(sorted(os.listdir(level.upper)))
 
     def _look(self, level: _Level, name: str) -> None:
-        path = level.prefix + name
-        old, covered = find_in_open_layers(level.lowers, name)
+        place = _Place(level, name, level.prefix + name, *find_in_open_layers(level.lowers, name))
         new = None
         if level.upper >= 0:
             new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
         if new is None or is_whiteout(new):
-            if old is not None:
-                self._delete(level, path, name, old, covered)
+            if place.old is not None:
+                self._delete(place, place.old)
         elif stat.S_ISDIR(new.st_mode):
-            self._folder(level, path, name, new, old, covered)
+            self._folder(place, new)
         elif stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode):
-            self._file(level, path, name, new, old, covered)
+            self._file(place, new)
         else:
-            self.skipped.append(Skipped(self._root, path, _kind_of_file(new.st_mode)))
+            self._skip(place.path, _kind_of_file(new.st_mode))
 
-    def _folder(
-        self,
-        level: _Level,
-        path: str,
-        name: str,
-        new: os.stat_result,
-        old: os.stat_result | None,
-        covered: list[int],
-    ) -> None:
-        if is_too_deep(path):
-            self._skip_deep(path)
+    def _folder(self, place: _Place, new: os.stat_result) -> None:
+        level, name, path, old, covered = place
+        if _is_too_deep(path):
+            self._skip(path, _DEEP)
             return
-        mode = self._closed.mode(path, new) & 0o1777
-        flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
+        mode = self._closed.mode(path, new)
+        old_type = old and _type_of(old)
         lowers: list[int] = []
-        if old is not None and stat.S_ISDIR(old.st_mode):
+        if old_type is Type.FOLDER:
             lowers = self._open_below(name, covered)
             if not lowers:
-                self._skip_closed(level, path, name, new, old)
+                self._skip_closed(place, new)
                 return
-        inside = _Level(f"{path}/")
-        inside.lowers = lowers
+        inside = _Level(f"{path}/", lowers)
         self._levels.append(inside)
-        if old is None:
-            self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
+        flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
+        if old is not None and old_type is Type.FOLDER:
+            self._add_mode(path, mode, old, flags)
         else:
-            old_type, was = type_of(old), _mode(old)
-            kind = Kind.MODIFIED if old_type is Type.FOLDER else Kind.REPLACED
-            # Overlayfs does not copy the setgid bit to the upper folder.
-            if kind is Kind.REPLACED or mode != was & 0o1777:
-                self._add(path, kind, Type.FOLDER, mode, None, flags, old_type, was)
+            kind = Kind.ADDED if old is None else Kind.REPLACED
+            was = old and _mode(old)
+            self._add(Change(self._root, path, kind, Type.FOLDER, mode, None, flags, old_type, was))
         if lowers:
             self._git_targets.add_repository(f"{self._root}/{path}")
             self._repositories += 1
@@ -240,21 +231,13 @@ class _Walk:
         inside.hides = level.hides or is_opaque(upper)
         inside.names = iter(names)
         if lowers and inside.hides:
-            hidden = _Level(f"{path}/")
+            hidden = _Level(f"{path}/", [], sorted(set(names_in(lowers)) - set(names)))
             self._levels.append(hidden)
             hidden.lowers += map(os.dup, lowers)
-            hidden.names = iter(sorted(set(names_in(lowers)) - set(names)))
 
-    def _file(
-        self,
-        level: _Level,
-        path: str,
-        name: str,
-        new: os.stat_result,
-        old: os.stat_result | None,
-        covered: list[int],
-    ) -> None:
-        kind, type_ = Kind.ADDED, type_of(new)
+    def _file(self, place: _Place, new: os.stat_result) -> None:
+        level, name, path, old, covered = place
+        kind, type_ = Kind.ADDED, _type_of(new)
         mode = _mode(new) if type_ is Type.FILE else None
         target = os.readlink(name, dir_fd=level.upper) if type_ is Type.LINK else None
         old_type = old_mode = None
@@ -263,6 +246,7 @@ class _Walk:
             kind = Kind.MODIFIED if old_type is type_ else Kind.REPLACED
             if old_type is type_ and _is_same(level.upper, covered[0], name, new, old):
                 return
+        change = Change(self._root, path, kind, type_, mode, target, (), old_type, old_mode)
         modes = (mode or 0) | (old_mode or 0)
         if (
             type_ is Type.FILE
@@ -271,7 +255,7 @@ class _Walk:
             and self._is_ordinary(level, name)
         ):
             # Nearly all are like this, and 20,000 take half as long without the rest.
-            self._append(path, kind, type_, mode, None, (), old_type, old_mode)
+            self._append(change)
             return
         flags = []
         if type_ is Type.FILE:
@@ -284,12 +268,13 @@ class _Walk:
             flags.append(Flag.OUTSIDE)
         is_plain = type_ is Type.FILE and kind is not Kind.REPLACED and new.st_nlink == 1
         add = partial(
-            self._add, path, kind, type_, mode, target, flags, old_type, old_mode,
+            self._add,
+            change._replace(flags=tuple(flags)),
             is_by_git=is_plain and is_written_by_git(self._root, self._layers, path),
             is_git_target=name == "package.json" and self._changes_hooks(path),
-        )  # fmt: skip
+        )
         if old_type is Type.FOLDER:
-            self._delete_inside(path, name, covered, add)
+            self._delete_inside(place, add)
         else:
             add()
 
@@ -311,56 +296,46 @@ class _Walk:
         new, old = read_merged(self._layers, path), read_merged((self._root,), path)
         return new is None or not same_hook_settings(old or b"", new)
 
-    def _delete(
-        self, level: _Level, path: str, name: str, old: os.stat_result, covered: list[int]
-    ) -> None:
-        type_ = type_of(old)
-        if (
-            type_ is Type.FILE
-            and stat.S_ISREG(old.st_mode)
-            and not old.st_mode & _SPECIAL
-            and self._is_ordinary(level, name)
-        ):
-            self._append(path, Kind.DELETED, type_, None, None, (), type_, _mode(old))
-            return
-        add = partial(
-            self._add, path, Kind.DELETED, type_, old_type=_old_type(old), old_mode=_mode(old)
+    def _delete(self, place: _Place, old: os.stat_result) -> None:
+        type_, path = _type_of(old), place.path
+        change = Change(
+            self._root, path, Kind.DELETED, type_, old_type=_old_type(old), old_mode=_mode(old)
         )
-        if type_ is not Type.FOLDER:
-            add()
-        elif is_too_deep(path):
+        if (
+            change.old_type is Type.FILE
+            and not old.st_mode & _SPECIAL
+            and self._is_ordinary(place.level, place.name)
+        ):
+            self._append(change)
+        elif type_ is not Type.FOLDER:
+            self._add(change)
+        elif _is_too_deep(path):
             # The folders above it are skipped later, because they are not empty.
-            self._skip_deep(path)
+            self._skip(path, _DEEP)
         else:
-            self._delete_inside(path, name, covered, add)
+            self._delete_inside(place, partial(self._add, change))
 
-    def _delete_inside(
-        self, path: str, name: str, covered: list[int], then: Callable[[], None]
-    ) -> None:
+    def _delete_inside(self, place: _Place, then: Callable[[], None]) -> None:
         """Enter a folder, to add the deletion of everything in it; `then` adds what comes after."""
-        lowers = self._open_below(name, covered)
+        lowers = self._open_below(place.name, place.covered)
         if not lowers:
-            self.skipped.append(Skipped(self._root, path, _CLOSED))
-        else:
-            level = _Level(f"{path}/")
-            level.lowers = lowers
-            level.names = iter(names_in(lowers))
-            level.then = then
-            self._levels.append(level)
+            self._skip(place.path, _CLOSED)
+            return
+        level = _Level(f"{place.path}/", lowers, names_in(lowers))
+        level.then = then
+        self._levels.append(level)
 
-    def _skip_closed(
-        self, level: _Level, path: str, name: str, new: os.stat_result, old: os.stat_result
-    ) -> None:
+    def _skip_closed(self, place: _Place, new: os.stat_result) -> None:
         """Leave out what the command wrote into a folder that we may not read. Without that, its
         mode may change."""
-        mode, was = self._closed.mode(path, new) & 0o1777, _mode(old)
+        level, name, path, old, _ = place
         descriptor = self._closed.open(name, level.upper, path, new)
         has_content = level.hides or is_opaque(descriptor) or bool(os.listdir(descriptor))
         os.close(descriptor)
         if has_content:
-            self.skipped.append(Skipped(self._root, path, _CLOSED))
-        elif mode != was & 0o1777:
-            self._add(path, Kind.MODIFIED, Type.FOLDER, mode, None, (), Type.FOLDER, was)
+            self._skip(path, _CLOSED)
+        elif old is not None:
+            self._add_mode(path, self._closed.mode(path, new), old)
 
     def _open_below(self, name: str, covered: Sequence[int]) -> list[int]:
         """Open a folder in the layers that have it. Return nothing if we may not read it."""
@@ -376,72 +351,52 @@ class _Walk:
             return []
         return opened
 
-    def _skip_deep(self, path: str) -> None:
-        self.skipped.append(Skipped(self._root, path, "a folder too deep to be looked into"))
+    def _skip(self, path: str, what: str) -> None:
+        self.skipped.append(Skipped(self._root, path, what))
 
-    def _add(
-        self,
-        path: str,
-        kind: Kind,
-        type_: Type,
-        mode: int | None = None,
-        target: str | None = None,
-        flags: Sequence[Flag] = (),
-        old_type: Type | None = None,
-        old_mode: int | None = None,
-        *,
-        is_by_git: bool = False,
-        is_git_target: bool = False,
+    def _add_mode(
+        self, path: str, mode: int, old: os.stat_result, flags: tuple[Flag, ...] = ()
     ) -> None:
+        """Add the change of a folder's mode if there is one. Overlayfs does not copy the setgid bit
+        to the upper folder."""
+        kind, type_, was = Kind.MODIFIED, Type.FOLDER, _mode(old)
+        if mode != was & 0o1777:
+            self._add(Change(self._root, path, kind, type_, mode, None, flags, type_, was))
+
+    def _add(self, change: Change, *, is_by_git: bool = False, is_git_target: bool = False) -> None:
+        _, path, kind, type_, mode, _, flags, old_type, old_mode, _ = change
         is_new_folder = kind is Kind.ADDED and type_ is Type.FOLDER
         is_git_target = is_git_target or self._git_targets.covers(path, is_new_folder=is_new_folder)
         if not is_git_target and type_ is not Type.FOLDER:
             is_git_target = (
                 self._is_own and builds_this_program(f"{self._root}/{path}")
             ) or self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
-        if not is_by_git or is_git_target:
-            flags = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
-        elif risk := risk_of(path):
-            flags = (*flags, risk)
-        self._append(path, kind, type_, mode, target, flags, old_type, old_mode)
+        marks = self._marks(change, is_by_git=is_by_git, is_git_target=is_git_target)
+        self._append(change._replace(flags=(*flags, *marks)))
 
-    def _append(
-        self,
-        path: str,
-        kind: Kind,
-        type_: Type,
-        mode: int | None,
-        target: str | None,
-        flags: Sequence[Flag],
-        old_type: Type | None,
-        old_mode: int | None,
-    ) -> None:
-        if _is_opened(kind, type_, mode, old_type, old_mode):
-            flags = (*flags, Flag.SHARED)
-        is_ignored = self._ignored is not None and self._ignored.covers(
-            path, is_folder=Type.FOLDER in (type_, old_type)
-        )
-        self.changes.append(
-            Change(
-                self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode,
-                is_ignored,
-            )
-        )  # fmt: skip
+    def _append(self, change: Change) -> None:
+        if _is_opened(change):
+            change = change._replace(flags=(*change.flags, Flag.SHARED))
+        is_folder = Type.FOLDER in (change.type, change.old_type)
+        if self._ignored is not None and self._ignored.covers(change.path, is_folder=is_folder):
+            change = change._replace(is_ignored=True)
+        self.changes.append(change)
 
-    def _marks(
-        self, path: str, kind: Kind, type_: Type, *, is_git_target: bool
-    ) -> tuple[Flag, ...]:
-        is_deleted = kind is Kind.DELETED
-        if type_ is Type.FOLDER:
+    def _marks(self, change: Change, *, is_by_git: bool, is_git_target: bool) -> tuple[Flag, ...]:
+        path, is_deleted = change.path, change.kind is Kind.DELETED
+        if change.type is Type.FOLDER:
             # A folder cannot be deleted before its content, which came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
         folder, _, name = path.rpartition("/")
         is_plain = self._plain_folders[folder] and is_plain_name(name) and not self._prefix
         if is_plain and not is_git_target:
             return ()
-        is_link = type_ is Type.LINK
-        is_risk = is_git_target or is_obeyed(
-            path, self._around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
+        is_link = change.type is Type.LINK
+        is_risk = is_git_target or (
+            not is_by_git
+            and is_obeyed(
+                path, self._around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
+            )
         )
         if is_risk:
             self._held = path
@@ -450,7 +405,7 @@ class _Walk:
         return (risk,) if risk else ()
 
 
-def is_too_deep(path: str) -> bool:
+def _is_too_deep(path: str) -> bool:
     if len(os.fsencode(path)) > _LONGEST:
         return True
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -479,15 +434,14 @@ def _leads_outside(root: str, path: str, target: str) -> bool:
     return is_absolute and not is_inside(os.path.normpath(target), root)
 
 
-def _is_opened(
-    kind: Kind, type_: Type, mode: int | None, old_type: Type | None, old_mode: int | None
-) -> bool:
+def _is_opened(change: Change) -> bool:
     """Return whether a change gives the group or others a right that they did not have, and that
     a new file would not have."""
+    _, _, kind, type_, mode, _, _, old_type, old_mode, _ = change
     if mode is None or kind is Kind.DELETED or type_ is Type.LINK:
         return False
     if old_mode is None or old_type is not type_:
-        usual = 0o777 & ~current_umask()
+        usual = 0o777 & ~_umask()
         return bool(mode & 0o077 & ~usual)
     gained = mode & 0o077 & ~old_mode
     if type_ is Type.FILE:
@@ -500,7 +454,7 @@ def _is_opened(
 
 
 @cache
-def current_umask() -> int:
+def _umask() -> int:
     """Return the umask without setting it, which would affect other threads."""
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     found = re.search(r"(?m)^Umask:\s*([0-7]+)", status)
@@ -511,7 +465,7 @@ def _mode(found: os.stat_result) -> int:
     return stat.S_IMODE(found.st_mode)
 
 
-def type_of(found: os.stat_result) -> Type:
+def _type_of(found: os.stat_result) -> Type:
     if stat.S_ISDIR(found.st_mode):
         return Type.FOLDER
     return Type.LINK if stat.S_ISLNK(found.st_mode) else Type.FILE
@@ -519,8 +473,8 @@ def type_of(found: os.stat_result) -> Type:
 
 def _old_type(found: os.stat_result) -> Type | None:
     """Return what was there; None for a pipe, a socket or a device, which has no content."""
-    is_special = not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode))
-    return None if is_special and not stat.S_ISDIR(found.st_mode) else type_of(found)
+    type_ = _type_of(found)
+    return None if type_ is Type.FILE and not stat.S_ISREG(found.st_mode) else type_
 
 
 def _kind_of_file(mode: int) -> str:

@@ -8,22 +8,22 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from ..files.dirfd import folders_above
 from ..paths import Paths
 from ..sandbox.overlay import Overlay
+from ..sandbox.spec import Mode
 from .backups import back_up, forget_unrecorded
 from .capture import capture, find_changes
 from .change import MANY, Recorded, Report, State
-from .index import add_run, note_deleted, replaced, write_changes
-from .jobs import Job, JobResult, ProjectJobs, in_conflict
+from .index import add_run, note_deleted, write_changes
+from .jobs import Job, JobResult, ProjectJobs
 from .layer import PendingLayer
 from .missing import check_roots
-from .mode import Mode
 from .plan import Planner, Way
 from .projects import ProjectManager
-from .reasons import Note, Reason
-from .run import Replaced, RunFolder, RunInfo, RunStates, is_pending, read_run, take_results
+from .run import RunFolder, RunInfo, RunStates, is_pending, read_run, take_results
 from .swap import UPPER
 
 
@@ -43,18 +43,23 @@ def settle(
     if not overlay.is_untouched():
         overlay.copy_shared()
     with contextlib.closing(ProjectManager(paths)) as manager:
-        jobs = ProjectJobs(paths, overlay.project, JobRecorder(manager))
+        jobs = project_jobs(manager, overlay.project)
         with contextlib.nullcontext() if is_locked else jobs.locked():
             return _Settling(manager, overlay, jobs, approved=approved).settle(interrupted)
+
+
+def project_jobs(manager: ProjectManager, project: str) -> ProjectJobs:
+    return ProjectJobs(manager.paths, project, partial(_record, manager))
 
 
 @contextlib.contextmanager
 def opened_jobs(paths: Paths, project: str) -> Iterator[ProjectJobs]:
     """Hold a project's lock, after finishing what was interrupted there."""
-    with contextlib.closing(ProjectManager(paths)) as manager:
-        jobs = ProjectJobs(paths, project, JobRecorder(manager))
-        with jobs.locked():
-            yield jobs
+    with (
+        contextlib.closing(ProjectManager(paths)) as manager,
+        project_jobs(manager, project).locked() as jobs,
+    ):
+        yield jobs
 
 
 class _Settling:
@@ -89,7 +94,7 @@ class _Settling:
         info = self._info(interrupted)
         # From here on, files are moved out of the overlay.
         overlay.make_durable()
-        items = capture(self._paths, overlay, info, found, self._replaced)
+        items = capture(self._manager, overlay, info, found)
         return self._do(run, info, items)._replace(skipped=found.skipped)
 
     def _info(self, interrupted: bool) -> RunInfo:
@@ -106,10 +111,6 @@ class _Settling:
             self._approved,
         )
 
-    def _replaced(self, root: str, path: str) -> list[Replaced]:
-        """Find versions that other runs replaced; opens the database only if there is one."""
-        return replaced(self._manager, root, path) if self._paths.database.exists() else []
-
     def _do(self, run: RunFolder, info: RunInfo, items: Sequence[Recorded]) -> Report:
         """Apply the changes that need not wait, in one job, which also records the run."""
         waiting = self._waiting(run, info, items)
@@ -120,17 +121,15 @@ class _Settling:
             uppers = {}
         if len(waiting) < len(items):
             PendingLayer(self._paths, info.project).release()
-        with Planner(self._paths, info.project, uppers) as planner:
+        with contextlib.closing(Planner(self._paths, info.project, uppers)) as planner:
             planner.begin(run.id, len(items))
             planned = []
-            decided = []
+            decided = [(run.id, item) for item in waiting.values()]
             for item in items:
-                if item.number in waiting:
-                    decided.append((run.id, waiting[item.number]))
-                    continue
-                plan = planner.plan(run.id, item, Way.APPLY)
-                planned += plan.items
-                decided += [(run.id, plan.decided)] if plan.decided else []
+                if item.number not in waiting:
+                    plan = planner.plan(run.id, item, Way.APPLY)
+                    planned += plan.items
+                    decided += [(run.id, plan.decided)] if plan.decided else []
         moved = {item.number for item in planned if item.slot == UPPER}
         rest = [item for item in items if item.number not in moved]
         take_results(self._paths, run.id, uppers, rest)
@@ -142,42 +141,34 @@ class _Settling:
     ) -> dict[int, Recorded]:
         """Return the changes that the user has to decide about, by number."""
         if info.mode != Mode.AUTO.value:
-            return {item.number: _noted(item) for item in items}
-        found = {
-            item.number: _noted(item)
+            return {item.number: item for item in items}
+        pending = PendingLayer(self._paths, info.project).changes()
+        on_pending = _on_pending(items, [(one, item) for one, item in pending if one != run.id])
+        return {
+            item.number: item
             for item in items
             if item.state is State.CONFLICT
-            or not item.is_known
             or (item.is_held and not info.is_approved)
+            or item.number in on_pending
         }
-        pending = PendingLayer(self._paths, info.project).changes()
-        found |= {n: items[n] for n in _on_pending(items, pending, run.id) if n not in found}
-        return found
 
 
-def _noted(item: Recorded) -> Recorded:
-    """Return a change that stays pending: as a conflict, if somebody edited the file."""
-    if not item.is_known and item.state is not State.CONFLICT:
-        return in_conflict(item._replace(state=State.CONFLICT), Note(Reason.CHANGED))
-    return item
-
-
-def _on_pending(
-    items: Sequence[Recorded], pending: Sequence[tuple[str, Recorded]], run_id: str
-) -> set[int]:
+def _on_pending(items: Sequence[Recorded], others: Sequence[tuple[str, Recorded]]) -> set[int]:
     """Return the numbers of changes that need pending changes of other runs: at the same path, in a
     pending folder, or deletions of folders with pending content."""
-    others = [(theirs, item) for theirs, item in pending if theirs != run_id]
     if not others:
         return set()
-    keys = {(theirs, item.number) for theirs, item in others}
-    places = {(item.change.root, item.change.path) for _, item in others}
+    keys = {(run_id, item.number) for run_id, item in others}
     made = {
         (item.change.root, item.change.path)
         for _, item in others
         if item.change.makes_folder or item.change.ends_folder
     }
-    around = {(root, folder) for root, path in places for folder in folders_above(path)}
+    around = {
+        (item.change.root, folder)
+        for _, item in others
+        for folder in folders_above(item.change.path)
+    }
     found: set[int] = set()
     ended: set[tuple[str, str]] = set()
     for item in items:
@@ -198,36 +189,28 @@ def _on_pending(
     }
 
 
-class JobRecorder:
-    """Records what a job has done: in the index, as backups, and in the pending layer."""
-
-    def __init__(self, manager: ProjectManager) -> None:
-        self._manager = manager
-
-    def __call__(self, result: JobResult) -> None:
-        manager, job = self._manager, result.job
-        project = manager.record_project(job.project)
-        has_pending: dict[str, bool] = {}
-        for run_id, items in result.done.items():
-            is_new = job.settles and run_id == job.run_id
-            run = RunFolder(manager.paths, run_id)
-            # The backups are named by ids that are recorded in the same transaction.
-            with manager.store.transaction():
-                if is_new:
-                    add_run(manager, run_id, run.info(), RunStates(items, _ended(run)))
-                else:
-                    write_changes(manager, run_id, items)
-                if result.is_resumed:
-                    forget_unrecorded(manager, project, run_id)
-                if job.undoes:
-                    note_deleted(manager, project, items)
-                else:
-                    back_up(manager, project, run_id, items)
-            known = items if is_new else read_run(manager.paths, run_id).changes
-            has_pending[run_id] = any(map(is_pending, known))
-        manager.store.make_durable()
-        PendingLayer(manager.paths, job.project).note(has_pending)
-
-
-def _ended(run: RunFolder) -> float:
-    return (run.path / "state.jsonl").stat().st_mtime
+def _record(manager: ProjectManager, result: JobResult) -> None:
+    """Record what a job has done: in the index, as backups, and in the pending layer."""
+    job = result.job
+    project = manager.record_project(job.project)
+    has_pending: dict[str, bool] = {}
+    for run_id, items in result.done.items():
+        is_new = job.settles and run_id == job.run_id
+        # The backups are named by ids that are recorded in the same transaction.
+        with manager.store.transaction():
+            if is_new:
+                run = RunFolder(manager.paths, run_id)
+                ended = (run.path / "state.jsonl").stat().st_mtime
+                add_run(manager, run_id, run.info(), RunStates(items, ended))
+            else:
+                write_changes(manager, run_id, items)
+            if result.is_resumed:
+                forget_unrecorded(manager, project, run_id)
+            if job.undoes:
+                note_deleted(manager, project, items)
+            else:
+                back_up(manager, project, run_id, items)
+        known = items if is_new else read_run(manager.paths, run_id).changes
+        has_pending[run_id] = any(map(is_pending, known))
+    manager.store.make_durable()
+    PendingLayer(manager.paths, job.project).note(has_pending)

@@ -5,10 +5,10 @@ its lines. The window has its own texts for this list."""
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 from ..paths import FolderValues
@@ -127,7 +127,10 @@ class GitLine:
         return (*self.other_files, *(() if self.refs else self.all_refs))
 
 
-Line = Recorded | FolderLine | GitLine
+PathLine = Recorded | FolderLine
+Line = PathLine | GitLine
+# Returns what is to be said about one change.
+Remarks = Callable[[Recorded], Sequence[str]]
 
 
 class ShortList(NamedTuple):
@@ -158,7 +161,9 @@ class _WholeFolders:
 
     def __init__(self, items: Iterable[Recorded]) -> None:
         self._folders = {
-            (item.change.root, item.change.path): item for item in items if _is_whole(item)
+            (item.change.root, item.change.path): item
+            for item in items
+            if item.change.makes_folder or item.change.ends_folder
         }
         # By root.
         self._outermost: dict[str, FolderValues[Recorded | None]] = {
@@ -187,8 +192,8 @@ class _Builder:
         # By the path of the folder, and by what the changes in it have in common.
         self._folders: dict[tuple[str, str, bool, Note | None, bool], FolderLine] = {}
         self._repositories: dict[tuple[str, str, bool], GitLine] = {}
-        self._lines: list[Line] = []
-        self._flagged: list[Line] = []
+        self._lines: list[PathLine] = []
+        self._flagged: list[PathLine] = []
         # Folders in which something has a line of its own.
         self._named: set[tuple[str, str]] = set()
         for item in items:
@@ -219,7 +224,7 @@ class _Builder:
 
     def build(self) -> ShortList:
         for (root, path, *_), found in self._folders.items():
-            line: Line = found
+            line: PathLine = found
             if found.folder.change.kind is Kind.ADDED and found.files == 1 and found.last_file:
                 line = found.last_file  # says more than its folder
             if is_flagged(line if isinstance(line, Recorded) else found.example):
@@ -227,23 +232,20 @@ class _Builder:
             elif found.files or (root, path) not in self._named:
                 self._lines.append(line)
         repositories = self._repositories.values()
-        lost = [line for line in self._lines if _kind(line) in _LOST]
-        lost = sorted(lost, key=_by_kind) + [line for line in repositories if line.is_deleted]
-        rest = [line for line in self._lines if _kind(line) not in _LOST]
+        ordered = sorted(self._lines, key=_by_kind)
+        lost: list[Line] = [line for line in ordered if _kind(line) in _LOST]
+        lost += [line for line in repositories if line.is_deleted]
+        rest = [line for line in ordered if _kind(line) not in _LOST]
         # The files of a long list are cut before the lines that stand for many.
-        files = sorted((line for line in rest if isinstance(line, Recorded)), key=_by_kind)
-        sums = [line for line in rest if not isinstance(line, Recorded)]
+        files = [line for line in rest if isinstance(line, Recorded)]
+        sums: list[Line] = [line for line in rest if not isinstance(line, Recorded)]
         sums += [line for line in repositories if not line.is_deleted]
-        self._flagged = _in_turn(sorted(self._flagged, key=_by_severity))
-        parts = (
-            (lost, _MANY),
-            (files, max(_FEW - len(sums), _FEW // 2)),
-            (sums, _FEW // 2),
-            (self._flagged, _MANY),
-        )
+        most_files = max(_FEW - len(sums), _FEW // 2)
+        risky = _in_turn(self._flagged)
+        parts = ((lost, _MANY), (files, most_files), (sums, _FEW // 2), (risky, _MANY))
         first, then, last, flagged = (tuple(lines[:most]) for lines, most in parts)
         left_out = sum(_count(line) for lines, most in parts for line in lines[most:])
-        left_flagged = sum(map(_count, self._flagged[_MANY:]))
+        left_flagged = sum(map(_count, risky[_MANY:]))
         return ShortList((*first, *then, *last), flagged, left_out, left_flagged)
 
 
@@ -259,36 +261,34 @@ def split_ignored(items: Sequence[Recorded]) -> tuple[list[Recorded], list[Recor
     quiet = {id(item) for item in items if item.change.is_ignored and not _needs_a_look(item)}
     if not quiet:
         return list(items), []
-    shown = [item for item in items if id(item) not in quiet]
-    quiet |= _around_ignored(shown, (item for item in items if id(item) in quiet))
+    quiet |= _around_ignored(items, quiet)
     shown = [item for item in items if id(item) not in quiet]
     return shown, [item for item in items if id(item) in quiet]
 
 
 def _needs_a_look(item: Recorded) -> bool:
     """Return whether a change has a line of its own even if git ignores the file."""
-    if item.note is None:
-        return is_flagged(item)
     # Whoever builds a project edits these files all the time.
-    is_edited = item.note.reason in (Reason.EDITED, Reason.PARTLY)
+    is_edited = item.is_because(Reason.EDITED) or item.is_because(Reason.PARTLY)
     return is_flagged(item._replace(note=None) if is_edited else item)
 
 
-def _around_ignored(others: Sequence[Recorded], ignored: Iterable[Recorded]) -> set[int]:
+def _around_ignored(items: Sequence[Recorded], ignored: set[int]) -> set[int]:
     """Return the ids of new and deleted folders in which git ignores everything that changed: to
     git, a folder is nothing but what is in it."""
     folders = {
         (item.change.root, item.change.path): id(item)
-        for item in others
-        if item.change.type is Type.FOLDER
+        for item in items
+        if id(item) not in ignored
+        and item.change.type is Type.FOLDER
         and item.change.kind in (Kind.ADDED, Kind.DELETED)
         and not _needs_a_look(item)
     }
     if not folders:
         return set()
-    candidates = set(folders.values())
-    found = _folders_around(ignored)
-    found -= _folders_around(item for item in others if id(item) not in candidates)
+    quiet = ignored.union(folders.values())
+    found = _folders_around(item for item in items if id(item) in ignored)
+    found -= _folders_around(item for item in items if id(item) not in quiet)
     return {folders[place] for place in folders.keys() & found}
 
 
@@ -308,13 +308,6 @@ def count_files(items: Sequence[Recorded]) -> int:
 
 def ignored_text(count: int) -> str:
     return f"{counted(count, 'file')} that git ignores"
-
-
-def _is_whole(item: Recorded) -> bool:
-    change = item.change
-    if change.kind is Kind.REPLACED:
-        return Type.FOLDER in (change.type, change.old_type)
-    return change.type is Type.FOLDER and change.kind in (Kind.ADDED, Kind.DELETED)
 
 
 def is_flagged(item: Recorded) -> bool:
@@ -337,10 +330,8 @@ def _can_be_summed_up(item: Recorded) -> bool:
     if item.state is State.CONFLICT:
         return False
     flags = item.change.flags
-    if not flags:
-        return True
     if item.change.type is Type.FOLDER:
-        return flags == (Flag.HELD,)
+        return flags in ((), (Flag.HELD,))
     # Unlike risky files, executables are not run by themselves: their number is enough.
     return _COUNTED.issuperset(flags) or _is_held_deletion(item)
 
@@ -360,13 +351,11 @@ def _git_file(path: str, whole: Recorded | None) -> tuple[str, str] | None:
     return (f"{folder}.git/{inner}" if inner else folder), name
 
 
-def _kind(line: Line) -> Kind:
-    if isinstance(line, GitLine):
-        return Kind.DELETED if line.is_deleted else Kind.MODIFIED
+def _kind(line: PathLine) -> Kind:
     return line.folder.change.kind if isinstance(line, FolderLine) else line.change.kind
 
 
-def _by_kind(line: Line) -> int:
+def _by_kind(line: PathLine) -> int:
     return KIND_ORDER.index(_kind(line))
 
 
@@ -377,23 +366,18 @@ def severity(item: Recorded) -> int:
     return min(map(_SEVERITY.index, item.change.flags), default=len(_SEVERITY))
 
 
-def _by_severity(line: Line) -> tuple[int, int, int]:
+def _by_severity(line: PathLine) -> tuple[int, int, int]:
     item = line.example if isinstance(line, FolderLine) else line
-    if isinstance(item, GitLine):
-        return len(_SEVERITY), _by_kind(line), 0
     # What is in the project's own folder comes before what is deep inside.
     return severity(item), _by_kind(line), item.change.path.count("/")
 
 
-def _in_turn(lines: list[Line]) -> list[Line]:
-    """Return sorted lines so that thousands of one severity do not push out those of another."""
-    first: list[Line] = []
-    others: list[Line] = []
-    counts: Counter[int] = Counter()
-    for line in lines:
-        counts[_by_severity(line)[0]] += 1
-        (first if counts[_by_severity(line)[0]] <= _TURN else others).append(line)
-    return first + others
+def _in_turn(lines: list[PathLine]) -> list[PathLine]:
+    """Sort lines so that thousands of one severity do not push out those of another."""
+    lines = sorted(lines, key=_by_severity)
+    groups = [list(group) for _, group in groupby(lines, lambda line: _by_severity(line)[0])]
+    first = [line for group in groups for line in group[:_TURN]]
+    return first + [line for group in groups for line in group[_TURN:]]
 
 
 def _count(line: Line) -> int:
@@ -401,24 +385,21 @@ def _count(line: Line) -> int:
 
 
 def short_lines(
-    short: ShortList, project: str, remarks: Callable[[Recorded], Sequence[str]], *, width: int = 0
+    short: ShortList, project: str, remarks: Remarks, *, width: int = 0
 ) -> Iterator[str]:
-    """Yield the list as text, without what is left out. `remarks` are those of one change."""
-    for line in short.lines:
-        yield line_text(line, project, remarks, width=width)
+    """Yield the list as text, without what is left out."""
+    text = partial(line_text, project=project, remarks=remarks, width=width)
+    yield from map(text, short.lines)
     if short.flagged:
         yield HEADING
-    for line in short.flagged:
-        yield line_text(line, project, remarks, width=width)
+    yield from map(text, short.flagged)
     if short.left_flagged:
         yield f"  and {short.left_flagged:,} more like these"
     if short.ignored:
         yield f"  {ignored_text(short.ignored)}"
 
 
-def line_text(
-    line: Line, project: str, remarks: Callable[[Recorded], Sequence[str]], *, width: int = 0
-) -> str:
+def line_text(line: Line, project: str, remarks: Remarks, *, width: int = 0) -> str:
     """Return the line as text, with kinds in a column that is `width` characters wide."""
     if isinstance(line, GitLine):
         return _git_text(line, project)
@@ -462,12 +443,10 @@ def _sizes(line: FolderLine) -> list[str]:
 def _git_text(line: GitLine, project: str) -> str:
     folder = line.folder if line.root == project else f"{line.root}/{line.folder}"
     where = f" in {quoted_path(folder)}" if folder else ""
-    parts = [
-        *([counted(line.objects, "object")] if line.objects else []),
-        *([counted(line.packs, "pack")] if line.packs else []),
-        *map(quoted_path, line.names),
-        *([counted(line.refs, "ref")] if line.refs else []),
-    ]
+    numbers = ((line.objects, "object"), (line.packs, "pack"))
+    parts = [counted(number, noun) for number, noun in numbers if number]
+    parts += map(quoted_path, line.names)
+    parts += [counted(line.refs, "ref")] if line.refs else []
     deleted = "deleted " if line.is_deleted else ""
     return f"  git{where}: {deleted}{', '.join(parts) or 'folders'}"
 

@@ -82,10 +82,6 @@ def current_hunk_states(manager: ProjectManager, run: Run, item: Recorded) -> di
     return states
 
 
-_EDITED = Note(Reason.EDITED)
-_PARTLY = Note(Reason.PARTLY)
-
-
 def read_current(manager: ProjectManager, run: Run) -> list[Recorded]:
     """Read a run's changes, in the state in which they are now.
 
@@ -106,9 +102,8 @@ def current_changes(manager: ProjectManager, run: Run, items: Iterable[Recorded]
 
 def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     change = item.change
-    if item.state in PENDING_STATES and change.type is Type.FILE:
-        is_applied = is_made(manager, run, item)
-        return item._replace(state=State.APPLIED, note=None) if is_applied else item
+    if item.state in PENDING_STATES and is_made(manager, run, item):
+        return item._replace(state=State.APPLIED, note=None)
     if item.state not in (State.APPLIED, State.UNDONE) or change.type is not Type.FILE:
         return item
     try:
@@ -133,25 +128,26 @@ def _is_as_recorded(item: Recorded) -> bool:
 def _compared(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     """Return a change in the state that the content of the file shows."""
     versions = Versions(manager)
-    before, after, current = versions.three_way(run, item)
-    if item.change.kind is Kind.ADDED:
-        before = None
-    texts = (before, None if item.change.kind is Kind.DELETED else after)
-    if item.made and not is_part(item):
-        made = versions.made(run, item)
-        texts = (made[0].content, made[1].content)
+    new: bytes | None
+    old, new, current = versions.three_way(run, item)
+    is_decision = bool(item.made) and not is_part(item)
+    if is_decision:
+        old, new = (version.content for version in versions.made(run, item))
+    elif item.change.kind is Kind.ADDED:
+        old = None
+    elif item.change.kind is Kind.DELETED:
+        new = None
     states: set[HunkState] = set()
-    if current not in texts:
-        if item.made and not is_part(item):
-            states = set(_hunk_states_between(*texts, current))
-        else:
-            states = set(current_hunk_states(manager, run, item).values())
-    if current == texts[1] or states == {HunkState.PRESENT}:
+    if current not in (old, new) and is_decision:
+        states = set(_hunk_states_between(old, new, current))
+    elif current not in (old, new):
+        states = set(current_hunk_states(manager, run, item).values())
+    if current == new or states == {HunkState.PRESENT}:
         return item._replace(state=State.APPLIED, note=None)
-    if current == texts[0] or states == {HunkState.UNDONE}:
+    if current == old or states == {HunkState.UNDONE}:
         return item._replace(state=State.UNDONE, note=None)
     is_partly = states == {HunkState.PRESENT, HunkState.UNDONE}
-    return item._replace(note=_PARTLY if is_partly else _EDITED)
+    return item._replace(note=Note(Reason.PARTLY if is_partly else Reason.EDITED))
 
 
 def _hunk_states_between(

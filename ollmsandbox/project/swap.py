@@ -159,12 +159,9 @@ class Swapper:
         removed, or a later item removed the folder before a kill."""
         if item.does in ("remove", "rmdir"):
             return is_resumed or not os.path.lexists(os.path.dirname(f"{self._root}/{item.path}"))
-        if not is_resumed:
-            return False
         if item.does == "put":
-            staged = self._slot(item).lstat()
-            return staged is None or staged.st_ino != item.inode
-        return item.path in self._removed
+            return is_resumed and inode_of(self._slot(item)) != item.inode
+        return is_resumed and item.path in self._removed
 
     # --- files and links ---------------------------------------------------------------------
 
@@ -177,13 +174,13 @@ class Swapper:
             near = _beside(item, place)
             DirEntryAt(near.dir_fd, f"{near.name}{HALF}").unlink(missing_ok=True)
             if near.lstat() is not None or _is_far(slot, place):
-                return self._resume_far(item, slot, near, place)
+                return self._resume_far(item, slot, place)
         try:
             came_out = exchange(slot, item.inode, place, item.expected, is_resumed=is_resumed)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            return self._put_far(item, slot, _beside(item, place), place)
+            return self._put_far(item, slot, place)
         if came_out is None:
             return Left(_now_known_as(item, place) if is_resumed else item.after)
         if item.out:
@@ -203,25 +200,30 @@ class Swapper:
             return kept
         return DirEntryAt(*self._upper.split(item.path))
 
-    def _put_far(self, item: Item, slot: DirEntryAt, near: DirEntryAt, place: DirEntryAt) -> Left:
+    def _put_far(self, item: Item, slot: DirEntryAt, place: DirEntryAt) -> Left:
         """Put a copy into a project on another file system. It is made beside the place."""
+        near = _beside(item, place)
         near.unlink(missing_ok=True)
         copy_whole(slot, near)
-        return self._end_far(item, slot, near, place, self._exchange_copy(item, near, place))
+        try:
+            came_out = exchange(near, inode_of(near), place, item.expected, is_resumed=False)
+        except (UnexpectedFileError, FileExistsError):
+            near.unlink(missing_ok=True)
+            raise
+        return self._end_far(item, slot, place, came_out)
 
-    def _resume_far(
-        self, item: Item, slot: DirEntryAt, near: DirEntryAt, place: DirEntryAt
-    ) -> Left:
+    def _resume_far(self, item: Item, slot: DirEntryAt, place: DirEntryAt) -> Left:
         """Finish what a kill interrupted. Which file is which is told by inodes, else by bytes."""
+        near = _beside(item, place)
         found, staged = near.lstat(), slot.lstat()
         if staged is None or (found is None and _is_same(slot, place)):
-            return self._end_far(item, slot, near, place, None)
+            return self._end_far(item, slot, place, None)
         if found is None or item.expected is None:
-            return self._put_far(item, slot, near, place)
+            return self._put_far(item, slot, place)
         if found.st_ino == item.expected[0]:
-            return self._end_far(item, slot, near, place, found)
+            return self._end_far(item, slot, place, found)
         if inode_of(place) == item.expected[0] or _is_same(slot, near):
-            return self._put_far(item, slot, near, place)
+            return self._put_far(item, slot, place)
         # Somebody saved the file in the moment of the exchange.
         exchange_back(near, place)
         if _is_same(slot, near):
@@ -229,17 +231,13 @@ class Swapper:
         raise UnexpectedFileError(found)
 
     def _end_far(
-        self,
-        item: Item,
-        slot: DirEntryAt,
-        near: DirEntryAt,
-        place: DirEntryAt,
-        came_out: os.stat_result | None,
+        self, item: Item, slot: DirEntryAt, place: DirEntryAt, came_out: os.stat_result | None
     ) -> Left:
+        """Keep what came out of the place, and is beside it now."""
         if came_out is not None:
-            inode = inode_of(place)
+            near, inode = _beside(item, place), inode_of(place)
             try:
-                self._keep(near, self._runs.at(item.run, item.out or f"{item.slot}{OUT}"))
+                _keep(near, self._runs.at(item.run, item.out or f"{item.slot}{OUT}"))
             except OSError:
                 exchange_back(near, place)
                 if inode_of(near) == inode:
@@ -247,25 +245,7 @@ class Swapper:
                 raise
         # Last: without the staged file it is done.
         slot.unlink(missing_ok=True)
-        changed = came_out.st_ctime_ns if came_out is not None else 0
-        return Left(_now_known_as(item, place), changed)
-
-    def _exchange_copy(
-        self, item: Item, near: DirEntryAt, place: DirEntryAt
-    ) -> os.stat_result | None:
-        try:
-            return exchange(near, inode_of(near), place, item.expected, is_resumed=False)
-        except (UnexpectedFileError, FileExistsError):
-            near.unlink(missing_ok=True)
-            raise
-
-    def _keep(self, near: DirEntryAt, kept: DirEntryAt) -> None:
-        """Copy the replaced file from the project to the folder of the run, and remove it."""
-        found = near.lstat()
-        can_be_copied = (stat.S_ISREG, stat.S_ISLNK, stat.S_ISFIFO)
-        if found is not None and any(is_kind(found.st_mode) for is_kind in can_be_copied):
-            copy_whole(near, kept)
-        near.unlink(missing_ok=True)
+        return Left(_now_known_as(item, place), came_out.st_ctime_ns if came_out else 0)
 
     def _remove(self, item: Item, place: DirEntryAt, is_resumed: bool) -> None:
         slot, near = self._runs.at(item.run, item.slot), _beside(item, place)
@@ -279,7 +259,14 @@ class Swapper:
             if found is None:
                 return
             check_expected(found, item.expected)
-            moved = [_move_away(place, slot, near)]
+            try:
+                move_new(place, slot)
+                moved = [slot]
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                move_new(place, near)
+                moved = [near]
         now = moved[0].lstat()
         if now is None or not _looks_expected(now, item.expected):
             # Somebody saved it just now.
@@ -287,7 +274,7 @@ class Swapper:
             raise UnexpectedFileError(now)
         if moved[0] is near:
             try:
-                self._keep(near, slot)
+                _keep(near, slot)
             except OSError:
                 move_new(near, place)
                 raise
@@ -310,6 +297,14 @@ class Swapper:
         self._tree.set_mode(path, item.mode | group_bit)
 
 
+def _keep(near: DirEntryAt, kept: DirEntryAt) -> None:
+    """Copy the replaced file from the project to the folder of the run, and remove it."""
+    found = near.lstat()
+    if found and stat.S_IFMT(found.st_mode) in (stat.S_IFREG, stat.S_IFLNK, stat.S_IFIFO):
+        copy_whole(near, kept)
+    near.unlink(missing_ok=True)
+
+
 def _remove_folder(place: DirEntryAt) -> None:
     try:
         os.rmdir(place.name, dir_fd=place.dir_fd)
@@ -319,19 +314,6 @@ def _remove_folder(place: DirEntryAt) -> None:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise ConflictError(Reason.FOLDER_NOT_EMPTY) from error
         raise
-
-
-def _move_away(place: DirEntryAt, slot: DirEntryAt, near: DirEntryAt) -> DirEntryAt:
-    """Move a file to its slot, or beside its place if that is on another file system. Return where
-    it is."""
-    try:
-        move_new(place, slot)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        move_new(place, near)
-        return near
-    return slot
 
 
 def _reason(found: os.stat_result | None) -> Reason:

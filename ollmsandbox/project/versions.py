@@ -28,10 +28,6 @@ class Version:
     note: Note | None = None
 
     @property
-    def is_known(self) -> bool:
-        return self.note is None
-
-    @property
     def type(self) -> Type | None:
         if self.seen is None:
             return None
@@ -45,7 +41,7 @@ class Version:
 
     @property
     def target(self) -> str:
-        """Of a link, what it leads to; else, or if it cannot be told any more, ""."""
+        """Return what a link leads to; "" for anything else, and if it cannot be read."""
         return read_link(self.seen) if self.seen and self.seen.is_link else ""
 
     def read(self, most: int = -1) -> bytes:
@@ -71,11 +67,9 @@ class Versions:
 
     def before(self, run: Run, item: Recorded) -> Version:
         """Return the version that the command saw."""
-        change = item.change
-        if change.kind is Kind.ADDED:
-            return _NOTHING
-        if change.kind is Kind.REPLACED and change.old_type is Type.FOLDER:
-            # What was in it has changes of its own.
+        kind, old_type = item.change.kind, item.change.old_type
+        # What was in a folder has changes of its own.
+        if kind is Kind.ADDED or (kind is Kind.REPLACED and old_type is Type.FOLDER):
             return _NOTHING
         kept = _find_kept(self._folder(run).base(item.number))
         if kept.seen is not None or not item.is_known or item.on is not None:
@@ -88,10 +82,8 @@ class Versions:
 
     def after(self, run: Run, item: Recorded) -> Version:
         """Return the version that the command left."""
-        change = item.change
-        if change.kind is Kind.DELETED:
-            return _NOTHING
-        if change.kind is Kind.REPLACED and change.type is Type.FOLDER:
+        kind, type_ = item.change.kind, item.change.type
+        if kind is Kind.DELETED or (kind is Kind.REPLACED and type_ is Type.FOLDER):
             return _NOTHING
         kept = _find_kept(self._folder(run).whole_result(item.number))
         if kept.seen is not None or item.state is not State.APPLIED:
@@ -141,8 +133,7 @@ def _find(folder: str, path: str) -> Version:
     try:
         return Version(find_in_layers([folder], path))
     except OSError as error:
-        why = error.strerror or str(error)
-        return Version(note=Note(Reason.UNREADABLE, {"error": why}))
+        return Version(note=Note(Reason.UNREADABLE, {"error": error.strerror or str(error)}))
 
 
 @dataclass(frozen=True)
@@ -158,12 +149,28 @@ class EarlierVersion:
 
 def earlier_versions(manager: ProjectManager, project: Project, path: str) -> list[EarlierVersion]:
     """Return the kept versions of a file, by its full path, of runs and days; the newest first."""
+    root, inner = root_of(manager.paths, project.path, path) or ("", "")
+    replaced = manager.store.query(
+        "SELECT run.id, change.number, coalesce(run.ended_at, run.started_at)"
+        " FROM change JOIN run ON run.id = change.run_id"
+        " WHERE change.root = ? AND change.path = ? AND change.state = ?"
+        " ORDER BY run.ended_at DESC",
+        (os.fsencode(root), os.fsencode(inner), State.APPLIED.value),
+    )
     kept = [
         (until, manager.paths.runs / run_id / "base", str(number), run_id)
-        for run_id, number, until in _replaced(manager, project, path)
+        for run_id, number, until in replaced
     ]
+    records = manager.store.query(
+        "SELECT id FROM filerecord WHERE project_id = ? AND path = ?"
+        " AND last_approved_copy_path IS NOT NULL",
+        (project.id, os.fsencode(path)),
+    )
     kept += [
-        (day, manager.paths.backups, name, "") for name, day in _copies(manager, project, path)
+        (time.mktime(time.strptime(backup.day, "%y-%m-%d")), manager.paths.backups, name, "")
+        for (number,) in records
+        for backup in backups_in(manager.paths.backups)
+        if (name := backup_name(number, path, backup.day)) == os.path.basename(backup.path)
     ]
     found: list[EarlierVersion] = []
     known: set[int] = set()
@@ -174,31 +181,3 @@ def earlier_versions(manager: ProjectManager, project: Project, path: str) -> li
             known.add(seen.found.st_ino)
             found.append(EarlierVersion(until, Version(seen), run_id))
     return sorted(found, key=lambda earlier: -earlier.until)
-
-
-def _replaced(manager: ProjectManager, project: Project, path: str) -> list[tuple[str, int, float]]:
-    """Return the runs that replaced the file, the number of the change, and when that was."""
-    root, inner = root_of(manager.paths, project.path, path) or ("", "")
-    with manager.store.translated_errors():
-        return manager.store.connection.execute(
-            "SELECT run.id, change.number, coalesce(run.ended_at, run.started_at)"
-            " FROM change JOIN run ON run.id = change.run_id"
-            " WHERE change.root = ? AND change.path = ? AND change.state = ?"
-            " ORDER BY run.ended_at DESC",
-            (*map(os.fsencode, (root, inner)), State.APPLIED.value),
-        ).fetchall()
-
-
-def _copies(manager: ProjectManager, project: Project, path: str) -> list[tuple[str, float]]:
-    """Return the names of the file's daily backups, and their days."""
-    with manager.store.translated_errors():
-        row = manager.store.connection.execute(
-            "SELECT id FROM filerecord WHERE project_id = ? AND path = ?"
-            " AND last_approved_copy_path IS NOT NULL",
-            (project.id, os.fsencode(path)),
-        ).fetchone()
-    return [
-        (os.path.basename(backup.path), time.mktime(time.strptime(backup.day, "%y-%m-%d")))
-        for backup in (backups_in(manager.paths.backups) if row else ())
-        if os.path.basename(backup.path) == backup_name(row[0], path, backup.day)
-    ]

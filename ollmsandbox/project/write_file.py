@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
@@ -16,9 +17,9 @@ from ..files.copying import copy_entry
 from ..files.dirfd import DirEntryAt, OpenTree, folders_above, opened_folder
 from ..files.overlayfs import Seen, find_in_layers, read_seen
 from ..paths import Paths
-from ..sandbox.overlay import Overlay
+from ..sandbox.overlay import Overlay, Root
+from ..sandbox.spec import RunSpec
 from .change import Report
-from .mode import Mode
 from .recorder import Recorder, root_of
 from .settle import opened_jobs, settle
 from .versions import Version
@@ -26,22 +27,15 @@ from .versions import Version
 
 def write_file(
     paths: Paths,
-    project: str,
+    spec: RunSpec,
     path: str,
     data: bytes,
     *,
-    mode: int | None = None,
-    command: str = "",
-    how: Mode = Mode.AUTO,
-    session_id: str = "",
-    call_id: str = "",
     based_on: bytes | None = None,
-    approved: bool = False,
 ) -> Report:
-    """Create or change a file of the project, by its full path. Without a mode, it keeps its own.
+    """Create or change a file of the project, by its full path; the user has approved it.
 
-    Do nothing if the file is no longer what the change is `based_on`. What git would run is held,
-    unless the user has `approved`.
+    Do nothing if the file is no longer what the change is `based_on`.
     """
 
     def make(spot: DirEntryAt) -> None:
@@ -49,28 +43,13 @@ def write_file(
         with os.fdopen(os.open(spot.name, flags, 0o666, dir_fd=spot.dir_fd), "wb") as file:
             file.write(data)
 
-    recorder = Recorder(
-        project,
-        paths,
-        mode=how,
-        command=command or f"Edit of {os.path.basename(path)}",
-        session_id=session_id,
-        call_id=call_id,
-    )
-    edit = _Edit(recorder, paths, project, path, mode, based_on)
-    return edit.record(make, approved=approved)
+    spec = spec._replace(command=spec.command or f"Edit of {os.path.basename(path)}")
+    return _Edit(spec, paths, path, make, based_on=based_on).record()
 
 
-def restore(
-    paths: Paths,
-    project: str,
-    path: str,
-    version: Version,
-    *,
-    approved: bool = False,
-) -> Report:
-    """Put an earlier version of a file, with its mode, in the place of the one there is. Bytes are
-    shared where the disk can."""
+def restore(paths: Paths, project: str, path: str, version: Version) -> Report:
+    """Put an earlier version of a file, with its mode, in the place of the one there is; the user
+    has approved it. Bytes are shared where the disk can."""
     seen = version.seen
     if seen is None or not seen.is_file:
         why = version.note.sentence if version.note else ""
@@ -83,55 +62,52 @@ def restore(
         finally:
             tree.leave()
 
-    recorder = Recorder(project, paths, command=f"Earlier version of {os.path.basename(path)}")
+    spec = RunSpec(project, f"Earlier version of {os.path.basename(path)}")
     mode = stat.S_IMODE(seen.found.st_mode) & 0o1777
-    return _Edit(recorder, paths, project, path, mode).record(make, approved=approved)
+    return _Edit(spec, paths, path, make, mode=mode).record()
 
 
+@dataclass(frozen=True)
 class _Edit:
-    """One file that is made, at a path in a project."""
+    """One file that is made, at a full path in a project."""
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        paths: Paths,
-        project: str,
-        path: str,
-        mode: int | None,
-        based_on: bytes | None = None,
-    ) -> None:
-        self._recorder = recorder
-        self._paths = paths
-        self._project = project
-        self._full = path
-        self._root, self._path = root_of(paths, project, os.path.normpath(path)) or ("", "")
-        if not self._path:
+    spec: RunSpec
+    paths: Paths
+    path: str
+    # Puts it at a name in an open folder.
+    make: Callable[[DirEntryAt], None]
+    # Without one, the file keeps its own.
+    mode: int | None = None
+    based_on: bytes | None = None
+
+    def record(self) -> Report:
+        """Make the file, and settle that as a run."""
+        path, project = os.path.normpath(self.path), self.spec.project
+        root, inner = root_of(self.paths, project, path) or ("", "")
+        if not inner:
             raise ProjectError(
-                N_("{path} is not in the project."), N_("Specify a file in the project."), path=path
+                N_("{path} is not in the project."),
+                N_("Specify a file in the project."),
+                path=self.path,
             )
-        self._mode = mode
-        self._based_on = based_on
-
-    def record(self, make: Callable[[DirEntryAt], None], *, approved: bool) -> Report:
-        """Make the file, and settle that as a run. `make` puts it at a name in an open folder."""
-        recorder = self._recorder
-        with opened_jobs(self._paths, self._project) as jobs:
+        recorder = Recorder(self.spec, self.paths)
+        with opened_jobs(self.paths, project) as jobs:
             jobs.bump_generation()
             roots = recorder.roots(is_locked=True)
-            overlay = Overlay(self._paths.cache, roots, about=recorder.about)
+            overlay = Overlay(self.paths.cache, roots, about=recorder.about)
             overlay.create(is_mounted=False)
             names = {root: name for name, root in overlay.overlay_map.items()}
-            upper = overlay.upper(names[self._root])
+            upper = overlay.upper(names[root])
             # Beside it until it is whole: a kill leaves all or nothing.
             new = f"{upper}~"
             try:
-                self._fill(new, make, next(r for r in roots if r.path == self._root).lowers)
+                self._fill(new, inner, next(r for r in roots if r.path == root))
                 os.rename(new, upper)
             except BaseException:
                 overlay.cleanup()
                 raise
             try:
-                report = settle(self._paths, overlay, approved=approved, is_locked=True)
+                report = settle(self.paths, overlay, approved=True, is_locked=True)
             except BaseException:
                 # What has begun is finished at the next start.
                 overlay.release()
@@ -141,33 +117,34 @@ class _Edit:
         recorder.note_exit(0)
         return report
 
-    def _fill(self, upper: str, make: Callable[[DirEntryAt], None], layers: Sequence[str]) -> None:
+    def _fill(self, upper: str, inner: str, root: Root) -> None:
         """Make an upper folder that has the file, and the folders around it as they are."""
-        present = find_in_layers(layers, self._path)
+        present = find_in_layers(root.lowers, inner)
         self._check(present)
-        modes: list[tuple[str, int]] = []
-        for path in ("", *reversed([*folders_above(self._path)])):
-            found = find_in_layers(layers, path)
-            os.mkdir(f"{upper}/{path}")
+        modes: dict[str, int] = {}
+        for path in ("", *reversed([*folders_above(inner)])):
+            found = find_in_layers(root.lowers, path)
+            folder = f"{upper}/{path}"
+            os.mkdir(folder)
             if found is None:
                 continue
             if not found.is_folder:
                 raise OllmSandboxError(
                     N_("{root}/{path} is not a folder."),
                     N_("Use the file's real path."),
-                    root=self._root,
+                    root=root.path,
                     path=path,
                 )
-            modes.append((f"{upper}/{path}", _take_over(f"{upper}/{path}", found)))
-            os.chmod(f"{upper}/{path}", 0o700)
-        file = f"{upper}/{self._path}"
+            modes[folder] = _take_over(folder, found)
+            os.chmod(folder, 0o700)
+        file = f"{upper}/{inner}"
         with opened_folder(os.path.dirname(file)) as around:
-            make(DirEntryAt(around, os.path.basename(file)))
+            self.make(DirEntryAt(around, os.path.basename(file)))
         if present is not None:
-            modes.append((file, _take_over(file, present)))
-        if self._mode is not None:
-            modes.append((file, self._mode))
-        for place, mode in reversed(dict(modes).items()):
+            modes[file] = _take_over(file, present)
+        if self.mode is not None:
+            modes[file] = self.mode
+        for place, mode in reversed(modes.items()):
             os.chmod(place, mode)
 
     def _check(self, present: Seen | None) -> None:
@@ -175,14 +152,12 @@ class _Edit:
             what = N_("{file} is a special file.")
             if present.is_folder or present.is_link:
                 what = N_("{file} is a folder.") if present.is_folder else N_("{file} is a link.")
-            raise OllmSandboxError(what, N_("Specify a file."), file=self._full)
-        if self._based_on is None:
-            return
-        if present is None or read_seen(present) != self._based_on:
+            raise OllmSandboxError(what, N_("Specify a file."), file=self.path)
+        if self.based_on is not None and (present is None or read_seen(present) != self.based_on):
             raise OllmSandboxError(
                 N_("{file} was changed in the meantime."),
                 N_("Look at it again, then try again."),
-                file=self._full,
+                file=self.path,
             )
 
 

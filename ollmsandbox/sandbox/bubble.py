@@ -25,22 +25,23 @@ from .plan.host_plan import make_host_plan
 from .plan.plan import Plan, PlanInputs
 from .plan.projects import other_projects
 from .probe.probe import Capabilities, probe
-from .process import CommandTerminal, Result, Running, Sinks, Stop
+from .process import Result, Running, Sinks, Stop
 from .profile.file import read_profile
-from .profile.profile import DEFAULT_PROFILE, Profile
+from .profile.profile import Profile
+from .spec import RunSpec
 from .status import BwrapStatus
 
 if TYPE_CHECKING:
     from .monitor import FileEvent, Monitor
     from .network.network import HostNetwork
     from .rootfs.store import Installed
+    from .terminal import CommandTerminal
 
 
 # A sandbox that has not started after this many seconds never will.
 _START_TIMEOUT = 15.0
 # Seconds that a process may take to die if it waits for a disk or a device.
 _KILL_TIMEOUT = 10.0
-_CAPTURE = 1 << 20
 # Seconds to wait for the caches at most, and between two attempts.
 _CACHES_TIMEOUT = 20.0
 _CACHES_PAUSE = 0.05
@@ -49,13 +50,16 @@ _CACHES_PAUSE = 0.05
 class Bubble:
     """A sandbox for a single command: `await Bubble(project).exec(command)`.
 
+    With a RunSpec in the place of the project, it describes the run, and the arguments that are
+    fields of it are not used. Its profile is loaded by whoever knows the command.
+
     The keeper receives what the command changes. Without one it is a dry run, which leaves the
     project as it is. `live` is called for changes as they happen, and needs a loop on GLib.
     """
 
     def __init__(
         self,
-        project: str | os.PathLike[str],
+        project: str | os.PathLike[str] | RunSpec,
         allow_network: bool = False,
         *,
         working_dir: str | None = None,
@@ -65,22 +69,28 @@ class Bubble:
         capabilities: Capabilities | None = None,
         keeper: Keeper | None = None,
         live: Callable[[FileEvent], None] | None = None,
-        capture: int = _CAPTURE,
+        capture: int = 1 << 20,
         rootfs: Installed | None = None,
         hosts: HostNetwork | None = None,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         self._paths = Paths.from_environ(self._environ)
-        self.project = find_project(project, self._paths)
-        self._allow_network = allow_network or hosts is not None
+        spec = project
+        if not isinstance(spec, RunSpec):
+            spec = RunSpec(
+                os.fspath(spec),
+                working_dir=working_dir,
+                network=allow_network,
+                timeout=timeout,
+                capture=capture,
+            )
+        if hosts is not None:
+            spec = spec._replace(network=True, by_host=True)
+        self._spec = spec
         self._hosts = hosts
-        self._working_dir = working_dir
-        self._profile = profile or read_profile(
-            DEFAULT_PROFILE, self._paths.profiles, self._paths.cache
-        )
-        if timeout is not None:
-            limits = self._profile.limits._replace(time=timeout)
-            self._profile = self._profile._replace(limits=limits)
+        self.project = find_project(spec.project, self._paths)
+        profile = profile or read_profile(spec.profile, self._paths.profiles, self._paths.cache)
+        self._profile = profile.with_time(spec.timeout)
         self._capabilities = capabilities
         self._keeper = keeper
         roots = keeper.roots() if keeper else [Root(self.project)]
@@ -92,7 +102,6 @@ class Bubble:
 
             self.monitor = Monitor(self.overlay.overlay_map, self.overlay.upper_folder)
             self.monitor.listen(live)
-        self._capture = capture
         # The root file system it runs in, if that is not the host's.
         self._rootfs = rootfs
         self._running: Running | None = None
@@ -120,8 +129,7 @@ class Bubble:
         close_to_others(self._paths.data)
         inputs = PlanInputs(
             overlay=self.overlay,
-            working_dir=self._working_dir,
-            network=self._allow_network,
+            spec=self._spec,
             profile=self._profile,
             paths=self._paths,
             host=self._host,
@@ -130,7 +138,6 @@ class Bubble:
             environ=self._environ,
             can_cache=self._machine.can_cache,
             other_projects=other_projects(self._paths, self.project),
-            by_host=self._hosts is not None,
         )
         if self._rootfs is None:
             return make_host_plan(inputs)
@@ -270,7 +277,7 @@ class Bubble:
                 stderr=stderr,
                 ended=readable(self._bwrap),
                 kill=self._kill,
-                capture=self._capture,
+                capture=self._spec.capture,
                 sinks=sinks,
             )
             closing.push_async_callback(running.close)

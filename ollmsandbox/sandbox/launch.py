@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import N_
 from ..errors import SandboxError
@@ -17,9 +17,11 @@ from .limits import WitnessPipe, witness_command
 from .plan import mask_layer
 from .plan.mounts import CacheFolders, MaskedFolder, OverlaidFolder, PlainCaches, ResolverFile
 from .plan.plan import Plan
-from .process import CommandTerminal
 from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file, start_process
+
+if TYPE_CHECKING:
+    from .terminal import CommandTerminal
 
 # For our own scripts. A command's text runs in `text_shell`.
 SHELL = "/bin/sh"

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from typing import Any, NamedTuple
@@ -104,21 +103,6 @@ class Sinks(NamedTuple):
     started: Callable[[int], None] | None = None
     # Called when the command has ended and all output was received, before changes are settled.
     ended: Callable[[], Awaitable[None]] | None = None
-
-
-class CommandTerminal(NamedTuple):
-    """A terminal for a command, which writes to it. We hold `master`; starting the command closes
-    `slave`."""
-
-    master: int
-    slave: int
-    # What programs know it as: the variable TERM.
-    kind: str = "dumb"
-    # Whether the command reads from it and writes errors to it, or has other streams for that.
-    gives_input: bool = True
-    takes_errors: bool = True
-    # The seconds for the time limit. They stand still while the command is suspended.
-    clock: Callable[[], float] = time.monotonic
 
 
 class Running:

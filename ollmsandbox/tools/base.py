@@ -121,6 +121,8 @@ class RequestBase(ABC):
 
     # The last question to the user about this call; None if nothing was asked.
     question: PermissionRequest | None = None
+    # The last answer that the call depended on.
+    verdict: Verdict | None = None
     # The approved plan, which is also the one that runs; None before execute().
     plan: Plan | None = None
     # The outcome of a cancelled call so far.

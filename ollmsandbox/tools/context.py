@@ -5,32 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from .. import N_
-from ..engine.run import (
-    Confinement,
-    PreparedRun,
-    load_profile,
-    prepare_rootfs,
-    prepare_run,
-    prepare_unrecorded_run,
-    rootfs_for,
-)
+from ..engine.executor import Executor, find_executor
+from ..engine.run import load_profile, prepare_rootfs, rootfs_for
 from ..errors import OllmSandboxError
 from ..i18n import _
 from ..paths import Paths, is_inside
 from ..permission.request import PermissionRequest, Verdict
-from ..project.mode import Mode
-from ..sandbox.monitor import FileEvent
-from ..sandbox.plain.runner import Ask, PlainRunner
 from ..sandbox.plan.folders import find_project
-from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
 from ..sandbox.rootfs.store import Installed
+from ..sandbox.spec import Mode, RunSpec
 from .base import Stream, ToolError, UserQuestion, Watcher
 
 if TYPE_CHECKING:
@@ -103,13 +92,26 @@ class ToolContext:
         """Return the profile, as it is for a command."""
         return load_profile(self.paths, self.profile_name, self.own_limits, command=command)
 
-    def capabilities(self) -> Capabilities:
-        """Return what this computer can do. The first call tries it out, which takes a while."""
-        writable = (os.path.realpath(self.project),) if self.project else ()
-        return probe(self.paths, self.environ, writable=writable)
+    def spec(self, project: str) -> RunSpec:
+        """Return the description of a run with the session's settings."""
+        return RunSpec(
+            project,
+            mode=self.mode,
+            profile=self.profile_name,
+            limits=self.own_limits,
+            session_id=self.session_id,
+        )
 
-    def can_wrap(self) -> bool:
-        return self.capabilities().can_wrap
+    def executor(self) -> Executor:
+        """Return what runs the project's commands. The first call takes a while."""
+        return find_executor(self.paths, self.environ, self.project)
+
+    async def ready_executor(self, project: str, watcher: Watcher) -> Executor:
+        """Return what runs the project's commands, after Alpine was installed if they need it."""
+        executor = await asyncio.to_thread(self.executor)
+        if executor.is_recorded:
+            await self._prepare_rootfs(project, watcher)
+        return executor
 
     def rootfs(self) -> Installed | None:
         """Return the root file system of the project's commands; None is the host's own."""
@@ -117,7 +119,7 @@ class ToolContext:
             return None
         return rootfs_for(self.paths, self.environ, os.path.realpath(self.project))
 
-    async def prepare_rootfs(self, project: str, watcher: Watcher) -> None:
+    async def _prepare_rootfs(self, project: str, watcher: Watcher) -> None:
         """Install Alpine if the project's first call needs it. The progress is shown as output."""
         line = ""
 
@@ -136,70 +138,9 @@ class ToolContext:
             if line:
                 watcher.output(Stream.STDERR, b"\n")
 
-    def prepare_run(
-        self,
-        project: str,
-        *,
-        command: str = "",
-        call_id: str = "",
-        mode: Mode | None = None,
-        network: bool = False,
-        working_dir: str | None = None,
-        timeout: float | None = None,
-        live: Callable[[FileEvent], None] | None = None,
-        capture: int = 1 << 20,
-    ) -> PreparedRun:
-        """Put a run together with the session's settings. `mode` overrides the session's."""
-        return prepare_run(
-            project,
-            self.paths,
-            self.environ,
-            command=command,
-            network=network,
-            working_dir=working_dir,
-            mode=self.mode if mode is None else mode,
-            profile=self.profile_name,
-            limits=self.own_limits,
-            timeout=timeout,
-            session_id=self.session_id,
-            call_id=call_id,
-            live=live if live is not None and _loop_has_glib() else None,
-            capture=capture,
-        )
-
-    def prepare_unrecorded_run(
-        self,
-        project: str,
-        confinement: Confinement,
-        ask: Ask,
-        *,
-        working_dir: str | None = None,
-        timeout: float | None = None,
-        capture: int = 1 << 20,
-    ) -> PlainRunner:
-        """Put a run without records together, with the session's settings."""
-        return prepare_unrecorded_run(
-            project,
-            self.paths,
-            self.environ,
-            confinement,
-            ask=ask,
-            working_dir=working_dir,
-            profile=self.profile_name,
-            limits=self.own_limits,
-            timeout=timeout,
-            capture=capture,
-        )
-
     def shown(self, path: str) -> str:
         """Return the path with ~ for the user's home folder."""
         home = self.paths.real_home
         if is_inside(path, home):
             return f"~{path[len(home) :]}"
         return path
-
-
-def _loop_has_glib() -> bool:
-    """Return whether the running loop can watch files."""
-    events = sys.modules.get("gi.events")
-    return events is not None and isinstance(asyncio.get_running_loop(), events.GLibEventLoop)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Words permission questions: builds requests from plans, with what a tool says about its call."""
+"""Words all permission questions, from the plans of runs and from what calls are about.
+
+The front ends add how long each answer applies, and what can be pressed.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,199 @@ import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
+from .. import N_
+from ..engine.executor import Executor, Run
+from ..engine.run import PreparedRun
+from ..errors import DeniedError, in_lines
 from ..i18n import _, pgettext
-from ..permission.request import Fact, PermissionRequest, Source, Verdict
+from ..permission.request import RUN_COMMAND, Fact, PermissionRequest, Source, Verdict
 from ..sandbox.plan.mounts import Device, OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
-from ..sandbox.probe.probe import Capabilities
 from ..sandbox.rootfs.paths import PLAYGROUND
+from ..sandbox.spec import RunSpec
+from ..sandbox.unsandboxed.runner import Confinement
+from ..text.ansi import escape_line
 from .base import RequestBase, Watcher
 from .context import ToolContext
+from .roots import ClosedFolder
+
+WITH_NETWORK = N_("Run command with network access: {command}?")
+_PROJECT_CHANGED = N_("The project changed while this question was open.")
+_UNSANDBOXED_COMMAND = N_(
+    "This is not sandboxed: the command can do everything you can, and its changes are not "
+    "recorded."
+)
+_OFFLINE_COMMAND = N_(
+    "This is not sandboxed: the command can do everything this Flatpak can, except use the "
+    "network, and its changes are not recorded."
+)
+_UNSANDBOXED_READING = N_("This is not sandboxed: the file is read with your full permissions.")
+_UNSANDBOXED_CHANGE = N_(
+    "This is not sandboxed: the file is changed directly. Changes in the project are "
+    "recorded, and you can undo them."
+)
+
+
+async def ask(
+    context: ToolContext, watcher: Watcher, call: RequestBase, request: PermissionRequest
+) -> Verdict:
+    """Ask the user about a call, unless a rule answers."""
+    call.question = request
+    watcher.asking(request)
+    verdict = await context.permissions.decide(request)
+    watcher.answered(verdict)
+    return verdict
+
+
+async def ask_or_end(
+    context: ToolContext, watcher: Watcher, call: RequestBase, request: PermissionRequest, what: str
+) -> None:
+    """Ask the user about a call, and raise DeniedError if it is denied. `what` names what the call
+    needs, for the model."""
+    call.verdict = await ask(context, watcher, call, request)
+    if call.verdict.allowed:
+        return
+    why = (
+        "denied by the user. Nothing was done. "
+        "Do not try the same again; continue without it, or ask what to do instead."
+    )
+    if call.verdict.source is Source.NOBODY:
+        why = "not allowed: nobody could be asked. Nothing was done."
+    raise DeniedError(in_lines(f"{what} was {why}"))
+
+
+def command_question(
+    context: ToolContext,
+    executor: Executor,
+    run: Run,
+    spec: RunSpec,
+    *,
+    again: bool = False,
+) -> PermissionRequest:
+    """Return the question about a command; `again` if the project changed before the answer."""
+    network, folder = spec.network, spec.working_dir or spec.project
+    request = partial(
+        _request,
+        context,
+        RUN_COMMAND,
+        subject=spec.command,
+        call_id=spec.call_id,
+        notice=_PROJECT_CHANGED if again else "",
+    )
+    if isinstance(run, PreparedRun):
+        return request(
+            question=WITH_NETWORK if network else N_("Run command?"),
+            heading=N_("Run command with network access?") if network else "",
+            # A rule is for one command in one folder.
+            target="" if network else run.plan.working_dir,
+            network=network,
+            facts=_plan_facts(context, run.plan),
+            sees=run.plan.describe(),
+        )
+    if run.confinement is Confinement.INNER:
+        heading = N_("Run command in the Flatpak's inner sandbox, with network access?")
+        return request(
+            question=WITH_NETWORK if network else N_("Run command in the Flatpak's inner sandbox?"),
+            heading=heading if network else "",
+            network=network,
+            facts=_inner_facts(context, folder, spec.project, network=network),
+            sees=_inner_sandbox(network=network),
+        )
+    is_offline = run.confinement is Confinement.OFFLINE
+    offline = N_("Run command without a sandbox, and without network access?")
+    sees = _without_sandbox(executor, _OFFLINE_COMMAND if is_offline else _UNSANDBOXED_COMMAND)
+    return request(
+        question=offline if is_offline else N_("Run command without a sandbox?"),
+        sandboxed=False,
+        network=not is_offline,
+        facts=_unsandboxed_facts(context, folder, offline=is_offline),
+        sees=[*sees, run.why.translated(_)] if run.why else sees,
+    )
+
+
+def folder_question(
+    context: ToolContext, closed: ClosedFolder, first: str, call_id: str
+) -> PermissionRequest:
+    """Return the question about a folder outside; `first` is the command that needs it."""
+    return _request(
+        context,
+        "agree_root",
+        N_("Let this project's commands change a folder outside the project?"),
+        closed.path,
+        for_project=True,
+        facts=[
+            # Translators: names a line of the card: "Linked from   ~/src/parser/data"
+            Fact(pgettext("permission card", "Linked from"), context.shown(closed.link)),
+            Fact(
+                # Translators: names a line of the card: "Applies to   All commands of this ..."
+                pgettext("permission card", "Applies to"),
+                _("All commands of this project, until you remove the folder"),
+                is_wording=True,
+            ),
+            # Translators: names a line of the card: "First command   make test"
+            Fact(pgettext("permission card", "First command"), escape_line(first)),
+        ],
+        call_id=call_id,
+    )
+
+
+def reading_question(
+    context: ToolContext, executor: Executor, path: str, call_id: str
+) -> PermissionRequest:
+    """Return the question about reading a file, which is asked without a sandbox only."""
+    return _request(
+        context,
+        "read_file",
+        N_("Read a file without a sandbox?"),
+        path,
+        sandboxed=False,
+        sees=_without_sandbox(executor, _UNSANDBOXED_READING),
+        call_id=call_id,
+    )
+
+
+def change_question(
+    context: ToolContext, executor: Executor, path: str, preview: Sequence[str], call_id: str
+) -> PermissionRequest:
+    """Return the question about a change to a file; lines show the change."""
+    is_sandboxed = executor.is_recorded
+    return _request(
+        context,
+        # A saved answer is for a file, however that is changed.
+        "edit_file",
+        N_("Change a file?") if is_sandboxed else N_("Change a file without a sandbox?"),
+        "\n".join([path, *preview]),
+        target=os.path.realpath(path) if is_sandboxed else "",
+        sandboxed=is_sandboxed,
+        facts=[_writes(context.shown(path))],
+        sees=() if is_sandboxed else _without_sandbox(executor, _UNSANDBOXED_CHANGE),
+        call_id=call_id,
+    )
+
+
+def page_question(
+    context: ToolContext, address: str, host: str, came_from: str, call_id: str
+) -> PermissionRequest:
+    """Return the question about a web page; the host `came_from` may have redirected to it."""
+    # Translators: names a line of the card: "Host   example.org"
+    facts = [Fact(pgettext("permission card", "Host"), host)]
+    if came_from:
+        # Translators: names a line of the card, the host whose page redirects to this one.
+        facts.append(Fact(pgettext("permission card", "Redirected by"), came_from))
+    return _request(
+        context,
+        "web_fetch",
+        N_("Fetch a web page from {host}?"),
+        address,
+        host=host,
+        target=host,
+        network=True,
+        facts=facts,
+        sees=[_("Only this page is fetched. The host sees the requested address.")],
+        call_id=call_id,
+    )
 
 
 def every_time() -> Fact:
@@ -23,7 +210,7 @@ def every_time() -> Fact:
     return Fact(pgettext("permission card", "Asked"), _("Every time"), is_wording=True)
 
 
-def make_request(
+def _request(
     context: ToolContext,
     tool: str,
     question: str,
@@ -68,18 +255,7 @@ def make_request(
     )
 
 
-async def ask(
-    context: ToolContext, watcher: Watcher, call: RequestBase, request: PermissionRequest
-) -> Verdict:
-    """Ask the user about a call, unless a rule answers."""
-    call.question = request
-    watcher.asking(request)
-    verdict = await context.permissions.decide(request)
-    watcher.answered(verdict)
-    return verdict
-
-
-def facts_of(context: ToolContext, plan: Plan) -> list[Fact]:
+def _plan_facts(context: ToolContext, plan: Plan) -> list[Fact]:
     writes = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | WritableFolder)]
     playground = (f"{context.paths.real_home}/playground", PLAYGROUND)
     # The project first; the plan lists mounts in the order of mounting.
@@ -90,28 +266,28 @@ def facts_of(context: ToolContext, plan: Plan) -> list[Fact]:
     return [
         _folder(context, plan.working_dir),
         _network(on=plan.network),
-        writes_fact(", ".join(names)),
+        _writes(", ".join(names)),
         _devices(plan),
         # Translators: names a line of the card: "Can read   The project and the playground"
         Fact(pgettext("permission card", "Can read"), plan.describe_reading(), is_wording=True),
     ]
 
 
-def plain_facts(context: ToolContext, folder: str, *, offline: bool = False) -> list[Fact]:
+def _unsandboxed_facts(context: ToolContext, folder: str, *, offline: bool = False) -> list[Fact]:
     open_ = Fact(_network_label(), _("On: it cannot be turned off here"), is_wording=True)
-    writes = replace(writes_fact(_("Everything you can write to")), is_wording=True)
+    writes = replace(_writes(_("Everything you can write to")), is_wording=True)
     return [_folder(context, folder), _network(on=False) if offline else open_, writes]
 
 
-def inner_facts(context: ToolContext, folder: str, project: str, *, network: bool) -> list[Fact]:
+def _inner_facts(context: ToolContext, folder: str, project: str, *, network: bool) -> list[Fact]:
     # Translators: what a command writes to, and how. Please use only ASCII punctuation: beside a
     # path, full-width characters are shown by their number.
     text = _("{folder}, playground: right away, and not recorded")
-    writes = writes_fact(text.format(folder=context.shown(project)))
+    writes = _writes(text.format(folder=context.shown(project)))
     return [_folder(context, folder), _network(on=network), writes]
 
 
-def writes_fact(value: str) -> Fact:
+def _writes(value: str) -> Fact:
     # Translators: names a line of the card: "Can write   ~/src/parser, Playground"
     return Fact(pgettext("permission card", "Can write"), value)
 
@@ -142,7 +318,7 @@ def _network_label() -> str:
     return pgettext("permission card", "Network")
 
 
-def inner_sandbox(*, network: bool) -> list[str]:
+def _inner_sandbox(*, network: bool) -> list[str]:
     """Return sentences that explain a Flatpak's inner sandbox."""
     return [
         _("Network access is on.") if network else _("Network access is off."),
@@ -154,19 +330,10 @@ def inner_sandbox(*, network: bool) -> list[str]:
     ]
 
 
-def without_sandbox(found: Capabilities, meaning: str) -> list[str]:
+def _without_sandbox(executor: Executor, meaning: str) -> list[str]:
     """Return sentences that explain what it means to have no sandbox, and why there is none.
 
     `meaning` is marked for translation.
     """
+    found = executor.found
     return [_(meaning), *(found.translated(miss).cause for miss in found.missing)]
-
-
-def denial(verdict: Verdict, what: str) -> str:
-    """Return the error for the model."""
-    if verdict.source is Source.NOBODY:
-        return f"{what} was not allowed: nobody could be asked. Nothing was done."
-    return (
-        f"{what} was denied by the user. Nothing was done. "
-        "Do not try the same again; continue without it, or ask what to do instead."
-    )

@@ -6,18 +6,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from .. import N_
 from ..errors import ProjectError
-from ..i18n import _, pgettext
 from ..paths import is_inside
-from ..permission.request import Fact, PermissionRequest
 from ..project.recorder import linked_roots
 from ..project.roots import may_be_root
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.rootfs.paths import PathMap
-from ..text.ansi import escape_line
-from . import questions
 from .context import ToolContext
 
 
@@ -67,32 +62,6 @@ def _may_be_asked(context: ToolContext, project: str, folder: str) -> bool:
     if any(is_inside(name, folder) and os.path.lexists(name) for name in hidden):
         return False
     return may_be_root(context.paths, project, folder)
-
-
-def root_question(
-    context: ToolContext, closed: ClosedFolder, first: str, call_id: str
-) -> PermissionRequest:
-    """Return the question about a folder; `first` is the command that needs it."""
-    return questions.make_request(
-        context,
-        "agree_root",
-        N_("Let this project's commands change a folder outside the project?"),
-        closed.path,
-        for_project=True,
-        facts=[
-            # Translators: names a line of the card: "Linked from   ~/src/parser/data"
-            Fact(pgettext("permission card", "Linked from"), context.shown(closed.link)),
-            Fact(
-                # Translators: names a line of the card: "Applies to   All commands of this ..."
-                pgettext("permission card", "Applies to"),
-                _("All commands of this project, until you remove the folder"),
-                is_wording=True,
-            ),
-            # Translators: names a line of the card: "First command   make test"
-            Fact(pgettext("permission card", "First command"), escape_line(first)),
-        ],
-        call_id=call_id,
-    )
 
 
 def approve_root(context: ToolContext, project: str, root: str) -> None:

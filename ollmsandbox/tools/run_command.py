@@ -1,31 +1,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tool run_command: a shell command in the sandbox, or as the user allows it without one.
-
-There are three flows, one class each: `_SandboxedFlow`, `_FlatpakFlow` (in a Flatpak's inner
-sandbox) and `_PlainFlow` (no sandbox).
-"""
+"""The tool run_command: a shell command in the sandbox, or as the user allows it without one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from .. import N_
-from ..engine.run import Confinement, PreparedRun, finish_interrupted_runs
-from ..errors import DeniedError, OllmSandboxError, in_lines
-from ..i18n import _
-from ..permission.request import PermissionRequest, Source, Verdict
-from ..sandbox.flatpak.portal import PortalError
-from ..sandbox.flatpak.runner import ProjectNotSharedError
+from ..engine.executor import Executor
+from ..engine.run import PreparedRun, finish_interrupted_runs
+from ..errors import OllmSandboxError, in_lines
+from ..permission.request import Source
 from ..sandbox.launch import text_shell
-from ..sandbox.plain.runner import Ask
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
-from ..sandbox.refusals import NETWORK_OFF, find_refusals, links_in_the_way, misses_network
+from ..sandbox.refusals import find_refusals, links_in_the_way
 from ..sandbox.rootfs.paths import rewrite_paths, skills_folder
+from ..sandbox.spec import RunSpec
+from ..sandbox.unsandboxed.runner import UnsandboxedRunner
 from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
@@ -33,7 +28,7 @@ from .context import ToolContext
 from .model_text import changes_text, output_text, together
 from .parameters import Parameters, parameter
 from .programs import programs_of
-from .roots import approve_root, closed_folder, closed_working_dir, root_question
+from .roots import approve_root, closed_folder, closed_working_dir
 from .shown_state import ShownState, shown_state
 
 NAME = "run_command"
@@ -74,25 +69,13 @@ can be written. What pip installs is kept in /workspace/.packages."""
 _SKILLS = """\
 /skills has the user's instructions for certain tasks: see whether one of them fits before you \
 begin."""
-_PLAIN = """\
+_UNSANDBOXED = """\
 There is no sandbox on this machine: the user is asked before each command, and it runs with all \
 rights of the user. What commands change is not recorded and cannot be undone. Keep them few and \
 careful."""
 
 # After this many bytes of output at once, pause for this many seconds.
 _MUCH, _PAUSE = 1 << 16, 0.002
-
-_MEANING = N_(
-    "This is not sandboxed: the command can do everything you can, and its changes are not "
-    "recorded."
-)
-_OFFLINE_MEANING = N_(
-    "This is not sandboxed: the command can do everything this Flatpak can, except use the "
-    "network, and its changes are not recorded."
-)
-
-WITH_NETWORK = N_("Run command with network access: {command}?")
-PROJECT_CHANGED = N_("The project changed while this question was open.")
 
 
 @dataclass(frozen=True)
@@ -128,8 +111,9 @@ class RunCommand(Tool):
     def description(self) -> str:
         context = self._context
         try:
-            rules = _SANDBOXED if context.can_wrap() else _PLAIN
-            rootfs = context.rootfs() if context.can_wrap() else None
+            is_sandboxed = self.is_sandboxed
+            rules = _SANDBOXED if is_sandboxed else _UNSANDBOXED
+            rootfs = context.rootfs() if is_sandboxed else None
             if rootfs is not None:
                 skills = _SKILLS if skills_folder(context.profile(), context.paths) else ""
                 rules = together(rules, _ALPINE.format(system=rootfs.title), skills)
@@ -144,7 +128,7 @@ class RunCommand(Tool):
 
     @property
     def is_sandboxed(self) -> bool:
-        return self._context.can_wrap()
+        return self._context.executor().is_recorded
 
     @property
     def parameters(self) -> Mapping[str, object]:
@@ -158,7 +142,8 @@ class RunCommand(Tool):
 
 
 class RunRequest(RequestBase):
-    """One call of run_command: chooses the flow, and asks for permission on its behalf."""
+    """One call of run_command. In the sandbox, it asks only about network access and folders
+    outside the project."""
 
     def __init__(
         self, context: ToolContext, given: CommandParameters, project: str, call_id: str
@@ -167,137 +152,121 @@ class RunRequest(RequestBase):
         self.given = given
         self.project = project
         self.call_id = call_id
-        self.verdict: Verdict | None = None
         # Even in the sandbox.
-        self.asks = given.network or context.ask_every_command
+        self._asks = given.network or context.ask_every_command
 
     def describe(self) -> str:
         return escape_line(self.given.command)
 
     async def execute(self, watcher: Watcher) -> Outcome:
         try:
-            if await asyncio.to_thread(self.context.can_wrap):
-                return await _SandboxedFlow(self, watcher).execute()
-            if self.context.environ.get("FLATPAK_ID"):
-                return await _FlatpakFlow(self, watcher).execute()
-            return await _PlainFlow(self, watcher).execute()
+            executor = await self.context.ready_executor(self.project, watcher)
+            errors: tuple[str, ...] = ()
+            if executor.is_recorded:
+                await self._ask_about_working_dir(watcher)
+                # A full disk, for example, may have kept an earlier run from being finished.
+                paths = self.context.paths
+                care = await asyncio.to_thread(finish_interrupted_runs, paths, clean_up=False)
+                errors = care.errors if care is not None else ()
+            return await self._ask_and_run(executor, watcher, errors)
         except (OllmSandboxError, OSError) as error:
             return Outcome.failed(error, verdict=self.verdict)
 
-    def timeout(self) -> float | None:
+    async def _ask_about_working_dir(self, watcher: Watcher) -> None:
+        """Ask about a folder outside the project, if the command starts there."""
+        context, given = self.context, self.given
+        closed = closed_working_dir(context, self.project, given.working_dir)
+        if closed is not None:
+            question = questions.folder_question(context, closed, given.command, self.call_id)
+            what = f"Writing to {closed.path}"
+            await questions.ask_or_end(context, watcher, self, question, what)
+            await asyncio.to_thread(approve_root, context, self.project, closed.path)
+
+    async def _ask_and_run(
+        self, executor: Executor, watcher: Watcher, errors: Sequence[str]
+    ) -> Outcome:
+        """Ask about the command; again as long as the project changes before the answer. Then run
+        it."""
+        context, is_again = self.context, False
+        asks = self._asks or not executor.is_recorded
+        has_network = executor.is_recorded and self.given.network
+        what = "The command with network" if has_network else "The command"
+        while True:
+            shown = await self._shown_state() if asks else None
+            spec = self.spec()
+            async with executor.prepare(spec, watcher.changed) as run:
+                if isinstance(run, PreparedRun):
+                    self.plan = run.plan
+                if shown is not None:
+                    question = questions.command_question(
+                        context, executor, run, spec, again=is_again
+                    )
+                    await questions.ask_or_end(context, watcher, self, question, what)
+                # Only what the user has approved may run.
+                if shown is None or not await self._is_changed_since(shown):
+                    if isinstance(run, UnsandboxedRunner):
+                        run.approve()
+                        return await self._run_unsandboxed(run, watcher)
+                    if not run.is_outdated():
+                        return await self._run(run, watcher, errors)
+            is_again = True
+
+    def spec(self) -> RunSpec:
+        given = self.given
+        return self.context.spec(self.project)._replace(
+            command=given.command,
+            working_dir=given.working_dir or None,
+            network=given.network,
+            timeout=self._timeout(),
+            call_id=self.call_id,
+        )
+
+    def _timeout(self) -> float | None:
         """Return the seconds that the command may take; None for the profile's default."""
         wanted = self.given.timeout
-        return None if wanted is None else self._limits.time_for(wanted)
+        if wanted is None:
+            return None
+        return self.context.profile(self.given.command).limits.time_for(wanted)
 
-    @property
-    def _limits(self) -> Limits:
-        return self.context.profile(self.given.command).limits
-
-    def timeout_notice(self, result: Result) -> str:
+    def _timeout_notice(self, result: Result) -> str:
         """Tell the model that the command did not get the time it asked for, if it needed it."""
-        wanted, given = self.given.timeout, self.timeout()
+        wanted, given = self.given.timeout, self._timeout()
         if not result.timed_out or wanted is None or given is None or given >= wanted:
             return ""
         return f"`timeout` was lowered to {round(given):,} seconds, the most that is allowed."
 
-    async def ask(self, watcher: Watcher, request: PermissionRequest) -> bool:
-        self.verdict = await questions.ask(self.context, watcher, self, request)
-        return self.verdict.allowed
-
-    async def ask_until_unchanged(
-        self, watcher: Watcher, question: Callable[[str], PermissionRequest]
-    ) -> bool:
-        """Ask about the command; again as long as the project changes before the answer.
-        `question` takes the reason why it is asked again."""
-        notice = ""
-        while True:
-            shown = await self.shown_state()
-            if not await self.ask(watcher, question(notice)):
-                return False
-            if not await self.is_changed_since(shown):
-                return True
-            notice = PROJECT_CHANGED
-
-    async def shown_state(self) -> ShownState:
+    async def _shown_state(self) -> ShownState:
         given = self.given
         return await asyncio.to_thread(
             shown_state, self.context, self.project, given.command, given.working_dir
         )
 
-    async def is_changed_since(self, shown: ShownState) -> bool:
+    async def _is_changed_since(self, shown: ShownState) -> bool:
         """Return whether the user allowed something else than what is there now. A rule is not
         for what was there."""
         is_users = self.verdict is not None and self.verdict.source is Source.PERSON
-        return is_users and shown != await self.shown_state()
+        return is_users and shown != await self._shown_state()
 
-    def denied(self, what: str) -> Outcome:
-        assert self.verdict is not None
-        return Outcome.failed(questions.denial(self.verdict, what), verdict=self.verdict)
+    async def _run_unsandboxed(self, run: UnsandboxedRunner, watcher: Watcher) -> Outcome:
+        sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
+        result = await run.exec(self.given.command, sinks=sinks)
+        text = together(output_text(result), self._timeout_notice(result))
+        return Outcome(text, _succeeded(result), result, verdict=self.verdict)
 
-
-class _SandboxedFlow:
-    """Runs the command in the sandbox. Asks only about network access and linked folders."""
-
-    def __init__(self, request: RunRequest, watcher: Watcher) -> None:
-        self._request = request
-        self._watcher = watcher
-        self._context = request.context
-        self._given = request.given
-        self._project = request.project
-
-    async def execute(self) -> Outcome:
-        request, given = self._request, self._given
-        await self._context.prepare_rootfs(self._project, self._watcher)
-        closed = closed_working_dir(self._context, self._project, given.working_dir)
-        if closed is not None:
-            question = root_question(self._context, closed, given.command, request.call_id)
-            if not await request.ask(self._watcher, question):
-                return request.denied(f"Writing to {closed.path}")
-            await asyncio.to_thread(approve_root, self._context, self._project, closed.path)
-        # A full disk, for example, may have kept an earlier run from being finished.
-        care = await asyncio.to_thread(finish_interrupted_runs, self._context.paths, clean_up=False)
-        notice = ""
-        while True:
-            shown = await request.shown_state() if request.asks else None
-            run, plan = await self._prepare()
-            if request.asks and not await request.ask(self._watcher, self._question(plan, notice)):
-                what = "The command with network" if given.network else "The command"
-                return request.denied(what)
-            # Only what the user has approved may run.
-            is_changed = shown is not None and await request.is_changed_since(shown)
-            if not is_changed and not run.is_outdated():
-                break
-            notice = PROJECT_CHANGED
-        return await self._run(run, plan, care.errors if care is not None else ())
-
-    async def _prepare(self) -> tuple[PreparedRun, Plan]:
-        given = self._given
-        run = self._context.prepare_run(
-            self._project,
-            command=given.command,
-            call_id=self._request.call_id,
-            network=given.network,
-            working_dir=given.working_dir or None,
-            timeout=self._request.timeout(),
-            live=self._watcher.changed,
-        )
-        plan = await asyncio.to_thread(lambda: run.plan)
-        self._request.plan = plan
-        return run, plan
-
-    async def _run(self, run: PreparedRun, plan: Plan, errors: tuple[str, ...]) -> Outcome:
-        sinks = _sinks(self._watcher, lambda pid: self._watcher.started(pid, plan))
+    async def _run(self, run: PreparedRun, watcher: Watcher, errors: Sequence[str]) -> Outcome:
+        plan = run.plan
+        sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan))
         # In Alpine the project has another path. The user sees the host's, the model the other.
-        shown = nullcontext(sinks) if run.rootfs is None else rewrite_paths(sinks, self._project)
+        shown = nullcontext(sinks) if run.rootfs is None else rewrite_paths(sinks, self.project)
         try:
             async with shown as shown_sinks:
-                result = await run.execute(self._given.command, sinks=shown_sinks)
+                result = await run.execute(self.given.command, sinks=shown_sinks)
         except asyncio.CancelledError:
-            self._request.partial = self._outcome(None, run, "The command was stopped.")
+            self.partial = self._outcome(None, run, "The command was stopped.")
             raise
         except OllmSandboxError as error:
             return self._outcome(None, run, str(error))
-        notices = [*errors, *plan.notices(), self._request.timeout_notice(result)]
+        notices = [*errors, *plan.notices(), self._timeout_notice(result)]
 
         def record() -> None:
             try:
@@ -308,30 +277,32 @@ class _SandboxedFlow:
 
         try:
             await asyncio.to_thread(record)
-            asked, declined = await self._open_folders(plan, result)
+            asked, declined = await self._open_folders(watcher, plan, result)
             return await asyncio.to_thread(self._outcome, asked, run, *notices, *declined)
         except asyncio.CancelledError:
             # The command's changes are in the project already.
             status = f"The command had just ended, with status {result.exit_code}."
-            self._request.partial = self._outcome(None, run, status)
+            self.partial = self._outcome(None, run, status)
             raise
 
-    async def _open_folders(self, plan: Plan, result: Result) -> tuple[Result, list[str]]:
+    async def _open_folders(
+        self, watcher: Watcher, plan: Plan, result: Result
+    ) -> tuple[Result, list[str]]:
         """Ask about the folders outside that the command tried to write to, through links of the
         project; return the result with the answers, and what to tell the model besides."""
-        context, declined = self._context, self._context.declined_folders
-        command = self._given.command
+        context, declined = self.context, self.context.declined_folders
+        command = self.given.command
         opened: set[str] = set()
         notices = []
         for link, folder in links_in_the_way(plan, [command], result):
-            closed = await asyncio.to_thread(closed_folder, context, self._project, link)
+            closed = await asyncio.to_thread(closed_folder, context, self.project, link)
             if closed is None or folder in declined:
                 continue
-            question = root_question(context, closed, command, self._request.call_id)
+            question = questions.folder_question(context, closed, command, self.call_id)
             # The verdict about the command itself is another one.
-            verdict = await questions.ask(context, self._watcher, self._request, question)
+            verdict = await questions.ask(context, watcher, self, question)
             if verdict.allowed:
-                await asyncio.to_thread(approve_root, context, self._project, folder)
+                await asyncio.to_thread(approve_root, context, self.project, folder)
                 opened.add(folder)
             elif verdict.source is Source.PERSON:
                 declined.add(folder)
@@ -344,148 +315,11 @@ class _SandboxedFlow:
     def _outcome(self, result: Result | None, run: PreparedRun, *notices: str) -> Outcome:
         text = in_lines(
             output_text(result) if result else "",
-            changes_text(run.report, self._project),
+            changes_text(run.report, self.project),
             *notices,
         )
         ok = result is not None and _succeeded(result)
-        return Outcome(text, ok, result, run.report, self._request.verdict)
-
-    def _question(self, plan: Plan, notice: str) -> PermissionRequest:
-        network = plan.network
-        return questions.make_request(
-            self._context,
-            NAME,
-            WITH_NETWORK if network else N_("Run command?"),
-            self._given.command,
-            heading=N_("Run command with network access?") if network else "",
-            # A rule is for one command in one folder.
-            target="" if network else plan.working_dir,
-            network=network,
-            facts=questions.facts_of(self._context, plan),
-            sees=plan.describe(),
-            call_id=self._request.call_id,
-            notice=notice,
-        )
-
-
-class _PlainFlow:
-    """Runs the command without a sandbox, after asking. Nothing is recorded.
-
-    `offline` cuts off the network with the Flatpak portal's help; `no_portal` says why there is
-    no better sandbox.
-    """
-
-    def __init__(
-        self, request: RunRequest, watcher: Watcher, no_portal: str = "", *, offline: bool = False
-    ) -> None:
-        self._request = request
-        self._watcher = watcher
-        self._no_portal = no_portal
-        self._offline = offline
-
-    async def execute(self) -> Outcome:
-        request, offline = self._request, self._offline
-        context, given = request.context, request.given
-        found = await asyncio.to_thread(context.capabilities)
-        sees = questions.without_sandbox(found, _OFFLINE_MEANING if offline else _MEANING)
-
-        def question(notice: str) -> PermissionRequest:
-            return questions.make_request(
-                context,
-                NAME,
-                N_("Run command without a sandbox, and without network access?")
-                if offline
-                else N_("Run command without a sandbox?"),
-                given.command,
-                sandboxed=False,
-                network=not offline,
-                facts=questions.plain_facts(
-                    context, given.working_dir or request.project, offline=offline
-                ),
-                sees=[*sees, self._no_portal] if self._no_portal else sees,
-                call_id=request.call_id,
-                notice=notice,
-            )
-
-        async def ask() -> bool:
-            return await request.ask_until_unchanged(self._watcher, question)
-
-        confinement = Confinement.OFFLINE if offline else Confinement.NONE
-        return await _run_unrecorded(confinement, request, self._watcher, ask)
-
-
-class _FlatpakFlow:
-    """Runs the command in a Flatpak's inner sandbox, after asking. Nothing is recorded.
-
-    Where the portal does not offer that, falls back to the plain flow: offline if possible.
-    """
-
-    def __init__(self, request: RunRequest, watcher: Watcher) -> None:
-        self._request = request
-        self._watcher = watcher
-
-    async def execute(self) -> Outcome:
-        request, watcher = self._request, self._watcher
-        try:
-            return await self._in_inner_sandbox()
-        except ProjectNotSharedError as error:
-            why = error.message.translated(_)
-        except PortalError as error:
-            return await _PlainFlow(request, watcher, error.message.translated(_)).execute()
-        if not request.given.network:
-            with suppress(PortalError):
-                return await _PlainFlow(request, watcher, why, offline=True).execute()
-        return await _PlainFlow(request, watcher, why).execute()
-
-    async def _in_inner_sandbox(self) -> Outcome:
-        request = self._request
-        context, given, network = request.context, request.given, request.given.network
-
-        def question(notice: str) -> PermissionRequest:
-            folder = given.working_dir or request.project
-            return questions.make_request(
-                context,
-                NAME,
-                WITH_NETWORK if network else N_("Run command in the Flatpak's inner sandbox?"),
-                given.command,
-                heading=N_("Run command in the Flatpak's inner sandbox, with network access?")
-                if network
-                else "",
-                network=network,
-                facts=questions.inner_facts(context, folder, request.project, network=network),
-                sees=questions.inner_sandbox(network=network),
-                call_id=request.call_id,
-                notice=notice,
-            )
-
-        async def ask() -> bool:
-            return await request.ask_until_unchanged(self._watcher, question)
-
-        confinement = Confinement.INNER_WITH_NETWORK if network else Confinement.INNER
-        return await _run_unrecorded(confinement, request, self._watcher, ask)
-
-
-async def _run_unrecorded(
-    confinement: Confinement, request: RunRequest, watcher: Watcher, ask: Ask
-) -> Outcome:
-    given = request.given
-    run = request.context.prepare_unrecorded_run(
-        request.project,
-        confinement,
-        ask,
-        working_dir=given.working_dir or None,
-        timeout=request.timeout(),
-    )
-    sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
-    try:
-        result = await run.exec(given.command, sinks=sinks)
-    except DeniedError:
-        return request.denied("The command")
-    is_offline = confinement in (Confinement.OFFLINE, Confinement.INNER)
-    if is_offline and misses_network(result):
-        result = result._replace(refusals=(NETWORK_OFF,))
-    text = together(output_text(result), request.timeout_notice(result))
-    return Outcome(text, _succeeded(result), result, verdict=request.verdict)
+        return Outcome(text, ok, result, run.report, self.verdict)
 
 
 def _time(limits: Limits) -> str:

@@ -17,7 +17,7 @@ from ollmsandbox.chat.instructions import InstructionFile
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.project.mode import Mode
+from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.ordinary
 

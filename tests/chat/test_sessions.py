@@ -27,7 +27,7 @@ from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.change import Kind
-from ollmsandbox.project.mode import Mode
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.tools.context import ToolContext
 
 pytestmark = pytest.mark.anybody

@@ -15,8 +15,8 @@ from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.export import as_markdown
 from ollmsandbox.chat.user_actions import MARK
 from ollmsandbox.database.tables import Run
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.anybody
 

@@ -54,11 +54,11 @@ def test_a_shell_has_job_control(tmux: Tmux) -> None:
 
 @pytest.mark.anybody
 def test_the_size_follows_the_window(tmux: Tmux) -> None:
-    tmux.type("ollmsandbox run -c 'stty size; read nothing; stty size; read nothing'")
+    until = 'until [ "$(stty size)" = "31 101" ]; do sleep 0.1; done; echo larg""er'
+    tmux.type(f"ollmsandbox run -c 'stty size; {until}'")
     tmux.wait_for("24 80")
     tmux.resize(101, 31)
-    tmux.type("")
-    tmux.wait_for("31 101")
+    tmux.wait_for("larger")
 
 
 @pytest.mark.anybody

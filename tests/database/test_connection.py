@@ -156,15 +156,15 @@ def test_damage_found_later_is_reported_and_set_aside_at_the_next_start(person: 
         file.write(b"\xff" * size)
     with closing(ProjectManager(person.paths)) as manager:
         project = manager.add_project(person.project)
-        assert manager.notices == []
+        assert manager.store.notices == []
         with pytest.raises(OllmSandboxError, match="damaged") as told:
             records_for(manager, project, ["/file/1", "/new"])
         assert "Restart" in told.value.remedy
     with closing(ProjectManager(person.paths)) as manager:
-        assert len(manager.notices) == 1
+        assert len(manager.store.notices) == 1
         assert manager.projects() == []
     with closing(ProjectManager(person.paths)) as manager:
-        assert manager.notices == []
+        assert manager.store.notices == []
 
 
 def test_ids_of_a_lost_database_are_not_used_again(person: Person) -> None:

@@ -54,7 +54,7 @@ sys.stdin.read()
 project = manager.add_project(sys.argv[3])
 for number in range(20):
     records_for(manager, project, [f"/{sys.argv[4]}/{number}", f"/both/{number}"])
-print(len(manager.notices))
+print(len(manager.store.notices))
 """
 
 

@@ -25,11 +25,11 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.layer import PendingLayer
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.caches import all_caches
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.sessions.sessions import Sessions
 from ollmsandbox.ui.settings import Settings
@@ -57,7 +57,7 @@ def sessions(person: Person) -> Iterator[Sessions]:
 
 
 def _run(person: Person, command: str, project: Path, *, mode: Mode = Mode.AUTO) -> None:
-    keeper = Recorder(str(project), person.paths, mode=mode)
+    keeper = Recorder(RunSpec(str(project), mode=mode), person.paths)
     assert person.run(command, project=project, keeper=keeper).exit_code == 0
 
 

@@ -11,20 +11,17 @@ from ollmsandbox.engine.run import PreparedRun, finish_interrupted_runs, prepare
 from ollmsandbox.engine.system import System, set_system
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.sandbox.profile.profile import Limits
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 
 def prepare(person: Person, command: str = "", *, mode: Mode = Mode.AUTO) -> PreparedRun:
     person._copy_probe()
     return prepare_run(
-        str(person.project),
+        RunSpec(str(person.project), command=command, mode=mode, limits=Limits(time=60)),
         person.paths,
         person.environ,
-        command=command,
-        mode=mode,
-        limits=Limits(time=60),
     )
 
 

@@ -16,6 +16,7 @@ from support.person import Person, make_person
 
 from ollmsandbox.project.change import Flag
 from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.sandbox.spec import RunSpec
 
 
 def _copy_of_id(person: Person) -> Path:
@@ -164,7 +165,7 @@ def lent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             open('i', 'w').close()
             exec(code)
         """
-    recorder = Recorder(str(person.project), person.paths)
+    recorder = Recorder(RunSpec(str(person.project)), person.paths)
     during: set[str] = set()
     result = run_while(
         person,

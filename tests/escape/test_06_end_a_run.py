@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support.cli_server import Started
 from support.escape.attack import python
-from support.escape.processes import CHAIN, MOMENTS, SOON, STUBBORN, Mark, plain, within
+from support.escape.processes import CHAIN, MOMENTS, SOON, STUBBORN, Mark, unsandboxed, within
 from support.person import ROOT, Person
 
 from ollmsandbox import loop
@@ -48,7 +48,7 @@ async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
 @pytest.mark.parametrize("way", ["waiting", "ignored signals", "busy", "a daemon and its parent"])
 def test_the_user_ends(person: Person, mark: Mark, way: str, sandbox: bool, act: str) -> None:
     command = "echo so far; " + mark.put_into(STUBBORN[way])
-    runner = person.bubble() if sandbox else plain(person)
+    runner = person.bubble() if sandbox else unsandboxed(person)
 
     async def main() -> Result | None:
         task = asyncio.ensure_future(runner.exec(command))
@@ -110,7 +110,7 @@ def test_a_run_without_a_sandbox_can_be_ended_at_every_moment_of_its_beginning(
     person: Person, mark: Mark, act: str
 ) -> None:
     async def one(pause: float) -> None:
-        runner = plain(person, timeout=pause if act == "time" else 60)
+        runner = unsandboxed(person, timeout=pause if act == "time" else 60)
         task = asyncio.ensure_future(runner.exec(f"sleep {mark.seconds}; true"))
         if act != "time":
             await asyncio.sleep(pause)
@@ -229,13 +229,18 @@ async def _echo(person: Person) -> str:
         return str(error)
 
 
-_PLAIN = """
+_UNSANDBOXED = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from ollmsandbox import loop
-from ollmsandbox.sandbox.plain.runner import PlainRunner
-async def yes(): return True
-loop.run(PlainRunner(sys.argv[2], ask=yes).exec(sys.argv[3]))
+from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
+async def main():
+    runner = UnsandboxedRunner(RunSpec(sys.argv[2]))
+    await runner.prepare()
+    runner.approve()
+    await runner.exec(sys.argv[3])
+loop.run(main())
 """
 
 
@@ -244,7 +249,7 @@ def test_a_program_without_sandbox_that_is_killed_takes_the_command_with_it(
     person: Person, mark: Mark, way: str
 ) -> None:
     command = mark.put_into(STUBBORN[way])
-    argv = [sys.executable, "-I", "-c", _PLAIN, str(ROOT), str(person.project), command]
+    argv = [sys.executable, "-I", "-c", _UNSANDBOXED, str(ROOT), str(person.project), command]
     process = subprocess.Popen(argv, env=person.environ, cwd=person.project)
     try:
         assert within(SOON, mark.sleeps)
@@ -258,7 +263,7 @@ def test_a_command_without_sandbox_cannot_stop_its_supervisor(person: Person, ma
     # It has no wall, but the time limit is kept.
     async def main() -> Result:
         command = f"sleep {mark.seconds} & kill -STOP $PPID; sleep {mark.seconds}"
-        task = asyncio.ensure_future(plain(person, timeout=0.6).exec(command))
+        task = asyncio.ensure_future(unsandboxed(person, timeout=0.6).exec(command))
         assert await _over(task, mark)
         return task.result()
 
@@ -272,7 +277,7 @@ def test_stopping_again_and_again_spares_nothing(person: Person, mark: Mark, pau
     command = f"{mark.put_into(python(CHAIN))}; sleep {mark.seconds}"
 
     async def main() -> Result:
-        runner = plain(person)
+        runner = unsandboxed(person)
         task = asyncio.ensure_future(runner.exec(command))
         await asyncio.to_thread(within, SOON, mark.sleeps)
         end = time.monotonic() + SOON
@@ -293,5 +298,7 @@ def test_a_stop_when_the_command_is_over_already_spares_nothing(
     # It comes while who watches the command is ending what that left behind.
     chain = mark.put_into(python(CHAIN))
     many = f"for i in 1 2 3 4 5 6 7 8 9; do sleep {mark.seconds} & done"
-    loop.run(plain(person).exec(f"{many}; {chain}; (sleep {pause}; kill -TERM $PPID) & exit 0"))
+    loop.run(
+        unsandboxed(person).exec(f"{many}; {chain}; (sleep {pause}; kill -TERM $PPID) & exit 0")
+    )
     assert mark.gone()

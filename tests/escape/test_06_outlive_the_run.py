@@ -7,7 +7,15 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from support.escape.processes import LEAVING, SOON, STUBBORN, STUBBORN_INSIDE, Mark, plain, within
+from support.escape.processes import (
+    LEAVING,
+    SOON,
+    STUBBORN,
+    STUBBORN_INSIDE,
+    Mark,
+    unsandboxed,
+    within,
+)
 from support.person import Person, given_time
 
 from ollmsandbox import loop
@@ -34,7 +42,7 @@ def test_nothing_is_left_of(person: Person, mark: Mark, way: str) -> None:
 
 @pytest.mark.parametrize("way", sorted(LEAVING))
 def test_nothing_is_left_without_a_sandbox_of(person: Person, mark: Mark, way: str) -> None:
-    result = loop.run(plain(person).exec(mark.put_into(LEAVING[way] + "\necho left")))
+    result = loop.run(unsandboxed(person).exec(mark.put_into(LEAVING[way] + "\necho left")))
     assert mark.processes() == []
     assert (result.exit_code, result.stop) == (0, None)
     assert result.stdout.text == "left\n"
@@ -81,7 +89,7 @@ def test_the_time_limit_ends(person: Person, mark: Mark, way: str) -> None:
 def test_the_time_limit_ends_without_a_sandbox(person: Person, mark: Mark, way: str) -> None:
     command = "echo so far; " + mark.put_into(STUBBORN[way])
     result = given_time(
-        lambda s: loop.run(plain(person, timeout=s).exec(command)), lambda r: r.stdout.text
+        lambda s: loop.run(unsandboxed(person, timeout=s).exec(command)), lambda r: r.stdout.text
     )
     assert mark.processes() == []
     assert result.timed_out

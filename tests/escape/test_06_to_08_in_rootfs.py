@@ -13,10 +13,11 @@ from ollmsandbox.project.change import Flag, Report
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.sandbox.rootfs.store import Installed
+from ollmsandbox.sandbox.spec import RunSpec
 
 
 def report_of(person: Person, alpine: Installed, command: str) -> Report:
-    keeper = Recorder(str(person.project), person.paths)
+    keeper = Recorder(RunSpec(str(person.project)), person.paths)
     result = person.run(command, rootfs=alpine, keeper=keeper)
     assert result.exit_code == 0, result.stderr.text
     assert keeper.report is not None

@@ -16,7 +16,7 @@ from typing import IO
 
 import pytest
 from support.cli_server import Started
-from support.escape.processes import SOON, Mark, plain, turns
+from support.escape.processes import SOON, Mark, turns, unsandboxed
 from support.person import Person, make_person
 
 from ollmsandbox import loop
@@ -272,7 +272,7 @@ BAD_COMMANDS = {
 @pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "no sandbox"])
 @pytest.mark.parametrize("kind", sorted(BAD_COMMANDS))
 def test_an_invalid_command_is_refused(person: Person, kind: str, sandbox: bool) -> None:
-    runner = person.bubble() if sandbox else plain(person)
+    runner = person.bubble() if sandbox else unsandboxed(person)
     with pytest.raises(SandboxError):
         loop.run(runner.exec(BAD_COMMANDS[kind]))
 

@@ -26,8 +26,8 @@ from support.escape.copy_back import (
 from support.person import Person
 
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.reasons import Reason
+from ollmsandbox.sandbox.spec import Mode
 
 
 @pytest.fixture(autouse=True)

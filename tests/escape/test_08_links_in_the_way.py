@@ -33,9 +33,9 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.change import Kind, State, Type
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.recover import finish_leftovers, recover
+from ollmsandbox.sandbox.spec import Mode
 
 REPORTED = (State.CONFLICT, State.FAILED, State.PENDING)
 SOME = ("outer/sub/changed", "outer/sub/new")

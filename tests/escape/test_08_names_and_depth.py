@@ -25,7 +25,7 @@ from support.escape.copy_back import (
 from support.person import Person, cli_argv
 
 from ollmsandbox.project.change import Report, State
-from ollmsandbox.project.mode import Mode
+from ollmsandbox.sandbox.spec import Mode
 
 
 @pytest.fixture(autouse=True)

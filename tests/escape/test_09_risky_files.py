@@ -16,9 +16,9 @@ from support.person import Person
 from ollmsandbox.project.change import Flag, Type
 from ollmsandbox.project.held.risky import is_plain_folder, is_plain_name, risk_of
 from ollmsandbox.project.held.risky_files import KINDS
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.visible import visible_path
 from ollmsandbox.tools.model_text import changes_text
 from ollmsandbox.ui.changes.model import load
@@ -29,7 +29,7 @@ def changed(
     person: Person, command: str, mode: Mode = Mode.AUTO
 ) -> dict[str, tuple[set[str], str]]:
     """Flags and state of each change."""
-    recorder = Recorder(str(person.project), person.paths, mode=mode, command=command)
+    recorder = Recorder(RunSpec(str(person.project), mode=mode, command=command), person.paths)
     person.run(command, keeper=recorder)
     report = recorder.report
     if report is None:
@@ -228,7 +228,7 @@ def test_a_plain_folder_becomes_a_repository(
     place = f"{folder}/sub"
     reports = []
     for step in BECOMES_REPOSITORY[steps]:
-        recorder = Recorder(str(person.project), person.paths, mode=mode)
+        recorder = Recorder(RunSpec(str(person.project), mode=mode), person.paths)
         person.run(step.format(place), keeper=recorder)
         assert recorder.report
         reports.append(recorder.report)
@@ -317,7 +317,7 @@ def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
     attack = "for n in $(seq 600); do mkdir -p s/$n; echo x >s/$n/f; echo x >f$n;"
     attack += "printf x >x$n; chmod +x x$n; echo x >s/$n/package.json; done; echo x >.envrc;"
     attack += f"{HOOK} >.git/hooks/post-commit; mkdir w; echo x >w/.npmrc"
-    recorder = Recorder(str(person.project), person.paths)
+    recorder = Recorder(RunSpec(str(person.project)), person.paths)
     person.run(attack, keeper=recorder)
     assert recorder.report
     marked = {".git/hooks/post-commit", ".envrc", "w/.npmrc"}
@@ -343,7 +343,7 @@ def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
 def test_no_mark_is_lost_in_a_flood_of_worse_ones(person: Person) -> None:
     attack = "for n in $(seq 600); do mkdir $n; echo x >$n/.envrc; done; mkdir w; echo x >w/.npmrc;"
     attack += "echo x >x; chmod 666 x; ln -s /etc link; mkdir zz; echo x >zz/.envrc; echo x >.envrc"
-    recorder = Recorder(str(person.project), person.paths)
+    recorder = Recorder(RunSpec(str(person.project)), person.paths)
     person.run(attack, keeper=recorder)
     assert recorder.report
     text = changes_text(recorder.report, str(person.project))
@@ -365,7 +365,7 @@ def test_a_name_cannot_imitate_a_mark(person: Person) -> None:
     for name in IMITATIONS:
         (person.playground / name).parent.mkdir(parents=True, exist_ok=True)
         (person.playground / name).write_text("x")
-    recorder = Recorder(str(person.project), person.paths)
+    recorder = Recorder(RunSpec(str(person.project)), person.paths)
     person.run("cp ~/playground/* .", keeper=recorder)
     assert recorder.report
     lines = changes_text(recorder.report, str(person.project)).splitlines()[1:]
@@ -393,7 +393,7 @@ def test_rights_for_others_are_marked(person: Person) -> None:
     chmod 644 secret; chmod 755 tool private; chmod 600 closed; echo y >kept; chmod 777 shared
     echo x >new; echo x >open; chmod 666 open; mkdir everybody; chmod 777 everybody
     """
-    recorder = Recorder(str(person.project), person.paths)
+    recorder = Recorder(RunSpec(str(person.project)), person.paths)
     person.run(attack, keeper=recorder)
     assert recorder.report
     found = {item.change.path for item in recorder.report.changes

@@ -12,9 +12,9 @@ from support.person import Person
 from support.tools import Agent
 
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.anybody
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -14,8 +15,8 @@ from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import hunks, state, write_file
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.diff import Hunk, HunkState
 
 pytestmark = pytest.mark.anybody
@@ -33,7 +34,9 @@ def review(person: Person) -> Iterator[Review]:
 
 def change(person: Person, review: Review, new: str, mode: Mode) -> tuple[Run, Recorded]:
     file = f"{person.project}/file"
-    report = write_file.write_file(person.paths, str(person.project), file, new.encode(), how=mode)
+    report = write_file.write_file(
+        person.paths, RunSpec(str(person.project), mode=mode), file, new.encode()
+    )
     return latest(review, report.run_id)
 
 
@@ -195,14 +198,7 @@ def test_a_discarded_hunk_can_still_be_applied(person: Person, review: Review) -
 def test_a_changed_mode_stays_pending_without_the_text(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
-    write_file.write_file(
-        person.paths,
-        str(person.project),
-        str(file),
-        NEW.encode(),
-        mode=0o755,
-        how=Mode.REVIEW,
-    )
+    person.record(f"printf %s {shlex.quote(NEW)} >file; chmod 755 file", Mode.REVIEW)
     run = review.waiting(review.manager.add_project(person.project))[0]
     run, item = latest(review, run.id)
     hunks.discard_hunks(review.manager, run, item, parts(review, run, item))

@@ -16,12 +16,12 @@ from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.state import read_current
 from ollmsandbox.project.swap import Item, Swapper
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 
 class Killed(BaseException):
@@ -40,7 +40,7 @@ def write(person: Person, review: Review, mode: Mode, **texts: str) -> Run:
     for name, text in texts.items():
         path = f"{person.project}/{name}"
         report = write_file.write_file(
-            person.paths, str(person.project), path, text.encode(), how=mode
+            person.paths, RunSpec(str(person.project), mode=mode), path, text.encode()
         )
     return review.manager.run(report.run_id)
 

@@ -34,8 +34,8 @@ from support.person import Person, make_person
 from ollmsandbox.database.tables import Run
 from ollmsandbox.files import trees
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode
 
 # How many times as much to try.
 _EFFORT = int(os.environ.get("OLLMSANDBOX_ORACLE_EFFORT", "1"))

@@ -15,8 +15,8 @@ from support.person import Person
 from ollmsandbox.project import hunks, state
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.ordinary
 

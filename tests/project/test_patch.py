@@ -21,12 +21,12 @@ from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import hunks, state
 from ollmsandbox.project.change import MANY, Recorded, Report, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.versions import Versions
 from ollmsandbox.sandbox.process import Sinks
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.diff import Hunk
 from ollmsandbox.ui.changes.actions import act_on_run
 
@@ -53,7 +53,7 @@ def file(person: Person) -> None:
 
 
 def run(person: Person, review: Review, command: str = EDIT, mode: Mode = Mode.AUTO) -> Run:
-    recorder = Recorder(str(person.project), person.paths, mode=mode, command=command)
+    recorder = Recorder(RunSpec(str(person.project), mode=mode, command=command), person.paths)
     assert person.run(command, keeper=recorder).exit_code == 0
     assert recorder.report is not None
     return review.manager.run(recorder.report.run_id)
@@ -299,7 +299,9 @@ def test_a_file_that_even_its_owner_may_not_read_comes_and_goes(
 def meanwhile(person: Person, command: str, other: str) -> tuple[Report, Report]:
     """Run two commands of two sessions: the other one begins later and ends first."""
     project = str(person.project)
-    outer, inner = (Recorder(project, person.paths, command=text) for text in (command, other))
+    outer, inner = (
+        Recorder(RunSpec(project, command=text), person.paths) for text in (command, other)
+    )
     person.share_playground()
 
     async def both() -> None:
@@ -341,7 +343,7 @@ def test_an_edit_while_the_command_runs_is_not_merged_with_a_wrong_base(
 ) -> None:
     file = person.project / "file"
     project = str(person.project)
-    recorder = Recorder(project, person.paths)
+    recorder = Recorder(RunSpec(project), person.paths)
     person.share_playground()
 
     async def both() -> None:
@@ -366,7 +368,7 @@ def test_an_edit_while_the_command_runs_in_review_mode_is_no_part_of_its_diff(
     person: Person, review: Review, others: int
 ) -> None:
     file = person.project / "file"
-    recorder = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    recorder = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
     person.share_playground()
 
     async def both() -> None:
@@ -399,7 +401,7 @@ def test_an_edit_while_two_commands_run_in_review_mode_stays(
     person: Person, review: Review
 ) -> None:
     file, project = person.project / "file", str(person.project)
-    outer, inner = (Recorder(project, person.paths, mode=Mode.REVIEW) for _ in range(2))
+    outer, inner = (Recorder(RunSpec(project, mode=Mode.REVIEW), person.paths) for _ in range(2))
     person.share_playground()
 
     async def both() -> None:

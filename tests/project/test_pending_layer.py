@@ -18,11 +18,11 @@ from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_se
 from ollmsandbox.project import hunks, state, write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.process import Sinks
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.ordinary
 
@@ -42,10 +42,9 @@ def write(person: Person, review: Review, text: str, name: str = "file") -> Run:
     """Write a file in a run whose change is pending."""
     report = write_file.write_file(
         person.paths,
-        str(person.project),
+        RunSpec(str(person.project), mode=Mode.REVIEW),
         f"{person.project}/{name}",
         text.encode(),
-        how=Mode.REVIEW,
     )
     return review.manager.run(report.run_id)
 
@@ -205,7 +204,7 @@ def test_the_changes_of_many_runs_are_visible_and_decided_one_by_one(
     person: Person, review: Review
 ) -> None:
     def run(command: str) -> str:
-        keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+        keeper = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
         return str(person.run(command, keeper=keeper).stdout.text)
 
     (person.project / "gone").mkdir()
@@ -260,7 +259,7 @@ def test_a_running_command_keeps_seeing_what_it_saw_at_its_start(
             (person.playground / "go").touch()
 
     command = f"{WAIT}\ncat 0 1 2 3 edited; rm 2"
-    keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    keeper = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
     result = loop.run(person.bubble(keeper=keeper).exec(command, sinks=Sinks(work)))
     del keeper
     assert result.stdout.text == f"ready\n0123{TEXT.replace('1', 'ONE')}"

@@ -14,12 +14,12 @@ from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.settle import settle
 from ollmsandbox.sandbox.overlay import Overlay, time_at
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.diff import LARGEST
 
 pytestmark = pytest.mark.ordinary
@@ -34,7 +34,9 @@ def review(person: Person) -> Iterator[Review]:
 
 def write(person: Person, review: Review, mode: Mode, text: str, name: str = "file") -> Run:
     path = f"{person.project}/{name}"
-    report = write_file.write_file(person.paths, str(person.project), path, text.encode(), how=mode)
+    report = write_file.write_file(
+        person.paths, RunSpec(str(person.project), mode=mode), path, text.encode()
+    )
     return review.manager.run(report.run_id)
 
 
@@ -192,8 +194,10 @@ def test_a_hook_that_a_later_run_changed_is_applied_as_it_was_seen(
     (person.project / ".git/hooks").mkdir(parents=True)
     (person.project / ".git/HEAD").touch()
     hook = ".git/hooks/pre-commit"
-    first = write(person, review, Mode.AUTO, "good", hook)
-    second = write(person, review, Mode.AUTO, "evil", hook)
+    first, second = (
+        review.manager.run(person.record(f"printf {text} >{hook}").run_id)
+        for text in ("good", "evil")
+    )
     assert states_of(review, first) == states_of(review, second) == [State.PENDING]
     assert states(review.apply(first)) == {hook: State.APPLIED}
     assert (person.project / hook).read_text() == "good"
@@ -352,7 +356,7 @@ def parallel(person: Person, review: Review, texts: Sequence[str]) -> list[Run]:
     """Make a run in review mode for each text, none of which sees the others."""
     overlays = []
     for text in texts:
-        recorder = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+        recorder = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
         overlay = Overlay(person.paths.cache, recorder.roots(), about=recorder.about)
         overlay.create(is_mounted=False)
         Path(overlay.upper("overlay1"), "file").write_text(text)

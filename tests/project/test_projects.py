@@ -16,6 +16,7 @@ from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.write_file import write_file
+from ollmsandbox.sandbox.spec import RunSpec
 
 pytestmark = pytest.mark.anybody
 
@@ -98,8 +99,8 @@ def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_agai
     project = manager.add_project(person.project)
     manager.approve_root(project, make(person.home / "linked"))
     records_for(manager, project, ["/a"])
-    report = write_file(person.paths, project.path, f"{project.path}/a", b"text")
-    manager.remove_project(project)
+    report = write_file(person.paths, RunSpec(project.path), f"{project.path}/a", b"text")
+    manager.list_project(project, is_listed=False)
     assert manager.projects() == []
     assert manager.projects(with_removed=True) == [project]
     assert manager.add_project(person.project) == project

@@ -26,13 +26,13 @@ from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import hunks, state
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.settle import settle
 from ollmsandbox.project.write_file import write_file
 from ollmsandbox.sandbox.overlay import Overlay, time_at
 from ollmsandbox.sandbox.process import Sinks
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.ordinary
 
@@ -282,13 +282,13 @@ class QuickStory(Story):
             return self._command_during(edits, mode, meanwhile)
         text = self._text(self._person.layers(), edits)
         project = str(self._person.project)
-        return write_file(self._person.paths, project, str(self._file), text, how=mode)
+        return write_file(self._person.paths, RunSpec(project, mode=mode), str(self._file), text)
 
     def _command_during(
         self, edits: Sequence[Edit], mode: Mode, meanwhile: Callable[[], None]
     ) -> Report:
         paths = self._person.paths
-        recorder = Recorder(str(self._person.project), paths, mode=mode)
+        recorder = Recorder(RunSpec(str(self._person.project), mode=mode), paths)
         roots = recorder.roots()
         overlay = Overlay(paths.cache, roots, about=recorder.about)
         overlay.create(is_mounted=False)
@@ -323,7 +323,7 @@ class SandboxedStory(Story):
         words = [
             f"sed -i '{sed[what].format(line=line, new=new)}' file" for what, line, new in edits
         ]
-        recorder = Recorder(str(self._person.project), self._person.paths, mode=mode)
+        recorder = Recorder(RunSpec(str(self._person.project), mode=mode), self._person.paths)
         bubble = self._person.bubble(keeper=recorder)
         if meanwhile is None:
             loop.run(bubble.exec(" && ".join(words)))

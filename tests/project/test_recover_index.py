@@ -19,11 +19,11 @@ from ollmsandbox.project import recover as recovering
 from ollmsandbox.project.backups import clean_up
 from ollmsandbox.project.change import State
 from ollmsandbox.project.index import count_states, read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recover import recover, repair_index
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.state import read_current
 from ollmsandbox.project.write_file import write_file
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.ordinary
 
@@ -39,12 +39,9 @@ def write(person: Person, name: str, text: str, mode: Mode = Mode.AUTO) -> str:
     project = str(person.project)
     report = write_file(
         person.paths,
-        project,
+        RunSpec(project, mode=mode, session_id="s", call_id=f"call {name}"),
         f"{project}/{name}",
         text.encode(),
-        how=mode,
-        session_id="s",
-        call_id=f"call {name}",
     )
     return report.run_id
 

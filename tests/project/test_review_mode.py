@@ -26,8 +26,8 @@ from support.person import Person
 from ollmsandbox import loop
 from ollmsandbox.database.tables import Run
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.ordinary
 

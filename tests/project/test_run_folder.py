@@ -41,7 +41,7 @@ def test_changes_are_read_as_they_were_written(person: Person, odd: str) -> None
         Recorded(3, link, is_known=False),
     ]
     folder = make(person, items)
-    assert folder.read() == items
+    assert folder.states().changes == items
     assert folder.info().roots == ROOTS
     assert folder.info().command == f"ls {NOT_UTF_8}"
 
@@ -49,7 +49,7 @@ def test_changes_are_read_as_they_were_written(person: Person, odd: str) -> None
 def test_the_last_state_counts(person: Person) -> None:
     folder = make(person, [added(0, "a"), added(1, "b")])
     note = Note(Reason.BASE_DISCARDED, {"run": NOT_UTF_8}, "1:2:3:4")
-    first, second = folder.read()
+    first, second = folder.states().changes
     folder.append([first._replace(state=State.CONFLICT, note=note)], ended=2.5)
     folder.append([second._replace(state=State.APPLIED, after="1:2:3:4", left_at=5, made="x")])
     folder.append((), exit=3)
@@ -62,15 +62,15 @@ def test_the_last_state_counts(person: Person) -> None:
 
 def test_a_line_that_a_kill_cut_off_is_ignored_and_swallows_no_other(person: Person) -> None:
     folder = make(person, [added(0, "a")])
-    [item] = folder.read()
+    [item] = folder.states().changes
     folder.append([item._replace(state=State.APPLIED)])
     file = folder.path / "state.jsonl"
     whole = file.read_bytes()
     for length in range(len(whole)):
         file.write_bytes(whole + whole.replace(b"applied", b"undone")[:length])
-        assert [one.state for one in folder.read()] in ([State.APPLIED], [State.UNDONE])
+        assert [one.state for one in folder.states().changes] in ([State.APPLIED], [State.UNDONE])
         folder.append([item._replace(state=State.DISCARDED)])
-        assert [one.state for one in folder.read()] == [State.DISCARDED]
+        assert [one.state for one in folder.states().changes] == [State.DISCARDED]
 
 
 def test_a_record_that_cannot_be_read_is_named(person: Person) -> None:

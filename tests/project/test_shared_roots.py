@@ -11,6 +11,7 @@ from support.cli_inline import cli_here
 from support.person import Person
 
 from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.sandbox.spec import RunSpec
 
 pytestmark = pytest.mark.ordinary
 
@@ -66,7 +67,7 @@ def test_a_root_without_pending_changes_has_no_layer(both: tuple[Person, Person,
     other.mkdir()
     (first.project / "other").symlink_to(other)
     assert cli_here(first, "roots", "add", str(other)).returncode == 0
-    roots = Recorder(project, first.paths).roots()
+    roots = Recorder(RunSpec(project), first.paths).roots()
     has_layer = {root.path: bool(root.layer) for root in roots}
     assert has_layer == {project: True, str(shared.parent): True, str(other): False}
     command = "cat link/file; echo new >other/file"

@@ -39,6 +39,7 @@ def change(
 ) -> Recorded:
     """A file, or a folder if the path ends with a slash."""
     type_ = Type.FOLDER if path.endswith("/") else Type.FILE
+    old_type = type_ if kind is Kind.DELETED else old_type
     made = Change("/p", path.rstrip("/"), kind, type_, flags=tuple(flags), old_type=old_type)
     made = made._replace(is_ignored=is_ignored)
     return Recorded(0, made, state, note)

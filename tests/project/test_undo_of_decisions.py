@@ -13,10 +13,10 @@ from ollmsandbox.database.tables import Run
 from ollmsandbox.project import hunks, state
 from ollmsandbox.project.change import Recorded, Report, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.write_file import write_file
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.diff import Hunk
 
 pytestmark = pytest.mark.ordinary
@@ -46,7 +46,7 @@ def write(person: Person, review: Review, text: str) -> Run:
     """Write the file in a run whose change is pending."""
     path = str(person.project / "file")
     project = str(person.project)
-    report = write_file(person.paths, project, path, text.encode(), how=Mode.REVIEW)
+    report = write_file(person.paths, RunSpec(project, mode=Mode.REVIEW), path, text.encode())
     return review.manager.run(report.run_id)
 
 

@@ -18,12 +18,12 @@ from ollmsandbox.project import backups, write_file
 from ollmsandbox.project.change import Type
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import project_lock
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.project.recover import recover
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.settings import KEEP_DAYS
 from ollmsandbox.project.versions import Version, Versions
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.diff import LARGEST
 
 pytestmark = pytest.mark.anybody
@@ -38,7 +38,9 @@ def review(person: Person) -> Iterator[Review]:
 
 def write(person: Person, review: Review, name: str, text: str, mode: Mode = Mode.AUTO) -> Run:
     path = f"{person.project}/{name}"
-    report = write_file.write_file(person.paths, str(person.project), path, text.encode(), how=mode)
+    report = write_file.write_file(
+        person.paths, RunSpec(str(person.project), mode=mode), path, text.encode()
+    )
     return review.manager.run(report.run_id)
 
 
@@ -52,8 +54,8 @@ def texts(review: Review, run: Run) -> tuple[str | None, str | None]:
     """None for what is not known."""
     before, after = both(review, run)
     return (
-        before.read().decode() if before.is_known else None,
-        after.read().decode() if after.is_known else None,
+        before.read().decode() if before.note is None else None,
+        after.read().decode() if after.note is None else None,
     )
 
 
@@ -114,7 +116,7 @@ def test_pending_and_discarded_changes_have_both_versions(person: Person, review
 def test_a_version_has_its_type_and_size(person: Person, review: Review) -> None:
     run = write(person, review, "picture.png", "12345")
     before, after = both(review, run)
-    assert (before.type, before.size, before.is_known) == (None, 0, True)
+    assert (before.type, before.size, before.note) == (None, 0, None)
     assert (after.type, after.size) == (Type.FILE, 5)
     assert after.read(2) == b"12"
 

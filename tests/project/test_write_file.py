@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Edits that the program makes itself are recorded, backed up, held and undone like a command's."""
+"""Edits that the program makes itself are recorded, backed up and undone like a command's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.person import Person
@@ -16,11 +17,11 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.swap import Swapper
 from ollmsandbox.project.versions import earlier_versions
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.ordinary
 
@@ -32,15 +33,12 @@ def review(person: Person) -> Iterator[Review]:
     review.close()
 
 
-def write(person: Person, name: str, text: str, **options: object) -> Report:
+def write(
+    person: Person, name: str, text: str, about: RunSpec | None = None, **options: Any
+) -> Report:
     path = f"{person.project}/{name}"
-    return write_file.write_file(
-        person.paths,
-        str(person.project),
-        path,
-        text.encode(),
-        **options,  # type: ignore[arg-type]
-    )
+    spec = (about or RunSpec(""))._replace(project=str(person.project))
+    return write_file.write_file(person.paths, spec, path, text.encode(), **options)
 
 
 def states(report: Report) -> list[tuple[str, str, str]]:
@@ -56,7 +54,7 @@ def test_an_edit_is_a_run_that_can_be_undone_and_redone(person: Person, review: 
     file = person.project / "file"
     file.write_text("first")
     file.chmod(0o640)
-    report = write(person, "file", "second", command="Edit", session_id="s", call_id="c")
+    report = write(person, "file", "second", RunSpec("", "Edit", session_id="s", call_id="c"))
     assert states(report) == [("file", "modified", "applied")]
     assert file.read_text() == "second"
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
@@ -73,13 +71,12 @@ def test_an_edit_is_a_run_that_can_be_undone_and_redone(person: Person, review: 
 
 def test_a_new_file_gets_its_folders_and_they_go_with_it(person: Person, review: Review) -> None:
     (person.project / "there").mkdir(mode=0o750)
-    report = write(person, "there/new/deep/file", "text", mode=0o755)
+    report = write(person, "there/new/deep/file", "text")
     assert states(report) == [
         ("there/new", "added", "applied"),
         ("there/new/deep", "added", "applied"),
         ("there/new/deep/file", "added", "applied"),
     ]
-    assert stat.S_IMODE((person.project / "there/new/deep/file").stat().st_mode) == 0o755
     assert stat.S_IMODE((person.project / "there").stat().st_mode) == 0o750
     review.undo(review.manager.run(report.run_id))
     assert os.listdir(person.project / "there") == []
@@ -87,12 +84,12 @@ def test_a_new_file_gets_its_folders_and_they_go_with_it(person: Person, review:
 
 def test_a_pending_change_is_the_current_version(person: Person, review: Review) -> None:
     (person.project / "file").write_text("on disk")
-    first = write(person, "file", "waits", how=Mode.REVIEW)
+    first = write(person, "file", "waits", RunSpec("", mode=Mode.REVIEW))
     assert states(first) == [("file", "modified", "pending")]
     assert seen(person, "file") == "waits"
     with pytest.raises(OllmSandboxError, match="changed in the meantime"):
         write(person, "file", "other", based_on=b"on disk")
-    write(person, "file", "waits more", based_on=b"waits", how=Mode.REVIEW)
+    write(person, "file", "waits more", RunSpec("", mode=Mode.REVIEW), based_on=b"waits")
     assert seen(person, "file") == "waits more"
     assert (person.project / "file").read_text() == "on disk"
     for report in review.apply_all(review.manager.add_project(person.project)):
@@ -110,13 +107,10 @@ def test_a_deletion_can_be_pending(person: Person) -> None:
     assert (person.project / "folder/file").read_text() == "text"
 
 
-def test_a_git_hook_is_held(person: Person) -> None:
+def test_a_git_hook_that_the_user_approved_is_applied(person: Person) -> None:
     (person.project / ".git/hooks").mkdir(parents=True)
     (person.project / ".git/HEAD").touch()
-    report = write(person, ".git/hooks/pre-commit", "echo", mode=0o755)
-    assert states(report) == [(".git/hooks/pre-commit", "added", "pending")]
-    assert os.listdir(person.project / ".git/hooks") == []
-    report = write(person, ".git/hooks/pre-push", "echo", approved=True)
+    report = write(person, ".git/hooks/pre-push", "echo")
     assert states(report) == [(".git/hooks/pre-push", "added", "applied")]
 
 
@@ -157,7 +151,8 @@ def test_every_kept_version_can_be_restored(person: Person, review: Review) -> N
     file.write_text("0")
     file.chmod(0o600)
     for number in range(1, 4):
-        write(person, "file", str(number), mode=0o644)
+        write(person, "file", str(number))
+        file.chmod(0o644)
     project = review.manager.add_project(person.project)
     earlier = earlier_versions(review.manager, project, str(file))
     assert [each.version.read() for each in earlier] == [b"2", b"1", b"0"]

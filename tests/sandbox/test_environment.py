@@ -15,6 +15,7 @@ from ollmsandbox.engine.run import prepare_run
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Stop
+from ollmsandbox.sandbox.spec import RunSpec
 
 
 def test_the_environment_is_inherited_without_secrets(person: Person) -> None:
@@ -61,7 +62,7 @@ def test_git_status_changes_nothing(person: Person) -> None:
 
 def changed_by(person: Person, command: str, profile: str = "standard") -> list[str]:
     run = prepare_run(
-        str(person.project), person.paths, person.environ, command=command, profile=profile
+        RunSpec(str(person.project), command=command, profile=profile), person.paths, person.environ
     )
     assert loop.run(run.execute(command)).exit_code == 0
     return [item.change.path for item in run.report.changes] if run.report else []

@@ -18,9 +18,8 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.sandbox.plan.mounts import PROJECT, UnrecordedFolder
 from ollmsandbox.sandbox.probe.probe import cache_file, probe
-from ollmsandbox.sandbox.profile.profile import Limits
-from ollmsandbox.ui.badge.flatpak import find_state
-from ollmsandbox.ui.badge.project import sections_of
+from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.ui.badge.project import find_state, sections_of
 from ollmsandbox.ui.changes.text import note_text
 from ollmsandbox.ui.permission.text import duration_text, question_text
 
@@ -47,9 +46,7 @@ def told(person: Person) -> dict[str, object]:
     assert plan is not None
     unrecorded = UnrecordedFolder("/elsewhere", PROJECT, "/workspace")
     in_flatpak = {**person.environ, "FLATPAK_ID": "some.program"}
-    state = loop.run(
-        find_state(str(person.project), "standard", person.paths, in_flatpak, Limits())
-    )
+    state = loop.run(find_state(RunSpec(str(person.project)), person.paths, in_flatpak))
     found = probe(person.paths, {**person.environ, "PATH": "/nowhere"}, fresh=True)
     return {
         "cards": [card(request) for request in asked],

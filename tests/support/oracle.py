@@ -21,9 +21,9 @@ from ollmsandbox import loop
 from ollmsandbox.database.tables import Run
 from ollmsandbox.files import trees
 from ollmsandbox.project.change import Report, State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 Command = str | Sequence[str]
 Programs = Mapping[str, list[Step]]
@@ -105,7 +105,7 @@ def run_plain(person: Person, command: Command) -> Ran:
 
 
 async def run_inside(person: Person, command: Command, mode: Mode = Mode.AUTO) -> Ran:
-    keeper = Recorder(real_project(person), person.paths, mode=mode)
+    keeper = Recorder(RunSpec(real_project(person), mode=mode), person.paths)
     result = await person.bubble(keeper=keeper, timeout=120).exec(command)
     return Ran(result.exit_code, result.stdout.text, result.stderr.text, keeper.report)
 

@@ -19,7 +19,6 @@ import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports i
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths, make_folder
 from ollmsandbox.project.change import Report
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
@@ -27,6 +26,7 @@ from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe
 from ollmsandbox.sandbox.process import Result
 from ollmsandbox.sandbox.profile.file import read_profile
 from ollmsandbox.sandbox.profile.profile import DEFAULT_PROFILE, Profile
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 if TYPE_CHECKING:
     pass
@@ -72,7 +72,7 @@ class Person:
         self._copy_probe()
         project = options.pop("project", self.project)
         if "\0" not in str(project):
-            options.setdefault("keeper", Recorder(os.path.realpath(project), self.paths))
+            options.setdefault("keeper", Recorder(RunSpec(os.path.realpath(project)), self.paths))
         return Bubble(
             project,
             network,
@@ -87,14 +87,14 @@ class Person:
 
     def record(self, command: str, mode: Mode = Mode.AUTO) -> Report:
         """Run a command in the sandbox; return what it changed."""
-        keeper = Recorder(os.path.realpath(self.project), self.paths, mode=mode)
+        keeper = Recorder(RunSpec(os.path.realpath(self.project), mode=mode), self.paths)
         self.run(command, keeper=keeper)
         assert keeper.report is not None
         return keeper.report
 
     def layers(self) -> list[str]:
         """Return the folders in which the next command sees the project, from the top."""
-        return Recorder(os.path.realpath(self.project), self.paths).roots()[0].lowers
+        return Recorder(RunSpec(os.path.realpath(self.project)), self.paths).roots()[0].lowers
 
     def run_outside(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command without the sandbox, to prove that an attack works."""

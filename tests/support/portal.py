@@ -16,12 +16,14 @@ from typing import Any
 
 from support.person import ROOT, Person
 from support.servers.bus import Bus, private_bus, service_on
-from support.tools import Agent
+from support.tools import Agent, Asking
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.unsandboxed.runner import Confinement
 
 PORTAL = ROOT / "tests/support/servers/flatpak_portal.py"
 
@@ -44,11 +46,12 @@ class Flatpak:
         self.times_asked += 1
         return self.answer
 
-    def runner(self, **options: Any) -> InnerRunner:
-        options.setdefault("timeout", 60)
-        options.setdefault("ask", self._ask)
+    def runner(self, **options: Any) -> Asking:
+        ask, profile = options.pop("ask", self._ask), options.pop("profile", None)
+        confinement = options.pop("confinement", Confinement.INNER)
+        spec = RunSpec(str(self.person.project), **{"timeout": 60, **options})
         environ = {**self.person.environ, **self.environ}
-        return InnerRunner(self.person.project, environ=environ, **options)
+        return Asking(InnerRunner(spec, confinement, profile=profile, environ=environ), ask)
 
     def run(self, command: str | Sequence[str], **options: Any) -> Result:
         return loop.run(self.runner(**options).exec(command))

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,9 @@ from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.sandbox.monitor import FileEvent
 from ollmsandbox.sandbox.plan.plan import Plan
+from ollmsandbox.sandbox.process import Result, Sinks
 from ollmsandbox.sandbox.profile.profile import Limits
+from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
 from ollmsandbox.tools.base import Outcome, Stream, Tool, UserQuestion
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.tools.files.edit_file import EditFile
@@ -86,6 +89,28 @@ async def until(condition: Callable[[], bool], task: asyncio.Future[Outcome]) ->
     while not condition() and not task.done():  # noqa: ASYNC110 - it may be a file's being there
         await asyncio.sleep(0.01)
     assert condition()
+
+
+async def yes() -> bool:
+    return True
+
+
+@dataclass
+class Asking:
+    """Prepares a runner, asks the user, and runs a command."""
+
+    runner: UnsandboxedRunner
+    ask: Callable[[], Awaitable[bool]] = yes
+
+    async def exec(self, command: str | Sequence[str], *, sinks: Sinks | None = None) -> Result:
+        with closing(self.runner):
+            await self.runner.prepare()
+            if await self.ask():
+                self.runner.approve()
+            return await self.runner.exec(command, sinks=sinks or Sinks())
+
+    def stop(self) -> None:
+        self.runner.stop()
 
 
 class Agent:

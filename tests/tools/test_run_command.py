@@ -16,10 +16,10 @@ from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project import settle
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.profile.profile import Limits
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.tools import all_tools
 from ollmsandbox.tools.base import Stream, ToolError
 from ollmsandbox.tools.run_command import RunCommand

@@ -13,9 +13,9 @@ from support.tools import Agent
 from ollmsandbox import loop
 from ollmsandbox.cli.agent.card import card, choices
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.tools.run_command import RunCommand
 
 pytestmark = pytest.mark.ordinary

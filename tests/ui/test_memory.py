@@ -17,7 +17,7 @@ from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.chat.composer import Composer
-from ollmsandbox.ui.chat.messages import MessageList
+from ollmsandbox.ui.chat.message_list import MessageList
 from ollmsandbox.ui.diff.view import DiffView
 from ollmsandbox.ui.markdown.code_block import CodeBlock
 from ollmsandbox.ui.markdown.view import MarkdownView

@@ -17,12 +17,12 @@ from ...errors import OllmSandboxError
 from ...loop import new_loop
 from ...paths import Paths
 from ...permission.provider import NobodyAsks
-from ...project.mode import Mode
 from ...project.opening import check_links
 from ...project.records.folder import Folder
 from ...sandbox.plan.folders import find_project
 from ...sandbox.profile.file import read_profile
 from ...sandbox.profile.profile import DEFAULT_PROFILE
+from ...sandbox.spec import Mode
 from ..arguments import default_project
 from ..changes import print_notice, summary
 from .asker import TerminalAsker
@@ -154,7 +154,7 @@ def _talk(
             turns.close()
             meanwhile.close()
     finally:
-        for notice in (*factory.manager.notices, *factory.connections.take_notices()):
+        for notice in (*factory.manager.store.notices, *factory.connections.take_notices()):
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         factory.close()
 

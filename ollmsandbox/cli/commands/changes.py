@@ -271,7 +271,7 @@ class _open:
     def __exit__(self, *_raised: object) -> None:
         for error in self._errors:
             print_error(error)
-        for notice in self._review.manager.notices:
+        for notice in self._review.manager.store.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         self._review.close()
 

@@ -81,7 +81,7 @@ def _repair(paths: Paths, *, as_json: bool) -> int:
     try:
         done = repair_index(manager, always=True)
         # What had to be done to open the database comes first.
-        done = [*manager.notices, *done]
+        done = [*manager.store.notices, *done]
     finally:
         manager.close()
     if as_json:

@@ -31,7 +31,7 @@ def project(given: argparse.Namespace) -> int:
         )
         print(f"The project is now in {escape_line(moved.path)}.")
     finally:
-        for notice in (*manager.notices, *rules.take_notices()):
+        for notice in (*manager.store.notices, *rules.take_notices()):
             complain(notice)
         manager.close()
     return 0

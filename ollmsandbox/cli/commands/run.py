@@ -133,10 +133,10 @@ class _Run:
         import asyncio
 
         from ...engine.run import finish_interrupted_runs, prepare_run
-        from ...project.mode import Mode
         from ...project.opening import check_links
         from ...sandbox.plan.folders import find_project
         from ...sandbox.profile.profile import DEFAULT_PROFILE
+        from ...sandbox.spec import Mode, RunSpec
         from ..streams import stdin_for
 
         given = self._given
@@ -148,13 +148,11 @@ class _Run:
         project = self.project = find_project(named, paths)
         if given.rootfs is not False:
             await self._install_alpine(paths, project)
-        run = prepare_run(
+        spec = RunSpec(
             project,
-            paths,
-            os.environ,
-            command=given.title or _text(command),
-            network=given.network,
+            given.title or _text(command),
             working_dir=_working_dir(given, project),
+            network=given.network,
             mode=Mode(given.apply),
             profile=given.profile or DEFAULT_PROFILE,
             timeout=_timeout(given),
@@ -162,6 +160,7 @@ class _Run:
             # Output that streams through is not needed again.
             capture=1 << 20 if given.json else 1 << 12,
         )
+        run = prepare_run(spec, paths, os.environ)
         if run.rootfs is not None:
             self.system = run.rootfs.title
         self.run_id = run.run_id
@@ -308,9 +307,9 @@ class _Streams:
         self._rewriters.append(made)
         if self.link is None:
             return made
-        from ..terminal import LineSink
+        from ...sandbox.terminal import LineSink
 
-        return LineSink(made, sink, self.link)
+        return LineSink(made, sink, self.link.theirs)
 
     def _start(self, _pid: int) -> None:
         # Until now, Ctrl+C was for us.

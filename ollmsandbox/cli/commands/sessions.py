@@ -35,7 +35,7 @@ def sessions(given: argparse.Namespace) -> int:
             return 0
         return _delete(history, given.session)
     finally:
-        for notice in manager.notices:
+        for notice in manager.store.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         manager.close()
 

@@ -34,7 +34,6 @@ _SEE = (
     " ON CONFLICT (project_id, path)"
     " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
 )
-_UNSEEN = "(coalesce(seen_at, 0) < ? AND last_approved_copy_path IS NULL)"
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -76,6 +75,8 @@ class Scanner:
         self._unchanged: set[str] = set()
         self._batch: list[str] = []
         self._links: list[tuple[str, str]] = []
+        # Whether no link leads to a folder, by its full path.
+        self._is_real: dict[bytes, bool] = {}
 
     def run(self) -> None:
         try:
@@ -86,8 +87,8 @@ class Scanner:
             with contextlib.suppress(_Stopped):
                 self._walk()
                 self._write_links()
-                folders, before = self._new.folders, self._old.folders
-                is_unchanged = len(self._unchanged) == len(folders) == len(before)
+                folders = self._new.folders
+                is_unchanged = len(self._unchanged) == len(folders) == len(self._old.folders)
                 self._forget_missing_backups()
                 self._sweep(only_deleted=is_unchanged)
                 if not is_unchanged:
@@ -219,12 +220,15 @@ class Scanner:
     def _forget_missing_backups(self) -> None:
         """Remove the records that only a backup kept, if someone has removed the backup."""
         missing = self._manager.forget_missing_backups(self._project_id)
-        is_there = _Presence()
         with self._changing() as connection:
             connection.executemany(
                 "DELETE FROM filerecord WHERE id = ? AND last_approved_copy_path IS NULL"
                 " AND coalesce(seen_at, 0) < ?",
-                [(number, self._stamp) for number, path in missing if is_there(path) is False],
+                [
+                    (number, self._stamp)
+                    for number, path in missing
+                    if self._is_there(path) is False
+                ],
             )
 
     def _sweep(self, *, only_deleted: bool) -> None:
@@ -233,25 +237,28 @@ class Scanner:
         Remove those of files that do not exist, and mark deleted files that are back. With
         `only_deleted`, look only for the latter.
         """
-        unseen = "" if only_deleted else " OR " + _UNSEEN
-        after = b""
-        is_there = _Presence()
+        after, seen_before = b"", 0 if only_deleted else self._stamp
         while True:
             self._pause()
             rows = self._manager.store.query(
                 "SELECT path, id, is_deleted, coalesce(seen_at, 0) FROM filerecord"
-                f" WHERE project_id = ? AND path > ? AND (is_deleted{unseen})"
+                " WHERE project_id = ? AND path > ? AND (is_deleted OR"
+                " coalesce(seen_at, 0) < ? AND last_approved_copy_path IS NULL)"
                 " ORDER BY path LIMIT ?",
-                (self._project_id, after, *([] if only_deleted else [self._stamp]), _BATCH),
+                (self._project_id, after, seen_before, _BATCH),
             )
             if not rows:
                 return
             after = rows[-1][0]
-            back = [(number,) for path, number, deleted, _ in rows if deleted and is_there(path)]
+            back = [
+                (number,) for path, number, deleted, _ in rows if deleted and self._is_there(path)
+            ]
             gone = [
                 (number, self._stamp)
                 for path, number, deleted, seen_at in rows
-                if not deleted and not self._is_known(path, seen_at) and is_there(path) is False
+                if not deleted
+                and not self._is_known(path, seen_at)
+                and self._is_there(path) is False
             ]
             if not back and not gone:
                 continue
@@ -264,29 +271,22 @@ class Scanner:
                     gone,
                 )
 
-    def _is_known(self, path: bytes, seen_at: float) -> bool:
-        """Return whether an earlier scan saw a file in a folder that has not changed since."""
-        inner = os.fsdecode(path.removeprefix(self._top))
-        return seen_at <= self._old.began and os.path.dirname(inner) in self._unchanged
-
-
-class _Presence:
-    """Tells whether a file is at exactly this path, not behind a link; None if that is unknown."""
-
-    def __init__(self) -> None:
-        self._around = b""
-        self._is_real = True
-
-    def __call__(self, path: bytes) -> bool | None:
+    def _is_there(self, path: bytes) -> bool | None:
+        """Return whether a file is at exactly this path, not behind a link; None if unknown."""
         around = os.path.dirname(path)
-        if around != self._around:
-            self._around, self._is_real = around, os.path.realpath(around) == around
-        if not self._is_real:
+        if around not in self._is_real:
+            self._is_real[around] = os.path.realpath(around) == around
+        if not self._is_real[around]:
             return False
         try:
             return not stat.S_ISDIR(os.lstat(path).st_mode)
         except OSError as error:
             return False if error.errno in _NOT_THERE else None
+
+    def _is_known(self, path: bytes, seen_at: float) -> bool:
+        """Return whether an earlier scan saw a file in a folder that has not changed since."""
+        inner = os.fsdecode(path.removeprefix(self._top))
+        return seen_at <= self._old.began and os.path.dirname(inner) in self._unchanged
 
 
 def _find(name: str, around: int) -> os.stat_result | None:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TypedDict
 
-from ..plain import child
+from ..unsandboxed import child
 
 # Descriptors that the program is started with.
 CHANNEL, STDOUT, STDERR = 3, 4, 5

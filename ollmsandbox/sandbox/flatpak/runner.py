@@ -21,9 +21,11 @@ from ...errors import SandboxError, Sentence, WorkingDirError
 from ...paths import is_inside, make_folder
 from ...text.ansi import harmless
 from ..output import readable
-from ..plain.runner import Ask, PlainRunner
-from ..process import read_status
+from ..process import Result, Sinks, read_status
 from ..profile.profile import Profile
+from ..refusals import NETWORK_OFF, misses_network
+from ..spec import RunSpec
+from ..unsandboxed.runner import Confinement, UnsandboxedRunner
 from .child import CHANNEL, STDERR, STDOUT, InnerCheck, pack_expected, pack_order
 from .portal import Flags, Portal, PortalError
 
@@ -204,50 +206,45 @@ class ProjectNotSharedError(PortalError):
     """A tight sandbox does not contain the project. A loose one does."""
 
 
-class InnerRunner(PlainRunner):
+class InnerRunner(UnsandboxedRunner):
     """Starts the sandbox and checks it from inside before the user is asked, so that the question
-    describes what the command runs in. Raises PortalError, without asking, if there is none.
+    describes what the command runs in. `prepare` raises PortalError if there is none.
 
-    A sandbox that is not `tight` is like the Flatpak's own, except for the network.
+    One that only cuts off the network is otherwise like the Flatpak's own sandbox.
     """
 
     def __init__(
         self,
-        project: str | os.PathLike[str],
+        spec: RunSpec,
+        confinement: Confinement = Confinement.INNER,
         *,
-        ask: Ask,
-        network: bool = False,
-        tight: bool = True,
-        working_dir: str | None = None,
         profile: Profile | None = None,
-        timeout: float | None = None,
         environ: Mapping[str, str] | None = None,
-        capture: int = 1 << 20,
     ) -> None:
-        super().__init__(
-            project,
-            ask=ask,
-            working_dir=working_dir,
-            profile=profile,
-            timeout=timeout,
-            environ=environ,
-            capture=capture,
-        )
-        self._network = network
-        self._tight = tight
+        super().__init__(spec, profile=profile, environ=environ)
+        self.confinement = confinement
+        self._tight = confinement is Confinement.INNER
         self._sandbox: InnerProcess | None = None
 
-    async def _prepare(self, folder: str) -> None:
-        writable, expected = await asyncio.to_thread(self._expect, folder)
+    async def prepare(self) -> None:
+        await super().prepare()
+        try:
+            await self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    async def _open(self) -> None:
+        writable, expected = await asyncio.to_thread(self._expect)
         flags = Flags.WATCH_BUS | Flags.EXPOSE_PROCESSES
         if self._tight:
             flags |= Flags.SANDBOX
-        if not self._network:
+        if not self._spec.network:
             flags |= Flags.NO_NETWORK
         self._sandbox = InnerProcess(await Portal.connect(self._environ))
         found = await self._sandbox.begin(flags, writable if self._tight else [], expected)
         if found is InnerCheck.NO_WORKING_DIR:
-            raise WorkingDirError(self._working_dir or folder)
+            raise WorkingDirError(self._spec.working_dir or self._folder)
         if found is not InnerCheck.READY:
             why = PROBLEMS[found]
             if found is InnerCheck.PROJECT_READ_ONLY and is_inside(self.project, _CHOSEN):
@@ -257,20 +254,32 @@ class InnerRunner(PlainRunner):
             kind = ProjectNotSharedError if found is InnerCheck.PROJECT_READ_ONLY else PortalError
             raise kind(text, why=Sentence(why))
 
-    def _expect(self, folder: str) -> tuple[list[bytes], bytes]:
+    def _expect(self) -> tuple[list[bytes], bytes]:
         playground = os.path.realpath(make_folder(self._paths.playground))
         writable = [os.fsencode(self.project), os.fsencode(playground)]
-        foreign = 0 if self._network else os.stat("/proc/self/ns/net").st_ino
+        foreign = 0 if self._spec.network else os.stat("/proc/self/ns/net").st_ino
         hidden = [os.fsencode(self._paths.data)] if self._tight else []
-        return writable, pack_expected(writable, hidden, os.fsencode(folder), foreign)
+        return writable, pack_expected(writable, hidden, os.fsencode(self._folder), foreign)
 
-    async def _start(self, argv: Sequence[str], folder: str) -> InnerProcess:
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
+    ) -> Result:
+        result = await super().exec(command, sinks=sinks)
+        if not self._spec.network and misses_network(result):
+            return result._replace(refusals=(NETWORK_OFF,))
+        return result
+
+    async def _start(self, argv: Sequence[str]) -> InnerProcess:
         assert self._sandbox is not None
         environment = self._profile.environment(self._environ)
-        await self._sandbox.send(pack_order(argv, folder, environment))
+        await self._sandbox.send(pack_order(argv, self._folder, environment))
         return self._sandbox
 
-    def _clean_up(self) -> None:
+    def close(self) -> None:
+        super().close()
         if self._sandbox is not None:
             self._sandbox.close()
             self._sandbox = None

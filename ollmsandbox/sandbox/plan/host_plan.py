@@ -51,7 +51,7 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     if inputs.environ.get("HOME"):
         # A link to it may be in a folder that is empty inside.
         environment["HOME"] = home
-    if inputs.by_host:
+    if inputs.spec.by_host:
         environment = without_proxies(environment)
     builder = _HostBuilder(inputs, environment)
     mounts: list[Mount] = [HostSystem(), *builder.devices()]
@@ -59,9 +59,9 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     mounts += [
         EmptyFolder(folder, profile.limits.tmp) for folder in builder.empty if folder != "/run"
     ]
-    uses_resolver = inputs.network and not inputs.by_host
+    uses_resolver = inputs.spec.network and not inputs.spec.by_host
     mounts += builder.run_folder(profile.run, inputs.host.resolver if uses_resolver else None)
-    if inputs.by_host:
+    if inputs.spec.by_host:
         mounts += resolver_files(inputs.paths.runtime)
     mounts += builder.home()
     mounts += builder.playground_at(f"{home}/playground")
@@ -70,9 +70,9 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     mounts += builder.hidden_in_roots()
     mounts += builder.sockets_in_home()
     mounts += builder.seals()
-    folder = find_working_dir(inputs.working_dir, builder.project, paths, builder.hidden)
+    folder = find_working_dir(inputs.spec.working_dir, builder.project, paths, builder.hidden)
     if not builder.sees(folder):
-        raise WorkingDirError(inputs.working_dir or folder)
+        raise WorkingDirError(inputs.spec.working_dir or folder)
     return builder.plan(mounts, environment, folder)
 
 
@@ -137,7 +137,7 @@ class _HostBuilder(PlanBuilder):
     def allowed(self) -> AllowedPaths | None:
         """Return the paths in the home folder that a command with the network sees; None without
         the network, where masks alone decide."""
-        if not self.inputs.network:
+        if not self.inputs.spec.network:
             return None
         return self._allowed_in(self._home)
 
@@ -259,7 +259,7 @@ class _HostBuilder(PlanBuilder):
         return is_inside(path, *shown) or any(is_inside(other, path) for other in shown)
 
     def sockets_in_home(self) -> list[Mount]:
-        if self.allowed is not None and not self.inputs.by_host:
+        if self.allowed is not None and not self.inputs.spec.by_host:
             # With the whole network, the filter refuses Unix sockets.
             return []
         listening = [s for s in self.host.sockets if self._listens_in_home(s) and self.sees(s)]

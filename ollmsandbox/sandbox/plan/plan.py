@@ -20,6 +20,7 @@ from ..overlay import Overlay
 from ..profile.devices import usable_devices
 from ..profile.profile import Limits, Profile
 from ..seccomp import FilterRules
+from ..spec import RunSpec
 from .caches import outermost
 from .folders import own_code
 from .host import Host, path_and_parents
@@ -137,8 +138,7 @@ class PlanInputs(NamedTuple):
     """Everything a plan is built from. The overlay's first root is the project."""
 
     overlay: Overlay
-    working_dir: str | None
-    network: bool
+    spec: RunSpec
     profile: Profile
     paths: Paths
     host: Host
@@ -151,8 +151,6 @@ class PlanInputs(NamedTuple):
     can_cache: bool = True
     # Whose secrets commands do not see.
     other_projects: tuple[str, ...] = ()
-    # Whether the network is only for hosts that the user allows.
-    by_host: bool = False
 
 
 class PlanBuilder:
@@ -293,7 +291,7 @@ class PlanBuilder:
 
     def plan(self, mounts: Sequence[Mount], environment: dict[str, str], folder: str) -> Plan:
         """Return the plan of a command that starts in `folder`."""
-        network, profile = self.inputs.network, self.inputs.profile
+        network, profile = self.inputs.spec.network, self.inputs.profile
         return Plan(
             project=self.project,
             working_dir=folder,
@@ -302,10 +300,10 @@ class PlanBuilder:
             environment={**environment, **self._git_settings(environment, mounts), "PWD": folder},
             limits=profile.limits,
             # By host, there is no other network than our own sockets.
-            rules=FilterRules.of(profile, network=network and not self.inputs.by_host),
+            rules=FilterRules.of(profile, network=network and not self.inputs.spec.by_host),
             caches=self.caches,
             playground=self.playground if self._is_separate else "",
-            by_host=self.inputs.by_host,
+            by_host=self.inputs.spec.by_host,
         )
 
     def _git_settings(

@@ -13,7 +13,7 @@ from functools import lru_cache
 from os.path import normpath
 from typing import NamedTuple, TypeVar
 
-from .secrets import is_secret
+from .secret_values import is_secret
 
 DEFAULT_PROFILE = "standard"
 
@@ -148,6 +148,10 @@ class Profile(NamedTuple):
             limits=self.limits._replace(**given),
             own_memory_limit=self.own_memory_limit or own.memory is not None,
         )
+
+    def with_time(self, seconds: float | None) -> Profile:
+        """Return the profile with this time limit, or with its own for None."""
+        return self if seconds is None else self._replace(limits=self.limits._replace(time=seconds))
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables a command gets."""

@@ -46,9 +46,9 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     mounts: list[Mount] = [*builder.system(), *builder.devices()]
     mounts += [EmptyFolder(folder, profile.limits.tmp) for folder in _SCRATCH]
     mounts += [EmptyFolder("/run", 1 << 20, writable=False)]
-    if inputs.by_host:
+    if inputs.spec.by_host:
         mounts += resolver_files(inputs.paths.runtime, rootfs.folder)
-    elif inputs.network:
+    elif inputs.spec.network:
         mounts += builder.resolver()
     caches = rootfs_caches(profile)
     mounts += builder.caches_for(tuple(caches.values()))
@@ -59,10 +59,10 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     mounts += builder.hidden_in_roots()
     mounts += [SealedFolder("/dev")]
     environment = {variable: f"{PLAIN_CACHES}/{name}" for variable, name in caches.items()}
-    has_proxies = inputs.network and not inputs.by_host
+    has_proxies = inputs.spec.network and not inputs.spec.by_host
     environment |= rootfs_environment(profile, inputs.environ, network=has_proxies)
     folder = find_working_dir_inside(
-        inputs.working_dir, builder.places, inputs.paths, rootfs.folder, builder.hidden
+        inputs.spec.working_dir, builder.places, inputs.paths, rootfs.folder, builder.hidden
     )
     return builder.plan(mounts, environment, folder)
 

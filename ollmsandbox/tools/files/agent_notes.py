@@ -76,9 +76,10 @@ async def read_notes(context: ToolContext, folders: Sequence[str]) -> list[Proje
     project = await asyncio.to_thread(context.folder)
     if not await asyncio.to_thread(_may_have_some, context, project, folders):
         return []
-    if not await asyncio.to_thread(context.can_wrap):
+    executor = await asyncio.to_thread(context.executor)
+    if not executor.is_recorded:
         return await asyncio.to_thread(lambda: list(_read_without_sandbox(project, folders)))
-    file = SandboxedFile(context, project, ".", sandboxed=True)
+    file = SandboxedFile(context, executor, context.spec(project), ".")
     limit = len(folders) * (MOST_BYTES + 100) + 100
     reply = await file.read(_SCRIPT, [str(MOST_BYTES), *folders], limit)
     return list(_parse(folders, reply.rest))

@@ -13,25 +13,15 @@ from abc import abstractmethod
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...permission.request import PermissionRequest, Verdict
 from ...project.change import Report
-from ...sandbox.probe.probe import Capabilities
 from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, ToolError, Watcher
 from ..context import ToolContext
 from ..model_text import changes_text, together
-from ..roots import ClosedFolder, approve_root, closed_folder, root_question
+from ..roots import ClosedFolder, approve_root, closed_folder
 from .edits import LARGEST, Document, difference
 from .sandboxed import SandboxedFile, ScriptReply
-
-# The tool of a saved answer: it is for a file, however that is changed.
-_RULES = "edit_file"
-
-_MEANING = N_(
-    "This is not sandboxed: the file is changed directly. Changes in the project are "
-    "recorded, and you can undo them."
-)
 
 # Prints the file, then reads the size of the new content and the content. It puts the new file in
 # place by a rename, so that there is never half a file.
@@ -92,7 +82,6 @@ class FileChange(RequestBase):
         # The text of the file; None if there is no file, or it is not text.
         self._old: str | None = None
         self._new = ""
-        self._verdict: Verdict | None = None
         # Whether the change goes to the file itself, and not to a layer above it.
         self._is_unrecorded = False
 
@@ -111,33 +100,31 @@ class FileChange(RequestBase):
         context = self._context
         file: SandboxedFile | None = None
         try:
-            found = await asyncio.to_thread(context.capabilities)
-            if found.can_wrap:
-                await context.prepare_rootfs(self._project, watcher)
-            file = self._file(found)
-            closed = await asyncio.to_thread(self._closed_folder, file) if found.can_wrap else None
+            executor = await context.ready_executor(self._project, watcher)
+            spec = context.spec(self._project)
+            spec = spec._replace(command=self._command, call_id=self._call_id)
+            file = SandboxedFile(context, executor, spec, self._path)
+            closed = None
+            if executor.is_recorded:
+                closed = await asyncio.to_thread(self._closed_folder, file)
             if closed is not None:
-                question = root_question(context, closed, self._command, self._call_id)
-                self._verdict = await questions.ask(context, watcher, self, question)
-                if not self._verdict.allowed:
-                    text = questions.denial(self._verdict, f"Writing to {closed.path}")
-                    return Outcome.failed(text, verdict=self._verdict)
+                question = questions.folder_question(context, closed, self._command, self._call_id)
+                what = f"Writing to {closed.path}"
+                await questions.ask_or_end(context, watcher, self, question, what)
                 await asyncio.to_thread(approve_root, context, self._project, closed.path)
-                file = self._file(found)
-            self._is_unrecorded = file.is_in_playground or not found.can_wrap
+                file = SandboxedFile(context, executor, spec, self._path)
+            self._is_unrecorded = file.is_in_playground or not executor.is_recorded
             if not file.may_be_written():
                 raise ToolError(
                     N_("{name} is not in the project."),
                     N_("Files can be changed in the project and below `playground/`."),
                     name=escape_line(self._path),
                 )
-            if context.ask_every_command or not found.can_wrap:
-                self._verdict = await questions.ask(
-                    context, watcher, self, self._question(file.path, found)
+            if context.ask_every_command or not executor.is_recorded:
+                question = questions.change_question(
+                    context, executor, file.path, self.preview(), self._call_id
                 )
-                if not self._verdict.allowed:
-                    text = questions.denial(self._verdict, "The change")
-                    return Outcome.failed(text, verdict=self._verdict)
+                await questions.ask_or_end(context, watcher, self, question, "The change")
             # A random name: nobody can have put a link there.
             arguments = [str(LARGEST), secrets.token_hex(8)]
             await file.change(_SCRIPT, arguments, LARGEST + 1024, self._script_input)
@@ -148,17 +135,7 @@ class FileChange(RequestBase):
             raise
         except (OllmSandboxError, OSError) as error:
             report = file.report if file is not None else None
-            return Outcome.failed(error, report=report, verdict=self._verdict)
-
-    def _file(self, found: Capabilities) -> SandboxedFile:
-        return SandboxedFile(
-            self._context,
-            self._project,
-            self._path,
-            sandboxed=found.can_wrap,
-            command=self._command,
-            call_id=self._call_id,
-        )
+            return Outcome.failed(error, report=report, verdict=self.verdict)
 
     def _closed_folder(self, file: SandboxedFile) -> ClosedFolder | None:
         """Return the folder outside that the file is in, through a link of the project."""
@@ -222,7 +199,7 @@ class FileChange(RequestBase):
         name = escape_line(self._path)
         if self._old == self._new:
             text = f"{name} already has this content."
-            return Outcome(text, ok=True, verdict=self._verdict)
+            return Outcome(text, ok=True, verdict=self.verdict)
         changes = changes_text(report, self._project)
         if not changes and not self._is_unrecorded:
             raise ToolError(
@@ -231,18 +208,4 @@ class FileChange(RequestBase):
             )
         changes = changes or f"{name} was written. The change is not recorded."
         diff = harmless(difference(self._old or "", self._new))
-        return Outcome(together(changes, diff), ok=True, report=report, verdict=self._verdict)
-
-    def _question(self, path: str, found: Capabilities) -> PermissionRequest:
-        is_sandboxed = found.can_wrap
-        return questions.make_request(
-            self._context,
-            _RULES,
-            N_("Change a file?") if is_sandboxed else N_("Change a file without a sandbox?"),
-            "\n".join([path, *self.preview()]),
-            target=os.path.realpath(path) if is_sandboxed else "",
-            sandboxed=is_sandboxed,
-            facts=[questions.writes_fact(self._context.shown(path))],
-            sees=() if is_sandboxed else questions.without_sandbox(found, _MEANING),
-            call_id=self._call_id,
-        )
+        return Outcome(together(changes, diff), ok=True, report=report, verdict=self.verdict)

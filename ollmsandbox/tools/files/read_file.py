@@ -4,14 +4,12 @@ them."""
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...permission.request import Verdict
 from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import LARGEST_PICTURE, Outcome, Picture, RequestBase, Tool, ToolError, Watcher
@@ -27,8 +25,6 @@ _MOST = 60_000
 _LINES = 2_000
 _LONGEST_LINE = 2_000
 _MOST_NAMES = 1_000
-
-_MEANING = N_("This is not sandboxed: the file is read with your full permissions.")
 
 _SCRIPT = """\
 if [ -d "$1" ]; then
@@ -126,36 +122,23 @@ class ReadRequest(RequestBase):
         return escape_line(self._given.path)
 
     async def execute(self, watcher: Watcher) -> Outcome:
-        verdict: Verdict | None = None
         try:
             context, given = self._context, self._given
-            found = await asyncio.to_thread(context.capabilities)
-            if found.can_wrap:
-                await context.prepare_rootfs(self._project, watcher)
-            file = SandboxedFile(context, self._project, given.path, sandboxed=found.can_wrap)
-            if not found.can_wrap:
-                request = questions.make_request(
-                    context,
-                    NAME,
-                    N_("Read a file without a sandbox?"),
-                    file.path,
-                    sandboxed=False,
-                    sees=questions.without_sandbox(found, _MEANING),
-                    call_id=self._call_id,
-                )
-                verdict = await questions.ask(context, watcher, self, request)
-                if not verdict.allowed:
-                    return Outcome.failed(questions.denial(verdict, "Reading"), verdict=verdict)
+            executor = await context.ready_executor(self._project, watcher)
+            file = SandboxedFile(context, executor, context.spec(self._project), given.path)
+            if not executor.is_recorded:
+                question = questions.reading_question(context, executor, file.path, self._call_id)
+                await questions.ask_or_end(context, watcher, self, question, "Reading")
             count = 1 if given.first_byte > 1 else given.line_count
             numbers = (given.first_line, count, _LIMIT, given.first_byte, LARGEST_PICTURE)
             reply = await file.read(_SCRIPT, [str(n) for n in numbers], LARGEST_PICTURE + 1024)
             if reply.words[0] == "picture":
-                return self._picture(reply, verdict)
-            return Outcome(_text(given, reply), ok=True, verdict=verdict)
+                return self._picture(reply)
+            return Outcome(_text(given, reply), ok=True, verdict=self.verdict)
         except (OllmSandboxError, OSError) as error:
-            return Outcome.failed(error, verdict=verdict)
+            return Outcome.failed(error, verdict=self.verdict)
 
-    def _picture(self, reply: ScriptReply, verdict: Verdict | None) -> Outcome:
+    def _picture(self, reply: ScriptReply) -> Outcome:
         """Return the picture as it is: the server decodes it, not this program."""
         name = escape_line(self._given.path)
         _, kind, size = reply.words
@@ -170,7 +153,7 @@ class ReadRequest(RequestBase):
             )
         picture = Picture(f"image/{kind}", reply.rest)
         text = f"{name} is a picture ({kind.upper()}) of {int(size):,} bytes. It follows."
-        return Outcome(text, ok=True, verdict=verdict, pictures=(picture,))
+        return Outcome(text, ok=True, verdict=self.verdict, pictures=(picture,))
 
 
 def _text(given: ReadParameters, reply: ScriptReply) -> str:

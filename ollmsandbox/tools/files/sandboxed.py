@@ -14,16 +14,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from ... import N_
-from ...engine.run import Confinement, PreparedRun
+from ...engine.executor import Executor, SandboxExecutor
+from ...engine.run import PreparedRun
 from ...errors import OllmSandboxError, Sentence, in_lines
 from ...paths import is_inside
 from ...project.change import Report
-from ...project.mode import Mode
 from ...project.recorder import linked_roots
 from ...sandbox.launch import SHELL
-from ...sandbox.plain.runner import PlainRunner
 from ...sandbox.process import Result, Sinks
 from ...sandbox.rootfs.paths import PLAYGROUND, PathMap
+from ...sandbox.spec import Mode, RunSpec
 from ...text.ansi import harmless
 from ..base import ToolError
 from ..context import ToolContext
@@ -67,31 +67,28 @@ class SandboxedFile:
     def __init__(
         self,
         context: ToolContext,
-        project: str,
+        executor: Executor,
+        spec: RunSpec,
         given: str,
-        *,
-        sandboxed: bool,
-        command: str = "",
-        call_id: str = "",
     ) -> None:
-        """`given` is the path as the model wrote it; the history shows `command` for a change."""
+        """`given` is the path as the model wrote it."""
         self._context = context
-        self._project = project
-        self._sandboxed = sandboxed
-        # Later changes of the setting do not affect this call.
-        self._mode = context.mode
-        self._command = command
-        self._call_id = call_id
-        self._rootfs = context.rootfs() if sandboxed else None
-        self._places = PathMap.of(context.paths, project, linked_roots(context.paths, project))
+        self._executor = executor
+        self._spec = spec._replace(timeout=_TIMEOUT, capture=1 << 12)
+        self._project = spec.project
+        self._sandboxed = executor.is_recorded
+        self._rootfs = context.rootfs() if executor.is_recorded else None
+        linked = linked_roots(context.paths, spec.project)
+        self._places = PathMap.of(context.paths, spec.project, linked)
         self._run: PreparedRun | None = None
-        self._plain_report: Report | None = None
+        # Of a change without a sandbox.
+        self._report: Report | None = None
         self.path = self._find(given)
 
     @property
     def report(self) -> Report | None:
         """What became of the change; None as long as nothing is settled."""
-        return self._plain_report if self._run is None else self._run.report
+        return self._report if self._run is None else self._run.report
 
     def _find(self, given: str) -> str:
         """Return the absolute path, as the host knows it."""
@@ -147,13 +144,10 @@ class SandboxedFile:
 
     async def read(self, script: str, arguments: Sequence[str], limit: int) -> ScriptReply:
         reply = ScriptReply(limit)
-        if self._sandboxed:
-            run = self._prepare(Mode.NEVER)
-            running = run.execute(self._argv(script, arguments), sinks=Sinks(reply))
-        else:
+        if not self._sandboxed:
             await asyncio.to_thread(self._check_place)
-            running = self._plain().exec(self._argv(script, arguments), sinks=Sinks(reply))
-        _check(await running, reply)
+        spec, argv = self._spec._replace(mode=Mode.NEVER), self._argv(script, arguments)
+        _check(await self._executor.run_script(spec, argv, Sinks(reply)), reply)
         return reply
 
     async def change(
@@ -167,10 +161,10 @@ class SandboxedFile:
 
         All of this is one run, so that what others write in the meantime is a conflict.
         """
-        if not self._sandboxed:
-            return await self._change_plainly(script, arguments, limit, new_content)
+        if not isinstance(self._executor, SandboxExecutor):
+            return await self._change_directly(script, arguments, limit, new_content)
         reply = _AwaitedReply(limit)
-        run = self._run = self._prepare(self._mode)
+        run = self._run = self._executor.prepare_recorded(self._spec)
         reader, writer = os.pipe()
         with contextlib.ExitStack() as closing:
             closing.callback(os.close, writer)
@@ -202,7 +196,7 @@ class SandboxedFile:
         _check(result, reply)
         return reply
 
-    async def _change_plainly(
+    async def _change_directly(
         self,
         script: str,
         arguments: Sequence[str],
@@ -215,8 +209,8 @@ class SandboxedFile:
             return reply
         old = reply.rest if reply.words[0] == "file" else None
         data = new.partition(b"\n")[2]
-        self._plain_report = await asyncio.to_thread(self._write_recorded, data, old)
-        if self._plain_report is None:
+        self._report = await asyncio.to_thread(self._write_recorded, data, old)
+        if self._report is None:
             # This runner passes no input on, so the script opens a file with it.
             folder = self._context.paths.cache
             staged = await asyncio.to_thread(_stage, str(folder), new)
@@ -227,50 +221,21 @@ class SandboxedFile:
         return reply
 
     def _write_recorded(self, data: bytes, old: bytes | None) -> Report | None:
-        """Write and record the file without a sandbox; return None if it is outside the project.
-
-        The user has seen and approved the change.
-        """
+        """Write and record the file without a sandbox; return None if it is outside the project."""
         from ...project.write_file import write_file
 
         real = os.path.realpath(self.path)
         if not is_inside(real, self._project, *linked_roots(self._context.paths, self._project)):
             return None
-        return write_file(
-            self._context.paths,
-            self._project,
-            real,
-            data,
-            command=self._command,
-            session_id=self._context.session_id,
-            call_id=self._call_id,
-            based_on=old,
-            approved=True,
-        )
+        # The user has approved the change, so it is applied even if others are reviewed.
+        spec = self._spec._replace(mode=Mode.AUTO)
+        return write_file(self._context.paths, spec, real, data, based_on=old)
 
     def _argv(self, script: str, arguments: Sequence[str]) -> list[str]:
         path = self.path
         if self._rootfs is not None:
             path = self._places.to_inside(path) or path
         return [SHELL, "-c", f"{_START}\n{script}", "sh", path, *arguments]
-
-    def _prepare(self, mode: Mode) -> PreparedRun:
-        return self._context.prepare_run(
-            self._project,
-            command=self._command,
-            call_id=self._call_id,
-            mode=mode,
-            timeout=_TIMEOUT,
-            capture=1 << 12,
-        )
-
-    def _plain(self) -> PlainRunner:
-        async def already_asked() -> bool:
-            return True
-
-        return self._context.prepare_unrecorded_run(
-            self._project, Confinement.NONE, already_asked, timeout=_TIMEOUT, capture=1 << 12
-        )
 
 
 class _AwaitedReply(ScriptReply):

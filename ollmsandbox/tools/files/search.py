@@ -134,10 +134,9 @@ class SearchRequest(RequestBase):
 
     async def _search(self, watcher: Watcher) -> str:
         context, given = self._context, self._given
-        is_sandboxed = (await asyncio.to_thread(context.capabilities)).can_wrap
-        if is_sandboxed:
-            await context.prepare_rootfs(self._project, watcher)
-        file = SandboxedFile(context, self._project, given.path or ".", sandboxed=is_sandboxed)
+        executor = await context.ready_executor(self._project, watcher)
+        is_sandboxed = executor.is_recorded
+        file = SandboxedFile(context, executor, context.spec(self._project), given.path or ".")
         if not is_sandboxed and not is_inside(file.path, self._project):
             # Nobody is asked, so nothing else may be read. The path has no links here.
             raise ToolError(N_("{name} is not in the project."), name=escape_line(given.path))

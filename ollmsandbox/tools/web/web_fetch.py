@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from ... import N_
 from ...errors import NetError, OllmSandboxError, Sentence, in_lines
-from ...i18n import _, pgettext
 from ...net.addresses import (
     Address,
     Resolver,
@@ -21,7 +20,6 @@ from ...net.addresses import (
     resolve,
 )
 from ...net.http import Exchange, Request, ca_bundle
-from ...permission.request import Fact, Verdict
 from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
@@ -107,7 +105,6 @@ class FetchRequest(RequestBase):
     address: Address
     offset: int
     call_id: str
-    _verdict: Verdict | None = None
     _allowed: set[str] = field(default_factory=set)
 
     def describe(self) -> str:
@@ -116,11 +113,11 @@ class FetchRequest(RequestBase):
     async def execute(self, watcher: Watcher) -> Outcome:
         try:
             text = await self._follow(watcher)
-            return Outcome(text, ok=True, verdict=self._verdict)
+            return Outcome(text, ok=True, verdict=self.verdict)
         except NetError as error:
-            return Outcome.failed(error.message, verdict=self._verdict)
+            return Outcome.failed(error.message, verdict=self.verdict)
         except (OllmSandboxError, OSError) as error:
-            return Outcome.failed(error, verdict=self._verdict)
+            return Outcome.failed(error, verdict=self.verdict)
 
     async def _follow(self, watcher: Watcher) -> str:
         """Fetch the page, following redirects. The time the user takes to answer is not counted."""
@@ -147,26 +144,11 @@ class FetchRequest(RequestBase):
             return
         if not self.context.allow_private:
             refuse_private_name(address)
-        # Translators: names a line of the card: "Host   example.org"
-        facts = [Fact(pgettext("permission card", "Host"), address.target)]
-        if came_from:
-            # Translators: names a line of the card, the host whose page redirects to this one.
-            facts.append(Fact(pgettext("permission card", "Redirected by"), came_from))
-        request = questions.make_request(
-            self.context,
-            NAME,
-            N_("Fetch a web page from {host}?"),
-            address.text,
-            host=address.target,
-            target=address.target,
-            network=True,
-            facts=facts,
-            sees=[_("Only this page is fetched. The host sees the requested address.")],
-            call_id=self.call_id,
+        request = questions.page_question(
+            self.context, address.text, address.target, came_from, self.call_id
         )
-        self._verdict = await questions.ask(self.context, watcher, self, request)
-        if not self._verdict.allowed:
-            raise ToolError(questions.denial(self._verdict, f"Fetching from {address.target}"))
+        what = f"Fetching from {address.target}"
+        await questions.ask_or_end(self.context, watcher, self, request, what)
         self._allowed.add(address.target)
 
     async def _fetch(self, address: Address) -> FetchedPage:

@@ -6,9 +6,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ...sandbox.spec import RunSpec
 from ..settings import Settings, own_limits
 from .badge import SandboxBadge, SandboxState, Section
-from .project import ProjectState, find_state, machine_state, with_network
+from .project import (
+    ProjectState,
+    find_state,
+    flatpak_state_without_project,
+    machine_state,
+    with_network,
+)
 
 if TYPE_CHECKING:
     from ...chat.sessions import SessionFactory
@@ -57,9 +64,7 @@ class BadgeController:
     def _show_machine(self) -> None:
         """Show what the machine can do: without a project, nothing else is known."""
         if self._in_flatpak:
-            from . import flatpak
-
-            self._show(flatpak.state_without_project())
+            self._show(flatpak_state_without_project())
         elif self._found is not None:
             self._show(machine_state(can_wrap=self._found.can_wrap))
         else:
@@ -86,19 +91,9 @@ class BadgeController:
             await asyncio.sleep(rest)
             if number != self._looks:
                 return
-        given = (
-            project,
-            self._settings.text("profile"),
-            self._factory.paths,
-            self._factory.environ,
-            own_limits(self._settings),
-        )
-        if self._in_flatpak:
-            from . import flatpak
-
-            state = await flatpak.find_state(*given)
-        else:
-            state = await asyncio.to_thread(find_state, *given)
+        limits = own_limits(self._settings)
+        spec = RunSpec(project, profile=self._settings.text("profile"), limits=limits)
+        state = await find_state(spec, self._factory.paths, self._factory.environ)
         # Only the call that started last counts.
         if self._project == project and number == self._looks:
             self._show(state)

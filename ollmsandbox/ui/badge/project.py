@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +17,9 @@ from .limits import sentences
 if TYPE_CHECKING:
     from ...paths import Paths
     from ...sandbox.plan.plan import Plan
-    from ...sandbox.profile.profile import Limits, Profile
+    from ...sandbox.profile.profile import Profile
+    from ...sandbox.spec import RunSpec
+    from ...sandbox.unsandboxed.runner import UnsandboxedRunner
     from ..sessions.open_session import OpenSession
 
 
@@ -25,27 +28,26 @@ class ProjectState(NamedTuple):
     sections: tuple[Section, ...]
 
 
-def find_state(
-    project: str, profile: str, paths: Paths, environ: Mapping[str, str], own: Limits
-) -> ProjectState:
-    """Return the state of a project, with the user's own limits in place of the profile's.
-
-    This takes a moment: call it in a thread.
-    """
+async def find_state(spec: RunSpec, paths: Paths, environ: Mapping[str, str]) -> ProjectState:
+    """Return what a run of a project could do. In a Flatpak, the portal is tried as before each
+    question, so the badge and the card say the same."""
     # Imported here: the first frame does not need the engine.
-    from ...engine.run import awaits_rootfs, load_profile, prepare_run
-    from ...sandbox.bubble import Bubble
+    from ...engine.executor import FlatpakExecutor, find_executor
+    from ...engine.run import PreparedRun, awaits_rootfs, load_profile
 
     try:
-        if not Bubble.can_wrap(environ):
-            state = machine_state(can_wrap=False)
-            limits = limits_without_sandbox(load_profile(paths, profile, own))
-            return ProjectState(state.sandbox, (*state.sections, limits))
-        if awaits_rootfs(paths, environ, os.path.realpath(project)):
+        executor = await asyncio.to_thread(find_executor, paths, environ, spec.project)
+        if executor.is_recorded and awaits_rootfs(paths, environ, spec.project):
             sentence = _("Alpine is installed with the first command.")
             return ProjectState(SandboxState.SANDBOXED, (Section(_("Sandboxed"), (sentence,)),))
-        run = prepare_run(project, paths, environ, profile=profile, limits=own)
-        return ProjectState(SandboxState.SANDBOXED, sections_of(run.plan))
+        async with executor.prepare(spec) as run:
+            if isinstance(run, PreparedRun):
+                sections = await asyncio.to_thread(sections_of, run.plan)
+                return ProjectState(SandboxState.SANDBOXED, sections)
+        is_flatpak = isinstance(executor, FlatpakExecutor)
+        state = _flatpak_state(run) if is_flatpak else machine_state(can_wrap=False)
+        profile = await asyncio.to_thread(load_profile, paths, spec.profile, spec.limits)
+        return ProjectState(state.sandbox, (*state.sections, limits_without_sandbox(profile)))
     except OllmSandboxError as error:
         return broken_state(error)
 
@@ -75,6 +77,66 @@ def machine_state(*, can_wrap: bool) -> ProjectState:
         "commands can see everything you can."
     )
     return ProjectState(SandboxState.NONE, (Section(_("Not sandboxed"), (sentence,)),))
+
+
+def _flatpak_state(run: UnsandboxedRunner) -> ProjectState:
+    from ...sandbox.unsandboxed.runner import Confinement
+
+    if run.confinement is Confinement.INNER:
+        return _inner()
+    why = localized(run.why or "")
+    return _offline(why) if run.confinement is Confinement.OFFLINE else _without(why)
+
+
+def flatpak_state_without_project() -> ProjectState:
+    sentence = _("Open a project to see what its commands can read and write.")
+    return ProjectState(SandboxState.ASKING, (_asks_section(), Section(_("Sandbox"), (sentence,))))
+
+
+def _inner() -> ProjectState:
+    return ProjectState(
+        SandboxState.INNER,
+        (
+            _asks_section(),
+            Section(
+                _("Can write"),
+                (
+                    _("The project and the playground."),
+                    _("Commands change files directly. You cannot undo their changes here."),
+                ),
+            ),
+            Section(
+                _("Everything else"),
+                (_("Commands see the programs of this Flatpak, but none of your other files."),),
+            ),
+            Section(_("Network"), (_("Off, unless you allow it for a single command."),)),
+        ),
+    )
+
+
+def _offline(why: str) -> ProjectState:
+    meaning = _("Commands can do everything this Flatpak can, except use the network.")
+    network = _("Off, unless you allow it for a single command.")
+    return _not_sandboxed(meaning, why, network)
+
+
+def _without(why: str) -> ProjectState:
+    meaning = _("Commands can do everything this Flatpak can.")
+    return _not_sandboxed(meaning, why, _("On. It cannot be turned off here."))
+
+
+def _not_sandboxed(meaning: str, why: str, network: str) -> ProjectState:
+    sections = (
+        _asks_section(),
+        Section(_("Not sandboxed"), (meaning, why)),
+        Section(_("Network"), (network,)),
+    )
+    return ProjectState(SandboxState.NONE, sections)
+
+
+def _asks_section() -> Section:
+    asks = _("In a Flatpak, you will be asked before each command runs.")
+    return Section(_("Asks each time"), (asks, _("Your answer applies to that command only.")))
 
 
 def sections_of(plan: Plan) -> tuple[Section, ...]:

@@ -100,9 +100,7 @@ class EarlierVersions(Gtk.Popover):
 
         def work() -> str:
             project = self._manager.run(self._run.id).project.path
-            report = restore(
-                self._manager.paths, project, self._path, earlier.version, approved=True
-            )
+            report = restore(self._manager.paths, project, self._path, earlier.version)
             notes = [item.note for item in report.changes if item.note]
             return note_text(notes[0]) if notes else ""
 

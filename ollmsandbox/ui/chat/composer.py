@@ -9,7 +9,7 @@ import shlex
 from gi.repository import Adw, Gdk, Gio, GLib, GObject, Gtk
 
 from ...i18n import _
-from ...project.mode import Mode
+from ...sandbox.spec import Mode
 from ...tools.base import Picture
 from ..diff.images import MOST_BYTES
 from ..resources import template

@@ -11,7 +11,7 @@ from gi.repository import Gtk
 from ..permission.visibility import is_covered
 from ..sessions.entries import CallEntry, ChatEntry, Stage
 from .composer import Composer
-from .messages import MessageList
+from .message_list import MessageList
 
 if TYPE_CHECKING:
     from .tool_card import ToolCard

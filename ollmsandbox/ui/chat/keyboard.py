@@ -10,7 +10,7 @@ from gi.repository import Gtk
 from ..sessions.entries import CallEntry, ChatEntry
 from ..sessions.folding import CallGroup
 from .composer import Composer
-from .messages import MessageList
+from .message_list import MessageList
 
 
 class CallNavigation:

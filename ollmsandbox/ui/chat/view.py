@@ -31,7 +31,7 @@ from .bars import MissingFolderBar, QuestionBar
 from .composer import Composer
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
-from .messages import MessageList
+from .message_list import MessageList
 from .queue import EditBar, QueueBar
 from .tour import TourBar
 from .turn import TurnBar

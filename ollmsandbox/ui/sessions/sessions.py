@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +21,9 @@ from ...chat.storage.history import title_from
 from ...chat.storage.stored import SessionInfo, Spent
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _, ngettext
-from ...project.mode import Mode
 from ...project.opening import check_links, check_readable
 from ...sandbox.plan.folders import find_project
+from ...sandbox.spec import Mode
 from ..changes.model import count_pending
 from ..settings import Settings, own_limits
 from ..widgets.readable import money, number
@@ -168,7 +168,7 @@ class Sessions(GObject.Object):
         for session in self.open_ones:
             if session.project == path:
                 await self.close(session.id)
-        await self._change_project(path, self._factory.manager.remove_project)
+        await self._list_project(path, is_listed=False)
 
     async def remove_sample(self, session: OpenSession) -> None:
         """Delete the sample project of the tour, with its session."""
@@ -180,11 +180,14 @@ class Sessions(GObject.Object):
         self.emit("changed")
 
     async def list_project_again(self, path: str) -> None:
-        await self._change_project(path, self._factory.manager.relist_project)
+        await self._list_project(path, is_listed=True)
 
-    async def _change_project(self, path: str, change: Callable[[Project], None]) -> None:
+    async def _list_project(self, path: str, *, is_listed: bool) -> None:
+        manager = self._factory.manager
         try:
-            await asyncio.to_thread(lambda: change(self._project(path)))
+            await asyncio.to_thread(
+                lambda: manager.list_project(self._project(path), is_listed=is_listed)
+            )
         finally:
             self.emit("changed")
 
@@ -310,7 +313,7 @@ class Sessions(GObject.Object):
         """List a removed project again, when one of its sessions is opened."""
         project = self._project(path)
         if not project.is_listed:
-            self._factory.manager.relist_project(project)
+            self._factory.manager.list_project(project, is_listed=True)
 
     async def _keep(
         self, session: OpenSession, text: str, before: asyncio.Task[None] | None

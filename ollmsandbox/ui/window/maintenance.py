@@ -10,7 +10,7 @@ from gi.repository import GLib
 
 from ...engine.run import finish_interrupted_runs
 from ...i18n import ngettext
-from ...project.mode import DAILY
+from ...project import DAILY
 from ...project.projects import ProjectManager
 from ...project.short_list import split_ignored
 from ..terminal.output import remove_old
@@ -65,6 +65,6 @@ class Maintenance:
         self._done()
 
     def _take_notices(self) -> list[str]:
-        notices = list(self._manager.notices)
-        self._manager.notices.clear()
+        notices = list(self._manager.store.notices)
+        self._manager.store.notices.clear()
         return notices

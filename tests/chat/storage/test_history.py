@@ -329,7 +329,7 @@ def test_a_session_of_a_removed_project_is_still_of_that(history: History, perso
     session_id = begin(history, project=person.project)
     project = history.manager.find_project(person.project)
     assert project is not None
-    history.manager.remove_project(project)
+    history.manager.list_project(project, is_listed=False)
     assert history.load(session_id).info.project == str(person.project)
 
 

@@ -17,10 +17,10 @@ from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.versions import Versions
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.anybody
 
@@ -48,7 +48,9 @@ def rows(person: Person, run_id: str) -> dict[str, tuple[State, bytes]]:
 def write(person: Person, name: str, text: bytes) -> str:
     """Write as a command does that has been running all the time."""
     file = f"{person.project}/{name}"
-    report = write_file.write_file(person.paths, str(person.project), file, text, how=Mode.REVIEW)
+    report = write_file.write_file(
+        person.paths, RunSpec(str(person.project), mode=Mode.REVIEW), file, text
+    )
     return report.run_id
 
 
@@ -106,7 +108,7 @@ def test_a_later_pending_run_survives_an_interrupted_settle(
         snapshot.restore()
         if not killed_after(number, lambda: snapshot.settle(Mode.AUTO)):
             break
-        [root] = Recorder(str(person.project), person.paths).roots()
+        [root] = Recorder(RunSpec(str(person.project)), person.paths).roots()
         seen = find_in_layers(root.lowers, "f")
         was_seen = seen is not None and read_seen(seen) == b"first\n"
         second = write(person, "f", b"second\n")

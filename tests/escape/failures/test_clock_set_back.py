@@ -14,9 +14,9 @@ from support.person import Person
 
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.anybody
 
@@ -58,7 +58,7 @@ def test_a_change_that_another_makes_during_the_run_is_not_overwritten(
     def write() -> None:
         project = str(person.project)
         write_file.write_file(
-            person.paths, project, f"{project}/f", b"meanwhile\n", how=Mode.REVIEW
+            person.paths, RunSpec(project, mode=Mode.REVIEW), f"{project}/f", b"meanwhile\n"
         )
 
     second = during(person, "echo second >f", write, Mode.REVIEW)

@@ -20,10 +20,10 @@ from support.person import Person
 
 from ollmsandbox.project.change import Kind, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.versions import Versions
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 REVIEW = ("--apply", "review")
 
@@ -344,14 +344,14 @@ def cut_off(person: Person, second: str, first: str) -> tuple[Snapshot, str]:
     snapshot = Snapshot(person)
     snapshot.leave(second)
     [left] = person.paths.cache.glob("overlay-*")
-    person.run(first, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
+    person.run(first, keeper=Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths))
     snapshot.save()
     return snapshot, left.name.removeprefix("overlay-")
 
 
 def pending_layer(person: Person) -> Seen:
     """Return what the next command sees instead of the project's files."""
-    [root] = Recorder(str(person.project), person.paths).roots()
+    [root] = Recorder(RunSpec(str(person.project)), person.paths).roots()
     return look_at(Path(root.layer))
 
 
@@ -439,7 +439,7 @@ def test_modes_of_folders_that_the_other_writes_in(person: Person) -> None:
     person.project.chmod(0o755)
     snapshot = Snapshot(person)
     snapshot.leave(SECOND_MODES)
-    first = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    first = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
     person.run(f"{FIRST_MODES}; chmod 700 both", keeper=first)
     snapshot.save()
 

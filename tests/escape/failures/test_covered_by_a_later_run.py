@@ -12,9 +12,9 @@ from support.person import Person
 
 from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.versions import Versions
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.anybody
 
@@ -38,7 +38,7 @@ def fill(person: Person) -> Seen:
     other = person.home / "other"
     other.mkdir()
     person.run_outside(f"cp -a . {other}; cd {other}; {FIRST}")
-    person.run(FIRST, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
+    person.run(FIRST, keeper=Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths))
     return look_at(other)
 
 
@@ -62,7 +62,9 @@ def assert_first_run_is_pending(snapshot: Snapshot, wanted: Seen) -> None:
 
 def test_without_the_later_run_all_is_as_the_earlier_one_left_it(person: Person) -> None:
     wanted = fill(person)
-    person.run(SECOND, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
+    person.run(
+        SECOND, keeper=Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
+    )
     snapshot = Snapshot(person)
     snapshot.discard()
     assert_first_run_is_pending(snapshot, wanted)
@@ -93,7 +95,9 @@ def test_a_kill_at_any_step(person: Person, moment: str) -> None:
 
 def test_a_file_that_a_later_run_deleted_can_still_be_applied(person: Person) -> None:
     fill(person)
-    person.run("rm -r new", keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
+    person.run(
+        "rm -r new", keeper=Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
+    )
     snapshot = Snapshot(person)
     with snapshot.review() as (review, second):
         first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)

@@ -14,9 +14,9 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.project.change import Report, State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 _HOLD = """
     import pathlib, socket, time
@@ -66,8 +66,8 @@ def attack(person: Person, path: str, act: str, mode: Mode) -> Report:
     """Let one run send a descriptor to another one, which uses it after the first was settled."""
     project = os.path.realpath(person.project)
     person.share_playground()
-    recorder = Recorder(project, person.paths, mode=mode)
-    holder = person.bubble(keeper=Recorder(project, person.paths, mode=mode))
+    recorder = Recorder(RunSpec(project, mode=mode), person.paths)
+    holder = person.bubble(keeper=Recorder(RunSpec(project, mode=mode), person.paths))
     sender = person.bubble(keeper=recorder)
 
     async def both() -> tuple[Result, Result]:

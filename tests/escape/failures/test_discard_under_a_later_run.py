@@ -10,8 +10,8 @@ from support.escape.kill import EVERY, Snapshot, check_finished, finish, killed_
 from support.person import Person
 
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.versions import Versions
+from ollmsandbox.sandbox.spec import Mode
 
 
 @pytest.mark.parametrize("mode", [Mode.REVIEW, Mode.AUTO])

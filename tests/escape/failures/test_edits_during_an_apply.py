@@ -23,8 +23,8 @@ from ollmsandbox.files.copying import copy_whole
 from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.project import swap
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recover import finish_leftovers
+from ollmsandbox.sandbox.spec import Mode
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from ollmsandbox.files import exchange
 from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.versions import Versions
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 MAKE = r"""
 umask 022
@@ -205,7 +205,7 @@ def test_a_folder_that_the_command_closed(person: Person) -> None:
     for name in "ab":
         (shut / name).write_text("old\n")
     command = "for name in a b; do echo 'this is new' >shut/$name; done; chmod 000 shut"
-    keeper = Recorder(str(person.project), person.paths)
+    keeper = Recorder(RunSpec(str(person.project)), person.paths)
     person.run(command, keeper=keeper)
     assert keeper.report is not None
     assert {item.state for item in keeper.report.changes} == {State.APPLIED}

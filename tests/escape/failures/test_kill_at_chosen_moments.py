@@ -28,12 +28,12 @@ from support.escape.kill import (
 from support.person import Person
 
 from ollmsandbox.project import write_file
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.run import RunFolder
 from ollmsandbox.project.versions import earlier_versions
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 
 @pytest.fixture
@@ -111,7 +111,10 @@ def test_a_folder_that_was_open_is_closed_if_nothing_in_it_is_ours_any_more(
     # To root it is open as it is.
     killed_when(is_open, lambda: review(person, "apply", run))
     write_file.write_file(
-        person.paths, str(person.project), str(closed / "in"), b"second\n", how=Mode.REVIEW
+        person.paths,
+        RunSpec(str(person.project), mode=Mode.REVIEW),
+        str(closed / "in"),
+        b"second\n",
     )
     finish(snapshot)
     check_finished(person)
@@ -173,7 +176,7 @@ def test_an_unrecorded_backup_is_not_used_for_another_file(snapshot: Snapshot) -
     file = str(other / "a")
 
     def write(data: bytes) -> None:
-        write_file.write_file(person.paths, str(other), file, data)
+        write_file.write_file(person.paths, RunSpec(str(other)), file, data)
 
     def earlier() -> list[bytes]:
         with closing(ProjectManager(person.paths)) as manager:
@@ -243,7 +246,7 @@ def test_an_interrupted_edit_is_pending_as_a_whole(snapshot: Snapshot, name: str
     file = str(person.project / name)
 
     def edit() -> None:
-        write_file.write_file(person.paths, str(person.project), file, b"new\n")
+        write_file.write_file(person.paths, RunSpec(str(person.project)), file, b"new\n")
 
     assert killed_when(lambda: any(person.paths.cache.glob("overlay-*/upper/overlay1/*")), edit)
     assert not has_job(person)
@@ -285,7 +288,7 @@ def test_half_of_a_pending_layer_is_not_used(snapshot: Snapshot) -> None:
         return any(person.paths.projects.glob("*/.layer-*/overlay1/a"))
 
     def look() -> str:
-        keeper = Recorder(str(person.project), person.paths, mode=Mode.NEVER)
+        keeper = Recorder(RunSpec(str(person.project), mode=Mode.NEVER), person.paths)
         return person.run("cat a c; ls", keeper=keeper).stdout.text
 
     assert killed_when(is_half, look)

@@ -22,8 +22,8 @@ from ollmsandbox.files import exchange
 from ollmsandbox.project import capture, hunks, plan
 from ollmsandbox.project import settle as settling
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.state import text_versions
+from ollmsandbox.sandbox.spec import Mode
 
 MAKE = r"""
 umask 022

@@ -15,7 +15,7 @@ from support.person import Person
 from ollmsandbox.project import hunks, state
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.layer import PendingLayer
-from ollmsandbox.project.mode import Mode
+from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.anybody
 

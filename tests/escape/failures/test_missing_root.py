@@ -20,10 +20,10 @@ from ollmsandbox.paths import make_folder
 from ollmsandbox.project.change import Recorded
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import project_lock, unfinished
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import needs_recovery
 from ollmsandbox.project.recover import finish_leftovers, recover
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode
 
 
 @pytest.fixture

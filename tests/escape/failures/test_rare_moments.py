@@ -24,12 +24,12 @@ from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.files.locks import FileLock
 from ollmsandbox.project import backups, swap
 from ollmsandbox.project.change import MANY, State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.write_file import write_file
 from ollmsandbox.sandbox.overlay import Overlay, Root
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 # Too large to be copied or compared, so versions are moved.
 LARGE = 3 << 20
@@ -48,7 +48,7 @@ def elsewhere(person: Person) -> Iterator[Person]:
 
 def write(person: Person, name: str, data: bytes, how: Mode = Mode.AUTO) -> str:
     path = str(person.project / name)
-    return write_file(person.paths, str(person.project), path, data, how=how).run_id
+    return write_file(person.paths, RunSpec(str(person.project), mode=how), path, data).run_id
 
 
 def is_kept(person: Person, data: bytes) -> bool:

@@ -18,10 +18,10 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import unfinished
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.anybody
 
@@ -36,7 +36,7 @@ def _files(person: Person) -> None:
 
 
 def change(person: Person) -> None:
-    person.run(CHANGE, keeper=Recorder(str(person.project), person.paths))
+    person.run(CHANGE, keeper=Recorder(RunSpec(str(person.project)), person.paths))
 
 
 def assert_all_is_finished(person: Person) -> None:

@@ -28,12 +28,12 @@ from ollmsandbox.files.dirfd import folders_above
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.change import PENDING_STATES, Kind, Recorded, State, Type
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.scan import scan
 from ollmsandbox.project.versions import Versions
 from ollmsandbox.sandbox.overlay import Root, leftovers
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 ANEW = "rm -r d; mkdir d; echo old >d/a"
 # What the two do, in a folder of its own each.
@@ -69,7 +69,7 @@ def leave(person: Person, command: str) -> str:
     """A run whose command is done, and that is not settled yet."""
     before = set(person.paths.cache.glob("overlay-*"))
     with contextlib.suppress(LeftBehind):
-        keeper = Leaver(Recorder(str(person.project), person.paths))
+        keeper = Leaver(Recorder(RunSpec(str(person.project)), person.paths))
         person.run(command, keeper=keeper)
     [left] = set(person.paths.cache.glob("overlay-*")) - before
     return left.name.removeprefix("overlay-")
@@ -80,7 +80,7 @@ def settle_left(person: Person, run_id: str, mode: Mode) -> None:
         try:
             if overlay.run_id == run_id:
                 overlay.about = {**overlay.about, "mode": mode.value}
-                recorder = Recorder(str(person.project), person.paths, mode=mode)
+                recorder = Recorder(RunSpec(str(person.project), mode=mode), person.paths)
                 with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                     runner.run(recorder.settle(overlay))
                 overlay.cleanup()
@@ -106,7 +106,7 @@ def in_layers(layers: Iterable[str]) -> dict[str, str]:
 
 
 def next_root(person: Person) -> Root:
-    [root] = Recorder(str(person.project), person.paths).roots()
+    [root] = Recorder(RunSpec(str(person.project)), person.paths).roots()
     return root
 
 

@@ -15,9 +15,9 @@ from support.person import Person
 from ollmsandbox.engine.move import check_move
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recover import recover
+from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.anybody
 

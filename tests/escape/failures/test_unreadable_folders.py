@@ -19,13 +19,13 @@ from support.person import Person, make_person
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.change import State
 from ollmsandbox.project.layer import PendingLayer
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.run import OpenRuns
 from ollmsandbox.project.scan import scan
 from ollmsandbox.project.swap import Swapper
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 
 def mode_of(folder: Path) -> int:
@@ -41,7 +41,7 @@ def test_many_files_in_a_folder_that_the_command_closed_and_one_that_is_held(
     (person.project / ".git").mkdir()
     for name in "ab":
         (shut / name).write_text("old\n")
-    keeper = Recorder(str(person.project), person.paths)
+    keeper = Recorder(RunSpec(str(person.project)), person.paths)
     person.run(
         "for name in a b; do echo 'this is new' >shut/$name; done\n"
         f"chmod {mode:o} shut; printf '[x]\\ny = z\\n' >.git/config",
@@ -69,7 +69,7 @@ def test_a_closed_folder_that_is_deleted_is_as_it_was_if_that_is_discarded(
         file.write_text("old\n")
     for folder in (inner, shut):
         folder.chmod(0o000)
-    keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    keeper = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
     person.run(f"chmod 700 shut shut/inner; rm -r shut{then}", keeper=keeper)
     assert keeper.report is not None
     if IS_ROOT:
@@ -92,7 +92,7 @@ def discard_by_and_by(person: Person, run_id: str, added: list[str]) -> None:
         assert mode_of(shut) == 0o000
         looks = person.run(
             "chmod 700 shut; stat -c %a shut/inner; chmod 700 shut/inner; ls shut shut/inner",
-            keeper=Recorder(str(person.project), person.paths, mode=Mode.NEVER),
+            keeper=Recorder(RunSpec(str(person.project), mode=Mode.NEVER), person.paths),
         )
         listed = ["shut:", "inner", *added, "shut/inner:", "file"]
         assert looks.stdout.text.split() == ["0", *listed]

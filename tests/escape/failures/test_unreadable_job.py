@@ -16,12 +16,13 @@ from support.escape.kill import Snapshot, check_finished, has_job, killed_when
 from support.person import Person
 
 from ollmsandbox.paths import make_folder
+from ollmsandbox.project import DAILY
 from ollmsandbox.project import recover as recovery
 from ollmsandbox.project.backups import clean_up
 from ollmsandbox.project.jobs import unfinished
-from ollmsandbox.project.mode import DAILY, Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recover import recover
+from ollmsandbox.sandbox.spec import Mode
 
 DAMAGE: dict[str, Callable[[str], str]] = {
     "cut off": lambda text: text[: len(text) // 2],
@@ -108,10 +109,14 @@ def test_a_job_that_ends_meanwhile_is_not_reported(
     assert not recover(person.paths).errors
 
 
-def test_unreadable_jobs_are_removed_with_old_runs(person: Person) -> None:
+def test_unreadable_jobs_are_removed_with_old_runs(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = make_folder(person.paths.project_data(str(person.project)))
     (folder / "unreadable-1.json").write_text("damaged")
     with closing(ProjectManager(person.paths)) as manager:
+        start = time.time()
         for days, count in ((29, 1), (31, 0)):
-            clean_up(manager, now=time.time() + days * DAILY)
+            monkeypatch.setattr(time, "time", lambda later=start + days * DAILY: later)
+            clean_up(manager)
             assert len(set_aside(person)) == count

@@ -12,7 +12,7 @@ from support.escape.copy_back import review, settle
 from support.person import Person
 
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
+from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.ordinary
 

@@ -165,8 +165,13 @@ def test_a_command_does_not_outlive_the_program(flatpak: Flatpak) -> None:
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from ollmsandbox import loop
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
-async def yes(): return True
-loop.run(InnerRunner(sys.argv[1], ask=yes).exec(sys.argv[2]))
+from ollmsandbox.sandbox.spec import RunSpec
+async def main():
+    runner = InnerRunner(RunSpec(sys.argv[1]))
+    await runner.prepare()
+    runner.approve()
+    await runner.exec(sys.argv[2])
+loop.run(main())
 """
     argv = [
         sys.executable,

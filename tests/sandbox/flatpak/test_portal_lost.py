@@ -15,6 +15,7 @@ from support.tools import Agent
 from ollmsandbox import loop
 from ollmsandbox.errors import SandboxError
 from ollmsandbox.sandbox.flatpak.portal import PortalError
+from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 from ollmsandbox.sandbox.output import readable
 from ollmsandbox.sandbox.process import Sinks
 
@@ -71,7 +72,8 @@ def test_nothing_runs_if_the_sandbox_is_gone_by_the_time_of_the_answer(
 ) -> None:
     async def answer_late() -> bool:
         flatpak.lose(what)
-        sandbox = runner._sandbox
+        assert isinstance(runner.runner, InnerRunner)
+        sandbox = runner.runner._sandbox
         assert sandbox is not None
         if what == "sandbox":
             # Its last process may need a moment to go, and would still be sent the command.

@@ -99,7 +99,7 @@ def test_a_model_gets_the_time_of_the_command(person: Person) -> None:
     rules = "commands: { make: { limits: { time: 2 h } } }"
     (person.paths.profiles / "standard.yaml").write_text(rules)
     tool = RunCommand(Agent(person, own_limits=Limits()).tool_context)
-    times = [tool.read({"command": c, "timeout": 7000}).timeout() for c in ("make", "sleep 1")]
+    times = [tool.read({"command": c, "timeout": 7000}).spec().timeout for c in ("make", "sleep 1")]
     assert times == [7000, 3600]
 
 

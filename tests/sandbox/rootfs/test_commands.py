@@ -15,7 +15,6 @@ from support.rootfs import VERSION, install
 
 from ollmsandbox.errors import RootfsError, WorkingDirError
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
@@ -26,6 +25,7 @@ from ollmsandbox.sandbox.process import Result
 from ollmsandbox.sandbox.rootfs import paths
 from ollmsandbox.sandbox.rootfs.paths import PathMap, find_working_dir_inside, folder_in
 from ollmsandbox.sandbox.rootfs.store import Installed
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 
 def run(person: Person, alpine: Installed, command: str | list[str], **options: object) -> str:
@@ -38,7 +38,7 @@ def test_a_write_in_the_workspace_is_applied_and_can_be_undone(
     person: Person, alpine: Installed
 ) -> None:
     (person.project / "old").write_text("before")
-    recorder = Recorder(str(person.project), person.paths)
+    recorder = Recorder(RunSpec(str(person.project)), person.paths)
     run(person, alpine, "echo new >/workspace/a/b || mkdir a && echo new >a/b; echo after >old",
         keeper=recorder)  # fmt: skip
     assert (person.project / "a/b").read_text() == "new\n"
@@ -60,7 +60,7 @@ def test_a_write_in_the_workspace_is_applied_and_can_be_undone(
 
 
 def test_pending_changes_are_seen_by_the_next_command(person: Person, alpine: Installed) -> None:
-    keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    keeper = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
     run(person, alpine, "echo waits >file", keeper=keeper)
     assert keeper.report is not None
     assert [item.state for item in keeper.report.changes] == [State.PENDING]
@@ -261,7 +261,7 @@ def test_an_agreed_folder_outside_keeps_its_path_and_is_recorded(
         manager.approve_root(manager.add_project(str(person.project)), str(other))
     finally:
         manager.close()
-    keeper = Recorder(str(person.project), person.paths)
+    keeper = Recorder(RunSpec(str(person.project)), person.paths)
     assert run(person, alpine, "cat lib/file; echo after >lib/file", keeper=keeper) == "before"
     assert (other / "file").read_text() == "after\n"
     assert keeper.report is not None

@@ -18,11 +18,11 @@ from ollmsandbox import loop
 from ollmsandbox.files import trees
 from ollmsandbox.paths import Paths
 from ollmsandbox.project.change import Report, State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.overlay import Overlay
 from ollmsandbox.sandbox.process import Sinks
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 Step = Callable[[], None]
 
@@ -102,7 +102,7 @@ class _Stepping(Recorder):
     """Calls a function after each change that settling a run makes on disk."""
 
     def __init__(self, project: str, paths: Paths, mode: Mode, step: Step) -> None:
-        super().__init__(project, paths, mode=mode)
+        super().__init__(RunSpec(project, mode=mode), paths)
         self._step = step
 
     async def settle(self, overlay: Overlay) -> None:
@@ -122,7 +122,7 @@ def states(report: Report) -> dict[str, State]:
 
 def during(person: Person, command: str, act: Callable[[], object], mode: Mode) -> Report:
     """Call `act` outside after the command has done its work, while it still runs."""
-    recorder = Recorder(os.path.realpath(person.project), person.paths, mode=mode)
+    recorder = Recorder(RunSpec(os.path.realpath(person.project), mode=mode), person.paths)
     person.share_playground()
 
     async def noticed(_data: bytes) -> None:

@@ -25,12 +25,12 @@ from ollmsandbox.files import dirfd, exchange, trees
 from ollmsandbox.project.change import Report
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import unfinished
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.settle import opened_jobs
 from ollmsandbox.sandbox.overlay import Overlay, Root, leftovers
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 Seen = dict[str, tuple[object, ...]]
 
@@ -143,7 +143,7 @@ class Snapshot:
 
     def leave(self, command: str | Sequence[str]) -> None:
         """Run a command and stop before its changes are settled."""
-        keeper = Leaver(Recorder(str(self.person.project), self.person.paths))
+        keeper = Leaver(Recorder(RunSpec(str(self.person.project)), self.person.paths))
         with contextlib.suppress(LeftBehind):
             self.person.run(command, keeper=keeper)
 
@@ -178,7 +178,7 @@ class Snapshot:
         """Settle the changes as at the end of a run."""
         (overlay,) = leftovers(self.person.paths.cache, print)
         project, paths = str(self.person.project), self.person.paths
-        recorder = Recorder(project, paths, mode=mode, command="the command")
+        recorder = Recorder(RunSpec(project, mode=mode, command="the command"), paths)
         overlay.about = {**overlay.about, "mode": mode.value, "command": "the command"}
         try:
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
@@ -225,7 +225,7 @@ class Snapshot:
                 for item in read_changes(review.manager, run)
             ]
             command, state = run.command, run.state
-        keeper = Recorder(str(self.person.project), self.person.paths)
+        keeper = Recorder(RunSpec(str(self.person.project)), self.person.paths)
         [root] = keeper.roots()
         waiting = look_at(Path(root.layer)) if root.layer else {}
         return Outcome(look_at(self.person.project), waiting, sorted(rows), command, state)

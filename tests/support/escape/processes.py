@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 
 from support.escape.attack import IS_ROOT, python
 from support.person import Person
+from support.tools import Asking
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.plain.runner import PlainRunner
 from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
 
 # A run that is over is over at once; this is for a machine with much to do.
 SOON = 40.0
@@ -164,13 +166,11 @@ STUBBORN_INSIDE: dict[str, str] = {
 }
 
 
-async def _yes() -> bool:
-    return True
-
-
-def plain(person: Person, timeout: float = 60) -> PlainRunner:
+def unsandboxed(person: Person, timeout: float = 60) -> Asking:
+    """Return what runs a command without a sandbox, to which the user agrees."""
     person._copy_probe()
-    return PlainRunner(person.project, ask=_yes, timeout=timeout, environ=person.environ)
+    spec = RunSpec(str(person.project), timeout=timeout)
+    return Asking(UnsandboxedRunner(spec, environ=person.environ))
 
 
 def turns(run: Callable[[], Coroutine[object, object, Result]]) -> int:

@@ -14,9 +14,9 @@ from support.tools import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.files import sandboxed
 from ollmsandbox.tools.files.edit_file import EditFile

@@ -11,7 +11,7 @@ from support.person import Person
 from support.tools import Agent
 
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.project.mode import Mode
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.files.read_file import ReadFile
 

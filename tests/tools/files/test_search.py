@@ -13,7 +13,7 @@ import pytest
 from support.person import Person
 from support.tools import Agent
 
-from ollmsandbox.project.mode import Mode
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.tools.base import Outcome, ToolError
 from ollmsandbox.tools.files import search as search_module
 from ollmsandbox.tools.files.search import Search

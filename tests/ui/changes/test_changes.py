@@ -23,11 +23,11 @@ from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.overlay import leftovers
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.ui.changes import view as changes_view
 from ollmsandbox.ui.changes.model import FileItem, RunItem
 from ollmsandbox.ui.changes.page import ChangePage
@@ -91,7 +91,7 @@ def pane(screen: Screen, person: Person) -> Iterator[Pane]:
 def run(person: Person, command: str, mode: Mode = Mode.AUTO, session: str = "") -> None:
     project = str(person.project)
     keeper = Recorder(
-        project, person.paths, mode=mode, command=command, session_id=session, call_id="1"
+        RunSpec(project, mode=mode, command=command, session_id=session, call_id="1"), person.paths
     )
     assert finish(person.bubble(keeper=keeper).exec(command)).exit_code == 0
 
@@ -457,7 +457,7 @@ def test_of_two_versions_that_were_made_at_once_the_one_not_chosen_stays_a_confl
 ) -> None:
     file = pane.person.project / "file"
     file.write_text("old\n")
-    recorder = Recorder(str(pane.person.project), pane.person.paths, mode=Mode.REVIEW)
+    recorder = Recorder(RunSpec(str(pane.person.project), mode=Mode.REVIEW), pane.person.paths)
     with contextlib.suppress(LeftBehind):
         finish(pane.person.bubble(keeper=Leaver(recorder)).exec("echo 2 > file"))
     run(pane.person, "echo 1 > file", Mode.REVIEW)
@@ -747,7 +747,7 @@ async def _run_while(person: Person, command: str, act: Callable[[], object]) ->
     """The user does something while the command runs."""
     playground = person.playground
     person.share_playground()
-    keeper = Recorder(str(person.project), person.paths, command=command)
+    keeper = Recorder(RunSpec(str(person.project), command=command), person.paths)
     wait = "touch ~/playground/ready; while [ ! -e ~/playground/go ]; do sleep 0.01; done"
     running = asyncio.ensure_future(person.bubble(keeper=keeper).exec(f"{command}; {wait}"))
     while not (playground / "ready").exists():

@@ -7,7 +7,7 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.screen import Screen, draw_frames, spin_until
 
-from ollmsandbox.ui.chat.messages import MessageList
+from ollmsandbox.ui.chat.message_list import MessageList
 from ollmsandbox.ui.markdown.view import MarkdownView
 
 pytestmark = pytest.mark.anybody

@@ -11,7 +11,7 @@ from support.desktop import AT_REST, Outside, is_not, program
 from support.person import Person
 from support.servers.http import Replay, Reply, delta, document, finish, sse
 
-from ollmsandbox.tools.run_command import WITH_NETWORK
+from ollmsandbox.tools.questions import WITH_NETWORK
 
 pytestmark = pytest.mark.anybody
 

@@ -14,6 +14,7 @@ from support.screen import Screen, all_of, texts
 from support.window import finish, program, wait_until, window_of
 
 from ollmsandbox.sandbox.profile.profile import Limits, Profile
+from ollmsandbox.sandbox.spec import RunSpec
 from ollmsandbox.ui.badge import controller, project
 from ollmsandbox.ui.badge.limits import sentences
 from ollmsandbox.ui.badge.project import ProjectState, limits_without_sandbox
@@ -156,9 +157,9 @@ def test_the_badge_looks_once_after_many_steps(
     wait_until(lambda: window._badge._tasks.is_idle)
     looked: list[Limits] = []
 
-    def look(*given: Any) -> ProjectState:
-        looked.append(given[-1])
-        return project.find_state(*given)
+    async def look(spec: RunSpec, *given: Any) -> ProjectState:
+        looked.append(spec.limits)
+        return await project.find_state(spec, *given)
 
     monkeypatch.setattr(controller, "find_state", look)
     for value in range(1, 51):

@@ -25,8 +25,8 @@ from support.window import (
 )
 
 from ollmsandbox.chat.events import ConversationState
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.ui.changes.rows import RunRow
 from ollmsandbox.ui.sidebar import controller
 from ollmsandbox.ui.sidebar.rows import ProjectRow, SessionRow
@@ -46,7 +46,9 @@ def test_a_removed_project_that_is_opened_again_has_its_pending_changes(
 ) -> None:
     with in_project(person) as (window, session):
         finish(session.conversation.run("true"))
-        keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW, command="make")
+        keeper = Recorder(
+            RunSpec(str(person.project), mode=Mode.REVIEW, command="make"), person.paths
+        )
         finish(person.bubble(keeper=keeper).exec("echo 1 > made"))
         _remove(window, person.project)
         question = _question()
@@ -113,7 +115,7 @@ def test_running_commands_are_not_stopped_without_asking(screen: Screen, person:
 def test_a_project_may_have_a_name_that_is_not_utf_8(screen: Screen, person: Person) -> None:
     folder = os.path.join(person.home, os.fsdecode(b"caf\xe9"))
     os.mkdir(folder)
-    keeper = Recorder(folder, person.paths, command="touch a")
+    keeper = Recorder(RunSpec(folder, command="touch a"), person.paths)
     asyncio.run(person.bubble(project=folder, keeper=keeper).exec("touch a"))
     with program(person) as application:
         window = window_of(application)

@@ -15,9 +15,9 @@ from support.window import finish, press, running_loop, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.change import State
-from ollmsandbox.project.mode import Mode
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.ui.changes import actions, versions
 from ollmsandbox.ui.changes import page as change_page
 from ollmsandbox.ui.changes.actions import act_on_hunks, look
@@ -48,7 +48,7 @@ def changed(view: ChangesView, person: Person) -> ChangePage:
     """The page of a file that a command changed at two places."""
     (person.project / "text").write_text(_LONG)
     command = "sed -i -e 's/line 3$/changed 3/' -e 's/line 33/changed 33/' text"
-    keeper = Recorder(str(person.project), person.paths, command=command)
+    keeper = Recorder(RunSpec(str(person.project), command=command), person.paths)
     finish(person.bubble(keeper=keeper).exec(command))
     view.show_project(str(person.project))
     wait_until(lambda: view.count > 1)
@@ -208,7 +208,9 @@ def test_all_is_discarded_where_it_was_asked_for(
     other = person.project.parent / "other"
     other.mkdir()
     for project in (person.project, other):
-        keeper = Recorder(str(project), person.paths, command="echo x > new", mode=Mode.REVIEW)
+        keeper = Recorder(
+            RunSpec(str(project), command="echo x > new", mode=Mode.REVIEW), person.paths
+        )
         finish(person.bubble(project=project, keeper=keeper).exec("echo x > new"))
     answers: list[asyncio.Future[bool]] = []
 

@@ -23,7 +23,7 @@ def test_a_damaged_database_that_was_set_aside_is_reported(screen: Screen, perso
         assert window.notices.get_reveal_child()
         press(window.notices, "Dismiss")
         assert not window.notices.get_reveal_child()
-        assert not application.factory.manager.notices
+        assert not application.factory.manager.store.notices
 
 
 def test_an_unwritable_home_folder_is_reported_and_nothing_is_started(

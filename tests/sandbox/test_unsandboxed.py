@@ -7,12 +7,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.person import Person, given_time
+from support.tools import Asking
 
 from ollmsandbox import loop
 from ollmsandbox.errors import (
@@ -22,9 +23,10 @@ from ollmsandbox.errors import (
     SandboxError,
     WorkingDirError,
 )
-from ollmsandbox.sandbox.plain.runner import PlainRunner
 from ollmsandbox.sandbox.process import Result, Sinks, Stop
 from ollmsandbox.sandbox.profile.file import read_profile
+from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
 
 pytestmark = pytest.mark.ordinary
 
@@ -42,11 +44,11 @@ class Asked:
         return self._answers.pop(0)
 
 
-def runner(person: Person, asked: Asked, **options: Any) -> PlainRunner:
+def runner(person: Person, asked: Callable[[], Awaitable[bool]], **options: Any) -> Asking:
     profile = read_profile(options.pop("profile", "standard"), person.paths.profiles)
-    project = options.pop("project", person.project)
-    options.setdefault("timeout", 60)
-    return PlainRunner(project, ask=asked, profile=profile, environ=person.environ, **options)
+    project = str(options.pop("project", person.project))
+    spec = RunSpec(project, **{"timeout": 60, **options})
+    return Asking(UnsandboxedRunner(spec, profile=profile, environ=person.environ), asked)
 
 
 def run(person: Person, command: str | Sequence[str], **options: Any) -> Result:
@@ -67,11 +69,11 @@ def test_every_command_is_asked_about_again(person: Person) -> None:
     asked = Asked(True, False, True)
 
     async def thrice() -> list[int]:
-        plain = runner(person, asked)
+        unsandboxed = runner(person, asked)
         codes = []
         for _ in range(3):
             try:
-                codes.append((await plain.exec("echo x >>ran")).exit_code)
+                codes.append((await unsandboxed.exec("echo x >>ran")).exit_code)
             except DeniedError:
                 codes.append(-1)
         return codes
@@ -85,15 +87,26 @@ def test_a_user_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
     async def gone() -> bool:
         raise ConnectionError("nobody there")
 
-    plain = PlainRunner(person.project, ask=gone, environ=person.environ)
     with pytest.raises(ConnectionError):
-        loop.run(plain.exec("touch ran"))
+        loop.run(runner(person, gone).exec("touch ran"))
     assert os.listdir(person.project) == []
 
 
-def test_it_cannot_be_made_without_an_asker(person: Person) -> None:
-    with pytest.raises(TypeError):
-        PlainRunner(person.project)  # type: ignore[call-arg]
+def test_an_answer_is_for_one_command_and_for_what_was_prepared(person: Person) -> None:
+    unsandboxed = runner(person, Asked()).runner
+
+    async def run_twice() -> None:
+        unsandboxed.approve()
+        with pytest.raises(DeniedError):
+            await unsandboxed.exec("touch ran")
+        await unsandboxed.prepare()
+        unsandboxed.approve()
+        await unsandboxed.exec("touch first")
+        with pytest.raises(DeniedError):
+            await unsandboxed.exec("touch ran")
+
+    loop.run(run_twice())
+    assert os.listdir(person.project) == ["first"]
 
 
 def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
@@ -105,8 +118,7 @@ def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
         return True
 
     async def cancelled() -> None:
-        plain = PlainRunner(person.project, ask=never, environ=person.environ)
-        task = asyncio.ensure_future(plain.exec("touch ran"))
+        task = asyncio.ensure_future(runner(person, never).exec("touch ran"))
         await asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -117,10 +129,15 @@ def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
 
 
 @pytest.mark.parametrize("command", ["", " \n", []], ids=repr)
-def test_an_empty_command_asks_nothing(person: Person, command: str | list[str]) -> None:
-    asked = Asked()
+def test_an_empty_command_is_an_error(person: Person, command: str | list[str]) -> None:
     with pytest.raises(SandboxError, match="The command is empty"):
-        loop.run(runner(person, asked).exec(command))
+        run(person, command)
+
+
+def test_a_command_that_cannot_run_asks_nothing(person: Person) -> None:
+    asked = Asked()
+    with pytest.raises(SandboxError, match="NUL"):
+        loop.run(runner(person, asked, command="touch ran\0").exec("touch ran\0"))
     assert asked.times == 0
 
 
@@ -272,13 +289,13 @@ def test_background_processes_end_with_the_command(person: Person) -> None:
 
 
 def test_a_command_can_be_stopped(person: Person) -> None:
-    plain = runner(person, Asked(True))
+    unsandboxed = runner(person, Asked(True))
 
     async def stop_at_the_first_word(_data: bytes) -> None:
-        plain.stop()
+        unsandboxed.stop()
 
     command = "echo begun; sleep 60"
-    result = loop.run(plain.exec(command, sinks=Sinks(stdout=stop_at_the_first_word)))
+    result = loop.run(unsandboxed.exec(command, sinks=Sinks(stdout=stop_at_the_first_word)))
     assert (result.exit_code, result.stop) == (137, Stop.PERSON)
     assert result.stdout.text == "begun\n"
     assert result.duration < 50
@@ -294,8 +311,8 @@ def test_the_keys_of_a_terminal_end_the_whole_tree(person: Person, number: int) 
 
     waiting = "until test -s beat; do sleep 0.02; done"
     command = f"setsid sh -c 'while :; do date +%N >beat; done' & {waiting}; echo begun; sleep 60"
-    plain = runner(person, Asked(True))
-    result = loop.run(plain.exec(command, sinks=Sinks(stdout=press, started=started.append)))
+    unsandboxed = runner(person, Asked(True))
+    result = loop.run(unsandboxed.exec(command, sinks=Sinks(stdout=press, started=started.append)))
     assert (result.exit_code, result.stderr.text) == (137, "")
     beat = person.project / "beat"
     last = beat.read_text()

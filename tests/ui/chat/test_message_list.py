@@ -9,7 +9,7 @@ import pytest
 from gi.repository import Gtk
 from support.screen import Screen, draw_frames, one_of, spin_until, texts
 
-from ollmsandbox.ui.chat.messages import PAGE, MessageList
+from ollmsandbox.ui.chat.message_list import PAGE, MessageList
 
 pytestmark = pytest.mark.anybody
 

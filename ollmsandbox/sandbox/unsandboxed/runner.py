@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a command without a sandbox, where none is possible. Every command asks each time."""
+"""Run a command without a sandbox, where none is possible. The user approves each command."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from pathlib import Path
 from typing import Protocol
 
 from gi.repository import Gio, GLib
 
 from ... import N_
-from ...errors import DeniedError, SandboxError
+from ...errors import DeniedError, SandboxError, Sentence
 from ...paths import Paths, is_inside, make_folder
 from ..launch import check_command, text_shell
 from ..limits import DiskWatch, watch_limits
 from ..plan.folders import find_project, find_working_dir
 from ..process import Result, Running, Sinks, Stop
 from ..profile.file import read_profile
-from ..profile.profile import DEFAULT_PROFILE, Profile
-
-Ask = Callable[[], Awaitable[bool]]
+from ..profile.profile import Profile
+from ..spec import RunSpec
 
 _SUPERVISOR = Path(__file__).with_name("child.py")
 # Seconds to wait for output after the end: a process that survived may hold the pipe.
@@ -45,40 +45,51 @@ class Process(Protocol):
     def exit_code(self) -> int: ...
 
 
-class PlainRunner:
-    """Runs a command as it is, after `ask` agreed."""
+class Confinement(Enum):
+    """What confines a command whose changes are not recorded."""
+
+    # A Flatpak's inner sandbox.
+    INNER = auto()
+    # As little as the Flatpak around this program, but without the network.
+    OFFLINE = auto()
+    NONE = auto()
+
+
+class UnsandboxedRunner:
+    """Runs a command as it is: `prepare`, then `approve` once the user has agreed, then `exec`."""
+
+    confinement = Confinement.NONE
+    # Why there is no better sandbox, if that depends on the project.
+    why: Sentence | None = None
 
     def __init__(
         self,
-        project: str | os.PathLike[str],
+        spec: RunSpec,
         *,
-        ask: Ask,
-        working_dir: str | None = None,
         profile: Profile | None = None,
-        timeout: float | None = None,
         environ: Mapping[str, str] | None = None,
-        capture: int = 1 << 20,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         self._paths = Paths.from_environ(self._environ)
-        self.project = find_project(project, self._paths)
-        self._ask = ask
-        self._working_dir = working_dir
-        self._profile = profile or read_profile(
-            DEFAULT_PROFILE, self._paths.profiles, self._paths.cache
-        )
-        self._limits = self._profile.limits
-        if timeout is not None:
-            self._limits = self._limits._replace(time=timeout)
-        self._capture = capture
+        self._spec = spec
+        self.project = find_project(spec.project, self._paths)
+        profile = profile or read_profile(spec.profile, self._paths.profiles, self._paths.cache)
+        self._profile = profile.with_time(spec.timeout)
+        # Where the command starts; "" until it is prepared.
+        self._folder = ""
+        self._is_approved = False
         self._running: Running | None = None
 
-    async def check(self) -> None:
-        """Raise an error if a command could not start. Ask nobody, and run nothing."""
-        try:
-            await self._prepare(self._folder())
-        finally:
-            self._clean_up()
+    async def prepare(self) -> None:
+        """Prepare what is needed before the user is asked; raise an error if a command could not
+        start. Undo it with `close`."""
+        if self._spec.command:
+            check_command([self._spec.command])
+        self._folder = self._find_folder()
+
+    def approve(self) -> None:
+        """Note that the user lets the next command run in what was prepared."""
+        self._is_approved = bool(self._folder)
 
     def stop(self) -> None:
         if self._running is not None:
@@ -94,14 +105,10 @@ class PlainRunner:
             raise SandboxError(N_("The command is empty."), N_("Enter a command."))
         argv = [text_shell(), "-c", "--", command] if isinstance(command, str) else list(command)
         check_command(argv)
-        folder = self._folder()
-        try:
-            await self._prepare(folder)
-            if not await self._ask():
-                raise DeniedError(N_("The command was denied and did not run."))
-            return await self._follow(await self._start(argv, folder), sinks)
-        finally:
-            self._clean_up()
+        if not self._is_approved:
+            raise DeniedError(N_("The command was denied and did not run."))
+        self._is_approved = False
+        return await self._follow(await self._start(argv), sinks)
 
     async def _follow(self, process: Process, sinks: Sinks) -> Result:
         running = Running(
@@ -109,14 +116,14 @@ class PlainRunner:
             stderr=process.stderr,
             ended=process.ended(),
             kill=process.kill,
-            capture=self._capture,
+            capture=self._spec.capture,
             sinks=sinks,
         )
         self._running = running
         if sinks.started is not None:
             sinks.started(process.pid)
-        disk = DiskWatch(self._limits, shared=[self.project], unlock=False)
-        limits = watch_limits(self._limits, process.pid, disk)
+        disk = DiskWatch(self._profile.limits, shared=[self.project], unlock=False)
+        limits = watch_limits(self._profile.limits, process.pid, disk)
         try:
             await running.wait(asyncio.ensure_future(limits))
             await running.drain(_DRAIN_TIMEOUT)
@@ -125,38 +132,38 @@ class PlainRunner:
             await running.close()
         return running.result(process.exit_code())
 
-    def _folder(self) -> str:
-        if self._working_dir == "playground":
+    def _find_folder(self) -> str:
+        wanted = self._spec.working_dir
+        if wanted == "playground":
             return str(make_folder(self._paths.playground))
         inside = f"{self._paths.real_home}/playground"
-        found = find_working_dir(self._working_dir, self.project, self._paths, hidden=(), empty=())
+        found = find_working_dir(wanted, self.project, self._paths, hidden=(), empty=())
         if is_inside(found, inside):
             return f"{self._paths.playground}{found[len(inside) :]}"
         return found
 
-    async def _prepare(self, folder: str) -> None:
-        """Prepare what is needed before the user is asked."""
+    def close(self) -> None:
+        """Undo `prepare`, whether a command ran or not."""
+        self._folder = ""
+        self._is_approved = False
 
-    def _clean_up(self) -> None:
-        """Undo `_prepare`, whether a command ran or not."""
-
-    async def _start(self, argv: Sequence[str], folder: str) -> Process:
+    async def _start(self, argv: Sequence[str]) -> Process:
         launcher = Gio.SubprocessLauncher.new(
             Gio.SubprocessFlags.STDOUT_PIPE | Gio.SubprocessFlags.STDERR_PIPE
         )
         environment = self._profile.environment(self._environ)
         launcher.set_environ([f"{name}={value}" for name, value in environment.items()])
-        launcher.set_cwd(folder)
+        launcher.set_cwd(self._folder)
         try:
             started = launcher.spawnv([sys.executable, "-I", "-S", str(_SUPERVISOR), *argv])
         except GLib.Error as error:
             raise SandboxError(
                 N_("The command could not be started: {why}."), why=error.message
             ) from error
-        return PlainProcess(started)
+        return UnsandboxedProcess(started)
 
 
-class PlainProcess:
+class UnsandboxedProcess:
     def __init__(self, process: Gio.Subprocess) -> None:
         self._process = process
         self.pid = int(process.get_identifier() or 0)

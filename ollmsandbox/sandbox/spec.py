@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The description of a run: it goes from a front end to the sandbox unchanged."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from .profile.profile import DEFAULT_PROFILE, Limits
+
+
+class Mode(Enum):
+    """Whether the changes of a run are applied at once, after a review, or never."""
+
+    AUTO = "auto"
+    REVIEW = "review"
+    NEVER = "never"
+
+
+# To create a dataclass takes 1 ms, and every command waits for this.
+class RunSpec(NamedTuple):
+    """What to run, where and how. What is executed may be longer than what the history shows."""
+
+    project: str
+    # The text that the history shows.
+    command: str = ""
+    # As the user or the model wrote it; None is the project.
+    working_dir: str | None = None
+    network: bool = False
+    # Whether the network is only for hosts that the user allows: these, and those they are asked
+    # about.
+    by_host: bool = False
+    hosts: tuple[str, ...] = ()
+    mode: Mode = Mode.AUTO
+    profile: str = DEFAULT_PROFILE
+    # The user's limits, which replace those of the profile.
+    limits: Limits = Limits()
+    # Seconds, which replace those of the limits.
+    timeout: float | None = None
+    # Whether the command runs in Alpine; None is what the project uses.
+    use_rootfs: bool | None = None
+    session_id: str = ""
+    call_id: str = ""
+    # The number of bytes to keep of the output, at its beginning and at its end.
+    capture: int = 1 << 20
