@@ -429,12 +429,14 @@ class Bubble:
             raise SandboxError(in_lines(Sentence(what), error), N_("See `ollmsandbox doctor`."))
         left = self._status.left_running
         is_silent = not result.stdout.total and not result.stderr.total
-        if not left and is_silent and not result.exit_code:
+        hosts = self._hosts.uses if self._hosts is not None else ()
+        if not left and is_silent and not result.exit_code and not hosts:
             return result
         from .refusals import find_refusals  # `run -- true` need not wait for it
 
-        refusals = find_refusals(self.plan, argv, result)
-        return result._replace(left_running=left, refusals=refusals)
+        refused = filter(None, (use.refusal for use in hosts))
+        refusals = (*find_refusals(self.plan, argv, result), *refused)
+        return result._replace(left_running=left, refusals=refusals, hosts=hosts)
 
 
 def _argv(command: str | Sequence[str], shell: str) -> list[str]:

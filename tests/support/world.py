@@ -9,9 +9,11 @@ host and returns a `Ran`; `asked` lists the questions.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import fcntl
 import os
+import pty
 import socket
 import ssl
 import struct
@@ -195,7 +197,39 @@ def run(
         network = HostNetwork(parse_rules(hosts), ask if answer is not None else None)
         bubble = Bubble(_folder / "project", hosts=network, timeout=timeout)
         result = await bubble.exec(command)
-        uses = {str(use): (use.allowed, use.why) for use in network.uses}
+        uses = {
+            str(use): (use.allowed, use.trouble.name if use.trouble else "") for use in network.uses
+        }
         return Ran(result.exit_code, result.stdout.text, result.stderr.text, uses)
 
     return loop.run(once())
+
+
+def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `ollmsandbox` in the project."""
+    return subprocess.run(
+        [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"), *arguments],
+        cwd=_folder / "project",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def at_terminal(arguments: Sequence[str], question: str, answer: str) -> str:
+    """Run `ollmsandbox` at a terminal, answer the question, and return what it shows."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(_folder / "project")
+        program = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"), *arguments]
+        os.execv(sys.executable, program)
+    shown = b""
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal, 4096):
+            shown += part
+            if question.encode() in shown and answer:
+                os.write(terminal, answer.encode())
+                answer = ""
+    os.waitpid(pid, 0)
+    return shown.decode()

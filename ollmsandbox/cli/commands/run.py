@@ -23,9 +23,11 @@ from ..streams import give_up, print_error
 if TYPE_CHECKING:
     from ...project.change import Report
     from ...project.recover import RecoveryResult
+    from ...sandbox.network.network import AskHost
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import PathRewriter
+    from ...sandbox.spec import RunSpec
     from ..terminal import ScreenWriter, TerminalLink
 
 # Seconds after a signal, until we exit even if nobody reads the rest of the output.
@@ -152,7 +154,9 @@ class _Run:
             project,
             given.title or _text(command),
             working_dir=_working_dir(given, project),
-            network=given.network,
+            network=given.network is not None or bool(given.hosts),
+            by_host=given.network != "all" and (given.network is not None or bool(given.hosts)),
+            hosts=tuple(given.hosts),
             mode=Mode(given.apply),
             profile=given.profile or DEFAULT_PROFILE,
             timeout=_timeout(given),
@@ -160,13 +164,13 @@ class _Run:
             # Output that streams through is not needed again.
             capture=1 << 20 if given.json else 1 << 12,
         )
-        run = prepare_run(spec, paths, os.environ)
+        streams = _Streams(given)
+        run = prepare_run(spec, paths, os.environ, ask_host=streams.host_asker(spec))
         if run.rootfs is not None:
             self.system = run.rootfs.title
         self.run_id = run.run_id
         self.notices += run.plan.notices()
         loop = asyncio.get_running_loop()
-        streams = _Streams(given)
 
         def interrupted(number: int) -> None:
             self._signal = number
@@ -283,6 +287,22 @@ class _Streams:
             from ..terminal import TerminalLink
 
             self.link = TerminalLink(self._screens.get(1))
+
+    def host_asker(self, spec: RunSpec) -> AskHost | None:
+        """Return who asks about hosts that the command line does not name; raise if `--network`
+        wants them to be asked about and nobody is there."""
+        if not spec.by_host or self._given.network is None:
+            return None
+        from ..hosts import HostAsker
+
+        if not self._given.json and (asker := HostAsker.at_terminal(self.link)) is not None:
+            return asker
+        if spec.hosts:
+            return None
+        raise SandboxError(
+            "Nobody can be asked which hosts the command may reach.",
+            "Name them with --host, or open the whole network with --network=all.",
+        )
 
     def sinks(self, project: str) -> Sinks:
         """Return the sinks for a command. Those for Alpine replace its paths by the host's in what

@@ -7,10 +7,11 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from ... import N_
-from ...errors import SandboxError
+from ...errors import SandboxError, Sentence
 from .names import RANGE, is_host_name, is_local_name
 
 # What a host is reached by if no port is named.
@@ -97,6 +98,16 @@ def parse_rules(texts: Iterable[str]) -> tuple[HostRule, ...]:
     return tuple(dict.fromkeys(map(HostRule.parse, texts)))
 
 
+class Trouble(Enum):
+    """Why a command did not reach a host, other than by the user's answer."""
+
+    SPECIAL = N_("{host} was refused: it is this computer, or a service of the network itself.")
+    PRIVATE = N_("{host} was refused: it is in a private network.")
+    OTHER_NAME = N_("A connection to {host} was closed, because it was meant for {name}.")
+    NOT_FOUND = N_("The host {host} was not found.")
+    UNREACHABLE = N_("The host {host} did not answer.")
+
+
 @dataclass
 class HostUse:
     """A host that a command tried to reach, and what became of it."""
@@ -105,10 +116,19 @@ class HostUse:
     port: int
     # None while the user is being asked.
     allowed: bool | None = None
-    # Why it was refused or failed, where that needs to be said.
-    why: str = ""
+    trouble: Trouble | None = None
+    # The name that a connection was meant for.
+    other_name: str = ""
     sent: int = 0
     received: int = 0
 
     def __str__(self) -> str:
         return self.host if self.port in (80, 443) else f"{self.host}:{self.port}"
+
+    @property
+    def refusal(self) -> Sentence | None:
+        """Return why the command did not reach it, for the user and the model."""
+        if self.trouble is not None:
+            return Sentence(self.trouble.value, host=str(self), name=self.other_name)
+        text = N_("The host {host} was not allowed.")
+        return Sentence(text, host=str(self)) if not self.allowed else None

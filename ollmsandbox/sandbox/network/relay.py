@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 
 from ...net.addresses import Reach, reach_of
 from .hello import NotYet, server_name
-from .hosts import HostUse
+from .hosts import HostUse, Trouble
 from .names import Names
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -272,12 +272,12 @@ class Relay:
         """Connect to the addresses of a host, unless they are special, or private and not
         allowed."""
         if not found:
-            link.use.why = "not found"
+            link.use.trouble = Trouble.NOT_FOUND
             self._end(link)
             return
         kinds = {address: reach_of(address) for address in found}
         if Reach.SPECIAL in kinds.values():
-            link.use.why = "special address"
+            link.use.trouble = Trouble.SPECIAL
             self._refuse(link)
             return
         for address, kind in kinds.items():
@@ -287,7 +287,7 @@ class Relay:
                     self._asking.add(link)
                     return
                 if not allowed:
-                    link.use.why = "private address"
+                    link.use.trouble = Trouble.PRIVATE
                     self._refuse(link)
                     return
         link.addresses = deque(found)
@@ -340,7 +340,7 @@ class Relay:
             self._selector.register(server, _WRITE, lambda _mask: self._on_connected(link))
             return
         if link.use.allowed:
-            link.use.why = "unreachable"
+            link.use.trouble = Trouble.UNREACHABLE
         self._end(link)
 
     def _on_connected(self, link: _Link) -> None:
@@ -350,7 +350,7 @@ class Relay:
             return
         link.deadline = 0.0
         link.is_connected = True
-        link.use.why = ""
+        link.use.trouble = None
         link.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._selector.unregister(link.server)
         self._watch(link)
@@ -417,7 +417,7 @@ class Relay:
         except NotYet:
             return b""
         if name is not None and name != link.use.host:
-            link.use.why = f"TLS for {name}"
+            link.use.trouble, link.use.other_name = Trouble.OTHER_NAME, name
             raise ConnectionAbortedError
         link.first = None
         return first
