@@ -51,6 +51,7 @@ def in_world(tmp_path: Path, code: str) -> str:
     )
     done = subprocess.run(
         [sys.executable, str(script)],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests", "HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
