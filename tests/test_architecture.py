@@ -41,6 +41,7 @@ WITHOUT_WIDGETS = {"GLib", "Gio", "GObject", "Secret"}
 ALONE = (
     "sandbox/starter/server.py",
     "sandbox/starter/child.py",
+    "sandbox/starter/sockets.py",
     "sandbox/unsandboxed/child.py",
     "sandbox/flatpak/child.py",
 )

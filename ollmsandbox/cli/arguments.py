@@ -15,6 +15,7 @@ from ..project.opening import check_links, current_folder
 
 # The exit status if we failed, and not the command.
 FAILED = 125
+WHOLE_NETWORK = "--whole-network"
 THIS_PROJECT = (
     "the project's folder (default: the git checkout you are in, else the current folder)"
 )
@@ -189,7 +190,26 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         help="where the command starts; relative to the project (default: the current folder if "
         "it is in the project, else the project)",
     )
-    parser.add_argument("--network", action="store_true", help="allow network access")
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        dest="hosts",
+        metavar="NAME[:PORT]",
+        help="let the command reach this host (example.org, *.example.org, example.org:8443; "
+        "localhost:5432 is a service of this computer); may be given several times",
+    )
+    parser.add_argument(
+        "--network",
+        action="store_const",
+        const="ask",
+        help="ask about each host that the command tries to reach; --network=all opens the whole "
+        "network to it, with all services of this computer and of your local network",
+    )
+    # For argparse, an option has a value always or never: see `main`.
+    parser.add_argument(
+        WHOLE_NETWORK, action="store_const", const="all", dest="network", help=argparse.SUPPRESS
+    )
     parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help=timeout)
     parser.add_argument(
         "--profile",

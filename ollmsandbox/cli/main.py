@@ -17,7 +17,7 @@ from importlib import import_module
 from .. import __version__
 from ..errors import OllmSandboxError, in_words
 from . import arguments as arguments_of
-from .arguments import FAILED, HelpFormatter
+from .arguments import FAILED, WHOLE_NETWORK, HelpFormatter
 from .streams import complain, give_up, open_streams
 
 
@@ -133,7 +133,9 @@ def _main(arguments: Sequence[str]) -> int:
         parser.error(
             f"not a command. To open the folder in the window: ollmsandbox ./{arguments[0]}"
         )
-    given, left = parser.parse_known_args(arguments)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = (WHOLE_NETWORK if word == "--network=all" else word for word in arguments[:end])
+    given, left = parser.parse_known_args([*options, *arguments[end:]])
     if hasattr(given, "path"):
         # After an option argparse takes no more paths: after any option before Python 3.12.7,
         # later only if some paths came before it.

@@ -13,6 +13,7 @@ import os
 import signal
 import termios
 import tty
+from collections.abc import AsyncIterator
 
 from ..sandbox.terminal import CommandTerminal
 from ..text.terminal import TerminalFilter
@@ -178,6 +179,20 @@ class TerminalLink:
                 size = termios.tcgetwinsize(descriptor)
                 break
         self.theirs.resize(size)
+
+    @contextlib.asynccontextmanager
+    async def given_back(self) -> AsyncIterator[None]:
+        """Give the user's terminal back for a question; the command stands still meanwhile."""
+        with self.theirs.suspended():
+            if self._screen is not None:
+                await self._screen.end()
+            self._give_back()
+            try:
+                yield
+            finally:
+                self._take()
+            if self._screen is not None and self._is_connected:
+                await self._screen.go_on()
 
     def _suspend(self) -> None:
         if self._suspending is None:

@@ -18,6 +18,7 @@ from ..paths import Paths
 from ..sandbox.flatpak.portal import PortalError
 from ..sandbox.flatpak.runner import InnerRunner, ProjectNotSharedError
 from ..sandbox.monitor import FileEvent
+from ..sandbox.network.network import AskHost
 from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.process import Result, Sinks
 from ..sandbox.spec import RunSpec
@@ -40,9 +41,11 @@ class Executor:
         self._environ = environ
 
     @asynccontextmanager
-    async def prepare(self, spec: RunSpec, live: Live | None = None) -> AsyncIterator[Run]:
+    async def prepare(
+        self, spec: RunSpec, live: Live | None = None, ask_host: AskHost | None = None
+    ) -> AsyncIterator[Run]:
         """Put a run together, without starting the command. `live` hears of changes while it runs,
-        if they are recorded."""
+        if they are recorded; `ask_host` asks about hosts, if the network is by host."""
         with closing(await self._prepare(spec)) as run:
             yield run
 
@@ -75,14 +78,18 @@ class SandboxExecutor(Executor):
     is_recorded = True
 
     @asynccontextmanager
-    async def prepare(self, spec: RunSpec, live: Live | None = None) -> AsyncIterator[Run]:
+    async def prepare(
+        self, spec: RunSpec, live: Live | None = None, ask_host: AskHost | None = None
+    ) -> AsyncIterator[Run]:
         live = live if _loop_has_glib() else None
-        run = await asyncio.to_thread(self.prepare_recorded, spec, live)
+        run = await asyncio.to_thread(self.prepare_recorded, spec, live, ask_host)
         await asyncio.to_thread(lambda: run.plan)
         yield run
 
-    def prepare_recorded(self, spec: RunSpec, live: Live | None = None) -> PreparedRun:
-        return prepare_run(spec, self._paths, self._environ, live=live)
+    def prepare_recorded(
+        self, spec: RunSpec, live: Live | None = None, ask_host: AskHost | None = None
+    ) -> PreparedRun:
+        return prepare_run(spec, self._paths, self._environ, live=live, ask_host=ask_host)
 
     async def run_script(self, spec: RunSpec, argv: Sequence[str], sinks: Sinks) -> Result:
         return await self.prepare_recorded(spec).execute(argv, sinks=sinks)

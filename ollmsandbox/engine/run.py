@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..project.projects import ProjectManager
     from ..project.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
+    from ..sandbox.network.network import AskHost
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
     from ..sandbox.terminal import CommandTerminal
@@ -130,15 +131,28 @@ def prepare_run(
     environ: Mapping[str, str],
     *,
     live: Callable[[FileEvent], None] | None = None,
+    ask_host: AskHost | None = None,
 ) -> PreparedRun:
     """Put a run together without starting it. `live` hears of changes while the command runs, and
-    needs a loop on GLib."""
+    needs a loop on GLib. `ask_host` asks the user about hosts that the run does not name."""
     spec = spec._replace(project=find_project(spec.project, paths))
     rootfs = rootfs_for(paths, environ, spec.project, use=spec.use_rootfs)
     recorder = Recorder(spec, paths)
     profile = load_profile(paths, spec, command=spec.command)
+    hosts = None
+    if spec.by_host:
+        from ..sandbox.network.hosts import parse_hosts
+        from ..sandbox.network.network import HostNetwork
+
+        hosts = HostNetwork(parse_hosts(spec.hosts), ask_host)
     bubble = Bubble(
-        spec, profile=profile, environ=environ, keeper=recorder, live=live, rootfs=rootfs
+        spec,
+        profile=profile,
+        environ=environ,
+        keeper=recorder,
+        live=live,
+        rootfs=rootfs,
+        hosts=hosts,
     )
     return PreparedRun(spec.project, rootfs, recorder, bubble)
 

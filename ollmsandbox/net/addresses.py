@@ -10,6 +10,7 @@ import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from .. import N_
@@ -21,7 +22,10 @@ Resolver = Callable[[str, int], Sequence[str]]
 
 _PORTS = {"http": 80, "https": 443}
 # Not private by number, but only reached from inside a data centre.
-_METADATA = (ipaddress.ip_address("168.63.129.16"),)
+_METADATA = tuple(
+    ipaddress.ip_address(number)
+    for number in ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254")
+)
 _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 _IPV4_COMPATIBLE = ipaddress.ip_network("::/96")
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
@@ -164,6 +168,38 @@ def is_public(number: IP) -> bool:
     if number in _METADATA or number.is_multicast or number.is_unspecified or number.is_reserved:
         return False
     return number.is_global and not number.is_private and not number.is_link_local
+
+
+class Reach(Enum):
+    """Who can be reached at an address."""
+
+    PUBLIC = auto()
+    # A computer of the user's own network.
+    PRIVATE = auto()
+    # This computer, the network card itself, a data centre's own service, or nobody.
+    SPECIAL = auto()
+
+
+_PRIVATE = tuple(
+    ipaddress.ip_network(network)
+    for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+)
+
+
+# Of nobody, so that examples and tests can use them as if they were public.
+_EXAMPLES = tuple(
+    ipaddress.ip_network(network)
+    for network in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
+)
+
+
+def reach_of(address: str) -> Reach:
+    number: IP = ipaddress.ip_address(address.partition("%")[0])
+    if is_public(number) or any(number in network for network in _EXAMPLES):
+        return Reach.PUBLIC
+    inner = _embedded(number) if isinstance(number, ipaddress.IPv6Address) else None
+    is_private = any((inner or number) in network for network in _PRIVATE)
+    return Reach.PRIVATE if is_private and number not in _METADATA else Reach.SPECIAL
 
 
 def _embedded(number: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:

@@ -33,6 +33,7 @@ from .status import BwrapStatus
 
 if TYPE_CHECKING:
     from .monitor import FileEvent, Monitor
+    from .network.network import HostNetwork
     from .rootfs.store import Installed
     from .terminal import CommandTerminal
 
@@ -70,6 +71,7 @@ class Bubble:
         live: Callable[[FileEvent], None] | None = None,
         capture: int = 1 << 20,
         rootfs: Installed | None = None,
+        hosts: HostNetwork | None = None,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         self._paths = Paths.from_environ(self._environ)
@@ -82,7 +84,10 @@ class Bubble:
                 timeout=timeout,
                 capture=capture,
             )
+        if hosts is not None:
+            spec = spec._replace(network=True, by_host=True)
         self._spec = spec
+        self._hosts = hosts
         self.project = find_project(spec.project, self._paths)
         profile = profile or read_profile(spec.profile, self._paths.profiles, self._paths.cache)
         self._profile = profile.with_time(spec.timeout)
@@ -104,7 +109,8 @@ class Bubble:
         self.is_settling = False
         self._is_spent = self._is_stopped = False
         self._bwrap_pid = 0
-        self._bwrap = -1
+        self._bwrap = self._block = -1
+        self._has_own_pids = False
         self._witness: WitnessPipe | None = None
         self._status = BwrapStatus()
 
@@ -279,6 +285,9 @@ class Bubble:
             if self._is_stopped:
                 running.stop(Stop.PERSON)
             self.overlay.note_process(self._bwrap_pid)
+            if self._hosts is not None:
+                closing.push_async_callback(self._hosts.close)
+                await self._open_network(self._hosts)
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)
             own, shared = [self.overlay.folder], [str(self._paths.playground)]
@@ -344,9 +353,26 @@ class Bubble:
         """Start bwrap and return our ends of its standard output and error."""
         started = launch(self.plan, argv, self._programs(), self._paths, stdin, closing, terminal)
         self._bwrap_pid, self._bwrap = started.pid, started.pidfd
-        self._witness = started.witness
+        self._witness, self._block = started.witness, started.block
+        self._has_own_pids = started.has_own_pids
         self._status.listen(started.status, hold_first=not started.has_own_pids)
         return started.stdout, started.stderr
+
+    async def _open_network(self, hosts: HostNetwork) -> None:
+        """Make the sockets in the sandbox's network namespace, then let the command start."""
+        try:
+            await self._status.wait_for_start()
+            if self._status.begun:
+                # bwrap is in a PID namespace of its own, and numbers processes as they are there.
+                proc = f"/proc/{self._bwrap_pid}/root/proc" if self._has_own_pids else "/proc"
+                namespace = f"{proc}/{self._status.child}/ns/net"
+                await asyncio.to_thread(hosts.make_sockets, namespace, self._status.network)
+                hosts.serve()
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            os.close(self._block)
 
     async def _read_oom_kills(self) -> None:
         """Learn from the control group whether the kernel killed a process for its memory."""
@@ -403,12 +429,14 @@ class Bubble:
             raise SandboxError(in_lines(Sentence(what), error), N_("See `ollmsandbox doctor`."))
         left = self._status.left_running
         is_silent = not result.stdout.total and not result.stderr.total
-        if not left and is_silent and not result.exit_code:
+        hosts = self._hosts.uses if self._hosts is not None else ()
+        if not left and is_silent and not result.exit_code and not hosts:
             return result
         from .refusals import find_refusals  # `run -- true` need not wait for it
 
-        refusals = find_refusals(self.plan, argv, result)
-        return result._replace(left_running=left, refusals=refusals)
+        refused = filter(None, (use.refusal for use in hosts))
+        refusals = (*find_refusals(self.plan, argv, result), *refused)
+        return result._replace(left_running=left, refusals=refusals, hosts=hosts)
 
 
 def _argv(command: str | Sequence[str], shell: str) -> list[str]:

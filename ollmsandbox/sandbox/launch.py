@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import N_
 from ..errors import SandboxError
+from ..files.atomic import write_atomically
 from ..paths import Paths
 from .limits import WitnessPipe, witness_command
 from .plan import mask_layer
-from .plan.mounts import CacheFolders, MaskedFolder, OverlaidFolder, PlainCaches
+from .plan.mounts import CacheFolders, MaskedFolder, OverlaidFolder, PlainCaches, ResolverFile
 from .plan.plan import Plan
 from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file, start_process
@@ -69,6 +70,8 @@ class LaunchedBwrap(NamedTuple):
     # Whether the started process is the first of a PID namespace, so that all others die with it.
     has_own_pids: bool
     witness: WitnessPipe | None
+    # The command starts when this is closed; -1 if it does not wait.
+    block: int = -1
 
 
 def launch(
@@ -85,7 +88,7 @@ def launch(
     if terminal is not None:
         lead = _LEAD if terminal.gives_input else _LEAD_WITH_INPUT
         argv = [SHELL, "-c", lead, SHELL, *argv]
-    order, arguments = _make_order(plan, argv, programs, paths.runtime)
+    order, arguments = _make_order(plan, argv, programs, paths)
     ours, theirs = [], []
     witness = None
     with contextlib.ExitStack() as handed_over:
@@ -114,6 +117,11 @@ def launch(
             closing.callback(witness.release)
             handed_over.callback(os.close, witness.theirs)
             given.insert(-1, witness.theirs)
+        block = -1
+        if plan.by_host:
+            waiting, block = os.pipe()
+            handed_over.callback(os.close, waiting)
+            given.insert(-1, waiting)
         started = start_process(order, given)
         closing.callback(os.close, started.pidfd)
     stdout, stderr, status = ours
@@ -125,17 +133,21 @@ def launch(
         status,
         has_own_pids="pid" in order.namespaces,
         witness=witness,
+        block=block,
     )
 
 
 def _make_order(
-    plan: Plan, argv: Sequence[str], programs: LaunchPrograms, runtime: Path
+    plan: Plan, argv: Sequence[str], programs: LaunchPrograms, paths: Paths
 ) -> tuple[StartOrder, list[str]]:
     """Create the folders that the plan needs, and return the order and bwrap's options.
 
     The options go through a descriptor, so that other users do not see them in `ps`.
     """
+    runtime = paths.runtime
     for mount in plan.mounts:
+        if isinstance(mount, ResolverFile):
+            write_atomically(Path(mount.source), mount.text)
         if isinstance(mount, CacheFolders):
             # Its base may be no mount of its own.
             mask_layer.prepare(runtime, mount.base.spec)
@@ -148,12 +160,14 @@ def _make_order(
             mask_layer.prepare_mount_point(runtime, mount.number)
     # As in `launch`, after the three standard streams.
     options, filter_, witness_pipe = 3, 4, 5
-    status = witness_pipe + 1 if programs.scope else witness_pipe
+    block = witness_pipe + 1 if programs.scope else witness_pipe
+    status = block + 1 if plan.by_host else block
     bwrap = [programs.bwrap, "--args", str(options), "--"]
     if programs.scope:
         before = witness_command(options=options, filter_=filter_, pipe=witness_pipe, status=status)
         bwrap = [*programs.scope, *before, *bwrap]
     arguments = [*plan.args(), "--seccomp", str(filter_), "--json-status-fd", str(status)]
+    arguments += ["--block-fd", str(block)] if plan.by_host else []
     # systemd only knows process ids of the host's namespace.
     namespaces = [n for n in programs.namespaces if n != "pid" or not programs.scope]
     if "pid" not in namespaces:

@@ -9,11 +9,14 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import N_
 from ..errors import Sentence
 from .output import Capture, Sink, pump
+
+if TYPE_CHECKING:
+    from .network.hosts import HostUse
 
 
 class Stop(Enum):
@@ -54,6 +57,8 @@ class Result(NamedTuple):
     left_running: int = 0
     # What the sandbox refused, as far as the output shows it.
     refusals: tuple[Sentence, ...] = ()
+    # The hosts that it tried to reach.
+    hosts: tuple[HostUse, ...] = ()
 
     @property
     def remarks(self) -> list[str]:

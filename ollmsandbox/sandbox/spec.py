@@ -27,6 +27,10 @@ class RunSpec(NamedTuple):
     # As the user or the model wrote it; None is the project.
     working_dir: str | None = None
     network: bool = False
+    # Whether the network is only for hosts that the user allows: these, and those they are asked
+    # about.
+    by_host: bool = False
+    hosts: tuple[str, ...] = ()
     mode: Mode = Mode.AUTO
     profile: str = DEFAULT_PROFILE
     # The user's limits, which replace those of the profile.

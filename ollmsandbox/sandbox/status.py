@@ -21,6 +21,8 @@ class BwrapStatus:
         self._hold_first = False
         self._unread = b""
         self.begun = False
+        # The command's first process as bwrap numbers it, and its network namespace.
+        self.child = self.network = 0
         # A pidfd of the first process, if that was asked for and the process was found.
         self.first = -1
         self.exit: int | None = None
@@ -48,6 +50,11 @@ class BwrapStatus:
                 self._note(json.loads(line))
         return bool(data)
 
+    async def wait_for_start(self) -> None:
+        """Wait until bwrap has reported the command's first process, or an end."""
+        while self.read() and not self.begun:
+            await readable(self._descriptor)
+
     async def read_all(self) -> None:
         while self.read():
             await readable(self._descriptor)
@@ -64,6 +71,8 @@ class BwrapStatus:
             self.left_running = left
         if isinstance(pid, int) and not self.begun:
             self.begun = True
+            network = status.get("net-namespace")
+            self.child, self.network = pid, network if isinstance(network, int) else 0
             if self._hold_first:
                 self._open_first(pid, status.get("pid-namespace"))
 

@@ -98,7 +98,7 @@ def command_question(
             # A rule is for one command in one folder.
             target="" if network else run.plan.working_dir,
             network=network,
-            facts=_plan_facts(context, run.plan),
+            facts=_plan_facts(context, run.plan, spec.hosts),
             sees=run.plan.describe(),
         )
     if run.confinement is Confinement.INNER:
@@ -119,6 +119,33 @@ def command_question(
         network=not is_offline,
         facts=_unsandboxed_facts(context, folder, offline=is_offline),
         sees=[*sees, run.why.translated(_)] if run.why else sees,
+    )
+
+
+def host_question(
+    context: ToolContext, command: str, host: str, port: int, address: str, call_id: str
+) -> PermissionRequest:
+    """Return the question about a host that a running command tries to reach; with an `address`,
+    about its being in a private network."""
+    # Translators: names a line of the card: "Host   example.org"
+    facts = [Fact(pgettext("permission card", "Host"), host)]
+    # Translators: names a line of the card: "Port   443"
+    facts.append(Fact(pgettext("permission card", "Port"), str(port)))
+    if address:
+        # Translators: names a line of the card: "Private address   10.1.2.3"
+        facts.append(Fact(pgettext("permission card", "Private address"), address))
+    return _request(
+        context,
+        RUN_COMMAND,
+        N_("Let the command reach {host} in your private network?")
+        if address
+        else N_("Let the command reach {host}?"),
+        command,
+        host=host if port in (80, 443) else f"{host}:{port}",
+        network=True,
+        facts=facts,
+        sees=[_("The answer is for this command and this host. The connection waits for it.")],
+        call_id=call_id,
     )
 
 
@@ -255,7 +282,7 @@ def _request(
     )
 
 
-def _plan_facts(context: ToolContext, plan: Plan) -> list[Fact]:
+def _plan_facts(context: ToolContext, plan: Plan, hosts: Sequence[str]) -> list[Fact]:
     writes = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | WritableFolder)]
     playground = (f"{context.paths.real_home}/playground", PLAYGROUND)
     # The project first; the plan lists mounts in the order of mounting.
@@ -265,7 +292,7 @@ def _plan_facts(context: ToolContext, plan: Plan) -> list[Fact]:
     ]
     return [
         _folder(context, plan.working_dir),
-        _network(on=plan.network),
+        _hosts(hosts) if plan.by_host else _network(on=plan.network),
         _writes(", ".join(names)),
         _devices(plan),
         # Translators: names a line of the card: "Can read   The project and the playground"
@@ -313,6 +340,11 @@ def _network(*, on: bool, how: str = "") -> Fact:
     # Translators: names a line of the card: "Network   Off"
     label = pgettext("permission card", "Network")
     return Fact(label, (how or _("On, for this command")) if on else off, is_wording=True)
+
+
+def _hosts(hosts: Sequence[str]) -> Fact:
+    fact = _network(on=True, how=_("You are asked about each host"))
+    return replace(fact, value=", ".join(hosts), is_wording=False) if hosts else fact
 
 
 def _inner_sandbox(*, network: bool) -> list[str]:

@@ -6,14 +6,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from .. import N_
 from ..engine.executor import Executor
 from ..engine.run import PreparedRun, finish_interrupted_runs
-from ..errors import OllmSandboxError, in_lines
+from ..errors import OllmSandboxError, SandboxError, in_lines
 from ..permission.request import Source
 from ..sandbox.launch import text_shell
+from ..sandbox.network.hosts import parse_hosts
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
@@ -60,8 +62,9 @@ start it, use it and stop it in one command. Rename a folder with `mv`, then `gi
 `git mv` of a folder, and rename() in programs, fail with "Invalid cross-device link". \
 Secrets of the user are hidden: keys, tokens, browser and mail data, shell histories. A file that \
 seems to be missing there is hidden on purpose: do not look for a way around that. The user is \
-asked about network access each time, and may deny it. Caches of programs, such as ~/.npm, can be \
-written, and are kept for this project. What changed in the project is listed after the output."""
+asked about network access each time, and may deny it; name the hosts that the command needs. \
+Caches of programs, such as ~/.npm, can be written, and are kept for this project. What changed in \
+the project is listed after the output."""
 _ALPINE = """\
 Commands run in {system}, not in the system of this machine. There the project is /workspace, \
 which is $HOME too, the playground is /playground, caches are in /run/caches, and nothing else \
@@ -92,6 +95,12 @@ class CommandParameters:
         "Whether to allow network access. Defaults to false. For fetching websites or web "
         "content, use the `web_fetch` tool instead.",
         default=False,
+    )
+    hosts: tuple[str, ...] = parameter(
+        "The hosts that the command needs, such as pypi.org, *.example.org or example.org:8443. "
+        "The user is asked about any other host when the command tries to reach it.",
+        default=(),
+        longest=253,
     )
     timeout: int | None = parameter(
         "Stop the command after this many seconds. Set it for a command that takes long.",
@@ -138,7 +147,13 @@ class RunCommand(Tool):
         given = self._parameters.read(arguments)
         if not given.command.strip():
             raise ToolError(N_("Command cannot be empty"))
-        return RunRequest(self._context, given, self._context.folder(), call_id)
+        try:
+            hosts = tuple(map(str, parse_hosts(given.hosts)))
+        except SandboxError as error:
+            raise ToolError(error.message, error.remedy) from error
+        return RunRequest(
+            self._context, replace(given, hosts=hosts), self._context.folder(), call_id
+        )
 
 
 class RunRequest(RequestBase):
@@ -153,7 +168,10 @@ class RunRequest(RequestBase):
         self.project = project
         self.call_id = call_id
         # Even in the sandbox.
-        self._asks = given.network or context.ask_every_command
+        self._has_network = given.network or bool(given.hosts)
+        self._asks = self._has_network or context.ask_every_command
+        # One question at a time.
+        self._turn = asyncio.Lock()
 
     def describe(self) -> str:
         return escape_line(self.given.command)
@@ -189,12 +207,13 @@ class RunRequest(RequestBase):
         it."""
         context, is_again = self.context, False
         asks = self._asks or not executor.is_recorded
-        has_network = executor.is_recorded and self.given.network
+        has_network = executor.is_recorded and self._has_network
         what = "The command with network" if has_network else "The command"
         while True:
             shown = await self._shown_state() if asks else None
-            spec = self.spec()
-            async with executor.prepare(spec, watcher.changed) as run:
+            spec = self.spec(by_host=executor.is_recorded)
+            ask_host = partial(self._ask_about_host, watcher)
+            async with executor.prepare(spec, watcher.changed, ask_host) as run:
                 if isinstance(run, PreparedRun):
                     self.plan = run.plan
                 if shown is not None:
@@ -211,12 +230,22 @@ class RunRequest(RequestBase):
                         return await self._run(run, watcher, errors)
             is_again = True
 
-    def spec(self) -> RunSpec:
+    async def _ask_about_host(self, watcher: Watcher, host: str, port: int, address: str) -> bool:
+        async with self._turn:
+            question = questions.host_question(
+                self.context, self.given.command, host, port, address, self.call_id
+            )
+            # The verdict about the command itself is another one.
+            return (await questions.ask(self.context, watcher, self, question)).allowed
+
+    def spec(self, *, by_host: bool = False) -> RunSpec:
         given = self.given
         return self.context.spec(self.project)._replace(
             command=given.command,
             working_dir=given.working_dir or None,
-            network=given.network,
+            network=self._has_network,
+            by_host=by_host and self._has_network,
+            hosts=given.hosts,
             timeout=self._timeout(),
             call_id=self.call_id,
         )

@@ -552,7 +552,7 @@ def test_a_second_mount_of_the_home_folder_with_the_network(person: Person, what
     put_secret(person.home / "Documents/letter")
     second = next(folder for folder in ("/mnt", "/media", "/srv") if os.path.isdir(folder))
     attack = read_all(second)
-    inside = cli_argv("run", "--network", "-c", f"{attack}; echo ran")
+    inside = cli_argv("run", "--network=all", "-c", f"{attack}; echo ran")
     for argv, reads in ((["sh", "-c", attack], True), (inside, False)):
         script = f'mount --bind "{what}" {second} && exec "$@"'
         done = subprocess.run(

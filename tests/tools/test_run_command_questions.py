@@ -40,7 +40,7 @@ def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
     [request] = agent.asked
     facts = {fact.label: fact.value for fact in request.facts}
     assert facts["Folder"] == "~/project"
-    assert facts["Network"] == "On, for this command"
+    assert facts["Network"] == "You are asked about each host"
     assert facts["Can write"] == "~/project, Playground"
     assert "no other files of yours" in facts["Can read"]
     assert facts["Asked"] == "Every time"

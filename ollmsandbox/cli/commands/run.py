@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...engine.run import PreparedRun
     from ...project.change import Report
     from ...project.recover import RecoveryResult
+    from ...sandbox.network.network import AskHost
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import PathRewriter
@@ -146,12 +147,13 @@ class _Run:
         project = self.project = find_project(named, paths)
         if given.rootfs is not False:
             await self._install_alpine(paths, project)
-        run = prepare_run(_spec(given, project, command), paths, os.environ)
+        spec = _spec(given, project, command)
+        streams = _Streams(given)
+        run = prepare_run(spec, paths, os.environ, ask_host=streams.host_asker(spec))
         if run.rootfs is not None:
             self.system = run.rootfs.title
         self.run_id = run.run_id
         self.notices += run.plan.notices()
-        streams = _Streams(given)
         self._handle_signals(run, streams)
         sinks = streams.sinks(project if run.rootfs is not None else "")
         with contextlib.closing(streams), stdin_for(0) as stdin:
@@ -277,6 +279,22 @@ class _Streams:
 
             self.link = TerminalLink(self._screens.get(1))
 
+    def host_asker(self, spec: RunSpec) -> AskHost | None:
+        """Return who asks about hosts that the command line does not name; raise if `--network`
+        wants them to be asked about and nobody is there."""
+        if not spec.by_host or self._given.network is None:
+            return None
+        from ..hosts import HostAsker
+
+        if not self._given.json and (asker := HostAsker.at_terminal(self.link)) is not None:
+            return asker
+        if spec.hosts:
+            return None
+        raise SandboxError(
+            "Nobody can be asked which hosts the command may reach.",
+            "Name them with --host, or open the whole network with --network=all.",
+        )
+
     def sinks(self, project: str) -> Sinks:
         """Return the sinks for a command. Those for Alpine replace its paths by the host's in what
         a person or an editor reads, if the project is given; what is piped to another program stays
@@ -346,7 +364,9 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
         project,
         given.title or _text(command),
         working_dir=_working_dir(given, project),
-        network=given.network,
+        network=given.network is not None or bool(given.hosts),
+        by_host=given.network == "ask" or (given.network is None and bool(given.hosts)),
+        hosts=tuple(given.hosts),
         mode=Mode(given.apply),
         profile=given.profile or DEFAULT_PROFILE,
         timeout=_timeout(given),

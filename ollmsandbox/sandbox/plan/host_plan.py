@@ -36,6 +36,7 @@ from .mounts import (
     SealedFolder,
 )
 from .plan import Plan, PlanBuilder, PlanInputs, path_prefixes
+from .resolver import resolver_files, without_proxies
 
 _NOT_FILES = ("/proc", "/sys", "/dev")
 
@@ -50,13 +51,18 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     if inputs.environ.get("HOME"):
         # A link to it may be in a folder that is empty inside.
         environment["HOME"] = home
+    if inputs.spec.by_host:
+        environment = without_proxies(environment)
     builder = _HostBuilder(inputs, environment)
     mounts: list[Mount] = [HostSystem(), *builder.devices()]
     mounts += builder.outside()
     mounts += [
         EmptyFolder(folder, profile.limits.tmp) for folder in builder.empty if folder != "/run"
     ]
-    mounts += builder.run_folder(profile.run, inputs.host.resolver if inputs.spec.network else None)
+    uses_resolver = inputs.spec.network and not inputs.spec.by_host
+    mounts += builder.run_folder(profile.run, inputs.host.resolver if uses_resolver else None)
+    if inputs.spec.by_host:
+        mounts += resolver_files(inputs.paths.runtime)
     mounts += builder.home()
     mounts += builder.playground_at(f"{home}/playground")
     mounts += builder.roots()
@@ -253,10 +259,10 @@ class _HostBuilder(PlanBuilder):
         return is_inside(path, *shown) or any(is_inside(other, path) for other in shown)
 
     def sockets_in_home(self) -> list[Mount]:
-        if self.allowed is not None:
-            # With the network, the filter refuses Unix sockets.
+        if self.allowed is not None and not self.inputs.spec.by_host:
+            # With the whole network, the filter refuses Unix sockets.
             return []
-        listening = [s for s in self.host.sockets if self._listens_in_home(s)]
+        listening = [s for s in self.host.sockets if self._listens_in_home(s) and self.sees(s)]
         if self.can_overlay(self._home):
             # A mask layer covers the home folder, but not what is mounted in it.
             points = self.host.mounted_below(self._home)

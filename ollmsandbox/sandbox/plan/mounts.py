@@ -188,6 +188,20 @@ class ReadOnlyBind:
         return ""
 
 
+class ResolverFile(NamedTuple):
+    """A file that says how names are looked up, for a command with the network by host."""
+
+    source: str
+    text: str
+    shown: str
+
+    def args(self) -> Sequence[str]:
+        return ("--ro-bind", self.source, self.shown)
+
+    def describe(self) -> str:
+        return ""
+
+
 class SealedFolder:
     """A folder in memory that becomes read-only once its mount points exist."""
 

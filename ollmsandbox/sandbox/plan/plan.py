@@ -67,6 +67,8 @@ class Plan(NamedTuple):
     caches: CacheLayers | None = None
     # The playground, if the run has an overlay above it.
     playground: str = ""
+    # Whether the network is only for hosts that the user allows.
+    by_host: bool = False
 
     def args(self) -> list[str]:
         """Return bwrap's arguments, without the command."""
@@ -75,7 +77,7 @@ class Plan(NamedTuple):
             made += mount.args()
         made += ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         made += ["--unshare-cgroup-try", "--new-session"]
-        if not self.network:
+        if not self.network or self.by_host:
             made += ["--unshare-net"]
         uid, gid = self.ids or (os.getuid(), os.getgid())
         made += ["--uid", str(uid), "--gid", str(gid)]
@@ -127,6 +129,8 @@ class Plan(NamedTuple):
         return _("Your files and the system, except for what is hidden")
 
     def describe_network(self) -> str:
+        if self.by_host:
+            return _("The network is open to the hosts that you allow.")
         return _("The network is on.") if self.network else _("The network is off.")
 
 
@@ -295,9 +299,11 @@ class PlanBuilder:
             mounts=tuple(mounts),
             environment={**environment, **self._git_settings(environment, mounts), "PWD": folder},
             limits=profile.limits,
-            rules=FilterRules.of(profile, network=network),
+            # By host, there is no other network than our own sockets.
+            rules=FilterRules.of(profile, network=network and not self.inputs.spec.by_host),
             caches=self.caches,
             playground=self.playground if self._is_separate else "",
+            by_host=self.inputs.spec.by_host,
         )
 
     def _git_settings(

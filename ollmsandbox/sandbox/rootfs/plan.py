@@ -22,6 +22,7 @@ from ..plan.mounts import (
     SealedFolder,
 )
 from ..plan.plan import Plan, PlanBuilder, PlanInputs, path_prefixes
+from ..plan.resolver import resolver_files
 from .files import MOUNT_POINTS, RESOLVER
 from .paths import (
     PLAYGROUND,
@@ -45,7 +46,9 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     mounts: list[Mount] = [*builder.system(), *builder.devices()]
     mounts += [EmptyFolder(folder, profile.limits.tmp) for folder in _SCRATCH]
     mounts += [EmptyFolder("/run", 1 << 20, writable=False)]
-    if inputs.spec.network:
+    if inputs.spec.by_host:
+        mounts += resolver_files(inputs.paths.runtime, rootfs.folder)
+    elif inputs.spec.network:
         mounts += builder.resolver()
     caches = rootfs_caches(profile)
     mounts += builder.caches_for(tuple(caches.values()))
@@ -56,7 +59,8 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     mounts += builder.hidden_in_roots()
     mounts += [SealedFolder("/dev")]
     environment = {variable: f"{PLAIN_CACHES}/{name}" for variable, name in caches.items()}
-    environment |= rootfs_environment(profile, inputs.environ, network=inputs.spec.network)
+    has_proxies = inputs.spec.network and not inputs.spec.by_host
+    environment |= rootfs_environment(profile, inputs.environ, network=has_proxies)
     folder = find_working_dir_inside(
         inputs.spec.working_dir, builder.places, inputs.paths, rootfs.folder, builder.hidden
     )

@@ -65,6 +65,29 @@ class StartOrder(NamedTuple):
         )
 
 
+class SocketOrder(NamedTuple):
+    """A request for sockets in a network namespace. They are sent to the only descriptor."""
+
+    # A file in /proc, and its inode: the process may have ended, and another have its number.
+    namespace: str
+    inode: int
+    # Addresses for the loopback device, each with its mask.
+    addresses: Sequence[tuple[str, str]]
+    # "udp" or "tcp", the address and the port of each.
+    sockets: Sequence[tuple[str, str, int]]
+    namespaces: Sequence[str] = ()
+
+    def packed(self) -> bytes:
+        return marshal.dumps(
+            {
+                "namespace": os.fsencode(self.namespace),
+                "inode": self.inode,
+                "addresses": list(map(tuple, self.addresses)),
+                "sockets": list(map(tuple, self.sockets)),
+            }
+        )
+
+
 class StartedProcess:
     def __init__(self, pid: int, pidfd: int) -> None:
         self.pid = pid
@@ -82,7 +105,7 @@ class Starter:
         ours.settimeout(_TIMEOUT)
         self.pid, self._wait = _launch_server(theirs)
 
-    def start(self, order: StartOrder, descriptors: Sequence[int]) -> StartedProcess:
+    def start(self, order: StartOrder | SocketOrder, descriptors: Sequence[int]) -> StartedProcess:
         """Start a process. The descriptors stay the caller's, and the pidfd becomes theirs."""
         order_file = memory_file("order", order.packed())
         rights = array.array("i", [order_file, *descriptors])
@@ -180,7 +203,7 @@ def shared_starter() -> Starter:
     return Starter()
 
 
-def start_process(order: StartOrder, descriptors: Sequence[int]) -> StartedProcess:
+def start_process(order: StartOrder | SocketOrder, descriptors: Sequence[int]) -> StartedProcess:
     """Start a process with the program's starter, or with a new one if that has ended."""
     try:
         return shared_starter().start(order, descriptors)

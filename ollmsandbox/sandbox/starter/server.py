@@ -23,6 +23,7 @@ import signal
 import socket
 
 from .child import clone, keep_mounts_alive, keep_only, receive, report_error, run
+from .sockets import make_sockets
 
 
 def main(descriptor: int) -> None:
@@ -80,6 +81,8 @@ class StarterServer:
     ) -> Child:
         uid, gid = os.getuid(), os.getgid()
         pid, pidfd = clone(namespaces)
+        if pid == 0 and "sockets" in order:
+            make_sockets(order, given[-1])
         if pid == 0:
             run(order, namespaces, given, self.alive, uid, gid)
         if pid < 0:

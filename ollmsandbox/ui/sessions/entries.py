@@ -293,7 +293,8 @@ class CallEntry(ChatEntry):
                 asked.verdict, asked.is_over = verdict, True
         self.verdict = verdict
         if self.stage is Stage.ASKING and all(asked.is_over for asked in self.asked):
-            self.stage = Stage.WAITING
+            # A running command may have tried to reach a host.
+            self.stage = Stage.RUNNING if self.pid else Stage.WAITING
         self.emit("changed")
 
     def question_user(self, question: UserQuestion) -> None:

@@ -130,7 +130,7 @@ def test_typed_ahead_or_pasted_text_is_no_answer(person: Person) -> None:
         terminal.send("a\ra\ra")
         (person.playground / "go").touch()
         card = terminal.expect(ENDS)
-        assert "On, for this command" in card
+        assert "You are asked about each host" in card
         assert "[s]ession" not in card
         terminal.send("aaaa")  # as a paste comes
         terminal.expect(BELL)
@@ -164,7 +164,7 @@ def test_a_long_command_can_be_allowed_only_after_its_end_was_seen(person: Perso
         assert "  ┃ touch ran.txt" in terminal.text
         assert "[m]ore" in page
         terminal.send("m")
-        assert "The network is on." in terminal.expect(ENDS)
+        assert "The network is open to the hosts that you allow." in terminal.expect(ENDS)
         terminal.send("a")
         terminal.expect("Over.")
         assert terminal.end() == 0

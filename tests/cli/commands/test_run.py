@@ -26,7 +26,7 @@ def test_words_after_two_dashes_are_run(person: Person) -> None:
 
 
 def test_the_two_dashes_may_be_left_out(person: Person) -> None:
-    done = person.cli("run", "--network", "echo", "-n", "--quiet", "x")
+    done = person.cli("run", "--network=all", "echo", "-n", "--quiet", "x")
     assert (done.returncode, done.stdout) == (0, "--quiet x")
 
 

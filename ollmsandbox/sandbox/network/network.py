@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Network access of one run to single hosts: makes the sockets inside, and asks about hosts."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+from ... import N_
+from ...errors import SandboxError
+from ...files.dirfd import allow_many_descriptors
+from ...net.addresses import resolve
+from ..plan.resolver import SERVER
+from ..starter.client import SocketOrder, start_process
+from .hosts import USUAL_PORTS, HostRule, HostUse, is_address
+from .names import MASK, Names
+from .relay import Listener, Relay, sorted_uses
+
+_TIMEOUT = 10.0
+_AT_ONCE = 250
+
+
+class AskHost(Protocol):
+    """Asks the user about a host that the command tries to reach."""
+
+    async def __call__(self, host: str, port: int, address: str) -> bool:
+        """Return the answer. With an `address`, the host was allowed, and it is private."""
+
+
+class HostNetwork:
+    """Decides which hosts a command reaches. Without `ask`, it reaches only those of the rules."""
+
+    def __init__(self, rules: Sequence[HostRule], ask: AskHost | None = None) -> None:
+        self.rules = tuple(rules)
+        self._ask = ask
+        self._names = Names()
+        self._relay: Relay | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # None while the user is being asked.
+        self._answers: dict[tuple[str, int, str], bool | None] = {}
+        self._questions: set[asyncio.Task[None]] = set()
+        self._sockets: list[socket.socket] = []
+        self._listeners: list[Listener] = []
+        self._uses: tuple[HostUse, ...] = ()
+
+    @property
+    def uses(self) -> tuple[HostUse, ...]:
+        """Return the hosts that the command tried to reach."""
+        return sorted_uses(self._relay.uses) if self._relay is not None else self._uses
+
+    # --- sockets -----------------------------------------------------------------------------
+
+    def make_sockets(self, namespace: str, inode: int) -> None:
+        """Make the sockets in a network namespace. Blocks."""
+        allow_many_descriptors()
+        wanted, addresses = self._wanted()
+        sockets = [("udp", SERVER, 53), ("tcp", SERVER, 53)]
+        sockets += [("tcp", address, port) for address, port, _host, _is_local in wanted]
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            ours.settimeout(_TIMEOUT)
+            with theirs:
+                order = SocketOrder(namespace, inode, [(SERVER, MASK), *addresses], sockets)
+                started = start_process(order, [theirs.fileno()])
+            os.close(started.pidfd)
+            made = _receive_sockets(ours, len(sockets))
+        dns, rest = made[:2], made[2:]
+        if None in dns:
+            raise SandboxError(N_("The network of the sandbox could not be prepared."))
+        self._sockets = [one for one in dns if one is not None]
+        self._listeners = [
+            Listener(one, host, is_local)
+            for one, (_address, _port, host, is_local) in zip(rest, wanted, strict=True)
+            if one is not None
+        ]
+
+    def _wanted(self) -> tuple[list[tuple[str, int, str, bool]], list[tuple[str, str]]]:
+        """Return where to listen, for which host, and the addresses that are needed for it."""
+        found = [("0.0.0.0", port, "", False) for port in USUAL_PORTS]
+        addresses = []
+        for rule in self.rules:
+            port = rule.port
+            if rule.is_local and port is not None:
+                found += [(address, port, "localhost", True) for address in ("127.0.0.1", "::1")]
+            elif is_address(rule.host):
+                self._names.add_literal(rule.host)
+                addresses.append((rule.host, "255.255.255.255"))
+                found += [(rule.host, port, rule.host, False)] if port is not None else []
+            elif port is not None and port not in USUAL_PORTS:
+                address = None if rule.has_star else self._names.address_of(rule.host)
+                found.append((address or "0.0.0.0", port, "", False))
+        return found, addresses
+
+    def serve(self) -> None:
+        """Serve the sockets, in a thread."""
+        self._loop = asyncio.get_running_loop()
+        self._relay = Relay(self._names, self._sockets, self._listeners, self, resolve)
+
+    async def close(self) -> None:
+        """End all connections and questions."""
+        for task in self._questions:
+            task.cancel()
+        if self._relay is not None:
+            relay, self._relay = self._relay, None
+            self._uses = sorted_uses(relay.uses)
+            await asyncio.to_thread(relay.close)
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def decide(self, host: str, port: int, address: str = "") -> bool | None:
+        """Return whether a host may be reached; None if the user is being asked. Called by the
+        relay's thread."""
+        key = (host, port, address)
+        if host == "localhost" or (not address and self._is_named(host, port)):
+            return True
+        if key not in self._answers:
+            # A private address of a host that the user named is asked about, too, if possible.
+            self._answers[key] = None if self._ask is not None else False
+            if self._loop is not None and self._ask is not None:
+                self._loop.call_soon_threadsafe(self._begin_to_ask, key)
+        return self._answers[key]
+
+    def _is_named(self, host: str, port: int) -> bool:
+        return any(rule.matches(host, port) for rule in self.rules)
+
+    def _begin_to_ask(self, key: tuple[str, int, str]) -> None:
+        task = asyncio.ensure_future(self._ask_user(key))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    async def _ask_user(self, key: tuple[str, int, str]) -> None:
+        assert self._ask is not None
+        allowed = False
+        try:
+            allowed = await self._ask(*key)
+        finally:
+            self._answers[key] = allowed
+            if self._relay is not None:
+                self._relay.wake()
+
+
+def _receive_sockets(connection: socket.socket, number: int) -> list[socket.socket | None]:
+    """Return the sockets that were made, and None for those that were not."""
+    try:
+        made = connection.recv(1 << 16)
+        if not made or made.startswith(b"!"):
+            raise SandboxError(
+                N_("The network of the sandbox could not be prepared: {why}."),
+                why=made[1:].decode("utf-8", "replace") or "no answer",
+            )
+        found: list[int] = []
+        while len(found) < sum(made):
+            room = socket.CMSG_LEN(_AT_ONCE * array.array("i").itemsize)
+            _data, ancillary, _flags, _from = connection.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
+            for _level, _kind, content in ancillary:
+                found += array.array("i", content)
+            if not ancillary:
+                raise SandboxError(N_("The network of the sandbox could not be prepared."))
+    except TimeoutError as error:
+        raise SandboxError(N_("The network of the sandbox could not be prepared.")) from error
+    left = iter(found)
+    return [socket.socket(fileno=next(left)) if is_made else None for is_made in made[:number]]

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make programs in a sandbox look names up with us: the files of the resolver, and no proxies."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from .mounts import Mount, ResolverFile
+
+# Where names are answered inside: see network/names.py.
+SERVER = "198.18.0.1"
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+
+
+def resolver_files(runtime: Path, root: str = "") -> list[Mount]:
+    """Return mounts of the resolver's files, in place of those of the system in `root`."""
+    name = socket.gethostname()
+    texts = {
+        "/etc/resolv.conf": f"nameserver {SERVER}\noptions timeout:3 attempts:5\n",
+        "/etc/hosts": f"127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {name}\n",
+        "/etc/nsswitch.conf": _nsswitch(f"{root}/etc/nsswitch.conf"),
+    }
+    mounts: list[Mount] = []
+    for path, text in texts.items():
+        # They may be links, which the mount has to go behind. Those in a root file system lead
+        # elsewhere from here.
+        real = path if root else os.path.realpath(path)
+        is_there = os.path.isfile(f"{root}{real}") and not os.path.islink(f"{root}{real}")
+        if text and (is_there or (real.startswith("/run/") and not root)):
+            source = f"{runtime}/{os.path.basename(path)}"
+            mounts.append(ResolverFile(source, text, real))
+    return mounts
+
+
+def _nsswitch(file: str) -> str:
+    """Return the file with names looked up in the usual way; "" if there is none."""
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+    return re.sub(r"(?m)^\s*hosts:.*$", "hosts: files dns", text)
+
+
+def without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in environment.items() if name.lower() not in _PROXIES}

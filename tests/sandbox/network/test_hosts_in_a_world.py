@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Commands reach the hosts that the user allows, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.servers.world import in_world
+
+pytestmark = pytest.mark.anybody
+
+
+def test_a_named_host_is_reached_and_another_is_not(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        done = run("curl -sS http://www.example.org/; env | grep -i proxy", ["www.example.org"])
+        assert done.out == "hello from 203.0.113.5 as www.example.org", done
+        assert done.uses == {"www.example.org": (True, "")}
+        done = run("curl -sS http://files.example.org/", ["www.example.org"])
+        assert "files.example.org was not allowed" in done.out, done
+        assert done.uses == {"files.example.org": (False, "")}
+        """,
+    )
+
+
+def test_a_host_is_asked_about_once_while_the_connection_waits(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        done = run(
+            "curl -sS http://www.example.org/ & curl -sS http://www.example.org/; wait; "
+            "curl -sS http://other.example.org/",
+            answer=lambda host, port, address: host == "www.example.org",
+            wait=0.5,
+        )
+        assert done.out.count("hello from 203.0.113.5") == 2, done
+        assert asked == [("www.example.org", 80, ""), ("other.example.org", 80, "")], asked
+        assert done.uses["other.example.org"] == (False, "")
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [("evil", "SPECIAL"), ("meta", "SPECIAL"), ("nowhere", "NOT_FOUND")],
+)
+def test_a_name_of_this_computer_is_refused_although_it_is_allowed(
+    tmp_path: Path, host: str, why: str
+) -> None:
+    in_world(
+        tmp_path,
+        f"""
+        done = run("curl -sS -m 20 http://{host}.example.org/", ["*.example.org"])
+        assert "hello" not in done.out, done
+        assert done.uses["{host}.example.org"][1] == {why!r}, done
+        """,
+    )
+
+
+def test_a_private_address_is_asked_about_a_second_time(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        for yes in (True, False):
+            asked.clear()
+            done = run(
+                "curl -sS http://intra.example.org/",
+                ["intra.example.org"],
+                answer=lambda host, port, address: yes,
+            )
+            assert asked == [("intra.example.org", 80, "10.1.2.3")]
+            assert ("hello from 10.1.2.3" in done.out) is yes, done
+        assert "hello" not in run("curl -sS http://intra.example.org/", ["*.example.org"]).out
+        """,
+    )
+
+
+def test_a_port_and_a_service_of_this_computer(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        done = run(
+            "curl -sS http://www.example.org:8443/; curl -sS http://localhost:5432/; "
+            "curl -sS http://localhost:80/; curl -sS http://other.example.org:8443/",
+            ["www.example.org:8443", "localhost:5432"],
+        )
+        assert "hello from 203.0.113.5 as www.example.org:8443" in done.out
+        assert "hello from 127.0.0.1 as localhost:5432" in done.out
+        assert done.out.count("hello") == 2, done
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "2130706433", "0x7f000001", "0.0.0.0", "[::1]", "[::ffff:203.0.113.5]",
+        "203.0.113.5", "203.0.113.5.", "169.254.169.254", "10.1.2.3", "198.18.0.1", "198.18.0.77",
+        "3405803781", "[2001:db8::1]",
+    ],
+)  # fmt: skip
+def test_no_address_is_reached_by_its_number(tmp_path: Path, address: str) -> None:
+    in_world(
+        tmp_path,
+        f"""
+        done = run("curl -g -sS -m 5 http://{address}/", ["www.example.org", "*.example.org"])
+        assert "hello" not in done.out, done
+        """,
+    )
+
+
+OTHER_PROTOCOLS = """
+import socket
+for name in ("www.example.org", "203.0.113.5"):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.sendto(b"out", (name, 443))
+        except OSError as error:
+            print(error)
+for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM):
+    try:
+        s = socket.socket(socket.AF_INET, kind, socket.IPPROTO_ICMP)
+        s.sendto(bytes(8), ("203.0.113.5", 0))
+    except OSError as error:
+        print(error)
+"""
+
+
+def test_nothing_but_tcp_leaves(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        f"""
+        import socket
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind(("203.0.113.5", 443))
+        udp.settimeout(0)
+        write_script({OTHER_PROTOCOLS!r})
+        assert run("python3 script.py", ["www.example.org"]).code == 0
+        try:
+            raise AssertionError(udp.recv(10))
+        except BlockingIOError:
+            pass
+        """,
+    )
+
+
+def test_looking_a_name_up_tells_nobody(tmp_path: Path) -> None:
+    """Data in names does not leave: only after a yes is a name looked up outside."""
+    in_world(
+        tmp_path,
+        """
+        from ollmsandbox.sandbox.network import network
+        looked = []
+        real = network.resolve
+        network.resolve = lambda host, port: looked.append(host) or real(host, port)
+        run("getent hosts c2VjcmV0.other.example.org; curl -sS http://data.other.example.org/")
+        assert looked == []
+        run("curl -sS http://www.example.org/", ["www.example.org"])
+        assert looked == ["www.example.org"]
+        """,
+    )
+
+
+def test_the_name_in_a_tls_hello_has_to_be_the_host(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        serve_https(PUBLIC, ["www.example.org", "files.example.org"])
+        fetch = "curl -sS --cacert ca.pem"
+        done = run(f"{fetch} https://www.example.org/", ["www.example.org"])
+        assert "hello" in done.out, done
+        done = run(
+            f"{fetch} --connect-to files.example.org:443:www.example.org:443 "
+            "https://files.example.org/",
+            ["www.example.org"],
+        )
+        assert "hello" not in done.out, done
+        assert done.uses["www.example.org"][1] == "OTHER_NAME"
+        """,
+    )
+
+
+MANY = """
+import socket
+silent = [socket.create_connection(("www.example.org", 80)) for _ in range(50)]
+half = socket.create_connection(("www.example.org", 443))
+half.send(bytes([22, 3, 1, 2, 0, 1]))
+dead = socket.socket()
+dead.setblocking(False)
+dead.connect_ex((socket.gethostbyname("dead.example.org"), 80))
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    for n in range(2000):
+        s.sendto(bytes([n % 256]) * (n % 600), ("198.18.0.1", 53))
+tcp = socket.create_connection(("198.18.0.1", 53))
+tcp.send(bytes([255]) * 5000)
+many = [socket.create_connection(("www.example.org", 80)) for _ in range(1000)]
+for one in many:
+    one.sendall(b"GET /10 HTTP/1.0\\r\\n\\r\\n")
+good = 0
+for one in many:
+    data = b""
+    while part := one.recv(1000):
+        data += part
+    good += data.endswith(b"x" * 10)
+print(good)
+"""
+
+
+def test_many_connections_garbage_and_silence(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        f"""
+        import os, resource, threading
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        write_script({MANY!r})
+        before = len(os.listdir("/proc/self/fd"))
+        done = run("python3 script.py", ["*.example.org"], timeout=120)
+        assert done.out == "1000\\n", done
+        assert not [t for t in threading.enumerate() if t.name == "relay"]
+        """,
+    )

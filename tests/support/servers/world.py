@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A small internet of its own: a network namespace with public-looking addresses on its loopback
+device, names for them, and servers. `in_world` runs Python code in it.
+
+In the code, `run(command, hosts=..., answer=...)` runs a command in the sandbox with the network by
+host and returns a `Ran`; `asked` lists the questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import os
+import pty
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+PUBLIC, OTHER, PRIVATE, METADATA = "203.0.113.5", "203.0.113.6", "10.1.2.3", "169.254.169.254"
+HOSTS = f"""
+127.0.0.1 localhost evil.example.org
+{PUBLIC} www.example.org files.example.org xn--bcher-kva.example
+{OTHER} other.example.org
+{PRIVATE} intra.example.org
+{METADATA} meta.example.org
+203.0.113.77 dead.example.org
+"""
+_NEWNS, _NEWUSER, _NEWNET = 0x20000, 0x10000000, 0x40000000
+_MS_REC, _MS_PRIVATE, _MS_BIND = 0x4000, 0x40000, 0x1000
+_SIOCSIFADDR, _SIOCSIFFLAGS = 0x8916, 0x8914
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def in_world(tmp_path: Path, code: str) -> str:
+    """Run code in a world of its own, as the present user; return what it prints. It fails the test
+    if it raises."""
+    script = tmp_path / "in_world.py"
+    script.write_text(
+        f"from support.servers.world import *\nenter({str(tmp_path)!r})\n" + textwrap.dedent(code)
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests", "HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# --- inside --------------------------------------------------------------------------------------
+
+_folder = Path()
+asked: list[tuple[str, int, str]] = []
+# The bytes that each server received, by address and port.
+received: dict[tuple[str, int], int] = {}
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+    # By name: whether it was allowed, and why not.
+    uses: dict[str, tuple[bool | None, str]]
+
+
+def enter(folder: str) -> None:
+    """Make the namespaces, the addresses, the names and the servers."""
+    global _folder
+    _folder = Path(folder)
+    uid, gid = os.getuid(), os.getgid()
+    _check(_libc.unshare(_NEWNS | _NEWNET | (_NEWUSER if uid else 0)))
+    if uid:
+        for name, line in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
+            Path(f"/proc/self/{name}").write_text(line)
+    _check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    names = _folder / "hosts"
+    names.write_text(HOSTS)
+    _check(_libc.mount(os.fsencode(names), b"/etc/hosts", None, _MS_BIND, None))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        up = struct.pack("16sH22x", b"lo", 1 | 8 | 64)
+        fcntl.ioctl(control, _SIOCSIFFLAGS, up)
+        for number, address in enumerate((PUBLIC, OTHER, PRIVATE, METADATA), 1):
+            given = struct.pack(
+                "16sHH4s8x", b"lo:%d" % number, socket.AF_INET, 0, socket.inet_aton(address)
+            )
+            fcntl.ioctl(control, _SIOCSIFADDR, given)
+    (_folder / "home").mkdir(exist_ok=True)
+    (_folder / "project").mkdir(exist_ok=True)
+    for address in (PUBLIC, OTHER, PRIVATE, METADATA, "127.0.0.1"):
+        serve_http(address, 80)
+    serve_http(PUBLIC, 8443)
+    serve_http("127.0.0.1", 5432)
+
+
+def _check(result: int) -> None:
+    if result:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        here = self.connection.getsockname()[:2]
+        received[here] = received.get(here, 0) + len(self.path)
+        size = int(self.path[1:]) if self.path[1:].isdigit() else 0
+        body = b"x" * size if size else f"hello from {here[0]} as {self.headers['Host']}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Print nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 2048
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        # Not the one of HTTPServer, which looks the name of the host up.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+
+
+def serve_http(address: str, port: int, context: ssl.SSLContext | None = None) -> None:
+    server = _Server((address, port), _Handler)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def serve_https(address: str, names: Sequence[str]) -> Path:
+    """Serve pages with TLS, for these names; return the certificate of the test authority."""
+    key, certificate = _folder / "key.pem", _folder / "certificate.pem"
+    alternatives = ",".join(f"DNS:{name}" for name in names)
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-keyout", key, "-out", certificate, "-days", "2"),
+            *("-subj", f"/CN={names[0]}", "-addext", f"subjectAltName={alternatives}"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    serve_http(address, 443, context)
+    (_folder / "project" / "ca.pem").write_bytes(certificate.read_bytes())
+    return certificate
+
+
+def write_script(text: str) -> None:
+    """Write a Python program to the project, as `script.py`."""
+    (_folder / "project" / "script.py").write_text(text)
+
+
+def run(
+    command: str,
+    hosts: Sequence[str] = (),
+    answer: Callable[[str, int, str], bool] | None = None,
+    wait: float = 0.0,
+    timeout: float = 60,
+) -> Ran:
+    """Run a command with the network by host. Without `answer`, nobody can be asked."""
+    from ollmsandbox import loop
+    from ollmsandbox.sandbox.bubble import Bubble
+    from ollmsandbox.sandbox.network.hosts import parse_hosts
+    from ollmsandbox.sandbox.network.network import HostNetwork
+
+    async def ask(host: str, port: int, address: str) -> bool:
+        assert answer is not None
+        asked.append((host, port, address))
+        await asyncio.sleep(wait)
+        return answer(host, port, address)
+
+    async def once() -> Ran:
+        network = HostNetwork(parse_hosts(hosts), ask if answer is not None else None)
+        bubble = Bubble(_folder / "project", hosts=network, timeout=timeout)
+        result = await bubble.exec(command)
+        uses = {
+            str(use): (use.allowed, use.trouble.name if use.trouble else "") for use in network.uses
+        }
+        return Ran(result.exit_code, result.stdout.text, result.stderr.text, uses)
+
+    return loop.run(once())
+
+
+def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `ollmsandbox` in the project."""
+    return subprocess.run(
+        [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"), *arguments],
+        cwd=_folder / "project",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def at_terminal(arguments: Sequence[str], question: str, answer: str) -> str:
+    """Run `ollmsandbox` at a terminal, answer the question, and return what it shows."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(_folder / "project")
+        program = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"), *arguments]
+        os.execv(sys.executable, program)
+    shown = b""
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal, 4096):
+            shown += part
+            if question.encode() in shown and answer:
+                os.write(terminal, answer.encode())
+                answer = ""
+    os.waitpid(pid, 0)
+    return shown.decode()
