@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ..sandbox.output import Sink
 from ..sandbox.process import CommandTerminal
 from ..text.terminal import TerminalFilter
-from .streams import Writer
+from .streams import Writer, speaks_utf8
 
 if TYPE_CHECKING:
     from ..sandbox.rootfs.paths import PathRewriter
@@ -36,7 +36,9 @@ class ScreenWriter:
     """A sink that writes to the user's terminal what may pass."""
 
     def __init__(self, writer: Writer, *, raw: bool) -> None:
-        self.filter = TerminalFilter(raw=raw, dumb=_kind() == "dumb")
+        self.filter = TerminalFilter(
+            raw=raw, dumb=_kind() == "dumb", utf8=speaks_utf8(writer.descriptor)
+        )
         self._writer = writer
         # Few: what the user sees must not be far behind what happens.
         writer.ahead = _AHEAD
