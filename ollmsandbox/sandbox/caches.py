@@ -28,7 +28,7 @@ from ..errors import SandboxError
 from ..files import trees
 from ..files.locks import FileLock
 from ..paths import Paths, make_folder, project_key, real_path
-from .merging import merge_layer, opened
+from .merging import merge_layer, opened, strip_rights
 from .overlay import empty_work_folder
 
 # Where commands see the folder of caches that the user does not have.
@@ -178,6 +178,8 @@ class CacheLayers:
         for lock in others:
             lock.release()
         with contextlib.suppress(OSError), FileLock(f"{self.folder}/{_LOCK}"):
+            with opened(f"{self._run}/upper") as upper:
+                strip_rights(upper)
             layers = _sorted_layers(self.folder, os.listdir(self.folder))
             newest = int(os.path.basename(layers[-1])) if layers else 0
             layers.append(f"{self.folder}/{newest + 1}")

@@ -22,7 +22,7 @@ from ..files import trees
 from ..files.atomic import flush
 from ..files.locks import FileLock
 from ..paths import make_folder
-from .merging import merge_layer, opened
+from .merging import merge_layer, opened, strip_rights
 from .process import read_stat
 
 _PREFIX = "overlay-"
@@ -238,6 +238,7 @@ class Overlay:
             opened(self.playground_upper) as above,
             opened(self.playground) as below,
         ):
+            strip_rights(above)
             merge_layer(above, below, is_lowest=True)
 
     def cleanup(self) -> None:
