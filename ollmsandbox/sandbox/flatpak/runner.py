@@ -266,7 +266,7 @@ class InnerRunner(PlainRunner):
 
     async def _start(self, argv: Sequence[str], folder: str) -> InnerProcess:
         assert self._sandbox is not None
-        environment = self._profile.environment(self._environ)
+        environment = self._profile.environment(self._environ, network=self._network)
         await self._sandbox.send(pack_order(argv, folder, environment))
         return self._sandbox
 
