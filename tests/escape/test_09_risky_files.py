@@ -122,6 +122,7 @@ def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str
     # Unless the repository itself went, with all that was in it.
     is_there = ".git/hooks" in " ".join(waiting) and ".git" not in waiting
     assert shown.split() == sorted(waiting) or not is_there
+    cli_here(person, "changes")
     assert cli_here(person, "discard").returncode == 0
     assert not use_git(person)
     # What was discarded does not come back with the rest.
@@ -134,6 +135,7 @@ def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str
 def test_git_would_run_it_after_approval(person: Person, checkout: Path, plant: str) -> None:
     # Else the test above would prove nothing.
     assert held(person, PLANTS[plant])
+    cli_here(person, "changes")
     done = cli_here(person, "apply")
     assert done.returncode == 0, done.stdout
     assert use_git(person)
@@ -187,6 +189,7 @@ def test_a_bare_repository_with_any_name(person: Person, name: str) -> None:
     plant += f"; git -C {name} config core.bare false; git -C {name} config core.worktree ."
     assert f"{name}/HEAD" in held(person, plant)
     assert not use_git(person, person.project / name)
+    cli_here(person, "changes")
     assert cli_here(person, "apply").returncode == 0
     assert use_git(person, person.project / name)
     # Now it is one, and what leads git in it waits.
@@ -261,6 +264,7 @@ def test_a_repository_is_deleted(person: Person, checkout: Path) -> None:
     assert found["file"][1] == "applied"
     assert found[".git/config"][1] == found[".git"][1] == "pending"
     assert "conflict" not in {state for _, state in found.values()}
+    cli_here(person, "changes")
     assert cli_here(person, "apply").returncode == 0
     assert not (checkout / ".git").exists()
     assert cli_here(person, "undo").returncode == 0
