@@ -277,17 +277,26 @@ ACTED_ON = {
         "other/.vscode", ".idea/workspace.xml", ".nvim.lua", ".dir-locals.el", "sub/.bashrc",
         ".profile", ".zshenv", ".claude/settings.json", ".cursor/mcp.json", ".mcp.json",
         ".devcontainer/devcontainer.json", ".github/copilot-instructions.md", "x.desktop",
+        ".envrc.local", ".envrc.private", ".local.vimrc", ".vimrc.local", ".ideavimrc",
+        "project.godot", "game/export_presets.cfg", "x.uproject", ".shadowenv.d/1.lisp",
+        "analysis_options.yaml", ".fvmrc", "omnisharp.json", "ProjectSettings/a.asset",
     ),
     "runs-with-a-tool": (
         ".gitattributes", ".husky/pre-commit", ".npmrc", ".Rprofile", ".bazelrc", ".mvn/jvm.config",
         ".venv/lib/python3/site-packages/x.pth", "sitecustomize.py", "gradle/wrapper/x.jar",
         ".cargo/config.toml", ".yarnrc.yml", ".pylintrc", "eslint.config.mjs", ".gdbinit",
+        ".lfsconfig", ".venv/bin/python", "venv/bin/activate", ".release-it.json", ".gitlint",
+        ".puppeteerrc.cjs", "cspell.json", "a.pyc", "pkg/__pycache__/b.cpython-311.pyc",
     ),
     "runs-in-a-build": (
         "package.json", "Makefile", "sub/CMakeLists.txt", "setup.py", "build.rs", "conftest.py",
         "vite.config.ts", ".github/workflows/ci.yml", ".gitlab-ci.yml", "Dockerfile", "x.mk",
+        "tsconfig.json", "web/tsconfig.app.json", "jsconfig.json", "Doxyfile", "mkdocs.yml",
+        "book.toml", "_plugins/x.rb", "dvc.yaml", "Snakefile", "tauri.conf.json", "buf.gen.yaml",
+        ".config/nextest.toml", ".config/dotnet-tools.json", "melos.yaml", "sqlc.yaml",
     ),
     "": (".editorconfig", ".nvmrc", "src/main.c", "README.md", "node_modules/x/package.json",
+         "bin/tool.txt", "node_modules/x/tsconfig.json", "config/nextest.toml",
          "workflows/ci.yml", "mvn", "pth"),
 }  # fmt: skip
 
@@ -302,6 +311,44 @@ def test_files_that_other_programs_act_on_are_marked_by_kind(person: Person) -> 
     for kind, paths in ACTED_ON.items():
         for path in paths:
             assert found[path] == ({kind} - {""}, "applied"), path
+
+
+LINKS = {
+    "in one command": ["mkdir conf; echo x >conf/tasks.json; ln -s conf .vscode"],
+    "in two commands": ["mkdir conf; ln -s conf .vscode", "echo x >conf/tasks.json"],
+    "the link later": [
+        "mkdir conf; echo y >conf/tasks.json",
+        "ln -s conf .vscode; echo x >>conf/tasks.json",
+    ],
+    "by two links": ["mkdir conf; ln -s conf a; ln -s ./a .vscode", "echo x >conf/tasks.json"],
+    "by a link on the way": [
+        "mkdir -p d/conf; ln -s d e; ln -s e/conf .vscode",
+        "echo x >d/conf/tasks.json",
+    ],
+    "by a whole path": ['mkdir conf; ln -s "$PWD/conf" .vscode', "echo x >conf/tasks.json"],
+    "a single file": ["mkdir conf; ln -s conf/tasks.json .envrc", "echo x >conf/tasks.json"],
+    "deeper": ["mkdir -p a/conf; ln -s conf a/.vscode; echo x >a/conf/tasks.json"],
+}  # fmt: skip
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW])
+@pytest.mark.parametrize("name", LINKS)
+def test_a_risky_file_under_another_name_is_marked(person: Person, name: str, mode: Mode) -> None:
+    for command in LINKS[name]:
+        found = changed(person, command, mode)
+    marked = [path for path, (flags, _) in found.items() if "runs-on-opening" in flags]
+    assert [path for path in marked if path.endswith("conf/tasks.json")]
+
+
+@pytest.mark.anybody
+def test_links_that_lead_in_a_circle_or_away_mark_nothing(person: Person) -> None:
+    found = changed(
+        person,
+        "ln -s .envrc .bashrc; ln -s .bashrc .envrc; ln -s ../.. .vscode; ln -s /usr .idea;"
+        "mkdir src; echo x >src/main.c; ln -s src link",
+    )
+    assert found["src/main.c"] == (set(), "applied")
 
 
 def test_every_risky_file_is_found_by_the_quick_check() -> None:
