@@ -11,6 +11,7 @@ from ... import N_
 from ...errors import ProjectError, WorkingDirError
 from ...paths import FolderSet, home_on_record, is_inside, project_key, real_path
 from ..caches import PLAIN_CACHES, CacheLayers
+from ..profile.profile import FolderTemplate
 from .caches import (
     FoundCaches,
     find_caches,
@@ -50,6 +51,10 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     if inputs.environ.get("HOME"):
         # A link to it may be in a folder that is empty inside.
         environment["HOME"] = home
+    # Compiled files that are not what their source says would run outside, unseen.
+    caches = FolderTemplate("XDG_CACHE_HOME", "~/.cache", "/python")
+    where = caches.expand(environment.get(caches.variable, ""), home)
+    environment.setdefault("PYTHONPYCACHEPREFIX", where)
     builder = _HostBuilder(inputs, environment)
     mounts: list[Mount] = [HostSystem(), *builder.devices()]
     mounts += builder.outside()
