@@ -92,7 +92,7 @@ _OFFLINE_MEANING = N_(
 )
 
 WITH_NETWORK = N_("Run command with network access: {command}?")
-PROJECT_CHANGED = N_("The project changed while this question was open.")
+PROJECT_CHANGED = N_("The project, the playground or a cache changed while this question was open.")
 
 
 @dataclass(frozen=True)
