@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..database.tables import Run
-from ..paths import is_inside
+from ..errors import OllmSandboxError
+from ..files.atomic import write_atomically
+from ..paths import Paths, is_inside, make_folder
 from ..project.change import Flag, Kind, Recorded, Report, State, Type
 from ..project.reasons import Note, Reason
 from ..project.review import Review
@@ -178,6 +182,29 @@ def print_notice(lines: Iterable[str]) -> None:
     """Print to standard error: standard output may be the command's own."""
     for number, line in enumerate(lines):
         print(f"ollmsandbox: {line}" if number == 0 else line, file=sys.stderr)
+
+
+def note_report(report: Report | None, project: str) -> None:
+    """Remember the run whose report was printed. One without changes is not on record."""
+    if report is not None and report.changes:
+        note_shown(project, report.run_id)
+
+
+def note_shown(project: str, run_id: str) -> None:
+    """Remember the run that the user has just seen: `apply` without a run means that one."""
+    with contextlib.suppress(OllmSandboxError, OSError):  # then the user has to name the run
+        write_atomically(_shown_file(project), run_id)
+
+
+def is_shown(project: str, run_id: str) -> bool:
+    """Return whether this is the run that the user saw last."""
+    with contextlib.suppress(OSError, ValueError):
+        return _shown_file(project).read_text(encoding="ascii") == run_id
+    return False
+
+
+def _shown_file(project: str) -> Path:
+    return make_folder(Paths.from_environ(os.environ).project_data(project)) / "shown"
 
 
 def full_paths(given: Sequence[str], project: str) -> list[str]:

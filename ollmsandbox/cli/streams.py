@@ -22,6 +22,10 @@ from ..errors import OllmSandboxError
 _AHEAD = 4 << 20
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 _LARGE_PIPE = 1 << 20
+# Of a terminal's settings; the module has no name for it.
+_IUTF8 = 0x4000
+# LC_CTYPE, where no locale is set.
+_SET_BY_PYTHON = ("C.UTF-8", "C.utf8", "UTF-8")
 
 
 class Writer:
@@ -31,7 +35,7 @@ class Writer:
         # `run` starts a process before it loads this.
         import asyncio
 
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self.ahead = _AHEAD
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -62,7 +66,7 @@ class Writer:
         if self._thread is not None:
             return
         with contextlib.suppress(OSError):
-            fcntl.fcntl(self._descriptor, _F_SETPIPE_SZ, _LARGE_PIPE)
+            fcntl.fcntl(self.descriptor, _F_SETPIPE_SZ, _LARGE_PIPE)
         # Not from a pool, whose threads are joined at exit: this one may block forever.
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
@@ -81,10 +85,10 @@ class Writer:
     def _write(self, view: memoryview) -> None:
         while view:
             try:
-                view = view[os.write(self._descriptor, view) :]
+                view = view[os.write(self.descriptor, view) :]
             except BlockingIOError:
                 # Another program has made the shared stream non-blocking.
-                select.select([], [self._descriptor], [])
+                select.select([], [self.descriptor], [])
 
     def _written(self, size: int, error: OSError | None) -> None:
         self._waiting -= size
@@ -145,6 +149,27 @@ def open_streams() -> None:
     # Do not fail at a name that is not valid text, or that the terminal's encoding does not have.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
+    for stream in (sys.stdout, sys.stderr):
+        # Python takes UTF-8 where no locale is set. In another encoding, bytes of it are controls.
+        if not isinstance(stream, io.TextIOWrapper) or stream.encoding != "utf-8":
+            continue
+        if stream.isatty() and not speaks_utf8(stream.fileno()):
+            stream.reconfigure(encoding="ascii", errors="backslashreplace")
+
+
+def speaks_utf8(terminal: int) -> bool:
+    """Return whether the locale, or the terminal itself, says that its encoding is UTF-8."""
+    everything, characters, language = map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))
+    if characters in _SET_BY_PYTHON and language in (None, "", "C", "POSIX"):
+        characters = None
+    locale = everything or characters or language or "C"
+    if "utf8" in locale.lower().replace("-", ""):
+        return True
+    import termios
+
+    with contextlib.suppress(termios.error):
+        return bool(termios.tcgetattr(terminal)[0] & _IUTF8)
+    return False
 
 
 def _fill_in() -> None:

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 
 from ..sandbox.terminal import CommandTerminal
 from ..text.terminal import TerminalFilter
-from .streams import Writer
+from .streams import Writer, speaks_utf8
 
 # Bytes to buffer for the screen.
 _AHEAD = 1 << 16
@@ -31,7 +31,9 @@ class ScreenWriter:
     """A sink that writes to the user's terminal what may pass."""
 
     def __init__(self, writer: Writer, *, raw: bool) -> None:
-        self.filter = TerminalFilter(raw=raw, dumb=_kind() == "dumb")
+        self.filter = TerminalFilter(
+            raw=raw, dumb=_kind() == "dumb", utf8=speaks_utf8(writer.descriptor)
+        )
         self._writer = writer
         # Few: what the user sees must not be far behind what happens.
         writer.ahead = _AHEAD

@@ -25,6 +25,7 @@ from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .held.git import GitTargets, NestedRepositories
 from .held.git_config import is_written_by_git
 from .held.hooks import same_hook_settings
+from .held.links import mark_link_targets
 from .held.mass_deletion import hold_mass_deletion
 from .held.risky import (
     CHECKOUT,
@@ -89,6 +90,7 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
     dirfd.allow_many_descriptors()
     walk = _Walk(root, upper, lowers)
     walk.run()
+    mark_link_targets((upper, *lowers), walk.changes, walk.names_around)
     hold_mass_deletion(root, walk.changes)
     return ChangeSet(walk.changes, walk.skipped)
 
@@ -149,7 +151,7 @@ class _Walk:
         self._git_targets = GitTargets.of(root)
         self._repositories = 0
         self._nested_repositories = NestedRepositories(root)
-        self._around = NamesAround(self._layers)
+        self.names_around = NamesAround(self._layers)
         # By the ignore files of the project, not by those that the command wrote.
         self._ignored = IgnoredPaths(root) if has_repository(root) else None
         # In a root that is a repository without a worktree, the same paths are held as in another.
@@ -395,7 +397,7 @@ class _Walk:
         is_risk = is_git_target or (
             not is_by_git
             and is_obeyed(
-                path, self._around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
+                path, self.names_around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
             )
         )
         if is_risk:

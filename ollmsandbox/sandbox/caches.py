@@ -28,13 +28,14 @@ from ..errors import SandboxError
 from ..files import trees
 from ..files.locks import FileLock
 from ..paths import Paths, make_folder, project_key, real_path
-from .merging import merge_layer, opened
+from .merging import last_change, merge_layer, note_change, opened, strip_rights
 from .overlay import empty_work_folder
 
 # Where commands see the folder of caches that the user does not have.
 PLAIN_CACHES = "/run/caches"
 _LOCK = "lock"
 _PROJECT = "project"
+_CHANGED = "changed"
 _RUN = "run-"
 # Folders of an earlier run, empty and not in use.
 _SPARE = "spare-"
@@ -178,10 +179,13 @@ class CacheLayers:
         for lock in others:
             lock.release()
         with contextlib.suppress(OSError), FileLock(f"{self.folder}/{_LOCK}"):
+            with opened(f"{self._run}/upper") as upper:
+                strip_rights(upper)
             layers = _sorted_layers(self.folder, os.listdir(self.folder))
             newest = int(os.path.basename(layers[-1])) if layers else 0
             layers.append(f"{self.folder}/{newest + 1}")
             os.rename(f"{self._run}/upper", layers[-1])
+            note_change(f"{self.folder}/{_CHANGED}")
             _merge_free(layers)
 
     def remove(self) -> None:
@@ -237,8 +241,15 @@ class ProjectCaches:
 
     def _content(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
-            return [name for name in os.listdir(self.folder) if name not in (_LOCK, _PROJECT)]
+            return [
+                name for name in os.listdir(self.folder) if name not in (_LOCK, _PROJECT, _CHANGED)
+            ]
         return []
+
+
+def caches_generation(paths: Paths, project: str) -> tuple[int, ...]:
+    """Return numbers that differ after each run that changed a project's caches."""
+    return tuple(last_change(root / project_key(project) / _CHANGED) for root in paths.caches)
 
 
 def all_caches(paths: Paths) -> list[ProjectCaches]:

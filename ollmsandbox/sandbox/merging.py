@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..files import trees
@@ -25,6 +26,8 @@ from ..files.whiteouts import OPAQUE, is_opaque
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100
 _NO_DEEPER = 1000
+# Rights that a program lends to whoever starts it.
+_LENT = stat.S_ISUID | stat.S_ISGID
 
 
 def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int = 0) -> None:
@@ -69,26 +72,89 @@ def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int =
         os.rename(name, name, src_dir_fd=above, dst_dir_fd=below)
         if is_folder:
             set_mode(name, below, stat.S_IMODE(found.st_mode))
+    if is_lowest:
+        _disarm_hooks(below)
+
+
+def note_change(file: str) -> None:
+    """Give a file a new time, so that `last_change` tells whoever asked before."""
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # Not the time of the file system, whose clock may stand still for some milliseconds.
+    now = time.time_ns()
+    os.utime(file, ns=(now, now))
+
+
+def last_change(file: str | os.PathLike[str]) -> int:
+    """Return a number that differs after each change that was noted."""
+    try:
+        return os.stat(file).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def strip_rights(top: int) -> None:
+    """Take the setuid and setgid bits from everything in a folder of a layer."""
+
+    def strip(folder: int, entries: Sequence[os.DirEntry[str]]) -> None:
+        for entry in entries:
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if mode & _LENT and not stat.S_ISLNK(mode):
+                set_mode(entry.name, folder, stat.S_IMODE(mode) & ~_LENT, any_kind=True)
+
+    _walk(top, strip)
 
 
 def _remove_special(top: int) -> None:
-    """Remove all but files, links and folders: pipes, sockets, and whiteouts of what is gone. Also
-    remove what is deeper than any real folder, where nobody would look for them."""
+    """Remove all but files, links and folders: pipes, sockets, and whiteouts of what is gone."""
+
+    def remove(folder: int, entries: Sequence[os.DirEntry[str]]) -> None:
+        for entry in entries:
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+                os.unlink(entry.name, dir_fd=folder)
+        _disarm_hooks(folder)
+
+    _walk(top, remove)
+
+
+def _disarm_hooks(folder: int) -> None:
+    """Make sure that git runs no hook, if this is a repository: whoever pushes to one, or works
+    with it, would run a command's program. Links to hooks are removed."""
+    try:
+        os.stat("objects", dir_fd=folder, follow_symlinks=False)
+        found = os.stat("hooks", dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(found.st_mode):
+        os.unlink("hooks", dir_fd=folder)
+    if not stat.S_ISDIR(found.st_mode):
+        return
+    unlocked: list[UnlockedFolder] = []
+    level = _Level(open_folder("hooks", folder, unlocked, os.W_OK | os.X_OK), [], unlocked)
+    try:
+        for name in os.listdir(level.descriptor):
+            mode = os.stat(name, dir_fd=level.descriptor, follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
+                os.unlink(name, dir_fd=level.descriptor)
+            elif stat.S_ISREG(mode) and mode & 0o111:
+                set_mode(name, level.descriptor, stat.S_IMODE(mode) & ~0o111, any_kind=True)
+    finally:
+        level.leave()
+
+
+def _walk(top: int, look: Callable[[int, Sequence[os.DirEntry[str]]], None]) -> None:
+    """Call `look` for each folder and what is in it. Remove what is deeper than any real folder,
+    where nobody would look."""
     levels: list[_Level] = []
 
     def enter(name: str, dir_fd: int) -> None:
         unlocked: list[UnlockedFolder] = []
         levels.append(_Level(open_folder(name, dir_fd, unlocked, os.W_OK | os.X_OK), [], unlocked))
         descriptor, folders, _unlocked = levels[-1]
-        with os.scandir(descriptor) as entries:
-            others = [
-                e for e in entries if not (e.is_symlink() or e.is_file(follow_symlinks=False))
-            ]
-        for entry in others:
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.name)
-            else:
-                os.unlink(entry.name, dir_fd=descriptor)
+        with os.scandir(descriptor) as found:
+            entries = list(found)
+        folders += [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        look(descriptor, entries)
 
     allow_many_descriptors()
     try:

@@ -22,7 +22,7 @@ from ..files import trees
 from ..files.atomic import flush
 from ..files.locks import FileLock
 from ..paths import make_folder
-from .merging import merge_layer, opened
+from .merging import last_change, merge_layer, note_change, opened, strip_rights
 from .process import read_stat
 
 _PREFIX = "overlay-"
@@ -40,6 +40,7 @@ _PLAYGROUND = "playground"
 _CREATING = "overlays.lock"
 # Held while a run is merged into the playground.
 _PLAYGROUND_LOCK = "playground.lock"
+_PLAYGROUND_CHANGED = "playground.changed"
 _MOST_READINGS = 100
 _CLOSE_ENOUGH = 20_000  # nanoseconds
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -69,6 +70,12 @@ class Keeper(Protocol):
 
     async def settle(self, overlay: Overlay) -> None:
         """Take the changes out of the upper folders, after all processes have ended."""
+
+
+def playground_generation(cache: Path) -> int:
+    """Return a number that differs after each run that changed the playground, unless that is
+    shared."""
+    return last_change(cache / _PLAYGROUND_CHANGED)
 
 
 class Overlay:
@@ -238,7 +245,9 @@ class Overlay:
             opened(self.playground_upper) as above,
             opened(self.playground) as below,
         ):
+            strip_rights(above)
             merge_layer(above, below, is_lowest=True)
+            note_change(f"{os.path.dirname(self.folder)}/{_PLAYGROUND_CHANGED}")
 
     def cleanup(self) -> None:
         """Remove the folders. What is needed was moved out before."""

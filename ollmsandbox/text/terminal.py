@@ -6,8 +6,9 @@ questions that the terminal would answer as if the user had typed it.
 Sequences on a list pass, all others are dropped. So every sequence that passes is complete, and
 nothing that was dropped can join what is around it.
 
-It works on bytes, which pass unchanged whatever their encoding. `ansi.py` and the window's terminal
-read sequences in text, of which little or nothing passes.
+It works on bytes, which pass unchanged whatever their encoding, except for those that are control
+characters where the terminal's encoding is not UTF-8. `ansi.py` and the window's terminal read
+sequences in text, of which little or nothing passes.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _HIGH_BYTE = re.compile(
     rb"|[\x80-\x9f](?<![\xc2-\xf4].)(?<![\xe0-\xf4][\x80-\xbf].)(?<![\xf0-\xf4][\x80-\xbf]{2}.)",
     re.DOTALL,
 )
+_HIGH_CONTROLS = bytes(range(0x80, 0xA0))
 # What may continue in the next piece: a sequence, and a character.
 _CUT_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[ -/]*|\](?:P[0-9A-Fa-f]{0,6})?)\Z")
 _CUT_CHARACTER = re.compile(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})\Z")
@@ -76,7 +78,8 @@ _RESET = (
 class TerminalFilter:
     """Filters the output of one stream.
 
-    With `raw`, everything passes. A terminal that is `dumb` gets no sequences at all.
+    With `raw`, everything passes. A terminal that is `dumb` gets no sequences at all. One without
+    `utf8` takes every byte for a character, so that a part of one in UTF-8 may begin a sequence.
     """
 
     def __init__(
@@ -84,9 +87,11 @@ class TerminalFilter:
         *,
         raw: bool = False,
         dumb: bool = False,
+        utf8: bool = True,
     ) -> None:
         self._is_raw = raw
         self._is_dumb = dumb
+        self._is_utf8 = utf8
         # Receives what the terminal would have answered.
         self.answer: Callable[[bytes], None] | None = None
         self._held = b""
@@ -144,14 +149,16 @@ class TerminalFilter:
     def _filtered(self, data: bytes) -> bytes:
         if self._in_string:
             data = self._after_string(data)
-        cut = _CUT_CHARACTER.search(data, max(0, len(data) - 3))
+        if not self._is_utf8:
+            data = data.translate(None, _HIGH_CONTROLS)
+        cut = _CUT_CHARACTER.search(data, max(0, len(data) - 3)) if self._is_utf8 else None
         if (at := data.rfind(b"\x1b", max(0, len(data) - _LONGEST_SEQUENCE))) >= 0:
             cut = _CUT_SEQUENCE.match(data, at) or cut
         if cut is not None:
             self._held += data[cut.start() :]
             data = data[: cut.start()]
         # Before the sequences: what is left of it may become part of one.
-        if not data.isascii():
+        if self._is_utf8 and not data.isascii():
             data = _without_high_controls(data)
         data = _SEQUENCE.sub(self._look, data.replace(_ENQUIRY, b""))
         return _COLOUR.sub(b"", data) if self._is_dumb else data

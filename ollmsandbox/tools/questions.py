@@ -29,7 +29,9 @@ from .context import ToolContext
 from .roots import ClosedFolder
 
 WITH_NETWORK = N_("Run command with network access: {command}?")
-_PROJECT_CHANGED = N_("The project changed while this question was open.")
+_PROJECT_CHANGED = N_(
+    "The project, the playground or a cache changed while this question was open."
+)
 _UNSANDBOXED_COMMAND = N_(
     "This is not sandboxed: the command can do everything you can, and its changes are not "
     "recorded."

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from ..paths import is_inside
 from ..project.jobs import generation
 from ..project.recorder import linked_roots
+from ..sandbox.caches import caches_generation
+from ..sandbox.overlay import playground_generation
 from ..sandbox.rootfs.paths import PathMap
 from .context import ToolContext
 
@@ -43,8 +45,9 @@ class ShownState:
     """The state of a project when the user was asked. Another one compares as different if
     something changed that the question depends on."""
 
-    # What the program itself does to the project is counted; others leave traces on files.
-    generation: int
+    # What the program itself does to the project is counted, and what other runs do to the
+    # playground and the project's caches; others leave traces on files.
+    generation: tuple[int, ...]
     # Each file that the command's words name, with its identity, size and times.
     files: frozenset[tuple[str, tuple[int, ...]]]
 
@@ -58,7 +61,13 @@ def shown_state(context: ToolContext, project: str, command: str, working_dir: s
         for path in names.named_by(command, working_dir)
         for found in _identities(path)
     }
-    return ShownState(generation(context.paths, project), frozenset(files))
+    paths = context.paths
+    generations = (
+        generation(paths, project),
+        playground_generation(paths.cache),
+        *caches_generation(paths, project),
+    )
+    return ShownState(generations, frozenset(files))
 
 
 class _Names:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 
@@ -296,6 +297,72 @@ if not IS_ROOT:
         with open("/proc/sys/fs/inotify/max_user_instances", encoding="ascii") as file:
             most = int(file.read())
         assert 0 < int(person.run(python(_INOTIFY)).stdout.text) <= most // 2
+
+
+_WATCHES = """
+for number in range(2000):
+    os.close(os.open(f"/tmp/{number}", os.O_CREAT))
+count = 0
+while (instance := libc.inotify_init1(0)) >= 0:
+    for number in range(2000):
+        if libc.inotify_add_watch(instance, f"/tmp/{number}".encode(), 2) < 0:
+            break
+        count += 1
+    if count % 2000:
+        break
+print(count)
+"""
+
+if not IS_ROOT:
+
+    def test_half_of_the_inotify_watches_are_left(person: Person) -> None:
+        with open("/proc/sys/fs/inotify/max_user_watches", encoding="ascii") as file:
+            most = int(file.read())
+        assert 0 < int(person.run(python(_WATCHES)).stdout.text) <= most // 2
+
+
+_SIGNALS = """
+signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+count = 0
+while count < 1 << 20 and libc.sigqueue(os.getpid(), 40, 0) == 0:
+    count += 1
+print(count)
+"""
+_MESSAGES = """
+import resource
+count = 0
+# Each has room for ten messages of 8 KiB.
+while count < 200 and libc.mq_open(f"/of-{os.getpid()}-{count}".encode(), 66, 0o600, 0) >= 0:
+    count += 1
+for number in range(count):
+    libc.mq_unlink(f"/of-{os.getpid()}-{number}".encode())
+print(count)
+"""
+
+
+def test_half_of_the_signals_that_a_user_can_queue_are_left(person: Person) -> None:
+    most, _hard = resource.getrlimit(resource.RLIMIT_SIGPENDING)
+    assert 0 < int(person.run(python(_SIGNALS)).stdout.text) <= most // 2 + 1
+    assert int(person.run_outside(python(_SIGNALS)).stdout) > most // 2 + 1
+
+
+def test_half_of_the_message_queues_of_a_user_are_left(person: Person) -> None:
+    most, _hard = resource.getrlimit(resource.RLIMIT_MSGQUEUE)
+    assert 0 < int(person.run(python(_MESSAGES)).stdout.text) <= most // 2 // (10 * 8192)
+    assert int(person.run_outside(python(_MESSAGES)).stdout) > most // 2 // (10 * 8192)
+
+
+@pytest.mark.parametrize("kind", ["RLIMIT_SIGPENDING", "RLIMIT_MSGQUEUE"])
+def test_the_limits_of_queues_cannot_be_raised(person: Person, kind: str) -> None:
+    raise_it = f"""
+        import resource
+        soft, hard = resource.getrlimit(resource.{kind})
+        try:
+            resource.setrlimit(resource.{kind}, (hard + 1, hard + 1))
+        except ValueError:
+            print(soft == hard)
+        """
+    assert person.run(python(raise_it)).stdout.text == "True\n"
 
 
 def test_the_user_s_other_programs_come_first(person: Person) -> None:

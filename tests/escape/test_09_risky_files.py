@@ -122,6 +122,7 @@ def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str
     # Unless the repository itself went, with all that was in it.
     is_there = ".git/hooks" in " ".join(waiting) and ".git" not in waiting
     assert shown.split() == sorted(waiting) or not is_there
+    cli_here(person, "changes")
     assert cli_here(person, "discard").returncode == 0
     assert not use_git(person)
     # What was discarded does not come back with the rest.
@@ -134,6 +135,7 @@ def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str
 def test_git_would_run_it_after_approval(person: Person, checkout: Path, plant: str) -> None:
     # Else the test above would prove nothing.
     assert held(person, PLANTS[plant])
+    cli_here(person, "changes")
     done = cli_here(person, "apply")
     assert done.returncode == 0, done.stdout
     assert use_git(person)
@@ -187,6 +189,7 @@ def test_a_bare_repository_with_any_name(person: Person, name: str) -> None:
     plant += f"; git -C {name} config core.bare false; git -C {name} config core.worktree ."
     assert f"{name}/HEAD" in held(person, plant)
     assert not use_git(person, person.project / name)
+    cli_here(person, "changes")
     assert cli_here(person, "apply").returncode == 0
     assert use_git(person, person.project / name)
     # Now it is one, and what leads git in it waits.
@@ -261,6 +264,7 @@ def test_a_repository_is_deleted(person: Person, checkout: Path) -> None:
     assert found["file"][1] == "applied"
     assert found[".git/config"][1] == found[".git"][1] == "pending"
     assert "conflict" not in {state for _, state in found.values()}
+    cli_here(person, "changes")
     assert cli_here(person, "apply").returncode == 0
     assert not (checkout / ".git").exists()
     assert cli_here(person, "undo").returncode == 0
@@ -273,17 +277,26 @@ ACTED_ON = {
         "other/.vscode", ".idea/workspace.xml", ".nvim.lua", ".dir-locals.el", "sub/.bashrc",
         ".profile", ".zshenv", ".claude/settings.json", ".cursor/mcp.json", ".mcp.json",
         ".devcontainer/devcontainer.json", ".github/copilot-instructions.md", "x.desktop",
+        ".envrc.local", ".envrc.private", ".local.vimrc", ".vimrc.local", ".ideavimrc",
+        "project.godot", "game/export_presets.cfg", "x.uproject", ".shadowenv.d/1.lisp",
+        "analysis_options.yaml", ".fvmrc", "omnisharp.json", "ProjectSettings/a.asset",
     ),
     "runs-with-a-tool": (
         ".gitattributes", ".husky/pre-commit", ".npmrc", ".Rprofile", ".bazelrc", ".mvn/jvm.config",
         ".venv/lib/python3/site-packages/x.pth", "sitecustomize.py", "gradle/wrapper/x.jar",
         ".cargo/config.toml", ".yarnrc.yml", ".pylintrc", "eslint.config.mjs", ".gdbinit",
+        ".lfsconfig", ".venv/bin/python", "venv/bin/activate", ".release-it.json", ".gitlint",
+        ".puppeteerrc.cjs", "cspell.json", "a.pyc", "pkg/__pycache__/b.cpython-311.pyc",
     ),
     "runs-in-a-build": (
         "package.json", "Makefile", "sub/CMakeLists.txt", "setup.py", "build.rs", "conftest.py",
         "vite.config.ts", ".github/workflows/ci.yml", ".gitlab-ci.yml", "Dockerfile", "x.mk",
+        "tsconfig.json", "web/tsconfig.app.json", "jsconfig.json", "Doxyfile", "mkdocs.yml",
+        "book.toml", "_plugins/x.rb", "dvc.yaml", "Snakefile", "tauri.conf.json", "buf.gen.yaml",
+        ".config/nextest.toml", ".config/dotnet-tools.json", "melos.yaml", "sqlc.yaml",
     ),
     "": (".editorconfig", ".nvmrc", "src/main.c", "README.md", "node_modules/x/package.json",
+         "bin/tool.txt", "node_modules/x/tsconfig.json", "config/nextest.toml",
          "workflows/ci.yml", "mvn", "pth"),
 }  # fmt: skip
 
@@ -298,6 +311,44 @@ def test_files_that_other_programs_act_on_are_marked_by_kind(person: Person) -> 
     for kind, paths in ACTED_ON.items():
         for path in paths:
             assert found[path] == ({kind} - {""}, "applied"), path
+
+
+LINKS = {
+    "in one command": ["mkdir conf; echo x >conf/tasks.json; ln -s conf .vscode"],
+    "in two commands": ["mkdir conf; ln -s conf .vscode", "echo x >conf/tasks.json"],
+    "the link later": [
+        "mkdir conf; echo y >conf/tasks.json",
+        "ln -s conf .vscode; echo x >>conf/tasks.json",
+    ],
+    "by two links": ["mkdir conf; ln -s conf a; ln -s ./a .vscode", "echo x >conf/tasks.json"],
+    "by a link on the way": [
+        "mkdir -p d/conf; ln -s d e; ln -s e/conf .vscode",
+        "echo x >d/conf/tasks.json",
+    ],
+    "by a whole path": ['mkdir conf; ln -s "$PWD/conf" .vscode', "echo x >conf/tasks.json"],
+    "a single file": ["mkdir conf; ln -s conf/tasks.json .envrc", "echo x >conf/tasks.json"],
+    "deeper": ["mkdir -p a/conf; ln -s conf a/.vscode; echo x >a/conf/tasks.json"],
+}  # fmt: skip
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW])
+@pytest.mark.parametrize("name", LINKS)
+def test_a_risky_file_under_another_name_is_marked(person: Person, name: str, mode: Mode) -> None:
+    for command in LINKS[name]:
+        found = changed(person, command, mode)
+    marked = [path for path, (flags, _) in found.items() if "runs-on-opening" in flags]
+    assert [path for path in marked if path.endswith("conf/tasks.json")]
+
+
+@pytest.mark.anybody
+def test_links_that_lead_in_a_circle_or_away_mark_nothing(person: Person) -> None:
+    found = changed(
+        person,
+        "ln -s .envrc .bashrc; ln -s .bashrc .envrc; ln -s ../.. .vscode; ln -s /usr .idea;"
+        "mkdir src; echo x >src/main.c; ln -s src link",
+    )
+    assert found["src/main.c"] == (set(), "applied")
 
 
 def test_every_risky_file_is_found_by_the_quick_check() -> None:

@@ -96,6 +96,37 @@ def test_a_pending_change_is_applied_or_an_applied_one_undone(agent: Agent, scri
         assert_asked_again(agent, "./update.sh")
 
 
+# Files that the words of the command do not name, but that it reads.
+ELSEWHERE = {
+    "in the playground": "~/playground/part.sh",
+    "in a cache": "~/.cache/part.sh",
+    "in a cache that the user does not have": "~/.npm/part.sh",
+}
+
+
+@pytest.mark.parametrize("place", ELSEWHERE)
+def test_another_run_rewrites_what_is_not_in_the_project(
+    agent: Agent, script: Path, place: str
+) -> None:
+    part = ELSEWHERE[place]
+    script.write_text(f"#!/bin/sh\n. {part}\n")
+    agent.person.run(f"printf '#!/bin/sh\\necho good\\n' > {part}")
+    allow_after(agent, lambda: rewrite(agent.person, file=part))
+    assert_asked_again(agent, "./update.sh")
+    # Otherwise it would have been run.
+    assert agent.person.run("./update.sh").stdout.text == "bad\n"
+
+
+@pytest.mark.parametrize("place", ELSEWHERE)
+def test_another_run_that_writes_nothing_changes_no_question(
+    agent: Agent, script: Path, place: str
+) -> None:
+    agent.person.run(f"touch {ELSEWHERE[place]}")
+    allow_after(agent, lambda: agent.person.cli("run", "-c", f"cat {ELSEWHERE[place]}"))
+    assert "good" in agent.run("./update.sh", network=True).text
+    assert len(agent.asked) == 1
+
+
 # Ways in which an editor, which leaves no record, can change the file that a command names.
 NAMED = {
     "the first word": "./update.sh",

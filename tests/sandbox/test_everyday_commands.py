@@ -175,7 +175,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "capture_output=True, text=True).stdout)'",
         "a virtual environment": f"{PYTHON} -m venv --without-pip env && env/bin/python -c "
         "'import sys; print(sys.prefix != sys.base_prefix)' && rm -rf env",
-        "compile": f"{PYTHON} -m compileall -q pkg && ls pkg/__pycache__ | wc -l",
+        "compile": f"{PYTHON} -m compileall -q pkg && {PYTHON} -c 'import pkg'",
         "temporary folders": f"{PYTHON} -c 'import tempfile, os; d = tempfile.mkdtemp(); "
         "print(os.listdir(d)); os.rmdir(d)'",
         "the user's own packages": f"{PYTHON} -c 'import own_module; print(own_module.NAME)'",
@@ -269,7 +269,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 # What is not the same each time: numbers of inodes and times, and whether git packs its objects.
 UNSTABLE = re.compile(
-    r"\.pyc$|node_modules/\.package-lock\.json$|(^|/)\.git/(worktrees/[^/]+/)?index$|(^|/)\.git/objects(/|$)"
+    r"\.pyc$|(^|/)__pycache__$|node_modules/\.package-lock\.json$|(^|/)\.git/(worktrees/[^/]+/)?index$|(^|/)\.git/objects(/|$)"
 )
 
 _ENVIRONMENT = {

@@ -58,9 +58,10 @@ PRIVILEGED = (
     "io_uring_setup", "io_uring_enter", "io_uring_register",
     "open_by_handle_at", "kexec_load", "kexec_file_load",
     "init_module", "finit_module", "delete_module", "create_module", "query_module",
+    "memfd_secret",
 )  # fmt: skip
 # The others exist everywhere.
-NOT_EVERYWHERE = {"umount", "kexec_file_load", "create_module", "query_module"}
+NOT_EVERYWHERE = {"umount", "kexec_file_load", "create_module", "query_module", "memfd_secret"}
 
 # Those that go through socketcall() and ipc() have a number of their own besides.
 DIRECT = {
@@ -185,7 +186,7 @@ def test_the_x32_numbers_are_refused(profile: str) -> None:
 
 # --- terminals, sockets, debuggers ---------------------------------------------------------------
 
-TIOCSTI, TIOCLINUX, TCGETS = 0x5412, 0x541C, 0x5401
+TIOCSTI, TIOCLINUX, TIOCSETD, TCGETS = 0x5412, 0x541C, 0x5423, 0x5401
 
 
 @on_every_machine
@@ -193,8 +194,9 @@ TIOCSTI, TIOCLINUX, TCGETS = 0x5412, 0x541C, 0x5401
 def test_typing_into_a_terminal_is_refused(name: str, profile: str) -> None:
     found = machine(name, profile)
     ioctl = number_of("ioctl", name)
-    for request in (*with_high_bits(found, TIOCSTI), *with_high_bits(found, TIOCLINUX)):
-        assert found.answer(ioctl, 0, request) == "EPERM"
+    for refused in (TIOCSTI, TIOCLINUX, TIOCSETD):
+        for request in with_high_bits(found, refused):
+            assert found.answer(ioctl, 0, request) == "EPERM"
     assert found.answer(ioctl, 0, TCGETS) == ALLOWED
 
 
@@ -216,6 +218,50 @@ def test_only_sockets_of_some_families_can_be_made(name: str, profile: str) -> N
         if high and found.has_64_bits:
             assert found.answer(call, family | high, SOCK_DGRAM) == "EAFNOSUPPORT"
     assert found.answer(call, 0xFFFF_FFFF, SOCK_DGRAM) == "EAFNOSUPPORT"
+
+
+@on_every_machine
+@with_every_profile
+def test_only_some_protocols_can_be_asked_for(name: str, profile: str) -> None:
+    found, call = machine(name, profile), number_of("socket", name)
+    for family in (AF_INET, AF_INET6):
+        answers = {p: found.answer(call, family, SOCK_DGRAM, p) for p in range(300)}
+        allowed = {protocol for protocol, answer in answers.items() if answer == ALLOWED}
+        assert allowed == {0, 1, 6, 17, 58}
+        # Compared as the kernel does not: with more bits.
+        for protocol in with_high_bits(found, 132):
+            assert found.answer(call, family, SOCK_DGRAM, protocol) == "EPROTONOSUPPORT"
+
+
+@on_every_machine
+@with_every_profile
+def test_calls_without_names_are_missing(name: str, profile: str) -> None:
+    found = machine(name, profile)
+    zero = number_of("openat2", name) - 437
+    assert {found.answer(zero + number) for number in range(457, 462)} == {"ENOSYS"}
+    # mseal, and before it
+    assert {found.answer(zero + number) for number in (456, 462, 466)} == {ALLOWED}
+
+
+@on_every_machine
+@with_every_profile
+def test_the_priority_for_disks_is_not_raised(name: str, profile: str) -> None:
+    found, call = machine(name, profile), number_of("ioprio_set", name)
+    realtime, best_effort, idle = 1 << 13, 2 << 13, 3 << 13
+    for value in (realtime, realtime | 7, best_effort, best_effort | 5, best_effort | 8):
+        assert {found.answer(call, 1, 0, v) for v in with_high_bits(found, value)} == {"EPERM"}
+    for value in (0, idle, best_effort | 6, best_effort | 7):
+        assert found.answer(call, 1, 0, value) == ALLOWED
+
+
+@on_every_machine
+@with_every_profile
+def test_only_a_profile_with_debuggers_has_listeners(name: str, profile: str) -> None:
+    found, call = machine(name, profile), number_of("seccomp", name)
+    expected = "EPERM" if profile.startswith("strict") else ALLOWED
+    for operation in with_high_bits(found, 1):
+        assert found.answer(call, operation, 8 | 1) == expected
+    assert found.answer(call, 1, 1) == ALLOWED
 
 
 @on_every_machine
@@ -287,7 +333,7 @@ def test_a_system_call_named_by_a_profile_is_refused_where_it_exists(
     name: str, profile: str
 ) -> None:
     numbers = {call: number_of(call, name) for call in RULES[profile].deny}
-    assert {call for call, n in numbers.items() if n < 0} <= {"modify_ldt", "memfd_secret"}
+    assert {call for call, n in numbers.items() if n < 0} <= {"modify_ldt", "io_pgetevents_time64"}
     for number in numbers.values():
         if number >= 0:
             assert machine(name, profile).answer(number) == "EPERM"

@@ -170,3 +170,31 @@ def test_a_full_reset_keeps_the_scrollback() -> None:
     shown = filtered(b"\x1bc")
     assert b"\x1bc" not in shown
     assert shown.endswith(b"\x1b[H\x1b[2J")
+
+
+# Text in UTF-8 whose bytes are sequences elsewhere: 0x9b begins one, 0x9d a string, 0x90 another.
+BYTES_OF_TEXT = ["Û6n", "Ý0;title\a", "Ð$qm", "直5n", "\u06dbc", "😛3J"]
+
+
+@pytest.mark.parametrize("by_bytes", [False, True])
+@pytest.mark.parametrize("text", BYTES_OF_TEXT)
+def test_no_byte_of_a_character_is_a_control_where_the_encoding_is_another(
+    text: str, by_bytes: bool
+) -> None:
+    data = text.encode()
+    controls = {*range(0x80, 0xA0)}
+    assert controls.intersection(filtered(data, by_bytes=by_bytes))
+    shown = filtered(data, by_bytes=by_bytes, utf8=False)
+    assert not controls.intersection(shown)
+    assert shown.startswith(data[:1])
+
+
+def test_text_passes_where_the_encoding_is_another() -> None:
+    text = "naïve café\n".encode("latin-1")
+    assert filtered(text, utf8=False) == text
+    # Nor is one held back because it could begin a character.
+    assert filtered("é".encode("latin-1"), utf8=False) == b"\xe9"
+
+
+def test_what_is_left_does_not_become_a_sequence() -> None:
+    assert filtered(b"a\x1b\x9b]0;title\x07b", utf8=False) == b"ab"

@@ -16,7 +16,7 @@ from ...text.visible import visible_line
 from ...tools.base import Outcome
 from ...tools.todo import NAME as PLAN
 from ...tools.todo import TodoState, read_steps
-from ..changes import summary
+from ..changes import note_report, summary
 from ..streams import wants_colour
 from .card import question_line
 
@@ -191,6 +191,7 @@ class Printer:
         for report in reports:
             for line in summary(report, self.project):
                 self._print(line)
+            note_report(report, self.project)
 
     def _write(self, stream: TextIO, text: str) -> None:
         if self._is_holding:

@@ -22,7 +22,13 @@ from ...project.jobs import unfinished
 from ...project.missing import discard_interrupted
 from ...project.review import Review
 from ...project.run import is_part
-from ...project.short_list import count_files, counted, ignored_text, split_ignored
+from ...project.short_list import (
+    count_files,
+    counted,
+    ignored_text,
+    is_flagged,
+    split_ignored,
+)
 from ...project.state import read_current
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
@@ -35,7 +41,10 @@ from ..changes import (
     full_paths,
     ignored_line,
     in_order,
+    is_shown,
     listing,
+    note_report,
+    note_shown,
     print_notice,
     report_document,
     state_word,
@@ -79,6 +88,7 @@ def changes(given: argparse.Namespace) -> int:
                     print(line)
         if given.json:
             print(json.dumps(documents if given.all else documents[0]))
+        _note_newest(runs)
     return 0
 
 
@@ -95,6 +105,8 @@ def act_on_changes(given: argparse.Namespace) -> int:
             return _no_run(review, given)
         project = runs[0].project.path if runs else _project(given)
         chosen = full_paths(given.path, project)
+        if runs and given.run is None and not given.all:
+            _name_the_run(review, given, runs[0])
         if not _may_go_on(review, given, runs, chosen):
             return 1
         try:
@@ -102,6 +114,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             _report_interruption(runs)
             raise
+        _note_newest(runs)
         reports = [one for report in reports for one in (*report.along, report)]
         done = [item for report in reports for item in report.changes]
         errors = [error for report in reports for error in report.errors]
@@ -145,6 +158,28 @@ def act_on_changes(given: argparse.Namespace) -> int:
         for error in errors:
             print_error(error)
         return 1 if missed or left or errors else 0
+
+
+def _note_newest(runs: list[Run]) -> None:
+    """Remember that the user has seen these runs."""
+    newest = {run.project.path: run.id for run in sorted(runs, key=lambda run: run.started_at)}
+    for project, run_id in newest.items():
+        note_shown(project, run_id)
+
+
+def _name_the_run(review: Review, given: argparse.Namespace, run: Run) -> None:
+    """Say which run is meant, and what in it needs a second look. Raise if it is not the one that
+    the user saw last: another program may have run a command since."""
+    if not is_shown(run.project.path, run.id):
+        raise OllmSandboxError(
+            f"The last run, {run.id}, is not the one that you looked at last.",
+            f"See `ollmsandbox changes`, or name the run: `{given.action} {run.id}`.",
+        )
+    if given.json:
+        return
+    marked = filter(is_flagged, read_current(review.manager, run))
+    lines = [f"{escape_line(run.command)}  (run {run.id}, {_when(run.started_at)})"]
+    print_notice([*lines, *(listing(marked, run.project.path) if given.action == "apply" else ())])
 
 
 def _may_go_on(
@@ -227,6 +262,7 @@ def history(given: argparse.Namespace) -> int:
             runs: list[Run] = []
         else:
             runs = manager.runs(project, limit=given.limit)
+        _note_newest(runs)
         if given.json:
             print(json.dumps([{**_about(run), **_counts(review, run)} for run in runs]))
             return 0
@@ -266,7 +302,9 @@ class _open:
         return self._review
 
     def _summary(self, report: Report) -> Iterator[str]:
-        return summary(report, self._review.manager.run(report.run_id).project.path)
+        project = self._review.manager.run(report.run_id).project.path
+        note_report(report, project)
+        return summary(report, project)
 
     def __exit__(self, *_raised: object) -> None:
         for error in self._errors:

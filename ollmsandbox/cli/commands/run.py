@@ -228,9 +228,10 @@ class _Run:
         for notice in self.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         if self.report is not None:
-            from ..changes import print_notice, summary
+            from ..changes import note_report, print_notice, summary
 
             print_notice(summary(self.report, self.project))
+            note_report(self.report, self.project)
 
     def _note(self, recovered: RecoveryResult) -> None:
         from ..changes import summary
@@ -421,7 +422,9 @@ def _text(command: str | Sequence[str]) -> str:
 
 def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]:
     """Return the document for --json. It always has the same keys."""
-    from ..changes import report_document
+    from ..changes import note_report, report_document
+
+    note_report(job.report, job.project)
 
     seen = {"system": job.system, "seen_as": {job.project: "/workspace"}} if job.system else {}
     return {

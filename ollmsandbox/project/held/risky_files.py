@@ -28,7 +28,7 @@ def _listed(text: str) -> tuple[RiskyFiles, ...]:
 
 OPENING = _listed("""
 # Shells and environments that act when somebody changes to the folder.
-.envrc .direnv/ .direnvrc # https://direnv.net/man/direnv.1.html
+.envrc .envrc.* .direnv/ .direnvrc .shadowenv.d/ # https://direnv.net/man/direnv.1.html
 mise.toml .mise.toml mise.local.toml .mise.local.toml mise/config.toml .mise/ .config/mise.toml
 .config/mise/ .mise-tasks/ mise-tasks/ .rtx.toml # https://mise.jdx.dev/configuration.html
 .autoenv .autoenv.zsh .autoenv_leave.zsh # https://github.com/Tarrasch/zsh-autoenv
@@ -44,7 +44,8 @@ mise.toml .mise.toml mise.local.toml .mise.local.toml mise/config.toml .mise/ .c
   # https://code.visualstudio.com/docs/editor/workspace-trust
 .idea/ *.iml *.ipr *.iws .run/ .fleet/ # https://www.jetbrains.com/help/idea/project-security.html
 .zed/ # https://zed.dev/docs/configuring-zed
-.vimrc _vimrc .gvimrc .exrc _exrc .nvimrc .nvim.lua .lvimrc .vim/ .nvim/ .vimspector.json
+.vimrc _vimrc .local.vimrc .vimrc.local .vimlocal .ideavimrc # https://github.com/embear/vim-localvimrc
+.gvimrc .exrc _exrc .nvimrc .nvim.lua .lvimrc .vim/ .nvim/ .vimspector.json
 .neoconf.json .nlsp-settings/ .lazy.lua .projections.json
   # https://neovim.io/doc/user/options.html#'exrc'
 .dir-locals.el .dir-locals-2.el .emacs .emacs.d/
@@ -60,6 +61,11 @@ nbproject/ # https://netbeans.apache.org/
 directory.build.targets directory.build.rsp nuget.config
   # https://learn.microsoft.com/visualstudio/ide/trust-settings
 .qtcreator/ *.user # https://doc.qt.io/qtcreator/
+project.godot export_presets.cfg # https://docs.godotengine.org/en/stable/tutorials/plugins/editor/
+*.uproject *.uplugin # https://dev.epicgames.com/documentation/unreal-engine/
+projectsettings/ packages/manifest.json # https://docs.unity3d.com/Manual/upm-manifestPrj.html
+analysis_options.yaml .fvm/ .fvmrc # https://dart.dev/tools/analyzer-plugins
+omnisharp.json # https://github.com/OmniSharp/omnisharp-roslyn/wiki/Configuration-Options
 .devcontainer/ .devcontainer.json devcontainer.json
   # https://containers.dev/implementors/json_reference/
 .gitpod.yml .gitpod/ .ona/ .replit replit.nix .idx/ devfile.yaml .devfile.yaml .codesandbox/
@@ -102,7 +108,12 @@ TOOL = _listed("""
 .lintstagedrc .lintstagedrc.* lint-staged.config.* commitlint.config.* .commitlintrc.*
 .rusty-hook.toml hk.pkl .fslckout _fossil_ _mtn/ .p4config .p4enviro .repo/ .gclient
 .gclient_entries .arcconfig .arclint # https://git-scm.com/docs/gitattributes
+.lfsconfig .gitlint .release-it.* .versionrc.* .cz.*
+  # https://github.com/git-lfs/git-lfs/blob/main/docs/man/git-lfs-config.adoc
 # Python.
+*.pyc *.pyo # https://docs.python.org/3/reference/import.html#cached-bytecode-invalidation
+.venv/bin/ venv/bin/ .virtualenv/bin/ virtualenv/bin/ .venv/scripts/ venv/scripts/
+  # https://docs.python.org/3/library/venv.html
 *.pth *.start sitecustomize.py usercustomize.py pyvenv.cfg
   # https://docs.python.org/3/library/site.html
 .pythonstartup .pythonrc .pythonrc.py .pdbrc .pdbrc.py pdbrc .ipython/ ipython_config.py
@@ -123,6 +134,8 @@ deno.json deno.jsonc # https://yarnpkg.com/configuration/yarnrc#yarnPath
 svelte.config.* .solhint.json .graphqlrc.* graphql.config.* .htmlhintrc .remarkrc .remarkrc.* .pugrc
 .postcssrc .postcssrc.* postcss.config.* tailwind.config.* uno.config.* windi.config.*
   # https://eslint.org/docs/latest/use/configure/configuration-files
+.puppeteerrc.* .lighthouserc.* lighthouserc.* .umirc.* .eleventy.js eleventy.config.* cspell.json
+cspell.config.* .cspell.json plopfile.* typedoc.json # https://cspell.org/configuration/
 # Other languages.
 .cargo/ rust-toolchain rust-toolchain.toml .clippy.toml clippy.toml rustfmt.toml
   # https://doc.rust-lang.org/cargo/reference/config.html
@@ -220,6 +233,15 @@ go.mod go.work magefile.go .goreleaser.yml .goreleaser.yaml .golangci.yml .golan
 .mockery.yaml gqlgen.yml # https://go.dev/ref/mod
 *.props *.targets *.cake global.json cakefile paket.dependencies
   # https://learn.microsoft.com/visualstudio/msbuild/
+tsconfig.json tsconfig.app.json tsconfig.base.json tsconfig.build.json tsconfig.lib.json
+tsconfig.node.json tsconfig.spec.json tsconfig.eslint.json jsconfig.json .tern-project
+  # https://github.com/microsoft/TypeScript/wiki/Writing-a-Language-Service-Plugin
+doxyfile mkdocs.yml book.toml _quarto.yml _plugins/ docusaurus.config.* craco.config.* nest-cli.json
+config-overrides.js tauri.conf.json capacitor.config.* ionic.config.json
+  # https://rust-lang.github.io/mdBook/format/configuration/preprocessors.html
+dvc.yaml snakefile nextflow.config _targets.r buf.gen.yaml sqlc.yaml sqlc.yml .sqlfluff trunk.toml
+cross.toml .config/nextest.toml .config/dotnet-tools.json build.fsx .fake/ pubspec.yaml melos.yaml
+  # https://nexte.st/docs/configuration/setup-scripts/
 justfile .justfile *.just taskfile.yml taskfile.yaml taskfile.dist.yml taskfile.dist.yaml tiltfile
 earthfile dagger.json procfile procfile.* overmind.env .overmind.env .foreman process-compose.yml
 process-compose.yaml hivemind .envfile skaffold.yaml garden.yml devspace.yaml okteto.yml werf.yaml

@@ -262,7 +262,7 @@ class InnerRunner(UnsandboxedRunner):
 
     async def _start(self, argv: Sequence[str]) -> InnerProcess:
         assert self._sandbox is not None
-        environment = self._profile.environment(self._environ)
+        environment = self._profile.environment(self._environ, network=self._spec.network)
         await self._sandbox.send(pack_order(argv, self._folder, environment))
         return self._sandbox
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...paths import FolderSet, is_inside
-from ..profile.profile import FolderTemplate, Profile
+from ..profile.profile import FolderTemplate, Profile, matches
 from .caches import outermost
 
 # As many as the kernel follows.
@@ -66,6 +67,32 @@ def allowed_paths(
         if real and is_inside(real, home) and real != home and real not in hidden:
             found.append(real)
     return AllowedPaths(outermost(found), links)
+
+
+def unlisted_names(
+    profile: Profile, environment: Mapping[str, str], home: str, shown: Sequence[str]
+) -> tuple[str, ...]:
+    """Return what a command with the network does not see in the caches of all programs together:
+    the names that the profile does not list, unless they lead to something it names elsewhere or to
+    what is in `shown`."""
+    templates = (*profile.home_with_network, *profile.caches, *profile.show)
+    found = filter(None, map(FolderTemplate.of, templates))
+    wanted = [one.expand(environment.get(one.variable, ""), home) for one in found]
+    listed: dict[str, tuple[str, ...]] = {}
+    for text, names in profile.names_with_network:
+        template = FolderTemplate.of(text)
+        assert template is not None
+        folder = os.path.realpath(template.expand(environment.get(template.variable, ""), home))
+        listed[folder] = listed.get(folder, ()) + names
+    hidden = []
+    for folder, names in listed.items():
+        ways = [*shown, *(path for path in wanted if is_inside(path, folder) and path != folder)]
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                path = f"{folder}/{name}"
+                if not matches(name, names) and not any(is_inside(way, path) for way in ways):
+                    hidden.append(path)
+    return tuple(sorted(hidden))
 
 
 def _follow(path: str, stop: FolderSet) -> tuple[dict[str, str], str]:

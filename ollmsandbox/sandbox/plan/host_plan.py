@@ -11,6 +11,7 @@ from ... import N_
 from ...errors import ProjectError, WorkingDirError
 from ...paths import FolderSet, home_on_record, is_inside, project_key, real_path
 from ..caches import PLAIN_CACHES, CacheLayers
+from ..profile.profile import FolderTemplate
 from .caches import (
     FoundCaches,
     find_caches,
@@ -20,7 +21,7 @@ from .caches import (
     usable_caches,
 )
 from .folders import EMPTY_FOLDERS, find_working_dir, is_home
-from .home import AllowedPaths, allowed_paths
+from .home import AllowedPaths, allowed_paths, unlisted_names
 from .mask_layer import spec_for
 from .mounts import (
     AllowedHome,
@@ -47,12 +48,16 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     if home == "/" or not os.path.isdir(home):
         remedy = N_("Set HOME to your home folder.")
         raise ProjectError(N_("{home} cannot be a home folder."), remedy, home=home)
-    environment = profile.environment(inputs.environ)
+    environment = profile.environment(inputs.environ, network=inputs.spec.network)
     if inputs.environ.get("HOME"):
         # A link to it may be in a folder that is empty inside.
         environment["HOME"] = home
     if inputs.spec.by_host:
         environment = without_proxies(environment)
+    # Compiled files that are not what their source says would run outside, unseen.
+    caches = FolderTemplate("XDG_CACHE_HOME", "~/.cache", "/python")
+    where = caches.expand(environment.get(caches.variable, ""), home)
+    environment.setdefault("PYTHONPYCACHEPREFIX", where)
     builder = _HostBuilder(inputs, environment)
     mounts: list[Mount] = [HostSystem(), *builder.devices()]
     mounts += builder.outside()
@@ -81,6 +86,10 @@ class _HostBuilder(PlanBuilder):
         super().__init__(inputs)
         self.environment = environment
         self._home = inputs.paths.real_home
+        if inputs.spec.network:
+            shown = [*(root.path for root in inputs.overlay.roots), self.playground]
+            for home in dict.fromkeys((self._home, real_path(home_on_record() or self._home))):
+                self.hidden += unlisted_names(inputs.profile, environment, home, shown)
         self._in_hidden = FolderSet(self.hidden)
         elsewhere = f"{self._home}/"
         self._hidden_elsewhere = [name for name in self.hidden if not name.startswith(elsewhere)]

@@ -29,6 +29,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _TIMES = {"": 1, "s": 1, "min": 60, "h": 3600}
 _Version = tuple[str, int, int, int]
+_LISTS_OF_VARIABLES = ("drop", "harmless", "keep", "with_network")
+_NO_TEMPLATE = N_("{path} is not a folder such as ~/.cargo or ${{CARGO_HOME:-~/.cargo}}.")
 
 
 def profile_names(user_folder: Path) -> list[str]:
@@ -203,6 +205,15 @@ class _File:
         added = join(profile.home_with_network, _templates(value))
         return profile._replace(home_with_network=added)
 
+    def _names_with_network(self, profile: Profile, value: Value) -> Profile:
+        given = value.mapping()
+        listed = dict(profile.names_with_network)
+        for folder, names in given.items():
+            if FolderTemplate.of(folder) is None:
+                raise names.fail(_NO_TEMPLATE, path=repr(folder))
+            listed[folder] = join(listed.get(folder, ()), _names(names))
+        return profile._replace(names_with_network=tuple(listed.items()))
+
     def _devices(self, profile: Profile, value: Value) -> Profile:
         for item in value.items():
             path = item.text()
@@ -245,7 +256,9 @@ class _File:
             tuple(words.split()),
             tuple((n, limit) for n, limit in own.limits._asdict().items() if n in names),
             own.environment_drop,
+            own.environment_harmless,
             own.environment_keep,
+            own.environment_with_network,
             own.environment_set,
             own.caches,
             own.devices,
@@ -267,13 +280,12 @@ class _File:
         return profile._replace(deny_syscalls=join(profile.deny_syscalls, names))
 
     def _environment(self, profile: Profile, value: Value) -> Profile:
-        entries = value.mapping(("drop", "keep", "set"))
-        if "drop" in entries:
-            drop = join(profile.environment_drop, entries["drop"].texts())
-            profile = profile._replace(environment_drop=drop)
-        if "keep" in entries:
-            keep = join(profile.environment_keep, entries["keep"].texts())
-            profile = profile._replace(environment_keep=keep)
+        lists = {name: f"environment_{name}" for name in _LISTS_OF_VARIABLES}
+        entries = value.mapping((*lists, "set"))
+        for name, field in lists.items():
+            if name in entries:
+                joined = join(getattr(profile, field), entries[name].texts())
+                profile = profile._replace(**{field: joined})  # type: ignore[arg-type]
         if "set" in entries:
             given = entries["set"].mapping()
             for name, text in given.items():
@@ -318,6 +330,7 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "caches": _File._caches,
     "caches_if_present": _File._caches_if_present,
     "home_with_network": _File._home_with_network,
+    "names_with_network": _File._names_with_network,
     "masks_in_other_projects": _File._masks_in_other_projects,
     "show_in_other_projects": _File._show_in_other_projects,
     "devices": _File._devices,
@@ -376,8 +389,7 @@ def _names(value: Value) -> tuple[str, ...]:
 def _templates(value: Value) -> tuple[str, ...]:
     for item in value.items():
         if FolderTemplate.of(item.text()) is None:
-            text = N_("{path} is not a folder such as ~/.cargo or ${{CARGO_HOME:-~/.cargo}}.")
-            raise item.fail(text, path=repr(item.text()))
+            raise item.fail(_NO_TEMPLATE, path=repr(item.text()))
     return value.texts()
 
 

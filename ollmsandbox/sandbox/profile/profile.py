@@ -53,7 +53,9 @@ class CommandRules(NamedTuple):
     # Only those that are set: None removes a limit.
     limits: tuple[tuple[str, float | None], ...] = ()
     environment_drop: tuple[str, ...] = ()
+    environment_harmless: tuple[str, ...] = ()
     environment_keep: tuple[str, ...] = ()
+    environment_with_network: tuple[str, ...] = ()
     environment_set: tuple[tuple[str, str], ...] = ()
     caches: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
@@ -77,7 +79,11 @@ class Profile(NamedTuple):
     # Variables that move a folder, and its usual place.
     moved_folders: tuple[tuple[str, str], ...] = ()
     environment_drop: tuple[str, ...] = ()
+    # Names that match a pattern of `environment_drop` by chance.
+    environment_harmless: tuple[str, ...] = ()
     environment_keep: tuple[str, ...] = ()
+    # All that a command with the network gets, unless it is dropped.
+    environment_with_network: tuple[str, ...] = ()
     environment_set: tuple[tuple[str, str], ...] = ()
     limits: Limits = _NO_LIMITS
     unix_sockets: bool = True
@@ -94,6 +100,8 @@ class Profile(NamedTuple):
     show_in_other_projects: tuple[str, ...] = ()
     # The paths in the home folder that a command with the network sees, besides caches and `show`.
     home_with_network: tuple[str, ...] = ()
+    # Caches of all programs together, and the names in each that such a command sees.
+    names_with_network: tuple[tuple[str, tuple[str, ...]], ...] = ()
     # Devices of this computer that commands can use.
     devices: tuple[str, ...] = ()
     commands: tuple[CommandRules, ...] = ()
@@ -130,7 +138,11 @@ class Profile(NamedTuple):
             limits=limits,
             own_memory_limit=given.get("memory", self.own_memory_limit or None) is not None,
             environment_drop=join(self.environment_drop, rules.environment_drop),
+            environment_harmless=join(self.environment_harmless, rules.environment_harmless),
             environment_keep=join(self.environment_keep, rules.environment_keep),
+            environment_with_network=join(
+                self.environment_with_network, rules.environment_with_network
+            ),
             environment_set=join(self.environment_set, rules.environment_set),
             caches=join(self.caches, rules.caches),
             devices=join(self.devices, rules.devices),
@@ -153,15 +165,25 @@ class Profile(NamedTuple):
         """Return the profile with this time limit, or with its own for None."""
         return self if seconds is None else self._replace(limits=self.limits._replace(time=seconds))
 
-    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, inherited: Mapping[str, str], *, network: bool = False) -> dict[str, str]:
         """Return the variables a command gets."""
         always = _any_of(self.environment_keep)
+        rules = self.environment_drop, self.environment_keep, self.environment_harmless
         kept = {
             name: value
             for name, value in inherited.items()
-            if not _drops(name, self.environment_drop, self.environment_keep)
-            and (name in always or not is_secret(value))
+            if not _drops(name, *rules) and (name in always or not is_secret(value))
         }
+        if network and self.environment_with_network:
+            # Also those that say where the folders are that such a command sees.
+            templates = (*self.caches, *self.caches_if_present, *self.home_with_network)
+            moving = {found.variable for found in map(FolderTemplate.of, templates) if found}
+            listed = _any_of(self.environment_with_network)
+            kept = {
+                name: value
+                for name, value in kept.items()
+                if name in always or name in moving or name in listed
+            }
         kept.update(self.environment_set)
         return kept
 
@@ -183,8 +205,15 @@ def _by_folder(paths: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
 
 
 @lru_cache(maxsize=1024)
-def _drops(name: str, drop: tuple[str, ...], keep: tuple[str, ...]) -> bool:
-    return name in _any_of(drop) and name not in _any_of(keep)
+def _drops(
+    name: str, drop: tuple[str, ...], keep: tuple[str, ...], harmless: tuple[str, ...]
+) -> bool:
+    return name in _any_of(drop) and name not in _any_of(keep) and name not in _any_of(harmless)
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a name matches one of some shell patterns that ignore case."""
+    return name in _any_of(patterns)
 
 
 def join(one: tuple[T, ...], two: tuple[T, ...]) -> tuple[T, ...]:

@@ -22,11 +22,21 @@ _PATTERNS = {
     # password=..., but not the text of a shell function: password=$1
     **dict.fromkeys(
         ("pass", "pwd", "secret", "token", "key"),
-        r"(?i)(?:\b|_|[a-z])(?:password|passwd|passphrase|(?<![a-z])pwd|secret|token|api_?key|apikey"
-        r"|access_?key|account_?key|accesskey|private_?key|shared_?key)"
-        r"""["']?\s?[=:]\s?["']?(?![$%<{(*"'\s])[^\s;,&"']{3,}""",
+        r"(?i)(?:\b|_|[a-z])(?:password|passwd|passphrase|(?<![a-z])pwd|secret|token|api[_-]?key"
+        r"|access[_-]?key|account[_-]?key|private[_-]?key|shared[_-]?key)"
+        r"""(?:["']?\s?[=:]\s?["']?(?![$%<{(*"'\s])[^\s;,&"']{3,})"""
+        # --token ..., but no other option, nor a number
+        r"""|(?i:(?:^|[\s"'])--?[\w-]*(?:password|passwd|passphrase|secret|token|key)[\s=]+["']?"""
+        r"""(?![-$%<{(*]|\d+(?:\s|$))[^\s"']{6,})""",
     ),
     "bearer ": r"(?i)\bbearer [\w.~+/=-]{8,}",
+    "authorization": r"""(?i)\bauthorization["']?\s*[=:]\s*["']?(?:[\w-]+\s+)?"""
+    r"""(?=\S*\d)[^\s"'$]{6,}""",
+    "cookie:": r"(?i)\bcookie:\s*[^\s=]+=[^\s$;]{6,}",
+    # curl -u name:password, but not the numbers of a user and a group
+    **dict.fromkeys(
+        ("-u ", "--user"), r"(?:^|\s)(?:-u|--user)[\s=]?(?!\d+:\d+\b)[\w.+@-]+:[^\s:$/]{3,}"
+    ),
     "basic ": r"(?i)\bbasic [a-z0-9+/]{8,}={0,2}(?:\s|$)",
     # Private keys, as they are and in base64
     "private key": r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY",
@@ -104,12 +114,22 @@ _PATTERNS = {
     ":aa": r"\b\d{8,10}:AA[\w-]{32,}",
 }
 _SHORTEST = 8
+# Random letters and digits: nearly every second one is of another kind than the one before it. In
+# names of people's making, few are. Hashes, in lower case, are no secrets.
+_RANDOM = r"[A-Za-z0-9+/_-]{24,}={0,2}"
+_CHANGES = r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]"
+_RANDOM_SHARE = 0.4
 
 
 def is_secret(value: str) -> bool:
     """Return whether a variable's value contains something that looks like a secret."""
-    # Paths, also several, contain all kinds of names.
-    if len(value) < _SHORTEST or value.startswith(("/", "~/", "./", "../")):
+    # Paths, also several, contain all kinds of names. With options, it is a command.
+    is_path = value.startswith(("/", "~/", "./", "../")) and " -" not in value
+    if len(value) < _SHORTEST or is_path:
         return False
     lower = value.lower()
+    if lower != value and re.fullmatch(_RANDOM, value):
+        changes = len(re.findall(_CHANGES, value))
+        if changes > _RANDOM_SHARE * len(value):
+            return True
     return any(re.search(_PATTERNS[mark], value) for mark in _PATTERNS if mark in lower)

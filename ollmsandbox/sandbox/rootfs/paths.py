@@ -47,7 +47,7 @@ def rootfs_environment(
     }
     if network:
         # The profile drops those with a password.
-        made |= proxy_variables(profile.environment(environ))
+        made |= proxy_variables(profile.environment(environ, network=True))
     made.update(profile.environment_set)
     return made
 

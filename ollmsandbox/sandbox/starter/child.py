@@ -87,6 +87,7 @@ def run(
             step = "enter a user namespace"
             map_user_to_root(uid, gid)
             leave_inotify()
+        leave_queues()
         os.chdir(order["folder"])
         if "mount" in namespaces:
             step = f"protect {os.fsdecode(order['protect'])}"
@@ -206,15 +207,24 @@ def limit_file_size(wanted: int) -> None:
 
 
 def leave_inotify() -> None:
-    """Leave half of the user's inotify instances to other programs: the kernel counts them for
-    each user, but a user namespace may have a lower limit."""
+    """Leave half of the user's inotify instances and watches to other programs: the kernel counts
+    them for each user, but a user namespace may have a lower limit."""
     try:
-        with open("/proc/sys/fs/inotify/max_user_instances", "rb") as file:
-            most = int(file.read())
-        with open("/proc/sys/user/max_inotify_instances", "wb") as file:
-            file.write(b"%d" % max(1, most // 2))
+        for name in ("instances", "watches"):
+            with open(f"/proc/sys/fs/inotify/max_user_{name}", "rb") as file:
+                most = int(file.read())
+            with open(f"/proc/sys/user/max_inotify_{name}", "wb") as file:
+                file.write(b"%d" % max(1, most // 2))
     except OSError:
         return  # some containers forbid it, which is no reason not to run
+
+
+def leave_queues() -> None:
+    """Leave half of the signals and messages that the kernel keeps for a user to others."""
+    for kind in (resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE):
+        soft, _hard = resource.getrlimit(kind)
+        if soft != resource.RLIM_INFINITY:
+            resource.setrlimit(kind, (soft // 2, soft // 2))
 
 
 def map_user_to_root(uid: int, gid: int) -> None:

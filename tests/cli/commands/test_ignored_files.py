@@ -10,14 +10,14 @@ from support.person import Person
 
 pytestmark = pytest.mark.anybody
 
-_BUILD = "mkdir -p pkg/__pycache__; echo 1 > pkg/__pycache__/a.pyc; echo 2 > b.pyc"
+_BUILD = "mkdir -p pkg/objects; echo 1 > pkg/objects/a.o; echo 2 > b.o"
 _EDIT = f"{_BUILD}; echo 1 > file"
 
 
 @pytest.fixture(autouse=True)
 def checkout(person: Person) -> None:
     person.run_outside(
-        "git init -q; mkdir pkg; echo '*.pyc' > .gitignore; echo 'build/' >> .gitignore"
+        "git init -q; mkdir pkg; echo '*.o' > .gitignore; echo 'build/' >> .gitignore"
     )
 
 
@@ -49,18 +49,18 @@ def test_they_are_applied_and_undone_with_the_run(person: Person) -> None:
         "  added     file",
         "  2 files that git ignores",
     ]
-    assert not (person.project / "b.pyc").exists()
-    assert said(person, "apply") == ["1 change applied.", "2 files that git ignores applied."]
-    assert (person.project / "b.pyc").exists()
-    assert said(person, "undo") == ["1 change undone.", "2 files that git ignores undone."]
-    assert not (person.project / "b.pyc").exists()
-    assert not (person.project / "pkg/__pycache__").exists()
+    assert not (person.project / "b.o").exists()
+    assert said(person, "apply")[:-1] == ["1 change applied.", "2 files that git ignores applied."]
+    assert (person.project / "b.o").exists()
+    assert said(person, "undo")[:-1] == ["1 change undone.", "2 files that git ignores undone."]
+    assert not (person.project / "b.o").exists()
+    assert not (person.project / "pkg/objects").exists()
 
 
 def test_if_they_are_all_that_waits_that_is_said(person: Person) -> None:
     done = said(person, "run", "--apply", "review", "-c", _BUILD)
     assert done[0] == "ollmsandbox: 2 files that git ignores, pending"
-    assert said(person, "discard") == ["2 files that git ignores discarded."]
+    assert said(person, "discard")[:-1] == ["2 files that git ignores discarded."]
     assert said(person, "changes")[1:] == ["  2 files that git ignores [discarded]"]
 
 
@@ -72,14 +72,14 @@ def test_the_history_counts_them_apart(person: Person) -> None:
 
 
 def test_programs_see_each_of_them(person: Person) -> None:
-    said(person, "run", "-c", f"{_EDIT}; chmod +x b.pyc")
+    said(person, "run", "-c", f"{_EDIT}; chmod +x b.o")
     found = json.loads(person.cli("changes", "--json").stdout)["changes"]
     flags = {change["path"]: change["flags"] for change in found}
     assert flags == {
-        "b.pyc": ["executable", "ignored"],
+        "b.o": ["executable", "ignored"],
         "file": [],
-        "pkg/__pycache__": [],
-        "pkg/__pycache__/a.pyc": ["ignored"],
+        "pkg/objects": [],
+        "pkg/objects/a.o": ["ignored"],
     }
 
 
@@ -97,7 +97,7 @@ def test_one_that_is_worth_a_second_look_is_shown(person: Person) -> None:
 
 def test_outside_a_checkout_they_are_files_like_others(person: Person) -> None:
     person.run_outside("rm -r .git")
-    assert said(person, "run", "-c", "echo 2 > b.pyc") == [
+    assert said(person, "run", "-c", "echo 2 > b.o") == [
         "ollmsandbox: 1 change",
-        "  added     b.pyc",
+        "  added     b.o",
     ]

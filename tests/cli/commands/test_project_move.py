@@ -24,6 +24,7 @@ def test_history_pending_changes_and_rules_move_along(person: Person) -> None:
     done = person.cli("project", "move", str(person.project), str(new), cwd=person.home)
     assert (done.returncode, done.stderr) == (0, "")
     assert str(new) in done.stdout
+    person.cli("changes", cwd=new)
     assert person.cli("apply", cwd=new).returncode == 0
     assert (new / "a").read_text() == "new\n"
     (rule,) = RuleStore(person.paths).rules()
@@ -37,6 +38,7 @@ def test_paths_may_be_relative_and_the_old_one_a_link_to_the_new_one(person: Per
     old = os.path.relpath(person.project, person.home)
     done = person.cli("project", "move", old, "new", cwd=person.home)
     assert done.returncode == 0, done.stderr
+    person.cli("changes", cwd=new)
     assert person.cli("undo", cwd=new).returncode == 0
     assert not (new / "a").exists()
 

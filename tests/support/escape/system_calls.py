@@ -30,7 +30,9 @@ _OLD = {
 _NEW = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
-    "clone3": 435, "mount_setattr": 442, "quotactl_fd": 443, "open_tree_attr": 467,
+    "clone3": 435, "mount_setattr": 442, "quotactl_fd": 443, "memfd_secret": 447,
+    "statmount": 457, "listmount": 458, "lsm_get_self_attr": 459, "lsm_set_self_attr": 460,
+    "lsm_list_modules": 461, "open_tree_attr": 467,
 }  # fmt: skip
 NUMBERS: dict[str, int] = _NEW | {
     name: number
