@@ -424,7 +424,7 @@ def test_all_tools_can_be_described_to_a_model(agent: Agent) -> None:
 
 
 def test_files_that_git_ignores_are_one_line(agent: Agent) -> None:
-    agent.person.run_outside("git init -q; echo '*.pyc' > .gitignore")
-    text = agent.run("echo 1 > a.pyc; echo 2 > b.pyc; echo > new").text
+    agent.person.run_outside("git init -q; echo '*.o' > .gitignore")
+    text = agent.run("echo 1 > a.o; echo 2 > b.o; echo > new").text
     assert "Changes: 1 added.\n  added new\n  2 files that git ignores" in text
-    assert "Changes: 1 file that git ignores." in agent.run("echo 3 > a.pyc").text.splitlines()
+    assert "Changes: 1 file that git ignores." in agent.run("echo 3 > a.o").text.splitlines()

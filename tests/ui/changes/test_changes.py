@@ -763,18 +763,18 @@ def _run_with_keyboard(pane: Pane) -> Gtk.Widget | None:
     return focus.get_ancestor(RunRow) if focus is not None else None
 
 
-_BUILD = "mkdir cache; echo 1 > cache/a.pyc; echo 2 > cache/b.pyc; echo 1 > build.pyc"
+_BUILD = "mkdir cache; echo 1 > cache/a.o; echo 2 > cache/b.o; echo 1 > build.o"
 
 
 def _ignore(person: Person) -> None:
-    person.run_outside("git init -q; printf '*.pyc\\ncache/\\n' > .gitignore")
+    person.run_outside("git init -q; printf '*.o\\ncache/\\n' > .gitignore")
 
 
 def _open_ignored(pane: Pane) -> IgnoredRow:
     wait_until(lambda: any(row.get_mapped() for row in all_of(pane.view, IgnoredRow)))
     [row] = all_of(pane.view, IgnoredRow)
     row.arrow.emit("clicked")
-    wait_until(lambda: says(pane.view, "a.pyc  cache/"))
+    wait_until(lambda: says(pane.view, "a.o  cache/"))
     [row] = all_of(pane.view, IgnoredRow)
     return row
 
@@ -791,7 +791,7 @@ def test_ignored_files_are_one_quiet_line_that_opens(pane: Pane) -> None:
     assert " · 1 file" in shown.name
     opened = _open_ignored(pane)
     paths = [row.item.recorded.change.path for row in all_of(pane.view, FileRow)]
-    assert paths == ["file", "build.pyc", "cache/a.pyc", "cache/b.pyc"]
+    assert paths == ["file", "build.o", "cache/a.o", "cache/b.o"]
     opened.arrow.emit("clicked")
     wait_until(lambda: len(all_of(pane.view, FileRow)) == 1)
 
@@ -803,14 +803,14 @@ def test_ignored_files_are_undone_and_redone_as_one(pane: Pane) -> None:
     pane.show()
     press(_open_ignored(pane), "Undo")
     wait_until(lambda: not (project / "cache").exists())
-    assert not (project / "build.pyc").exists()
+    assert not (project / "build.o").exists()
     assert (project / "file").exists()
     wait_until(lambda: pane.told == ["3 changes undone."])
     wait_until(lambda: says(pane.view, "3 files that git ignores · Undone"))
     # The focus stays with the line.
     wait_until(lambda: "Redo" in buttons(all_of(pane.view, IgnoredRow)[0]))
     press(all_of(pane.view, IgnoredRow)[0], "Redo")
-    wait_until(lambda: (project / "cache/a.pyc").exists() and (project / "build.pyc").exists())
+    wait_until(lambda: (project / "cache/a.o").exists() and (project / "build.o").exists())
 
 
 def test_ignored_files_wait_in_review_mode_and_are_decided_as_one(pane: Pane) -> None:
@@ -824,7 +824,7 @@ def test_ignored_files_wait_in_review_mode_and_are_decided_as_one(pane: Pane) ->
     wait_until(lambda: says(pane.view, "3 files that git ignores · Discarded"))
     assert pane.view.pending.get_label() == "1 pending change"
     press(all_of(pane.view, IgnoredRow)[0], "Apply")
-    wait_until(lambda: (project / "cache/a.pyc").exists())
+    wait_until(lambda: (project / "cache/a.o").exists())
     assert not (project / "file").exists()
 
 
@@ -837,7 +837,7 @@ def test_applying_all_includes_ignored_files(pane: Pane) -> None:
     assert pane.view.pending_box.get_visible()
     assert pane.counts[-1] == 0
     pane.view.apply_all.emit("clicked")
-    wait_until(lambda: (pane.person.project / "cache/b.pyc").exists())
+    wait_until(lambda: (pane.person.project / "cache/b.o").exists())
     wait_until(lambda: not pane.view.pending_box.get_visible())
 
 
@@ -871,6 +871,6 @@ def test_a_held_file_in_an_ignored_folder_is_not_applied_with_the_others(pane: P
     run(pane.person, f"{_BUILD}; echo 1 > file; echo 1 > cache/.envrc", Mode.REVIEW)
     pane.show()
     press(_open_ignored(pane), "Apply")
-    wait_until(lambda: (pane.person.project / "cache/b.pyc").exists())
+    wait_until(lambda: (pane.person.project / "cache/b.o").exists())
     assert not (pane.person.project / "cache/.envrc").exists()
     assert pane.counts[-1] == 2
