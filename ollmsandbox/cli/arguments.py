@@ -116,8 +116,8 @@ def default_project(environ: Mapping[str, str]) -> str:
 
 _RUN_DESCRIPTION = """\
 Run a command in the sandbox: it sees this computer read-only and without your secrets, has no
-network access unless you say --network, and can write only to the project, the playground and
-caches of its own.
+network access unless you name hosts with --host, and can write only to the project, the playground
+and caches of its own.
 Its changes to the project are recorded, and you can undo them.
 """
 
@@ -134,7 +134,7 @@ can read what you pipe into `run`. `run` reads ahead: inside a `while read` loop
 examples:
   ollmsandbox run -- make test
   ollmsandbox run -c 'grep -r import . | wc -l'
-  ollmsandbox run --network -- pip download requests
+  ollmsandbox run --host example.org -- curl https://example.org
   ollmsandbox run --working-dir playground -- git init scratch
   ollmsandbox run --apply review -- make format
 """
@@ -164,8 +164,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 _SHELL_DESCRIPTION = """\
 Open your shell in the sandbox, as set in SHELL, else bash or sh. It sees this computer read-only
-and without your secrets, has no network access unless you say --network, and can write only to the
-project, the playground and caches of its own. When it ends, its changes to the project are listed.
+and without your secrets, has no network access unless you name hosts with --host, and can write
+only to the project, the playground and caches of its own. When it ends, its changes to the project
+are listed.
 """
 
 

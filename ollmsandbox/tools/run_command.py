@@ -97,7 +97,7 @@ class CommandParameters:
         default=False,
     )
     hosts: tuple[str, ...] = parameter(
-        "The hosts that the command needs, such as pypi.org, *.example.org or example.org:8443. "
+        "The hosts that the command needs, such as example.org, *.example.org or example.org:8443. "
         "The user is asked about any other host when the command tries to reach it.",
         default=(),
         longest=253,
