@@ -19,10 +19,13 @@ from .dirfd import (
 )
 
 
-def measure(folder: Path, *, since: int = 0, unlock: bool = False) -> tuple[int, int]:
+def measure(
+    folder: Path, *, since: int = 0, unlock: bool = False, least: int = 0
+) -> tuple[int, int]:
     """Return the number of files, and the bytes on disk, of what was changed since a time (in ns).
 
     Links are not followed. Folders without permissions count as empty, or get them for a moment.
+    Each file and folder counts as `least` bytes or more.
     """
     files = size = 0
     # One descriptor for each level: a path could be too long to be opened.
@@ -42,7 +45,7 @@ def measure(folder: Path, *, since: int = 0, unlock: bool = False) -> tuple[int,
             for entry in os.listdir(descriptor):
                 found = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
                 is_new = found.st_ctime_ns >= since
-                size += found.st_blocks * 512 if is_new else 0
+                size += max(least, found.st_blocks * 512) if is_new else 0
                 if stat.S_ISDIR(found.st_mode):
                     folders.append(entry)
                 elif is_new:

@@ -78,6 +78,10 @@ _MOST_COMPARED = 1 << 30
 # Four times as long as a path that programs can open. Each folder on the way has a change with its
 # whole path, so a longer way would take more memory than anybody has use for.
 _LONGEST = 4 * 4096
+# The bytes of all paths of a run. Long ones count more: 3,000 files with paths of 16 KiB would take
+# 200 MB of the database, and 300,000 usual ones take less.
+_MOST_PATHS = 256 << 20
+_USUAL, _WEIGHT = 1024, 16
 # Descriptors that each level takes, and that are in use elsewhere.
 _TAKEN_BY_LEVEL, _IN_USE = 4, 256
 
@@ -138,6 +142,7 @@ class _Walk:
         self._closed = ClosedFolders(upper)
         self.changes: list[Change] = []
         self.skipped: list[Skipped] = []
+        self._paths = 0
         self._levels: list[_Level] = []
         # Whether the checkout that this program runs from is in the root.
         self._is_own = is_inside(CHECKOUT, root)
@@ -188,7 +193,16 @@ class _Walk:
         level.names = iter(sorted(os.listdir(level.upper)))
 
     def _look(self, level: _Level, name: str) -> None:
-        place = _Place(level, name, level.prefix + name, *find_in_open_layers(level.lowers, name))
+        path = level.prefix + name
+        if self._paths > _MOST_PATHS:
+            return
+        self._paths += len(path) if len(path) <= _USUAL else _WEIGHT * len(path)
+        if self._paths > _MOST_PATHS:
+            self.skipped.append(
+                Skipped(self._root, path, "more than can be recorded, from here on")
+            )
+            return
+        place = _Place(level, name, path, *find_in_open_layers(level.lowers, name))
         new = None
         if level.upper >= 0:
             new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)

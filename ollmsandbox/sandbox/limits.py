@@ -81,8 +81,10 @@ _SMALL_WRITE = 16 << 20
 # The starter's child, and two of bwrap.
 _OWN_PROCESSES = 3
 _MOST_SCANNED = 256
-# Of the limit for folders in memory.
+# What a file counts at least: an empty one takes an inode, and records in the database.
 _BYTES_PER_FILE = 4096
+# The part of a disk's inodes that must stay free.
+_FREE_INODES = 1 / 50
 # Measuring a folder again waits this many times as long as the last time took.
 _PAUSE_FACTOR = 20
 # Nanoseconds that a file system's clock may be behind.
@@ -108,6 +110,7 @@ class DiskWatch:
         self._limits = limits
         self._unlock = unlock
         self._before = {folder: _used(folder) for folder in (*own, *shared)}
+        self._inodes_before = {folder: _used_inodes(folder) for folder in self._before}
         # When each is measured again.
         self._due = dict.fromkeys(own, 0.0)
         self._began = time.time_ns() - _SLACK
@@ -121,9 +124,10 @@ class DiskWatch:
             # What other programs delete meanwhile must not raise the command's limit.
             before[folder] = min(before[folder], used)
             added = used - before[folder]
+            in_inodes = self._added_inodes(folder)
             began = time.monotonic()
             is_due = began >= self._due.get(folder, math.inf)
-            if limits.disk is not None and (added > limits.disk or is_due):
+            if limits.disk is not None and (max(added, in_inodes) > limits.disk or is_due):
                 size = await asyncio.to_thread(self._size, folder, processes)
                 if size > limits.disk:
                     return Stop.DISK
@@ -135,10 +139,18 @@ class DiskWatch:
             # On a disk that was full before, a command that writes little may go on.
             if limits.free is not None and added > _SMALL_WRITE and _free(folder) < limits.free:
                 return Stop.FULL
+            if limits.free is not None and in_inodes > _SMALL_WRITE and _has_few_inodes(folder):
+                return Stop.FULL
         return None
 
+    def _added_inodes(self, folder: str) -> int:
+        """Return how many bytes the new inodes of the folder's disk count at least."""
+        return (_used_inodes(folder) - self._inodes_before[folder]) * _BYTES_PER_FILE
+
     def _size(self, folder: str, processes: Sequence[int]) -> int:
-        _, size = measure(Path(folder), since=self._began, unlock=self._unlock)
+        _, size = measure(
+            Path(folder), since=self._began, unlock=self._unlock, least=_BYTES_PER_FILE
+        )
         return size + _deleted_size(processes, self._began)
 
 
@@ -262,6 +274,21 @@ def _used(folder: str) -> int:
         found = os.statvfs(folder)
         return (found.f_blocks - found.f_bfree) * found.f_frsize
     return 0
+
+
+def _used_inodes(folder: str) -> int:
+    with contextlib.suppress(OSError):
+        found = os.statvfs(folder)
+        return found.f_files - found.f_ffree
+    return 0
+
+
+def _has_few_inodes(folder: str) -> bool:
+    """Return whether nearly all inodes are in use. Some file systems have no number of them."""
+    with contextlib.suppress(OSError):
+        found = os.statvfs(folder)
+        return found.f_favail < found.f_files * _FREE_INODES
+    return False
 
 
 def _free(folder: str) -> int:

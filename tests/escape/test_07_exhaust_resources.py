@@ -5,6 +5,7 @@ Every bomb here is bounded: if a limit does not hold, the machine survives."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -12,6 +13,7 @@ import signal
 import subprocess
 
 import pytest
+from support.bubble import with_profile
 from support.escape.attack import IS_ROOT, python, writable_caches
 from support.escape.processes import SOON, turns
 from support.person import Person, given_time
@@ -368,6 +370,49 @@ def test_the_limits_of_queues_cannot_be_raised(person: Person, kind: str) -> Non
 def test_the_user_s_other_programs_come_first(person: Person) -> None:
     result = person.run("nice; nice -n -5 nice 2>/dev/null")
     assert [int(line) for line in result.stdout.text.split()] == [min(os.nice(0) + 10, 19)] * 2
+
+
+# --- names alone ----------------------------------------------------------------------------------
+
+_EMPTY = """
+number = 0
+while number < 200_000:
+    os.close(os.open(f"{where}/{{number}}", os.O_CREAT))
+    number += 1
+print("all")
+"""
+
+
+@pytest.mark.parametrize("where", [".", "~/playground", "~/.cache", "~/.npm"])
+def test_empty_files_without_end(person: Person, where: str) -> None:
+    with_profile(person, "limits: {disk: 8 MiB}")
+    (person.home / ".cache").mkdir()
+    place = "." if where == "." else f"{person.home}/{where[2:]}"
+    result = person.run(python(_EMPTY.format(where=place)), profile="mine")
+    assert (result.stop, result.stdout.text) == (Stop.DISK, "")
+
+
+_LONG_PATHS = """
+name = "n" * 250
+for _level in range(50):
+    os.mkdir(name)
+    os.chdir(name)
+for number in range(3000):
+    os.close(os.open(str(number), os.O_CREAT))
+"""
+
+
+def test_paths_without_end_do_not_fill_the_database(person: Person) -> None:
+    done = person.cli("run", "--json", "-c", python(_LONG_PATHS))
+    document = json.loads(done.stdout)
+    assert [s["what"] for s in document["skipped"]] == ["more than can be recorded, from here on"]
+    assert 1000 < len(document["changes"]) < 2000
+    size = sum(file.stat().st_size for file in person.paths.data.rglob("*") if file.is_file())
+    # Without the limit, 200 MB.
+    assert size < 100 << 20
+    # What was recorded can be undone.
+    assert person.cli("undo").returncode == 0
+    assert list(person.project.iterdir()) == []
 
 
 # --- a messy playground --------------------------------------------------------------------------

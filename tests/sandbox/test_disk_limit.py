@@ -77,3 +77,31 @@ def test_what_other_programs_delete_hides_nothing(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
     assert loop.run(wait_until_found()) is Stop.DISK
+
+
+def test_empty_files_count(tmp_path: Path) -> None:
+    disk = DiskWatch(Limits(disk=1 << 20), [str(tmp_path)])
+    for number in range(200):
+        (tmp_path / str(number)).touch()
+    assert loop.run(disk.exceeded()) is None
+    for number in range(200, 300):
+        (tmp_path / str(number)).mkdir()
+    disk._due = {str(tmp_path): 0.0}
+    assert loop.run(disk.exceeded()) is Stop.DISK
+
+
+def test_some_inodes_stay_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.statvfs(tmp_path)
+    free = 100_000
+
+    def statvfs(_folder: str) -> os.statvfs_result:
+        # The sixth to the eighth are the numbers of inodes: all, free, free for users.
+        return os.statvfs_result((*real[:5], 100_000, free, free, *real[8:]))
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    disk = DiskWatch(Limits(free=0), [str(tmp_path)])
+    for left, expected in ((95_000, None), (2_100, None), (1_900, Stop.FULL)):
+        free = left
+        assert loop.run(disk.exceeded()) is expected
+    # On a disk that had none before, a command that makes few may go on.
+    assert loop.run(DiskWatch(Limits(free=0), [str(tmp_path)]).exceeded()) is None
