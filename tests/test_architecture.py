@@ -32,8 +32,9 @@ LEVELS = (
     {"errors"},
     {"__init__"},
 )
-# Modules of neighbours on one level that may be imported: `project` reads what an overlay made.
-WITHIN = {"project": {"sandbox.overlay"}}
+# Modules of neighbours on one level that may be imported: `project` reads what an overlay made, and
+# has git index packs in a sandbox.
+WITHIN = {"project": {"sandbox.isolated", "sandbox.overlay"}}
 # All that may be imported from gi.repository outside the window.
 WITHOUT_WIDGETS = {"GLib", "Gio", "GObject", "Secret"}
 # Run by themselves, in a bare interpreter.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -191,6 +191,8 @@ class Skipped(NamedTuple):
 class ChangeSet(NamedTuple):
     changes: tuple[Change, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    # Why changes are held, by path.
+    notes: Mapping[str, Note] = {}
 
     def __bool__(self) -> bool:
         return bool(self.changes)

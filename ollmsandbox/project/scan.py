@@ -26,19 +26,23 @@ from ..files.overlayfs import (
 from ..files.whiteouts import is_opaque, is_whiteout
 from ..paths import FolderValues, is_inside, keep_own_rights
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
-from .held.git import GitTargets, NestedRepositories
-from .held.git_config import is_written_by_git
-from .held.hooks import same_hook_settings
+from .held.git.hooks import same_hook_settings
+from .held.git.judge import GitAnswer, GitJudge
+from .held.git.objects import IndexPack
+from .held.git.targets import GitTargets, NestedRepositories
+from .held.git.view import View
 from .held.mass_deletion import hold_mass_deletion
 from .held.risky import (
     CHECKOUT,
     NamesAround,
     builds_this_program,
+    is_git_name,
     is_obeyed,
     is_plain_folder,
     is_plain_name,
     risk_of,
 )
+from .reasons import Note
 from .roots import has_repository, is_git_folder
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -87,29 +91,34 @@ _LONGEST = 4 * 4096
 _TAKEN_BY_LEVEL, _IN_USE = 4, 256
 
 
-def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
-    """Return what `upper` changes. `lowers` are the layers below it, from the top to the project.
+def scan(root: str, view: View, index_pack: IndexPack = lambda _pack, _width: None) -> ChangeSet:
+    """Return what the command changed in a root, one of the view's.
 
     Parents come before their content; a deleted folder comes after its content.
     """
     dirfd.allow_many_descriptors()
-    walk = _Walk(root, upper, lowers)
+    walk = _Walk(root, view)
     try:
         walk.run()
     finally:
         walk.close()
+    walk.judge_git(GitJudge(root, view, index_pack))
     hold_mass_deletion(root, walk.changes)
-    return ChangeSet(tuple(walk.changes), tuple(walk.skipped))
+    return ChangeSet(tuple(walk.changes), tuple(walk.skipped), walk.notes)
 
 
 class _Level:
     """A folder that the walk is in: the one in upper, and those that it covers. Where upper has
     none (-1), everything in the covered ones is deleted."""
 
-    __slots__ = ("checked", "hides", "is_ordinary", "lowers", "names", "prefix", "then", "upper")
+    __slots__ = (
+        "checked", "git", "hides", "is_ordinary", "lowers", "names", "prefix", "then", "upper"
+    )  # fmt: skip
 
-    def __init__(self, prefix: str, upper: int = -1) -> None:
+    def __init__(self, prefix: str, git: str | None, upper: int = -1) -> None:
         self.prefix = prefix
+        # The path of the git folder that it is in.
+        self.git = git
         self.upper = upper
         self.lowers: list[int] = []
         self.names: Iterator[str] = iter(())
@@ -129,12 +138,18 @@ class _Level:
 
 
 class _Walk:
-    def __init__(self, root: str, upper: str, lowers: Sequence[str]) -> None:
+    def __init__(self, root: str, view: View) -> None:
         self._root = root
-        self._layers = (upper, *lowers)
-        self._closed = ClosedFolders(upper)
+        self._layers = view.roots[root]
+        self._closed = ClosedFolders(self._layers[0])
         self.changes: list[Change] = []
         self.skipped: list[Skipped] = []
+        # Why changes are held, by path.
+        self.notes: dict[str, Note] = {}
+        # The numbers of the changes in git's folders, with the folder of each; and of files that
+        # git runs.
+        self._git: list[tuple[int, str]] = []
+        self._run_by_git: list[int] = []
         self._levels: list[_Level] = []
         # Whether the checkout that this program runs from is in the root.
         self._is_own = is_inside(CHECKOUT, root)
@@ -143,23 +158,20 @@ class _Walk:
             top=True,
             find=lambda folder, around: around and is_plain_folder(folder.rpartition("/")[2]),
         )
-        # The path of the last held change.
-        self._held = ""
         self._git_targets = GitTargets.of(root)
         self._repositories = 0
         self._nested_repositories = NestedRepositories(root)
         self._around = NamesAround(self._layers)
         # By the ignore files of the project, not by those that the command wrote.
         self._ignored = IgnoredPaths(root) if has_repository(root) else None
-        # In a root that is a repository without a worktree, the same paths are held as in another.
-        self._prefix = ".git/" if is_git_folder(root) else ""
 
     def run(self) -> None:
         upper, *lowers, project = self._layers
         # A command cannot take away the user's own rights to the project's folder.
         with contextlib.suppress(FileNotFoundError):
             keep_own_rights(upper, os.stat(self._root).st_mode)
-        level = _Level("", self._closed.open(upper, None, "", os.stat(upper)))
+        git = "" if is_git_folder(self._root) else None
+        level = _Level("", git, self._closed.open(upper, None, "", os.stat(upper)))
         self._levels.append(level)
         top, below = level.upper, level.lowers
         for lower in lowers:
@@ -220,7 +232,7 @@ class _Walk:
             if not lowers:
                 self._skip_closed(level, path, name, new, old)
                 return
-        inside = _Level(f"{path}/")
+        inside = self._inside(level, path, name)
         inside.lowers = lowers
         self._levels.append(inside)
         if old is None:
@@ -240,10 +252,16 @@ class _Walk:
         inside.hides = level.hides or is_opaque(upper)
         inside.names = iter(names)
         if lowers and inside.hides:
-            hidden = _Level(f"{path}/")
+            hidden = _Level(f"{path}/", inside.git)
             self._levels.append(hidden)
             hidden.lowers += map(os.dup, lowers)
             hidden.names = iter(sorted(set(names_in(lowers)) - set(names)))
+
+    def _inside(self, level: _Level, path: str, name: str) -> _Level:
+        git = level.git
+        if git is None and (is_git_name(name) or is_git_folder(f"{self._root}/{path}")):
+            git = path
+        return _Level(f"{path}/", git)
 
     def _file(
         self,
@@ -282,23 +300,27 @@ class _Walk:
                 flags.append(Flag.EXECUTABLE)
         elif target is not None and _leads_outside(self._root, path, target):
             flags.append(Flag.OUTSIDE)
-        is_plain = type_ is Type.FILE and kind is not Kind.REPLACED and new.st_nlink == 1
         add = partial(
             self._add, path, kind, type_, mode, target, flags, old_type, old_mode,
-            is_by_git=is_plain and is_written_by_git(self._root, self._layers, path),
+            git=self._git_folder(level, name),
             is_git_target=name == "package.json" and self._changes_hooks(path),
         )  # fmt: skip
         if old_type is Type.FOLDER:
-            self._delete_inside(path, name, covered, add)
+            self._delete_inside(level, path, name, covered, add)
         else:
             add()
+
+    def _git_folder(self, level: _Level, name: str) -> str | None:
+        """Return the git folder that a name is in, or "" if it is in the place of one."""
+        return level.git if level.git is not None else ("" if is_git_name(name) else None)
 
     def _is_ordinary(self, level: _Level, name: str) -> bool:
         """Return whether nothing about a file that cannot be executed needs a second look."""
         if level.checked != self._repositories:
             level.checked = self._repositories
             level.is_ordinary = (
-                not (self._is_own or self._prefix)
+                not self._is_own
+                and level.git is None
                 and self._plain_folders[level.prefix[:-1]]
                 and not self._git_targets.is_near(level.prefix)
             )
@@ -324,25 +346,26 @@ class _Walk:
             self._append(path, Kind.DELETED, type_, None, None, (), type_, _mode(old))
             return
         add = partial(
-            self._add, path, Kind.DELETED, type_, old_type=_old_type(old), old_mode=_mode(old)
-        )
+            self._add, path, Kind.DELETED, type_, old_type=_old_type(old), old_mode=_mode(old),
+            git=self._git_folder(level, name),
+        )  # fmt: skip
         if type_ is not Type.FOLDER:
             add()
         elif is_too_deep(path):
             # The folders above it are skipped later, because they are not empty.
             self._skip_deep(path)
         else:
-            self._delete_inside(path, name, covered, add)
+            self._delete_inside(level, path, name, covered, add)
 
     def _delete_inside(
-        self, path: str, name: str, covered: list[int], then: Callable[[], None]
+        self, around: _Level, path: str, name: str, covered: list[int], then: Callable[[], None]
     ) -> None:
         """Enter a folder, to add the deletion of everything in it; `then` adds what comes after."""
         lowers = self._open_below(name, covered)
         if not lowers:
             self.skipped.append(Skipped(self._root, path, _CLOSED))
         else:
-            level = _Level(f"{path}/")
+            level = self._inside(around, path, name)
             level.lowers = lowers
             level.names = iter(names_in(lowers))
             level.then = then
@@ -390,19 +413,23 @@ class _Walk:
         old_type: Type | None = None,
         old_mode: int | None = None,
         *,
-        is_by_git: bool = False,
+        git: str | None = None,
         is_git_target: bool = False,
     ) -> None:
+        number = len(self.changes)
         is_new_folder = kind is Kind.ADDED and type_ is Type.FOLDER
         is_git_target = is_git_target or self._git_targets.covers(path, is_new_folder=is_new_folder)
         if not is_git_target and type_ is not Type.FOLDER:
             is_git_target = (
                 self._is_own and builds_this_program(f"{self._root}/{path}")
             ) or self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
-        if not is_by_git or is_git_target:
-            flags = (*flags, *self._marks(path, kind, type_, is_git_target=is_git_target))
-        elif risk := risk_of(path):
-            flags = (*flags, risk)
+        if type_ is not Type.FOLDER and is_git_target:
+            flags = (*flags, Flag.LATER, Flag.HELD)
+            self._run_by_git.append(number)
+        elif git is not None:
+            self._git += [(number, git)] if type_ is not Type.FOLDER else []
+        elif type_ is not Type.FOLDER:
+            flags = (*flags, *self._marks(path, is_deleted=kind is Kind.DELETED))
         self._append(path, kind, type_, mode, target, flags, old_type, old_mode)
 
     def _append(
@@ -428,26 +455,51 @@ class _Walk:
             )
         )  # fmt: skip
 
-    def _marks(
-        self, path: str, kind: Kind, type_: Type, *, is_git_target: bool
-    ) -> tuple[Flag, ...]:
-        is_deleted = kind is Kind.DELETED
-        if type_ is Type.FOLDER:
-            # A folder cannot be deleted before its content, which came just before it.
-            return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
+    def _marks(self, path: str, *, is_deleted: bool) -> tuple[Flag, ...]:
         folder, _, name = path.rpartition("/")
-        is_plain = self._plain_folders[folder] and is_plain_name(name) and not self._prefix
-        if is_plain and not is_git_target:
+        if self._plain_folders[folder] and is_plain_name(name):
             return ()
-        is_link = type_ is Type.LINK
-        is_risk = is_git_target or is_obeyed(
-            path, self._around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
-        )
-        if is_risk:
-            self._held = path
+        if is_obeyed(path, self._around, is_deleted=is_deleted):
             return (Flag.LATER, Flag.HELD)
         risk = risk_of(path)
         return (risk,) if risk else ()
+
+    def judge_git(self, judge: GitJudge) -> None:
+        """Hold the changes in git's folders that the table does not let cross, leave out what git
+        makes again, and note why files that git runs are held."""
+        left_out: set[int] = set()
+        for number, git in self._git:
+            change = self.changes[number]
+            answer = judge.judge(change, git)
+            if isinstance(answer, Note):
+                self.notes[change.path] = answer
+                self.changes[number] = change._replace(flags=(*change.flags, Flag.LATER, Flag.HELD))
+            elif answer is GitAnswer.LEFT_OUT:
+                left_out.add(number)
+                self.skipped.append(Skipped(self._root, change.path, "git makes it again"))
+            elif answer is GitAnswer.REMOVED:
+                self.changes[number] = change._replace(kind=Kind.DELETED, mode=None, flags=())
+            elif is_git_name(os.path.basename(change.path)) and (risk := risk_of(change.path)):
+                self.changes[number] = change._replace(flags=(*change.flags, risk))
+        for number in self._run_by_git:
+            self.notes[self.changes[number].path] = judge.runs(self.changes[number])
+        self._hold_folders()
+        if left_out:
+            self.changes = [one for n, one in enumerate(self.changes) if n not in left_out]
+
+    def _hold_folders(self) -> None:
+        """Hold the deletions of folders in which something is held."""
+        held = {
+            folder
+            for change in self.changes
+            if Flag.HELD in change.flags
+            for folder in dirfd.folders_above(change.path)
+        }
+        if not held:
+            return
+        for number, change in enumerate(self.changes):
+            if change.path in held and change.kind is Kind.DELETED:
+                self.changes[number] = change._replace(flags=(*change.flags, Flag.HELD))
 
 
 def is_too_deep(path: str) -> bool:

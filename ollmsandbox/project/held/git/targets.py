@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ...files.dirfd import folders_above, open_regular_file
-from ...paths import is_inside
-from ..change import Type
+from ....files.dirfd import folders_above, open_regular_file
+from ....paths import is_inside
+from ...change import Type
+from ..risky import normalised
+from .config import own_config
 from .hooks import (
     HOOK_MANAGERS,
     HOOKS,
@@ -28,7 +30,6 @@ from .hooks import (
     scripts_in,
     settings_in,
 )
-from .risky import normalised
 
 _LARGEST = 1 << 20
 # Git's own limit for nested includes; then limits that no real repository reaches.
@@ -87,7 +88,7 @@ class GitTargets:
         them; for the rest, see NestedRepositories.
         """
         found = cls(root)
-        for file in _own_config():
+        for file in own_config():
             found._add(file, found._files)
             found._add_common_hooks(file)
         # All the way up: git skips what only looks like a repository.
@@ -119,7 +120,7 @@ class GitTargets:
         self._add_linked(f"{common}/hooks")
         self._add_scripts(f"{common}/hooks", worktree)
         repository = _Repository(worktree, common)
-        for file in (*_own_config(), f"{common}/config", f"{own}/config.worktree"):
+        for file in (*own_config(), f"{common}/config", f"{own}/config.worktree"):
             self._add_config(file, repository, _INCLUDES)
 
     def covers(self, path: str, *, is_new_folder: bool = False) -> bool:
@@ -271,15 +272,6 @@ class GitTargets:
                 self._left -= inside not in to
                 to.add(inside)
                 self._parents.update(folders_above(inside), ("",))
-
-
-def _own_config() -> tuple[str, ...]:
-    """Return the system's and the user's configuration files, which apply to every repository."""
-    home = os.path.expanduser("~")
-    settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    named = os.environ.get("GIT_CONFIG_GLOBAL")
-    own = (named,) if named else (f"{settings}/git/config", f"{home}/.gitconfig")
-    return ("/etc/gitconfig", *own)
 
 
 def _read(file: str) -> str | None:
