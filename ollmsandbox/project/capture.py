@@ -203,7 +203,7 @@ class _Bases:
                 if now is None or now.st_ctime_ns != found.st_ctime_ns:
                     kept.unlink()
                     return self._unknown(item)
-        return Recorded(item.number, item.change, base=signature(found))
+        return item._replace(base=signature(found))
 
     def _find_earlier(self, item: Recorded) -> Recorded:
         """Look for the version that the command saw with a run that has replaced it since."""

@@ -236,18 +236,21 @@ class _Walk:
         inside.lowers = lowers
         self._levels.append(inside)
         if old is None:
-            self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
+            self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags, git=level.git)
         else:
             old_type, was = type_of(old), _mode(old)
             kind = Kind.MODIFIED if old_type is Type.FOLDER else Kind.REPLACED
             # Overlayfs does not copy the setgid bit to the upper folder.
             if kind is Kind.REPLACED or mode != was & 0o1777:
-                self._add(path, kind, Type.FOLDER, mode, None, flags, old_type, was)
-        if lowers:
-            self._git_targets.add_repository(f"{self._root}/{path}")
-            self._repositories += 1
+                git = self._git_folder(level, name)
+                self._add(path, kind, Type.FOLDER, mode, None, flags, old_type, was, git=git)
         upper = inside.upper = self._closed.open(name, level.upper, path, new)
         names = sorted(os.listdir(upper))
+        if lowers or ".git" in names:
+            # Of a worktree that the command adds, too, the hooks are known.
+            pointer = read_merged(self._layers, f"{path}/.git") if ".git" in names else None
+            self._git_targets.add_repository(f"{self._root}/{path}", pointer)
+            self._repositories += 1
         # The kernel marks only the outermost new folder as opaque.
         inside.hides = level.hides or is_opaque(upper)
         inside.names = iter(names)
@@ -418,7 +421,10 @@ class _Walk:
     ) -> None:
         number = len(self.changes)
         is_new_folder = kind is Kind.ADDED and type_ is Type.FOLDER
-        is_git_target = is_git_target or self._git_targets.covers(path, is_new_folder=is_new_folder)
+        is_program = type_ is not Type.FOLDER and bool(((mode or 0) | (old_mode or 0)) & 0o111)
+        is_git_target = is_git_target or self._git_targets.covers(
+            path, is_new_folder=is_new_folder, is_program=is_program or type_ is Type.LINK
+        )
         if not is_git_target and type_ is not Type.FOLDER:
             is_git_target = (
                 self._is_own and builds_this_program(f"{self._root}/{path}")
@@ -427,7 +433,8 @@ class _Walk:
             flags = (*flags, Flag.LATER, Flag.HELD)
             self._run_by_git.append(number)
         elif git is not None:
-            self._git += [(number, git)] if type_ is not Type.FOLDER else []
+            is_judged = type_ is not Type.FOLDER or kind in (Kind.ADDED, Kind.REPLACED)
+            self._git += [(number, git)] if is_judged else []
         elif type_ is not Type.FOLDER:
             flags = (*flags, *self._marks(path, is_deleted=kind is Kind.DELETED))
         self._append(path, kind, type_, mode, target, flags, old_type, old_mode)
@@ -498,7 +505,7 @@ class _Walk:
         if not held:
             return
         for number, change in enumerate(self.changes):
-            if change.path in held and change.kind is Kind.DELETED:
+            if change.path in held and change.ends_folder and Flag.HELD not in change.flags:
                 self.changes[number] = change._replace(flags=(*change.flags, Flag.HELD))
 
 

@@ -91,9 +91,11 @@ EVERYDAY = {
     "amend": "echo more >>numbers; git commit -qa --amend -m amended",
     "branches": "git branch one; git branch -m one two; git branch three; git branch -d two;"
         "git branch --track four origin/topic; git branch -m four five; git branch -D three",
+    "a branch as a folder": "git branch one; git branch -m one one/two; git branch topic/x 2>~/x"
+        " || git branch -m topic topic/x; git branch -m topic/x topic",
     "checkout": "git checkout -q topic; git checkout -qb new/branch; git checkout -q main -- file",
     "switch": "git switch -q -c made; git switch -q main; git switch -q --detach topic",
-    "stash": "echo x >>numbers; git stash -q; echo y >>file; git stash push -qm b; git stash pop -q",
+    "stash": "echo x >>numbers; git stash -q; echo y >>file; git stash push -q; git stash pop -q",
     "stash with new files": "echo x >new; git stash -qu; git stash apply -q; git stash drop -q",
     "rebase": "git checkout -q topic; git rebase -q main",
     "rebase in steps": "git checkout -q topic; GIT_SEQUENCE_EDITOR='sed -i s/^pick/edit/' "

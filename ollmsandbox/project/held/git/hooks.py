@@ -12,20 +12,23 @@ import itertools
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator
+from typing import NamedTuple
 
-SHELL_WORDS = re.compile(r"[\s;|&(){}<>\"'`$!=,]+")
+from ....files.dirfd import folders_above
+
+_SHELL_WORDS = re.compile(r"[\s;|&(){}<>\"'`$!=,:]+")
 _SCRIPTS = (
     ".awk", ".bash", ".cjs", ".fish", ".js", ".ksh", ".lua", ".mjs", ".php", ".pl", ".ps1", ".py",
     ".rb", ".sh", ".tcl", ".ts", ".zsh",
 )  # fmt: skip
-# What comes after a program that reads a script, and after a change of the folder.
+# What comes after a program that reads a script.
 _AFTER_PROGRAM = re.compile(
     r"(?:^|[\s;|&(\"'`/])(?:source|\.|env|exec|[a-z]*sh|[gmn]?awk|perl|ruby|node|deno|bun|lua|php"
     r"|python[\d.]*|tclsh|Rscript)\s+(?:-\S+\s+)*[\"']?([^\s;|&()\"'`]+)"
 )
-_AFTER_CD = re.compile(r"\b(?:cd|pushd)\s+[\"']?([^\s;|&()\"'`]+)")
+# In a line that runs all files of a folder, whether or not they can be executed.
+_RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
 _MODULE = re.compile(r"-m\s*([\w.]+)")
 _SETTINGS = re.compile(r"(?!.*lock)(?!package\.json).*\.(?:ya?ml|toml|jsonc?|pkl)")
 _MOST_MATCHES = 200
@@ -94,30 +97,55 @@ HOOKS = frozenset((
 ))  # fmt: skip
 
 
-def scripts_in(text: str, worktree: str, folder: str) -> Iterator[str]:
-    """Yield the files that a hook in the folder, or a hook manager's settings, may run."""
-    folders = [worktree, folder]
-    for found in _AFTER_CD.finditer(text):
-        folders += [f for place in _ends(found[1]) if os.path.isdir(f := f"{worktree}/{place}")]
-    for word in set(SHELL_WORDS.split(text)):
-        for end in () if _SYSTEM.match(word) else _ends(word):
-            for place in script_places(end, *folders):
-                # It may be missing as yet: many hooks run a file only if there is one.
-                if "/" in end or end.endswith(_SCRIPTS) or _is_program(place):
-                    yield place
-                if glob.has_magic(end):
-                    matches = itertools.islice(glob.iglob(place), _MOST_MATCHES)
-                    yield from filter(_is_program, matches)
+class Named(NamedTuple):
+    """What a text names: files, folders whose files are run, and folders with programs."""
+
+    files: set[str]
+    folders: set[str]
+    programs: set[str]
+
+
+def named_in(text: str, worktree: str, folder: str) -> Named:
+    """Return what a hook in the folder, or a hook manager's settings, may run."""
+    named = Named(set(), set(), set())
+    # A script may change to the folders above its own.
+    above = (place for place in folders_above(folder) if place.startswith(f"{worktree}/"))
+    folders = dict.fromkeys((worktree, folder, *above))
+    for line in text.splitlines():
+        for end in _ends_in(line):
+            stem = end.rpartition("/")[0] if glob.has_magic(end) else end
+            for place in {os.path.normpath(f"{around}/{stem}") for around in (worktree, folder)}:
+                if stem and place.startswith(f"{worktree}/") and os.path.isdir(place):
+                    folders[place] = None
+                    (named.folders if _RUNS_ALL.search(line) else named.programs).add(place)
+    for end in set(_ends_in(text)):
+        for place in script_places(end, *folders):
+            # It may be missing as yet: many hooks run a file only if there is one.
+            if "/" in end or end.endswith(_SCRIPTS) or _is_program(place):
+                named.files.add(place)
+            if glob.has_magic(end):
+                matches = itertools.islice(glob.iglob(place), _MOST_MATCHES)
+                named.files.update(filter(_is_program, matches))
     for found in _AFTER_PROGRAM.finditer(text):
-        yield from (place for end in _ends(found[1]) for place in script_places(end, *folders))
+        for end in _ends(found[1]):
+            named.files.update(script_places(end, *folders))
     for found in _MODULE.finditer(text):
         module = f"{worktree}/{found[1].replace('.', '/')}"
-        yield from (f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py")
+        named.files.update((f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py"))
+    return named._replace(files={file for file in named.files if not os.path.isdir(file)})
+
+
+def words_in(text: str) -> list[str]:
+    return [word for word in _SHELL_WORDS.split(text) if word]
 
 
 def settings_in(text: str) -> list[str]:
     """Return the settings that a hook names, as in `--config=other.yaml`."""
-    return [word for word in set(SHELL_WORDS.split(text)) if _SETTINGS.fullmatch(word)]
+    return [word for word in set(words_in(text)) if _SETTINGS.fullmatch(word)]
+
+
+def _ends_in(text: str) -> Iterator[str]:
+    return (end for word in words_in(text) if not _SYSTEM.match(word) for end in _ends(word))
 
 
 def _ends(word: str) -> list[str]:
@@ -138,11 +166,7 @@ def script_places(word: str, *folders: str) -> Iterator[str]:
 
 
 def _is_program(file: str) -> bool:
-    try:
-        found = os.stat(file)
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISREG(found.st_mode) and bool(found.st_mode & 0o111)
+    return os.path.isfile(file) and os.access(file, os.X_OK)
 
 
 def manifest_commands(text: str, hook: str) -> str:

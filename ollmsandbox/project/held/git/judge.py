@@ -49,8 +49,8 @@ class GitFolder(NamedTuple):
 
 
 class GitJudge:
-    """Judges changes in one root. What it makes instead of a command's file is written to the
-    root's upper folder, so that it is the result of the change."""
+    """Judges changes in one root: of files, and of folders in the place of files. What it makes
+    instead of a command's file is written to the upper folder, and is the result of the change."""
 
     def __init__(self, root: str, view: View, index_pack: IndexPack) -> None:
         self._root = root
@@ -63,18 +63,27 @@ class GitJudge:
     def judge(self, change: Change, git: str) -> GitAnswer | Note:
         """Return what becomes of a change in the git folder `git`; a note if it is held."""
         plain = os.path.basename(git)
-        if git and normalised(plain) in (".git", "git~1") and plain != ".git":
+        is_folder = change.type is Type.FOLDER
+        if git and normalised(plain) in (".git", "git~1") and plain != ".git" and not is_folder:
             return Note(Reason.GIT_UNKNOWN)  # the same as .git on some file systems
+        if os.path.isfile(f"{self._root}/{git}") or os.path.islink(f"{self._root}/{git}"):
+            return Note(Reason.GIT_OBEYS)  # it leads to another repository
         folder = self._folder(git, change.path)
         row = find_row(folder.inner) if folder else find_row("")
         held = Note(row.why)
+        if is_folder:
+            # A branch may take the place of a folder of branches, and the other way round.
+            is_fine = folder is None or folder.inner.startswith(("refs/", "logs/"))
+            is_fine = is_fine or (row.rule is GitRule.HELD and change.kind is Kind.ADDED)
+            return GitAnswer.CROSSES if is_fine else held
         if folder is None:
             return held
         try:
             if change.kind is Kind.DELETED:
                 return self._judge_deletion(change, folder, row)
-            found = os.lstat(f"{self._layers[0]}/{change.path}")
-            if change.type is not Type.FILE or change.kind is Kind.REPLACED or found.st_nlink != 1:
+            # A file with another name could be changed by that.
+            is_linked = os.lstat(f"{self._layers[0]}/{change.path}").st_nlink != 1
+            if is_linked or change.type is not Type.FILE or change.old_type is Type.LINK:
                 return held
             return _RULES[row.rule](self, change, folder, row)
         except (OSError, ValueError):
