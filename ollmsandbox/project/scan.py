@@ -428,7 +428,7 @@ class _Walk:
         if not is_git_target and type_ is not Type.FOLDER:
             is_git_target = (
                 self._is_own and builds_this_program(f"{self._root}/{path}")
-            ) or self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
+            ) or self._nested_repositories.covers(path, type_, old_type, is_program=is_program)
         if type_ is not Type.FOLDER and is_git_target:
             flags = (*flags, Flag.LATER, Flag.HELD)
             self._run_by_git.append(number)

@@ -36,56 +36,40 @@ _MOST_MATCHES = 200
 _SYSTEM = re.compile(r"/(?:bin|dev|etc|lib\w*|proc|sbin|sys|tmp|usr|var)/")
 
 
-def _with(stem: str, *endings: str) -> tuple[str, ...]:
-    return tuple(f"{stem}.{ending}" for ending in endings)
-
-
-_JS = ("js", "cjs", "mjs", "ts", "cts", "mts")
-# By a word in the hooks that they install: the files that hook managers obey, and their folders of
-# scripts. Sources: typicode.github.io/husky, pre-commit.com, github.com/j178/prek,
-# lefthook.dev/configuration, github.com/sds/overcommit, github.com/toplenboren/simple-git-hooks,
-# github.com/lint-staged/lint-staged, github.com/usmanyunusov/nano-staged, commitlint.js.org,
-# docs.captainhook.info, github.com/phpro/grumphp, github.com/rhysd/cargo-husky,
-# github.com/swellaby/rusty-hook, hk.jdx.dev, docs.cocogitto.io.
-HOOK_MANAGERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "husky": ((*_with(".huskyrc", "json", "yaml", "yml", *_JS), ".huskyrc", "husky.config.js"),
-              (".husky",)),
-    "pre[-_]commit (?:run|hook)|pre_commit": ((".pre-commit-config.yaml",
-                                               ".pre-commit-config.yml"), ()),
-    "prek": ((".pre-commit-config.yaml", ".pre-commit-config.yml", "prek.toml"), ()),
-    "(?:call_)?lefthook": (
-        tuple(
-            f"{place}lefthook{local}.{ending}"
-            for place in ("", ".", ".config/")
-            for local in ("", "-local")
-            for ending in ("yml", "yaml", "toml", "json", "jsonc")
-        ),
-        (".lefthook", ".lefthook-local"),
-    ),
-    "[oO]vercommit": ((".overcommit.yml", ".local-overcommit.yml"), (".git-hooks",)),
-    "simple-git-hooks": ((*_with(".simple-git-hooks", "json", *_JS),
-                          *_with("simple-git-hooks", "json", *_JS)), ()),
-    "lint-staged": ((*_with(".lintstagedrc", "json", "yaml", "yml", *_JS), ".lintstagedrc",
-                     *_with("lint-staged.config", *_JS), "package.yaml"), ()),
-    "nano-staged": ((*_with(".nano-staged", "json", *_JS), "nano-staged.json",
-                     ".nanostagedrc"), ()),
-    "commitlint": ((*_with(".commitlintrc", "json", "yaml", "yml", *_JS), ".commitlintrc",
-                    *_with("commitlint.config", *_JS)), ()),
-    "captainhook": (("captainhook.json", "captainhook.config.json"), ()),
-    "grumphp": ((*_with("grumphp", "yml", "yaml"), "grumphp.yml.dist", "grumphp.yaml.dist"), ()),
-    "cargo-husky": ((), (".cargo-husky",)),
-    "rusty-hook": ((".rusty-hook.toml", "rusty-hook.toml"), ()),
-    "hk": (("hk.pkl", ".hk.pkl", "hk.local.pkl", ".config/hk.pkl"), ()),
-    "cog": (("cog.toml",), ()),
-}  # fmt: skip
-_MANIFEST_KEYS = (
+# A word of a hook that belongs to a hook manager, and the files and folders that these obey, in the
+# worktree; `.*` stands for the usual endings. Sources: typicode.github.io/husky, pre-commit.com,
+# github.com/j178/prek, lefthook.dev, github.com/sds/overcommit, commitlint.js.org, hk.jdx.dev,
+# github.com/toplenboren/simple-git-hooks, github.com/lint-staged/lint-staged, docs.cocogitto.io,
+# github.com/usmanyunusov/nano-staged, docs.captainhook.info, github.com/phpro/grumphp,
+# github.com/rhysd/cargo-husky, github.com/swellaby/rusty-hook.
+MANAGERS = re.compile(
+    r"\b(?:husky|pre[-_]commit (?:run|hook)|pre_commit|prek|(?:call_)?lefthook|[oO]vercommit"
+    r"|simple-git-hooks|lint-staged|nano-staged|commitlint|captainhook|grumphp|cargo-husky"
+    r"|rusty-hook|hk|cog)\b"
+)
+_ENDINGS = ["json", "jsonc", "yaml", "yml", "toml", "js", "cjs", "mjs", "ts", "cts", "mts"]
+MANAGED = """
+.huskyrc .huskyrc.* husky.config.js .husky/ .pre-commit-config.yaml .pre-commit-config.yml prek.toml
+lefthook.* lefthook-local.* .lefthook.* .lefthook-local.* .config/lefthook.* .lefthook-local/
+.config/lefthook-local.* .lefthook/ .overcommit.yml .local-overcommit.yml .git-hooks/ package.yaml
+simple-git-hooks.* .simple-git-hooks.* .lintstagedrc .lintstagedrc.* lint-staged.config.*
+.nano-staged.* nano-staged.json .nanostagedrc .commitlintrc .commitlintrc.* commitlint.config.*
+captainhook.json captainhook.config.json grumphp.yml grumphp.yaml grumphp.yml.dist grumphp.yaml.dist
+.cargo-husky/ .rusty-hook.toml rusty-hook.toml hk.pkl .hk.pkl hk.local.pkl .config/hk.pkl cog.toml
+"""
+MANAGED_NAMES = tuple(
+    name.replace("*", ending)
+    for name in MANAGED.split()
+    for ending in (_ENDINGS if "*" in name else [""])
+)
+_MANIFEST_KEYS = [
     "husky",
     "lint-staged",
     "simple-git-hooks",
     "gitHooks",
     "nano-staged",
     "commitlint",
-)
+]
 
 HOOKS = frozenset((
     "applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist",

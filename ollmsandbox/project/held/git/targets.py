@@ -21,8 +21,9 @@ from ...change import Type
 from ..risky import normalised
 from .config import own_config
 from .hooks import (
-    HOOK_MANAGERS,
     HOOKS,
+    MANAGED_NAMES,
+    MANAGERS,
     manifest_commands,
     named_in,
     script_places,
@@ -226,23 +227,15 @@ class GitTargets:
     def _add_script(self, text: str, worktree: str, folder: str) -> None:
         """Add what a hook runs: the files that it names, and what managers read and run."""
         texts = [text]
-        for manager, (files, folders) in HOOK_MANAGERS.items():
-            if not re.search(rf"\b{manager}\b", text):
-                continue
+        if MANAGERS.search(text):
             self.reads_manifests = True
-            files = (*files, *settings_in(text))
-            texts += [_read(f"{worktree}/{file}") or "" for file in files]
+            for name in (*MANAGED_NAMES, *settings_in(text)):
+                self._add(f"{worktree}/{name}", self._folders if name[-1] == "/" else self._files)
+                texts.append(_read(f"{worktree}/{name}") or "")
             texts.append(manifest_commands(_read(f"{worktree}/package.json") or "", text))
-            for file in files:
-                self._add(f"{worktree}/{file}", self._files)
-            for inner in folders:
-                self._add(f"{worktree}/{inner}", self._folders)
+        kinds = (self._files, self._folders, self._programs)
         for one in dict.fromkeys(texts):
-            for names, to in zip(
-                named_in(one, worktree, folder),
-                (self._files, self._folders, self._programs),
-                strict=True,
-            ):
+            for names, to in zip(named_in(one, worktree, folder), kinds, strict=True):
                 for name in names:
                     self._add(name, to)
 
@@ -355,16 +348,14 @@ class NestedRepositories:
         self._targets: GitTargets | None = None
         self._is_whole = True
 
-    def covers(
-        self, path: str, type_: Type, mode: int | None, old_type: Type | None, old_mode: int | None
-    ) -> bool:
+    def covers(self, path: str, type_: Type, old_type: Type | None, *, is_program: bool) -> bool:
         """Return whether a nested repository's configuration leads to this change.
 
         Only executable files with the name of a hook are looked at, and links.
         """
         is_link = type_ is Type.LINK
         # First, because it is quick: there may be a hundred thousand changes, and few hooks.
-        if not is_link and not ((mode or 0) | (old_mode or 0)) & 0o111:
+        if not is_link and not is_program:
             return False
         is_named = normalised(os.path.basename(path)) in HOOKS
         if not is_link and not is_named:
