@@ -65,7 +65,7 @@ def checkout(person: Person) -> Path:
     return person.project
 
 
-# --- T1: where a push leads ---
+# --- where a push leads ---
 
 EVIL = f"""
 git init -q --bare DIR; mkdir -p DIR/hooks; printf '{HARM}' >DIR/hooks/pre-receive
@@ -133,7 +133,7 @@ def test_a_second_address_of_a_remote(person: Person, checkout: Path, setting: s
     assert (checkout / ".git/config").read_text() == before
 
 
-# --- T2: a worktree that the same command adds ---
+# --- a worktree that the same command adds ---
 
 
 @pytest.mark.parametrize("how", ["hooksPath", "an installed hook", "a link to a script"])
@@ -154,7 +154,7 @@ def test_hooks_of_a_worktree_that_the_command_adds(
     assert not is_planted(person)
 
 
-# --- T3: a commit that carries a held hook ---
+# --- a commit that carries a held hook ---
 
 
 @pytest.mark.parametrize("with_commit", [True, False])
@@ -175,7 +175,7 @@ def test_a_held_hook_that_a_commit_carries(
     assert ("git's index" in person.cli("changes").stdout) is with_commit
 
 
-# --- T7: the same commit, other content ---
+# --- the same commit, other content ---
 
 LOOSE = """
 import hashlib, os, subprocess, sys, zlib
@@ -388,7 +388,7 @@ def test_state_that_git_would_follow(person: Person, checkout: Path, state: str)
     assert attack(person, state)
 
 
-# --- T11: what an installed hook runs ---
+# --- what an installed hook runs ---
 
 HOOKS = {
     "the folder above": ('cd "$(dirname "$0")/.."; sh ./check', "tools/hooks", "tools/check"),
