@@ -81,6 +81,7 @@ _CLOSED = "a folder that you may not read"
 _LENT = stat.S_ISUID | stat.S_ISGID
 # Of a file that can be executed, or has rights that it must not have.
 _SPECIAL = _LENT | 0o111
+_MADE = (Kind.ADDED, Kind.REPLACED)
 
 # A touched file that is larger counts as changed: comparing it would take minutes.
 _MOST_COMPARED = 1 << 30
@@ -425,17 +426,18 @@ class _Walk:
         is_git_target = is_git_target or self._git_targets.covers(
             path, is_new_folder=is_new_folder, is_program=is_program or type_ is Type.LINK
         )
-        if not is_git_target and type_ is not Type.FOLDER:
-            is_git_target = (
-                self._is_own and builds_this_program(f"{self._root}/{path}")
-            ) or self._nested_repositories.covers(path, type_, old_type, is_program=is_program)
-        if type_ is not Type.FOLDER and is_git_target:
+        if type_ is Type.FOLDER:
+            self._git += [(number, git)] if git is not None and kind in _MADE else []
+        elif is_git_target or self._nested_repositories.covers(
+            path, type_, old_type, is_program=is_program
+        ):
             flags = (*flags, Flag.LATER, Flag.HELD)
             self._run_by_git.append(number)
+        elif self._is_own and builds_this_program(f"{self._root}/{path}"):
+            flags = (*flags, Flag.LATER, Flag.HELD)
         elif git is not None:
-            is_judged = type_ is not Type.FOLDER or kind in (Kind.ADDED, Kind.REPLACED)
-            self._git += [(number, git)] if is_judged else []
-        elif type_ is not Type.FOLDER:
+            self._git.append((number, git))
+        else:
             flags = (*flags, *self._marks(path, is_deleted=kind is Kind.DELETED))
         self._append(path, kind, type_, mode, target, flags, old_type, old_mode)
 

@@ -8,11 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.escape.kill import killed_when
 from support.person import Person
 
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.held.git import config
 from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.recover import finish_leftovers
 
 pytestmark = pytest.mark.ordinary
 
@@ -205,3 +207,23 @@ def test_a_clone_with_submodules(person: Person, origin: Path) -> None:
     run(person, f"git clone -q --recurse-submodules {origin} sub")
     assert git(person, person.project / "sub", "git submodule status").startswith(" ")
     assert git(person, person.project / "sub/lib", "git log --format=%s") == "lib\n"
+
+
+@pytest.mark.parametrize("is_placed", [False, True])
+def test_a_kill_while_an_index_is_made(
+    person: Person, origin: Path, place: Path, is_placed: bool
+) -> None:
+    """What we write instead of a command's file is there as a whole, or the scan repeats it."""
+    seen: list[bool] = []
+
+    def is_time() -> bool:
+        seen.append(any(person.paths.cache.rglob("*~made")))
+        return any(seen) and seen[-1] is not is_placed
+
+    inside = os.path.relpath(place, person.project)
+    work = f"cd {inside}; echo x >x; git add x; git commit -qm packed; git repack -qad"
+    assert killed_when(is_time, lambda: person.record(work))
+    finish_leftovers(person.paths)
+    assert person.cli("apply", "--all").returncode == 0
+    assert git(person, place, "git fsck --strict; git log -1 --format=%s") == "packed\n"
+    assert git(person, place, "git status --porcelain") == ""

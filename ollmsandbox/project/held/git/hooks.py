@@ -32,6 +32,7 @@ _RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
 _MODULE = re.compile(r"-m\s*([\w.]+)")
 _SETTINGS = re.compile(r"(?!.*lock)(?!package\.json).*\.(?:ya?ml|toml|jsonc?|pkl)")
 _MOST_MATCHES = 200
+_MOST_PLACES = 2_000
 # Paths of the system's own programs and files, not of the project's.
 _SYSTEM = re.compile(r"/(?:bin|dev|etc|lib\w*|proc|sbin|sys|tmp|usr|var)/")
 
@@ -102,10 +103,16 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
                 if stem and place.startswith(f"{worktree}/") and os.path.isdir(place):
                     folders[place] = None
                     (named.folders if _RUNS_ALL.search(line) else named.programs).add(place)
-    for end in set(_ends_in(text)):
+    ends = set(_ends_in(text))
+    # Of a long script, most would be files that nobody will ever have.
+    is_long = len(ends) * len(folders) > _MOST_PLACES
+    for end in ends:
+        near = set(script_places(end, worktree, folder))
         for place in script_places(end, *folders):
             # It may be missing as yet: many hooks run a file only if there is one.
-            if "/" in end or end.endswith(_SCRIPTS) or _is_program(place):
+            is_near = not is_long or place in near
+            is_script = "/" in end or end.endswith(_SCRIPTS)
+            if (is_script and (is_near or os.path.lexists(place))) or _is_program(place):
                 named.files.add(place)
             if glob.has_magic(end):
                 matches = itertools.islice(glob.iglob(place), _MOST_MATCHES)

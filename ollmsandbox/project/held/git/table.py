@@ -141,7 +141,8 @@ TABLE = (
 )  # fmt: skip
 
 _BOOLEAN = r"true|false"
-_NAME = r"[A-Za-z0-9_][\w.+-]*(?:/[\w.+-]+)*"
+# Of a branch, a remote or a submodule.
+_NAME = r"(?![-./])(?!.*(?:\.\.|//))[^\s\\\"^:~?*\[]+"
 # Settings, as `section.*.key` with a name between, and the values that cross in any repository.
 SETTINGS = {
     "branch.*.merge": rf"refs/heads/{_NAME}",
