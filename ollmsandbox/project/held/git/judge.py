@@ -85,7 +85,11 @@ class GitJudge:
             is_linked = os.lstat(f"{self._layers[0]}/{change.path}").st_nlink != 1
             if is_linked or change.type is not Type.FILE or change.old_type is Type.LINK:
                 return held
-            return _RULES[row.rule](self, change, folder, row)
+            if row.rule in (GitRule.CACHE, GitRule.LOCK):
+                is_stale = row.rule is GitRule.CACHE and change.kind is Kind.MODIFIED
+                return GitAnswer.REMOVED if is_stale else GitAnswer.LEFT_OUT
+            rule = _RULES.get(row.rule)
+            return rule(self, change, folder, row) if rule else held
         except (OSError, ValueError):
             return held
 
@@ -154,10 +158,6 @@ class GitJudge:
         is_alone = not self._view.exists(f"{self._root}/{stem}.idx")
         return GitAnswer.CROSSES if is_ours or is_alone else Note(row.why)
 
-    def _left_out(self, change: Change, _folder: GitFolder, row: GitRow) -> GitAnswer | Note:
-        is_stale = row.rule is GitRule.CACHE and change.kind is Kind.MODIFIED
-        return GitAnswer.REMOVED if is_stale else GitAnswer.LEFT_OUT
-
     def _form(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:
         is_late = row.rule is GitRule.FORM_IF_NEW and not folder.is_new
         if is_late or (row.rule is GitRule.FORM_IF_ADDED and change.kind is not Kind.ADDED):
@@ -206,9 +206,6 @@ class GitJudge:
             is_good = bool(prefix) and change.kind is Kind.ADDED
             is_good = is_good and leads_to_module(target, folder.path, self._view)
         return GitAnswer.CROSSES if is_good else Note(row.why)
-
-    def _held(self, _change: Change, _folder: GitFolder, row: GitRow) -> GitAnswer | Note:
-        return Note(row.why)
 
     def _write(self, change: Change, data: bytes) -> None:
         """Put data in the place of the command's file, in one step."""
@@ -264,8 +261,6 @@ _Rule = Callable[[GitJudge, Change, GitFolder, GitRow], GitAnswer | Note]
 _RULES: dict[GitRule, _Rule] = {
     GitRule.OBJECT: GitJudge._object,
     GitRule.PACK: GitJudge._pack,
-    GitRule.CACHE: GitJudge._left_out,
-    GitRule.LOCK: GitJudge._left_out,
     GitRule.FORM: GitJudge._form,
     GitRule.FORM_IF_ADDED: GitJudge._form,
     GitRule.FORM_IF_NEW: GitJudge._form,
@@ -273,5 +268,4 @@ _RULES: dict[GitRule, _Rule] = {
     GitRule.INDEX: GitJudge._index,
     GitRule.CONFIG: GitJudge._config,
     GitRule.POINTER: GitJudge._points,
-    GitRule.HELD: GitJudge._held,
 }
