@@ -12,15 +12,17 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ..files import dirfd
 from ..files.copying import copy_whole
 from ..files.dirfd import DirEntryAt, OpenTree
 from ..files.overlayfs import is_copied_up, origin_of
-from ..paths import FolderValues
+from ..paths import FolderValues, Paths, real_path
 from ..sandbox.overlay import Overlay, Root, clock_offset
 from .change import MANY, Change, Kind, Recorded, Skipped, State, Type
+from .held.git.view import View
 from .index import replaced
 from .jobs import in_conflict
 from .layer import layer_index
@@ -41,19 +43,48 @@ class Captured(NamedTuple):
     skipped: tuple[Skipped, ...]
 
 
-def find_changes(overlay: Overlay) -> Captured:
+def find_changes(paths: Paths, overlay: Overlay) -> Captured:
     """List and number the changes, without keeping anything."""
-    sets = [
-        scan(overlay.uppers[root.path], [*filter(os.path.isdir, root.lowers)], root.path)
+    layers = {
+        root.path: (overlay.uppers[root.path], *filter(os.path.isdir, root.lowers))
         for root in overlay.roots
-    ]
+    }
+    own = tuple({real_path(path) for path in (*paths.own, paths.playground)})
+    view = View(layers, (*map(str, paths.own), *own))
+    sets = [scan(root, view, partial(_index_pack, paths)) for root in layers]
     skipped = tuple(skip for found in sets for skip in found.skipped)
     changes = [change for found in sets for change in found.changes]
     began = _began(overlay)
     edits = {
         root: _OutsideEdits(root, upper, began[root]) for root, upper in overlay.uppers.items()
     }
-    return Captured(_number_changes(changes, edits), skipped)
+    notes = {(root, path): note for root, found in zip(layers, sets, strict=True)
+             for path, note in found.notes.items()}  # fmt: skip
+    items = _number_changes(changes, edits)
+    if notes:
+        items = [
+            item._replace(note=item.note or notes.get((item.change.root, item.change.path)))
+            for item in items
+        ]
+    return Captured(items, skipped)
+
+
+# In memory, without any configuration, and with limits for memory and the size of the index.
+_INDEX_PACK = """
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_CEILING_DIRECTORIES=/run HOME=/run
+cd /run && ulimit -v 8388608 && ulimit -f 262144 || exit
+git index-pack --threads=1 --object-format="$1" -o made.idx /proc/self/fd/0 >&2 && cat made.idx
+"""
+_MOST_OF_INDEX, _LONGEST = 128 << 20, 300
+
+
+def _index_pack(paths: Paths, pack: int, width: int) -> bytes | None:
+    """Return the index that git itself makes for a pack, of which every object is read."""
+    from ..sandbox.isolated import run_isolated  # few commands leave a pack
+
+    hash_ = "sha1" if width == 20 else "sha256"
+    argv = ("/bin/sh", "-c", _INDEX_PACK, "sh", hash_)
+    return run_isolated(argv, pack, os.environ, paths=paths, most=_MOST_OF_INDEX, timeout=_LONGEST)
 
 
 def _began(overlay: Overlay) -> dict[str, int]:
@@ -162,7 +193,7 @@ class _Bases:
                 if now is None or now.st_ctime_ns != found.st_ctime_ns:
                     kept.unlink()
                     return _unknown(item)
-        return Recorded(item.number, item.change, base=signature(found))
+        return item._replace(base=signature(found))
 
     def _find_earlier(self, item: Recorded) -> Recorded:
         """Look for the version that the command saw with a run that has replaced it since."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -185,6 +185,8 @@ class Skipped(NamedTuple):
 class ChangeSet(NamedTuple):
     changes: Sequence[Change]
     skipped: Sequence[Skipped]
+    # Why changes are held, by path.
+    notes: Mapping[str, Note]
 
 
 # A run with so many changes keeps no copies of versions beside the file in the project.

@@ -36,6 +36,15 @@ class Reason(Enum):
     ROOT_MISSING = "root-missing"
     UNREADABLE = "unreadable"
     SYSTEM_ERROR = "system-error"
+    # Held: what git would do with it.
+    GIT_RUNS = "git-runs"
+    GIT_RUNS_STAGED = "git-runs-staged"
+    GIT_OBEYS = "git-obeys"
+    GIT_SETTING = "git-setting"
+    GIT_CONTENT = "git-content"
+    GIT_STEPS = "git-steps"
+    GIT_LOSES = "git-loses"
+    GIT_UNKNOWN = "git-unknown"
 
 
 _SENTENCES = {
@@ -59,6 +68,18 @@ _SENTENCES = {
     Reason.UNREADABLE: N_("It cannot be read: {error}."),
     # The system's own words, in the language of whoever it happened to.
     Reason.SYSTEM_ERROR: "{error}.",
+    Reason.GIT_RUNS: N_("Git runs it, or a hook does."),
+    Reason.GIT_RUNS_STAGED: N_(
+        "Git runs it, or a hook does. It is also in git's index or the last commit: "
+        "`git checkout`, `git stash` and `git reset` would put it in place."
+    ),
+    Reason.GIT_OBEYS: N_("Git obeys it: it can name programs, files and other repositories."),
+    # Translators: {setting} is the name of a setting of git's, such as core.pager.
+    Reason.GIT_SETTING: N_("Git would obey the setting {setting}."),
+    Reason.GIT_CONTENT: N_("Git would show other content than the project's for the same commits."),
+    Reason.GIT_STEPS: N_("Git would follow it when a rebase, merge or bisection continues."),
+    Reason.GIT_LOSES: N_("Git would lose what is in it: no other file of the repository has it."),
+    Reason.GIT_UNKNOWN: N_("Git does not write such a file by itself, and may act on it."),
 }
 
 

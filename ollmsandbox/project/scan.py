@@ -22,20 +22,24 @@ from ..files.overlayfs import find_in_open_layers, names_in, read_merged, same_b
 from ..files.whiteouts import is_opaque, is_whiteout
 from ..paths import FolderValues, is_inside, keep_own_rights
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
-from .held.git import GitTargets, NestedRepositories
-from .held.git_config import is_written_by_git
-from .held.hooks import same_hook_settings
+from .held.git.hooks import same_hook_settings
+from .held.git.judge import GitAnswer, GitJudge
+from .held.git.objects import IndexPack
+from .held.git.targets import GitTargets, NestedRepositories
+from .held.git.view import View
 from .held.links import mark_link_targets
 from .held.mass_deletion import hold_mass_deletion
 from .held.risky import (
     CHECKOUT,
     NamesAround,
     builds_this_program,
+    is_git_name,
     is_obeyed,
     is_plain_folder,
     is_plain_name,
     risk_of,
 )
+from .reasons import Note
 from .roots import has_repository, is_git_folder
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -72,6 +76,7 @@ _DEEP = "a folder too deep to be looked into"
 _LENT = stat.S_ISUID | stat.S_ISGID
 # Of a file that can be executed, or has rights that it must not have.
 _SPECIAL = _LENT | 0o111
+_MADE = (Kind.ADDED, Kind.REPLACED)
 
 # A touched file that is larger counts as changed: comparing it would take minutes.
 _MOST_COMPARED = 1 << 30
@@ -86,27 +91,34 @@ _USUAL, _WEIGHT = 1024, 16
 _TAKEN_BY_LEVEL, _IN_USE = 4, 256
 
 
-def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
-    """Return what `upper` changes. `lowers` are the layers below it, from the top to the project.
+def scan(root: str, view: View, index_pack: IndexPack = lambda _pack, _width: None) -> ChangeSet:
+    """Return what the command changed in a root, one of the view's.
 
     Parents come before their content; a deleted folder comes after its content.
     """
     dirfd.allow_many_descriptors()
-    walk = _Walk(root, upper, lowers)
+    walk = _Walk(root, view)
     walk.run()
-    mark_link_targets((upper, *lowers), walk.changes, walk.names_around)
+    walk.judge_git(GitJudge(root, view, index_pack))
+    mark_link_targets(view.roots[root], walk.changes, walk.names_around)
     hold_mass_deletion(root, walk.changes)
-    return ChangeSet(walk.changes, walk.skipped)
+    return ChangeSet(walk.changes, walk.skipped, walk.notes)
 
 
 class _Level:
     """A folder that the walk is in: the one in upper, and those that it covers. Where upper has
     none (-1), everything in the covered ones is deleted."""
 
-    __slots__ = ("checked", "hides", "is_ordinary", "lowers", "names", "prefix", "then", "upper")
+    __slots__ = (
+        "checked", "git", "hides", "is_ordinary", "lowers", "names", "prefix", "then", "upper"
+    )  # fmt: skip
 
-    def __init__(self, prefix: str, lowers: list[int], names: Iterable[str] = ()) -> None:
+    def __init__(
+        self, prefix: str, git: str | None, lowers: list[int], names: Iterable[str] = ()
+    ) -> None:
         self.prefix = prefix
+        # The path of the git folder that it is in.
+        self.git = git
         self.upper = -1
         self.lowers = lowers
         self.names = iter(names)
@@ -136,13 +148,19 @@ class _Place(NamedTuple):
 
 
 class _Walk:
-    def __init__(self, root: str, upper: str, lowers: Sequence[str]) -> None:
+    def __init__(self, root: str, view: View) -> None:
         self._root = root
-        self._layers = (upper, *lowers)
-        self._closed = ClosedFolders(upper)
+        self._layers = view.roots[root]
+        self._closed = ClosedFolders(self._layers[0])
         self.changes: list[Change] = []
         self.skipped: list[Skipped] = []
         self._paths = 0
+        # Why changes are held, by path.
+        self.notes: dict[str, Note] = {}
+        # The numbers of the changes in git's folders, with the folder of each; and of files that
+        # git runs.
+        self._git: list[tuple[int, str]] = []
+        self._run_by_git: list[int] = []
         self._levels: list[_Level] = []
         # Whether the checkout that this program runs from is in the root.
         self._is_own = is_inside(CHECKOUT, root)
@@ -151,16 +169,12 @@ class _Walk:
             top=True,
             find=lambda folder, around: around and is_plain_folder(folder.rpartition("/")[2]),
         )
-        # The path of the last held change.
-        self._held = ""
         self._git_targets = GitTargets.of(root)
         self._repositories = 0
         self._nested_repositories = NestedRepositories(root)
         self.names_around = NamesAround(self._layers)
         # By the ignore files of the project, not by those that the command wrote.
         self._ignored = IgnoredPaths(root) if has_repository(root) else None
-        # In a root that is a repository without a worktree, the same paths are held as in another.
-        self._prefix = ".git/" if is_git_folder(root) else ""
 
     def run(self) -> None:
         try:
@@ -183,7 +197,7 @@ class _Walk:
         # A command cannot take away the user's own rights to the project's folder.
         with contextlib.suppress(FileNotFoundError):
             keep_own_rights(upper, os.stat(self._root).st_mode)
-        level = _Level("", [])
+        level = _Level("", "" if is_git_folder(self._root) else None, [])
         self._levels.append(level)
         level.upper = self._closed.open(upper, None, "", os.stat(upper))
         for lower in lowers:
@@ -229,27 +243,39 @@ class _Walk:
             if not lowers:
                 self._skip_closed(place, new)
                 return
-        inside = _Level(f"{path}/", lowers)
+        inside = self._inside(place, lowers)
         self._levels.append(inside)
         flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
         if old is not None and old_type is Type.FOLDER:
-            self._add_mode(path, mode, old, flags)
+            self._add_mode(path, mode, old, flags, git=self._git_folder(level, name))
         else:
             kind = Kind.ADDED if old is None else Kind.REPLACED
             was = old and _mode(old)
-            self._add(Change(self._root, path, kind, Type.FOLDER, mode, None, flags, old_type, was))
-        if lowers:
-            self._git_targets.add_repository(f"{self._root}/{path}")
-            self._repositories += 1
+            git = level.git if old is None else self._git_folder(level, name)
+            change = Change(self._root, path, kind, Type.FOLDER, mode, None, flags, old_type, was)
+            self._add(change, git=git)
         upper = inside.upper = self._closed.open(name, level.upper, path, new)
         names = sorted(os.listdir(upper))
+        if lowers or ".git" in names:
+            # Of a worktree that the command adds, too, the hooks are known.
+            pointer = read_merged(self._layers, f"{path}/.git") if ".git" in names else None
+            self._git_targets.add_repository(f"{self._root}/{path}", pointer)
+            self._repositories += 1
         # The kernel marks only the outermost new folder as opaque.
         inside.hides = level.hides or is_opaque(upper)
         inside.names = iter(names)
         if lowers and inside.hides:
-            hidden = _Level(f"{path}/", [], sorted(set(names_in(lowers)) - set(names)))
+            unseen = sorted(set(names_in(lowers)) - set(names))
+            hidden = _Level(f"{path}/", inside.git, [], unseen)
             self._levels.append(hidden)
             hidden.lowers += map(os.dup, lowers)
+
+    def _inside(self, place: _Place, lowers: list[int], names: Iterable[str] = ()) -> _Level:
+        """Return the level of a folder."""
+        path, git = place.path, place.level.git
+        if git is None and (is_git_name(place.name) or is_git_folder(f"{self._root}/{path}")):
+            git = path
+        return _Level(f"{path}/", git, lowers, names)
 
     def _file(self, place: _Place, new: os.stat_result) -> None:
         level, name, path, old, covered = place
@@ -282,11 +308,10 @@ class _Walk:
                 flags.append(Flag.EXECUTABLE)
         elif target is not None and _leads_outside(self._root, path, target):
             flags.append(Flag.OUTSIDE)
-        is_plain = type_ is Type.FILE and kind is not Kind.REPLACED and new.st_nlink == 1
         add = partial(
             self._add,
             change._replace(flags=tuple(flags)),
-            is_by_git=is_plain and is_written_by_git(self._root, self._layers, path),
+            git=self._git_folder(level, name),
             is_git_target=name == "package.json" and self._changes_hooks(path),
         )
         if old_type is Type.FOLDER:
@@ -294,12 +319,17 @@ class _Walk:
         else:
             add()
 
+    def _git_folder(self, level: _Level, name: str) -> str | None:
+        """Return the git folder that a name is in, or "" if it is in the place of one."""
+        return level.git if level.git is not None else ("" if is_git_name(name) else None)
+
     def _is_ordinary(self, level: _Level, name: str) -> bool:
         """Return whether nothing about a file that cannot be executed needs a second look."""
         if level.checked != self._repositories:
             level.checked = self._repositories
             level.is_ordinary = (
-                not (self._is_own or self._prefix)
+                not self._is_own
+                and level.git is None
                 and self._plain_folders[level.prefix[:-1]]
                 and not self._git_targets.is_near(level.prefix)
             )
@@ -317,6 +347,7 @@ class _Walk:
         change = Change(
             self._root, path, Kind.DELETED, type_, old_type=_old_type(old), old_mode=_mode(old)
         )
+        add = partial(self._add, change, git=self._git_folder(place.level, place.name))
         if (
             change.old_type is Type.FILE
             and not old.st_mode & _SPECIAL
@@ -324,12 +355,12 @@ class _Walk:
         ):
             self._append(change)
         elif type_ is not Type.FOLDER:
-            self._add(change)
+            add()
         elif _is_too_deep(path):
             # The folders above it are skipped later, because they are not empty.
             self._skip(path, _DEEP)
         else:
-            self._delete_inside(place, partial(self._add, change))
+            self._delete_inside(place, add)
 
     def _delete_inside(self, place: _Place, then: Callable[[], None]) -> None:
         """Enter a folder, to add the deletion of everything in it; `then` adds what comes after."""
@@ -337,7 +368,7 @@ class _Walk:
         if not lowers:
             self._skip(place.path, _CLOSED)
             return
-        level = _Level(f"{place.path}/", lowers, names_in(lowers))
+        level = self._inside(place, lowers, names_in(lowers))
         level.then = then
         self._levels.append(level)
 
@@ -371,24 +402,43 @@ class _Walk:
         self.skipped.append(Skipped(self._root, path, what))
 
     def _add_mode(
-        self, path: str, mode: int, old: os.stat_result, flags: tuple[Flag, ...] = ()
+        self,
+        path: str,
+        mode: int,
+        old: os.stat_result,
+        flags: tuple[Flag, ...] = (),
+        *,
+        git: str | None = None,
     ) -> None:
         """Add the change of a folder's mode if there is one. Overlayfs does not copy the setgid bit
         to the upper folder."""
         kind, type_, was = Kind.MODIFIED, Type.FOLDER, _mode(old)
         if mode != was & 0o1777:
-            self._add(Change(self._root, path, kind, type_, mode, None, flags, type_, was))
+            change = Change(self._root, path, kind, type_, mode, None, flags, type_, was)
+            self._add(change, git=git)
 
-    def _add(self, change: Change, *, is_by_git: bool = False, is_git_target: bool = False) -> None:
+    def _add(self, change: Change, *, git: str | None, is_git_target: bool = False) -> None:
         _, path, kind, type_, mode, _, flags, old_type, old_mode, _ = change
+        number = len(self.changes)
         is_new_folder = kind is Kind.ADDED and type_ is Type.FOLDER
-        is_git_target = is_git_target or self._git_targets.covers(path, is_new_folder=is_new_folder)
-        if not is_git_target and type_ is not Type.FOLDER:
-            is_git_target = (
-                self._is_own and builds_this_program(f"{self._root}/{path}")
-            ) or self._nested_repositories.covers(path, type_, mode, old_type, old_mode)
-        marks = self._marks(change, is_by_git=is_by_git, is_git_target=is_git_target)
-        self._append(change._replace(flags=(*flags, *marks)))
+        is_program = type_ is not Type.FOLDER and bool(((mode or 0) | (old_mode or 0)) & 0o111)
+        is_git_target = is_git_target or self._git_targets.covers(
+            path, is_new_folder=is_new_folder, is_program=is_program or type_ is Type.LINK
+        )
+        if type_ is Type.FOLDER:
+            self._git += [(number, git)] if git is not None and kind in _MADE else []
+        elif is_git_target or self._nested_repositories.covers(
+            path, type_, old_type, is_program=is_program
+        ):
+            flags = (*flags, Flag.LATER, Flag.HELD)
+            self._run_by_git.append(number)
+        elif self._is_own and builds_this_program(f"{self._root}/{path}"):
+            flags = (*flags, Flag.LATER, Flag.HELD)
+        elif git is not None:
+            self._git.append((number, git))
+        else:
+            flags = (*flags, *self._marks(path, is_deleted=kind is Kind.DELETED))
+        self._append(change._replace(flags=flags))
 
     def _append(self, change: Change) -> None:
         if _is_opened(change):
@@ -398,27 +448,51 @@ class _Walk:
             change = change._replace(is_ignored=True)
         self.changes.append(change)
 
-    def _marks(self, change: Change, *, is_by_git: bool, is_git_target: bool) -> tuple[Flag, ...]:
-        path, is_deleted = change.path, change.kind is Kind.DELETED
-        if change.type is Type.FOLDER:
-            # A folder cannot be deleted before its content, which came just before it.
-            return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
+    def _marks(self, path: str, *, is_deleted: bool) -> tuple[Flag, ...]:
         folder, _, name = path.rpartition("/")
-        is_plain = self._plain_folders[folder] and is_plain_name(name) and not self._prefix
-        if is_plain and not is_git_target:
+        if self._plain_folders[folder] and is_plain_name(name):
             return ()
-        is_link = change.type is Type.LINK
-        is_risk = is_git_target or (
-            not is_by_git
-            and is_obeyed(
-                path, self.names_around, prefix=self._prefix, is_link=is_link, is_deleted=is_deleted
-            )
-        )
-        if is_risk:
-            self._held = path
+        if is_obeyed(path, self.names_around, is_deleted=is_deleted):
             return (Flag.LATER, Flag.HELD)
         risk = risk_of(path)
         return (risk,) if risk else ()
+
+    def judge_git(self, judge: GitJudge) -> None:
+        """Hold the changes in git's folders that the table does not let cross, leave out what git
+        makes again, and note why files that git runs are held."""
+        left_out: set[int] = set()
+        for number, git in self._git:
+            change = self.changes[number]
+            answer = judge.judge(change, git)
+            if isinstance(answer, Note):
+                self.notes[change.path] = answer
+                self.changes[number] = change._replace(flags=(*change.flags, Flag.LATER, Flag.HELD))
+            elif answer is GitAnswer.LEFT_OUT:
+                left_out.add(number)
+                self.skipped.append(Skipped(self._root, change.path, "git makes it again"))
+            elif answer is GitAnswer.REMOVED:
+                self.changes[number] = change._replace(kind=Kind.DELETED, mode=None, flags=())
+            elif is_git_name(os.path.basename(change.path)) and (risk := risk_of(change.path)):
+                self.changes[number] = change._replace(flags=(*change.flags, risk))
+        for number in self._run_by_git:
+            self.notes[self.changes[number].path] = judge.runs(self.changes[number])
+        self._hold_folders()
+        if left_out:
+            self.changes = [one for n, one in enumerate(self.changes) if n not in left_out]
+
+    def _hold_folders(self) -> None:
+        """Hold the deletions of folders in which something is held."""
+        held = {
+            folder
+            for change in self.changes
+            if Flag.HELD in change.flags
+            for folder in dirfd.folders_above(change.path)
+        }
+        if not held:
+            return
+        for number, change in enumerate(self.changes):
+            if change.path in held and change.ends_folder and Flag.HELD not in change.flags:
+                self.changes[number] = change._replace(flags=(*change.flags, Flag.HELD))
 
 
 def _is_too_deep(path: str) -> bool:

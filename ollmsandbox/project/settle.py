@@ -83,7 +83,7 @@ class _Settling:
             # Killed after that, perhaps while results were moved to the run: now all are.
             take_results(self._paths, run.id, overlay.uppers, states.changes)
             return self._do(run, run.info(), states.changes)
-        found = find_changes(overlay)
+        found = find_changes(self._paths, overlay)
         if not found.items:
             return Report(overlay.run_id, skipped=found.skipped)
         if self._mode is Mode.NEVER:

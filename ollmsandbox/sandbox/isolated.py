@@ -24,11 +24,17 @@ _OPTIONS = (
 
 
 def run_isolated(
-    argv: Sequence[str], data: bytes, environ: Mapping[str, str], *, most: int, timeout: float
+    argv: Sequence[str],
+    data: bytes | int,
+    environ: Mapping[str, str],
+    *,
+    most: int,
+    timeout: float,
+    paths: Paths | None = None,
 ) -> bytes | None:
     """Return what the program writes when it reads `data`, `most` bytes of it at most; None if it
-    fails, takes longer, or cannot be isolated here. Blocks."""
-    paths = Paths.from_environ(environ)
+    fails, takes longer, or cannot be isolated here. The data may be an open file. Blocks."""
+    paths = paths or Paths.from_environ(environ)
     found = probe(paths, environ)
     if not found.can_wrap:
         return None
@@ -36,7 +42,7 @@ def run_isolated(
     with contextlib.ExitStack() as closing:
         filter_ = open_filter(FilterRules(unix_sockets=False, netlink=False), paths.cache)
         closing.callback(os.close, filter_)
-        stdin = memory_file("data", data)
+        stdin = os.dup(data) if isinstance(data, int) else memory_file("data", data)
         closing.callback(os.close, stdin)
         process = closing.enter_context(
             subprocess.Popen(

@@ -150,16 +150,16 @@ def test_hooks_of_modules_and_worktrees(person: Person, checkout: Path) -> None:
         ".git/modules/m/hooks/post-commit", ".git/modules/m/config", ".git/modules/a/b/c/config",
         ".git/modules/a/b/hooks/x", ".git/modules/m/modules/n/o/config", ".git/worktrees/w/gitdir",
         ".git/worktrees/w/config.worktree", ".git/worktrees/w/commondir", "sub/.git",
-        "deep/er/.git/hooks/pre-push", "x.git/hooks/update", "x.git/config", "x.git/y/.git/config",
+        "deep/er/.git/hooks/pre-push", "x.git/y/.git/config", ".git/objects/aa/bb",
         ".git/remotes/origin", ".git/rebase-merge/git-rebase-todo", ".hg/hgrc", "s/.hg/sharedpath",
         ".git/sequencer/opts", ".git/index", ".git/modules/m/index", ".git/MERGE_RR",
+        ".git/refs/heads/x", ".git/logs/HEAD", ".git/modules/m/HEAD",
         ".Git/hooks/x", ".git./config", ".g\u200cit/config", "GIT~1/config", ".git/hooks/a/b",
     ]  # fmt: skip
     assert held(person, "; ".join(map(write, places))) == set(places)
     assert not any((checkout / place).exists() for place in places)
-    harmless = [".git/refs/heads/x", ".git/logs/HEAD", ".git/hooks/x.sample",
-                "config", "hooks/x", "src/config", "modules/m/config", ".git/objects/aa/bb",
-                ".gitignore", "a.github", ".git/modules/m/HEAD"]  # fmt: skip
+    harmless = [".git/hooks/x.sample", "config", "hooks/x", "src/config", "modules/m/config",
+                ".gitignore", "a.github", ".git/COMMIT_EDITMSG"]  # fmt: skip
     assert held(person, "; ".join(map(write, harmless))) == set()
     assert all((checkout / place).read_text() == "evil\n" for place in harmless)
 
@@ -194,7 +194,9 @@ def test_a_bare_repository_with_any_name(person: Person, name: str) -> None:
     assert use_git(person, person.project / name)
     # Now it is one, and what leads git in it waits.
     attack = f"echo x >>{name}/config; {HOOK} >{name}/hooks/post-commit; echo x >{name}/note"
-    assert held(person, attack) == {f"{name}/config", f"{name}/hooks/post-commit"}
+    assert held(person, attack) == {
+        f"{name}/{path}" for path in ("config", "hooks/post-commit", "note")
+    }
     attack = f"cd {name}; git update-ref refs/heads/x HEAD; echo ref: refs/heads/y >HEAD"
     assert held(person, attack) == set()
 
@@ -253,7 +255,7 @@ def test_what_git_itself_writes_needs_no_approval(person: Person, checkout: Path
     said = "-c user.name=a -c user.email=a@b"
     work = (
         f"git {said} commit -q --allow-empty -m x; git worktree add -q w; git init -q inner;"
-        "git remote add o https://example.org/x; git update-ref refs/remotes/o/x HEAD;"
+        "git update-ref refs/remotes/o/x HEAD;"
         "git symbolic-ref refs/remotes/o/HEAD refs/remotes/o/x; git branch objects; git gc -q"
     )
     assert held(person, work) == set()

@@ -12,6 +12,7 @@ import pytest
 from ollmsandbox.files.overlayfs import same_bytes
 from ollmsandbox.project import scan as changes
 from ollmsandbox.project.change import Kind
+from ollmsandbox.project.held.git.view import View
 from ollmsandbox.project.scan import scan
 
 pytestmark = pytest.mark.anybody
@@ -93,5 +94,5 @@ def test_a_file_with_too_much_in_it_counts_as_changed(
         around.mkdir()
         (around / "some").write_bytes(b"x" * 2 * BLOCK)
         (around / "much").write_bytes(b"x" * 3 * BLOCK)
-    found = scan(str(upper), [str(root)], str(root))
+    found = scan(str(root), View({str(root): (str(upper), str(root))}))
     assert [(change.path, change.kind) for change in found.changes] == [("much", Kind.MODIFIED)]

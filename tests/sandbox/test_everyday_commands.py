@@ -267,9 +267,10 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "ccache": "ccache gcc -c src/util.c && rm util.o && ccache gcc -c src/util.c && nm util.o | cut -c18-",
     },
 }  # fmt: skip
-# What is not the same each time: numbers of inodes and times, and whether git packs its objects.
+# What is not the same each time: numbers of inodes and times, and whether git packs its objects; and
+# what is left out, because git makes it again.
 UNSTABLE = re.compile(
-    r"\.pyc$|(^|/)__pycache__$|node_modules/\.package-lock\.json$|(^|/)\.git/(worktrees/[^/]+/)?index$|(^|/)\.git/objects(/|$)"
+    r"\.pyc$|(^|/)__pycache__$|node_modules/\.package-lock\.json$|(^|/)\.git/(worktrees/[^/]+/)?index$|(^|/)\.git/(objects(/|$)|info(/refs)?$)"
 )
 
 _ENVIRONMENT = {

@@ -8,7 +8,6 @@ counted for a run that deletes little, and counting ends as soon as enough files
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...files.ignore import GENERATED, IgnoredPaths
@@ -18,9 +17,8 @@ from ..roots import is_git_folder
 # Fewer can be taken in at a glance when they are listed, and undone. Otherwise a small project
 # would need an approval for each little clean-up.
 FEWEST = 10
-# Parts of a repository that git itself never removes.
+# Parts of a repository that git itself never removes. Objects that nothing else has are held.
 _ESSENTIAL = frozenset(("HEAD", "objects", "objects/pack", "refs", "refs/heads"))
-_PACKS = "objects/pack/"
 
 
 def hold_mass_deletion(root: str, changes: list[Change]) -> None:
@@ -28,16 +26,12 @@ def hold_mass_deletion(root: str, changes: list[Change]) -> None:
     deletions = [change for change in changes if change.kind is Kind.DELETED]
     if not deletions:
         return
-    repositories: dict[str, list[Change]] = {}
-    others: list[Change] = []
-    is_repository = is_git_folder(root)
-    for change in deletions:
-        repository = "" if is_repository else _repository(change.path)
-        if repository is None:
-            others.append(change)
-        else:
-            repositories.setdefault(repository, []).append(change)
-    is_lost = any(_is_lost(root, *each, changes) for each in repositories.items())
+    around = ".git/" if is_git_folder(root) else ""
+    inner = [_in_repository(f"{around}{change.path}") for change in deletions]
+    others = [change for change, name in zip(deletions, inner, strict=True) if name is None]
+    pairs = zip(deletions, inner, strict=True)
+    lost = sum((name or "").startswith("objects/") and Flag.HELD in c.flags for c, name in pairs)
+    is_lost = lost >= FEWEST or not _ESSENTIAL.isdisjoint(inner)
     if not is_lost and not _is_most_of_project(root, others, changes):
         return
     for number, change in enumerate(changes):
@@ -51,34 +45,10 @@ def _replaces_folder(change: Change) -> bool:
     return change.old_type is Type.FOLDER and change.type is not Type.FOLDER
 
 
-def _repository(path: str) -> str | None:
-    """Return the git folder that a path is in, relative to the root with a slash at the end."""
-    around, found, _ = f"/{path}/".partition("/.git/")
-    return f"{around}{found}".lstrip("/") if found else None
-
-
-def _is_lost(
-    root: str, repository: str, deletions: Sequence[Change], changes: Iterable[Change]
-) -> bool:
-    start = len(repository)
-    paths = {change.path for change in deletions}
-    if not _ESSENTIAL.isdisjoint(path[start:] for path in paths):
-        return True
-    objects = f"{repository}objects/"
-    gone = [path for path in paths if path.startswith(objects)]
-    if len(gone) < FEWEST:
-        return False
-    packs = f"{repository}{_PACKS}"
-    if any(change.kind is Kind.ADDED and change.path.startswith(packs) for change in changes):
-        return False  # git has packed the objects
-    # By size: a single pack has more in it than hundreds of loose objects that git cleans up.
-    size = sum(_size(f"{root}/{path}") for path in gone)
-    for file in _files(root, objects.rstrip("/"), lambda *_path, **_kind: False):
-        if file not in paths:
-            size -= _size(f"{root}/{file}")
-            if size <= 0:
-                return False
-    return True
+def _in_repository(path: str) -> str | None:
+    """Return the path in the git folder that it is in."""
+    _around, found, inner = f"/{path}".partition("/.git/")
+    return inner if found else None
 
 
 def _is_most_of_project(root: str, deletions: Sequence[Change], changes: Iterable[Change]) -> bool:
@@ -91,7 +61,7 @@ def _is_most_of_project(root: str, deletions: Sequence[Change], changes: Iterabl
             change.path
             for change in some
             if change.type is not Type.FOLDER
-            and _repository(change.path) is None
+            and _in_repository(change.path) is None
             and not ignored.covers(change.path, is_folder=False)
         }
 
@@ -131,11 +101,3 @@ def _files(root: str, folder: str, is_left_out: Callable[..., bool]) -> Iterator
                 else:
                     yield path
         waiting = inner
-
-
-def _size(path: str) -> int:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return 0  # only in a pending layer
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0

@@ -12,18 +12,14 @@ from collections.abc import Sequence
 from ..change import Flag
 from .risky_files import KINDS, RiskyFiles
 
-# Files that git obeys: config names programs to run, the others name a folder with another config.
-_GIT_FILES = frozenset(("config", "config.worktree", "commondir", "gitdir"))
-# Files with paths that git writes to without checking them: .git/hooks/pre-commit, for example.
-_GIT_STATE = frozenset(("index", "merge_rr"))
-_SHARED_INDEX = "sharedindex."
-# Folders that name programs which run when a rebase, a cherry-pick or a revert continues.
-_IN_PROGRESS = frozenset(("rebase-merge", "sequencer"))
-# Folders that git obeys.
-GIT_FOLDERS = frozenset(("hooks", "remotes", "branches")) | _IN_PROGRESS
-_GIT_INNER = frozenset(("modules", "worktrees"))
-# The same for other version control systems, by their folders: their files with settings, which may
-# name programs, and those that lead to another repository.
+# What git obeys in a repository. In those that exist, and in every `.git`, `git/table.py` decides;
+# this is for a folder with another name that may become one.
+_GIT_OBEYS = frozenset((
+    "config", "config.worktree", "commondir", "gitdir", "index", "hooks", "remotes", "branches",
+    "modules", "worktrees",
+))  # fmt: skip
+# Of other version control systems, by their folders: files with settings, which may name programs,
+# and those that lead to another repository.
 _OTHERS = {
     ".hg": frozenset(("hgrc", "hgrc-not-shared", "sharedpath")),
     ".jj": frozenset(("config.toml", "workspace-config.toml", "config-id", "repo", "git_target")),
@@ -70,7 +66,7 @@ _SPLIT = [pattern.rstrip("/").split("/") for kind in _PATTERNS for pattern in ki
 _LENGTHS = range(1, max(map(len, _SPLIT)) + 1)
 _ALL = frozenset(("head", "git~1")).union(
     (names[-1] for names in _SPLIT),
-    _GIT_FILES, _GIT_STATE, GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values(),
+    _GIT_OBEYS, _OTHERS, *_OTHERS.values(),
 )  # fmt: skip
 
 
@@ -87,7 +83,12 @@ def is_plain_name(name: str) -> bool:
     if name in _ALL:
         return False
     stem, dot, ending = name.rpartition(".")
-    return not dot or (ending != "git" and f".{ending}" not in _ENDINGS and stem not in _STEMS)
+    return not dot or (f".{ending}" not in _ENDINGS and stem not in _STEMS)
+
+
+def is_git_name(name: str) -> bool:
+    """Return whether a name is that of git's folder, on some file system."""
+    return not is_plain_name(name) and normalised(name) in (".git", "git~1")
 
 
 def risk_of(path: str) -> Flag | None:
@@ -149,82 +150,24 @@ class NamesAround:
         return "head" in plain and (plain >= {"objects", "refs"} or "commondir" in plain)
 
 
-def is_obeyed(
-    path: str,
-    around: NamesAround,
-    *,
-    prefix: str = "",
-    is_link: bool = False,
-    is_deleted: bool = False,
-) -> bool:
+def is_obeyed(path: str, around: NamesAround, *, is_deleted: bool = False) -> bool:
     """Return whether a change has to be approved because git, or another version control system,
-    would run it or obey it.
-
-    Any git command runs hooks and what the configuration names. Not for folders themselves. A root
-    that is a repository itself has the `prefix` ".git/".
-    """
-    parts = _parts(prefix + path)
-    leading = _leading(parts)
+    would run it or obey it. Not for folders, nor for what is in a repository of git's."""
+    names, parts = path.split("/"), _parts(path)
     for position, part in enumerate(parts):
-        if part.endswith(".git") or part == "git~1":
-            # A file or a link in place of the repository leads git to another folder.
-            if position + 1 in leading or position + 1 == len(parts):
-                # The end of a rebase needs no approval.
-                return not (is_deleted and (_is_state(parts[-1]) or _IN_PROGRESS & set(parts)))
-            if is_link and not is_deleted:
-                return True
-        elif part in _OTHERS:
+        if part in _OTHERS:
             inner = parts[position + 1 :]
             if not inner or parts[-1] in _OTHERS[part] or inner[0] == _DARCS_SETTINGS:
                 return True
-    names = path.split("/")
     if parts[-1] == "head":
-        return not is_deleted and _makes_repository(path, names, parts, around)
-    above = parts.index(".git") if ".git" in parts else -1
-    skipped = 1 if prefix else 0
-    return any(
-        around.may_be_repository("/".join(names[: at - skipped])) for at in leading if at > above
-    )
-
-
-def _makes_repository(path: str, names: list[str], parts: list[str], around: NamesAround) -> bool:
-    """Return whether a file or link called HEAD may turn its folder into a repository, whose
-    config git obeys."""
-    if around.is_file_on_disk(path):
-        return False  # what git obeys beside it was held
-    folder = "/".join(names[:-1])
-    if names[-1] != "HEAD":
-        return around.may_be_repository(folder)
-    if ".git" not in parts:
-        return True
-    inner = parts[len(parts) - parts[::-1].index(".git") :]
-    if len(inner) == 1 or inner[0] in _GIT_INNER:
-        return False
-    # Git has such files of its own in there.
-    is_ref = not {"logs", "refs"}.isdisjoint(inner)
-    siblings = {normalised(name) for name in around.names(folder)}
-    return not is_ref or not siblings.isdisjoint(_GIT_FILES | GIT_FOLDERS | _GIT_INNER)
-
-
-def _leading(parts: list[str]) -> set[int]:
-    """Return the positions of parts that git obeys if the folder they are in is a repository."""
-    last = len(parts) - 1
-    found = {
-        at
+        # It may turn its folder into a repository, whose config git obeys.
+        if is_deleted or around.is_file_on_disk(path):
+            return False
+        return names[-1] == "HEAD" or around.may_be_repository("/".join(names[:-1]))
+    return not parts[-1].endswith(".sample") and any(
+        part in _GIT_OBEYS and around.may_be_repository("/".join(names[:at]))
         for at, part in enumerate(parts)
-        if ((part in _GIT_FILES or _is_state(part)) and at == last)
-        or (part in GIT_FOLDERS and not parts[-1].endswith(".sample"))
-    }
-    # A repository in a repository; its name may have slashes in it.
-    furthest = max(found, default=-1)
-    for at, part in enumerate(parts):
-        if part in _GIT_INNER and (at + 2 > last or at + 2 <= furthest):
-            found.add(at)
-    return found
-
-
-def _is_state(name: str) -> bool:
-    return name in _GIT_STATE or name.startswith(_SHARED_INDEX)
+    )
 
 
 def normalised(path: str) -> str:

@@ -50,6 +50,19 @@ from .mounts import (
 )
 from .projects import secrets_of_others
 
+# No clean-up begins by itself, to be settled half finished, and git removes nothing that it cannot
+# reach. It does not write what would be left out or held: see project/held/git/table.py.
+_GIT_SETTINGS = (
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("gc.pruneExpire", "never"),
+    ("gc.writeCommitGraph", "false"),
+    ("repack.updateServerInfo", "false"),
+    ("core.fsmonitor", "false"),
+    ("core.untrackedCache", "false"),
+    ("core.splitIndex", "false"),
+)
+
 
 class Plan(NamedTuple):
     """Everything a run is allowed, decided before it starts."""
@@ -309,28 +322,29 @@ class PlanBuilder:
     def _git_settings(
         self, environment: Mapping[str, str], mounts: Sequence[Mount]
     ) -> dict[str, str]:
-        """Return variables that make git clone a folder that has an overlay as it clones from a
-        server.
+        """Return variables with settings for git: those above, and that it clones a folder that has
+        an overlay as it clones from a server.
 
         Otherwise it makes hard links to the objects, and fails because a link has another inode
         number than its source. Overlayfs gives it the same one only for real root, and not in
         caches.
         """
-        made = {}
-        count = _number(environment.get("GIT_CONFIG_COUNT", ""))
         folders: list[str] = []
         if self.inputs.mounts_are_locked:
             folders += [self.shown(root.path) or root.path for root in self.inputs.overlay.roots]
             folders += [mount.folder for mount in mounts if isinstance(mount, SeparatePlayground)]
         caches = (m for m in mounts if isinstance(m, CacheFolders | PlainCaches))
         folders += [path for mount in caches for path in mount.paths()]
-        for path in outermost(folders):
-            # git decodes the address.
-            address = path.replace("%", "%25")
-            made[f"GIT_CONFIG_KEY_{count}"] = f"url.file://{address}.insteadOf"
-            made[f"GIT_CONFIG_VALUE_{count}"] = path
-            count += 1
-        return {**made, "GIT_CONFIG_COUNT": str(count)} if made else {}
+        # git decodes the address.
+        places = {path: path.replace("%", "%25") for path in outermost(folders)}
+        settings = [(f"url.file://{place}.insteadOf", path) for path, place in places.items()]
+        settings += _GIT_SETTINGS
+        first = _number(environment.get("GIT_CONFIG_COUNT", ""))
+        made = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+        for number, (key, value) in enumerate(settings, first):
+            made[f"GIT_CONFIG_KEY_{number}"] = key
+            made[f"GIT_CONFIG_VALUE_{number}"] = value
+        return made
 
 
 def _number(text: str) -> int:

@@ -27,6 +27,7 @@ from support.person import Person
 from ollmsandbox.files.dirfd import folders_above
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_seen
 from ollmsandbox.project.change import PENDING_STATES, Kind, Recorded, State, Type
+from ollmsandbox.project.held.git.view import View
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
@@ -157,7 +158,7 @@ def check_records(person: Person, told: object) -> None:
     root = next_root(person)
     if not root.layer:
         return
-    changes = scan(root.layer, [root.path], root.path).changes
+    changes = scan(root.path, View({root.path: (root.layer, root.path)})).changes
     # A folder may only lead to something.
     found = {change.path for change in changes if change.type is not Type.FOLDER}
     recorded = {

@@ -18,6 +18,7 @@ from support.person import Person, make_person
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.change import State
+from ollmsandbox.project.held.git.view import View
 from ollmsandbox.project.layer import PendingLayer
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
@@ -157,7 +158,7 @@ def test_a_root_that_is_gone_leaves_no_descriptor(person: Person, tmp_path: Path
     upper.mkdir()
 
     def look() -> None:
-        scan(str(upper), [str(upper), str(gone)], str(gone))
+        scan(str(gone), View({str(gone): (str(upper), str(upper), str(gone))}))
 
     def apply() -> None:
         runs = OpenRuns(person.paths)

@@ -10,13 +10,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ollmsandbox.project.held.git_config import (
+from ollmsandbox.project.held.git import config
+from ollmsandbox.project.held.git.config import (
     GitSetting,
-    Surroundings,
-    is_harmless_config,
-    is_harmless_pointer,
+    find_hostile_setting,
+    is_harmless_address,
+    leads_to_module,
+    leads_to_worktree,
     read_config,
 )
+from ollmsandbox.project.held.git.view import View
 
 pytestmark = pytest.mark.anybody
 
@@ -45,12 +48,27 @@ OWN = (
 )
 
 
-def where(path: str = ".git/config", **files: bytes) -> Surroundings:
-    return Surroundings("/home/me/project", path, lambda path: files.get(path.replace("/", "_")))
+class FakeView(View):
+    """A project with these files."""
+
+    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+        super().__init__({PROJECT: ()}, ("/home/me/.local/share/ollmchat",))
+        self.files = files or {}
+
+    def read(self, path: str, most: int = 0) -> bytes | None:
+        return self.files.get(path.removeprefix(f"{PROJECT}/"))
 
 
-def is_exempt(new: bytes, old: bytes = b"") -> bool:
-    return is_harmless_config(new, old, where())
+PROJECT = "/home/me/project"
+
+
+def is_exempt(
+    new: bytes, old: bytes | None = None, path: str = ".git/config", **files: bytes
+) -> bool:
+    """Ask about a configuration; without an old one, about that of a new repository."""
+    view = FakeView({name.replace("__", "/"): data for name, data in files.items()})
+    place = f"{PROJECT}/{path}"
+    return find_hostile_setting(new, old or b"", place, view, is_new=old is None) is None
 
 
 @pytest.mark.parametrize(
@@ -59,22 +77,121 @@ def is_exempt(new: bytes, old: bytes = b"") -> bool:
         "",
         "[user]\n\tname = Jörg O'Neil\n\temail = me@example.org\n",
         '[user]\n\tname = " spaces; and # "\n',
-        '[remote "up"]\n\turl = git@example.org:me/project.git\n',
-        '[remote "up"]\n\turl = ssh://git@example.org:22/~me/project.git\n',
-        '[remote "up"]\n\turl = git://example.org/x\n\turl = http://[::1]:80/x\n'.replace(
-            "::", "0:"
-        ),
-        '[remote "up"]\n\turl = file:///srv/git/project.git\n\turl = /srv/git/x.git\n',
         '[submodule "lib/one"]\n\tactive = true\n\turl = https://example.org/one.git\n',
         "[submodule]\n\tactive = .\n",
         '[branch "topic/one"]\n\tremote = origin\n\tmerge = refs/heads/topic/one\n',
-        '[branch "x"]\n\tremote = .\n',
-        "[CORE]\n\tFileMode=false # as git on other systems\n\n; comment\n# [alias]\n",
+        '[branch "x"]\n\tremote = .\n\trebase = true\n',
     ],
 )
 def test_what_git_writes_itself(lines: str) -> None:
     assert is_exempt(CLONE + lines.encode())
     assert is_exempt(OWN + lines.encode(), OWN)
+    assert is_exempt(b"[CORE]\n\tFileMode=false # as elsewhere\n\n; comment\n# [alias]\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[core]\nbare = true\n",
+        '[remote "up"]\nurl = https://example.org/\n',
+        '[remote "origin"]\nurl = https://example.com/\n',
+        '[remote "origin"]\npushurl = https://example.com/\n',
+        '[url "https://example.com/"]\npushInsteadOf = https://example.org/\n',
+        '[branch "x"]\nremote = https://example.com/\n',
+        '[branch "x"]\npushRemote = origin\n',
+        "[remote]\npushDefault = up\n",
+    ],
+)
+def test_what_crosses_only_in_a_new_repository_or_never(line: str) -> None:
+    assert not is_exempt(CLONE + line.encode(), CLONE)
+
+
+def test_a_renamed_branch_keeps_its_settings() -> None:
+    old = CLONE + b'[branch "old"]\npushRemote = fork\ndescription = "two\\nlines"\n'
+    assert is_exempt(old.replace(b'"old"', b'"new"'), old)
+    assert is_exempt(CLONE, old)
+    assert not is_exempt(old.replace(b"fork", b"evil"), old)
+
+
+def test_the_user_s_own_name_stays() -> None:
+    old = CLONE + b"[user]\nname = me\n"
+    assert not is_exempt(old.replace(b"= me", b"= you"), old)
+    assert not is_exempt(CLONE, old)
+    assert is_exempt(old + b"email = me@example.org\n", old)
+
+
+@pytest.mark.parametrize(
+    ("address", "crosses"),
+    [
+        ("https://example.org/x.git", True),
+        ("git@example.org:me/project.git", True),
+        ("ssh://git@example.org:22/~me/project.git", True),
+        ("git://192.0.2.1/x", True),
+        ("https://[2001:db8::1]/x", False),  # "::" names a program
+        ("http://[2001:db8:0:0:0:0:0:1]:80/x", True),
+        ("https://localhost/x", False),
+        ("https://LOCALHOST.:8080/x", False),
+        ("https://x.localhost/x", False),
+        ("https://localhost.localdomain/x", False),
+        ("git@localhost:x", False),
+        ("localhost:x", False),
+        ("git@127.0.0.1:x", False),
+        ("ssh://127.9.9.9/x", False),
+        ("ssh://127.1/x", False),
+        ("ssh://2130706433/x", False),
+        ("ssh://0x7f000001/x", False),
+        ("ssh://0x7f.1/x", False),
+        ("ssh://017700000001/x", False),
+        ("ssh://0/x", False),
+        ("ssh://0.0.0.0/x", False),
+        ("ssh://[0:0:0:0:0:0:0:1]/x", False),
+        ("ssh://[0:0:0:0:0:0:0:0]/x", False),
+        ("ssh://[::1]/x", False),
+        ("ssh://[::]/x", False),
+        ("ssh://[0:0:0:0:0:ffff:127.0.0.1]/x", False),
+        ("ssh://user@ip6-localhost/x", False),
+        ("file://localhost/srv/x.git", False),
+        ("FILE:///srv/x.git", False),
+        ("../x.git", False),
+        ("~/x.git", False),
+        ("ext::sh -c x", False),
+        ("/proc/self/cwd/x.git", False),
+        ("/srv/there/is/none.git", False),
+    ],
+)
+def test_addresses(address: str, crosses: bool) -> None:
+    assert is_harmless_address(address, FakeView()) is crosses
+
+
+def test_addresses_that_are_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare, checkout = tmp_path / "bare", tmp_path / "checkout"
+    subprocess.run(["git", "init", "-q", "--bare", bare], check=True)
+    subprocess.run(["git", "init", "-q", checkout], check=True)
+    (tmp_path / "link").symlink_to(bare)
+    (tmp_path / "worktree").mkdir()
+    (tmp_path / "worktree/.git").write_text(f"gitdir: {checkout}/.git\n")
+    (tmp_path / "around").mkdir()
+    (tmp_path / "around/.git").symlink_to(checkout / ".git")
+
+    def crosses(path: str, **others: str) -> bool:
+        view = View({others.get("root", "/home/me"): ()}, (others.get("own", "/home/me/.cache"),))
+        return is_harmless_address(path.replace("TMP", str(tmp_path)), view)
+
+    assert not crosses("TMP/bare") or not str(tmp_path).startswith(("/tmp/", "/var/tmp/"))
+    monkeypatch.setattr(config, "UNTRUSTED", ("/proc", "/dev", "/run"))
+    for path in ("TMP/bare", "TMP/checkout", "file://TMP/bare", "TMP/bare/"):
+        assert crosses(path), path
+        assert not crosses(path, root=str(tmp_path)), path
+        assert not crosses(path, own=str(tmp_path)), path
+    hostile = ("TMP/link", "TMP/link/../bare", "TMP/none", "TMP/bare/../checkout", "TMP//bare")
+    for path in (
+        *hostile,
+        "TMP/worktree",
+        "TMP/around",
+        "file://TMP/x/%2e%2e/bare",
+        "TMP/bare/HEAD",
+    ):
+        assert not crosses(path), path
 
 
 HOSTILE = {
@@ -119,8 +236,6 @@ HOSTILE = {
     "relative path": '[remote "x"]\nurl = ../evil.git\n',
     "path in the project": '[remote "x"]\nurl = /home/me/project/link/evil.git\n',
     "file in the project": '[remote "x"]\nurl = file:///home/me/x/%2e%2e/project/link\n',
-    "file in the playground":
-        '[remote "x"]\nurl = file:///home/me/.local/share/ollmchat/playground/evil.git\n',
     "file on a host": '[remote "x"]\nurl = file://host/x\n',
     "branch leads to a path": '[branch "x"]\nremote = evil\n',
     "branch leads to an address": '[branch "x"]\nremote = ext::sh\n',
@@ -154,6 +269,7 @@ def test_everything_else_is_held(name: str) -> None:
     assert not is_exempt(text)
     assert name in ("no section", "continued comment") or not is_exempt(CLONE + text)
     assert not is_exempt(CLONE + text, CLONE)
+    assert not is_exempt(OWN + text, OWN)
 
 
 @pytest.mark.parametrize("text", [b"\xef\xbb\xbf[core]\n", b"[user]\nname = \xff\n"])
@@ -170,58 +286,60 @@ def test_settings_that_were_there_before() -> None:
     editor, included = b"[core]\neditor = vi\n", b"[include]\npath = x\n"
     # What is included may override what comes before it.
     assert not is_exempt(editor + included, included + editor)
-    # A comment is no setting, and the exempt keys may go.
+    # A comment is no setting.
     assert is_exempt(OWN.replace(b" ; mine", b""), OWN)
-    assert is_exempt(b"", CLONE)
-    assert is_exempt(CLONE.replace(b"example.org", b"example.com"), CLONE)
-
-
-def test_a_removed_remote_would_be_a_path() -> None:
-    lines = CLONE.splitlines(keepends=True)
-    without_url = b"".join(line for line in lines if b"url" not in line)
-    assert not is_exempt(without_url, CLONE)
+    assert not is_exempt(b"", CLONE)
+    assert not is_exempt(CLONE.replace(b"example.org", b"example.com"), CLONE)
 
 
 def test_the_worktree_of_a_module() -> None:
     config = b"[core]\n\tworktree = ../../../lib\n"
     path = ".git/modules/lib/config"
     back = b"gitdir: ../.git/modules/lib\n"
-    assert is_harmless_config(config, b"", where(path, **{"lib_.git": back}))
-    assert not is_harmless_config(config, b"", where(path))
+    assert is_exempt(config, None, path, **{"lib__.git": back})
+    assert not is_exempt(config, None, path)
     other = b"gitdir: ../.git/modules/other\n"
-    assert not is_harmless_config(config, b"", where(path, **{"lib_.git": other}))
-    assert not is_harmless_config(config, b"", where(".git/config", **{"lib_.git": back}))
+    assert not is_exempt(config, None, path, **{"lib__.git": other})
+    assert not is_exempt(config, None, ".git/config", **{"lib__.git": back})
     for place in (b"../../hooks", b"/home/me", b"../../../..", b"../../..", b"../../../.GIT/x"):
         config = b"[core]\n\tworktree = %s\n" % place
-        assert not is_harmless_config(config, b"", where(path, **{"lib_.git": back})), place
+        assert not is_exempt(config, None, path, **{"lib__.git": back}), place
+
+
+FILES = {
+    ".git/modules/lib/config": b"[core]\n\tworktree = ../../../lib\n",
+    ".git/worktrees/wt/gitdir": b"/home/me/project/wt/.git\n",
+}
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "is_harmless"),
+    ("path", "target", "is_harmless"),
     [
-        ("lib/.git", "gitdir: ../.git/modules/lib\n", True),
-        ("wt/.git", "gitdir: /home/me/project/.git/worktrees/wt\n", True),
-        ("wt/.git", "gitdir: /home/me/project/.git/worktrees/wt/x\n", False),
-        ("wt/.git", "gitdir: /home/me/other/.git/worktrees/wt\n", False),
-        ("wt/.git", "gitdir: ../.git/modules/../evil\n", False),
-        ("wt/.git", "gitdir: ../.GIT/modules/x\n", False),
-        ("wt/.git", "gitdir: ../evil\n", False),
-        ("wt/.git", "gitdir: ../.git\n", False),
-        ("wt/.git", "../.git/modules/x\n", False),
-        ("wt/.git", "gitdir: ../.git/modules/x\n\ngitdir: /evil", False),
-        (".git/worktrees/wt/commondir", "../..\n", True),
-        (".git/worktrees/wt/commondir", "../../../evil\n", False),
-        (".git/modules/m/commondir", "../..\n", False),
-        (".git/commondir", "../..\n", False),
-        (".git/worktrees/wt/gitdir", "/home/me/project/wt/.git\n", True),
-        (".git/worktrees/wt/gitdir", "../../../wt/.git\n", True),
-        (".git/worktrees/wt/gitdir", "/home/me/other/.git\n", False),
-        (".git/worktrees/wt/gitdir", "/home/me/project/.git/hooks/.git\n", False),
-        (".git/worktrees/wt/gitdir", "/home/me/project/wt\n", False),
+        ("lib", "../.git/modules/lib", True),
+        ("other", "../.git/modules/lib", False),
+        ("wt", "/home/me/project/.git/worktrees/wt", True),
+        ("wt", "/home/me/project/.git/worktrees/wt/x", False),
+        ("wt", "/home/me/other/.git/worktrees/wt", False),
+        ("wt", "../.git/modules/../evil", False),
+        ("wt", "../.git/objects/../worktrees/wt", False),
+        ("wt", "../.GIT/worktrees/wt", False),
+        ("wt", "../evil", False),
+        ("wt", "../.git", False),
+        ("gitdir", "/home/me/project/wt/.git", True),
+        ("gitdir", "../../../wt/.git", True),
+        ("gitdir", "/home/me/other/.git", False),
+        ("gitdir", "/home/me/project/.git/hooks/.git", False),
+        ("gitdir", "/home/me/project/wt", False),
+        ("gitdir", "/home/me/project/x/../wt/.git", False),
     ],
 )
-def test_files_that_lead_to_a_folder(path: str, text: str, is_harmless: bool) -> None:
-    assert is_harmless_pointer(text.encode(), where(path)) is is_harmless
+def test_files_that_lead_to_a_folder(path: str, target: str, is_harmless: bool) -> None:
+    view = FakeView(FILES)
+    if path == "gitdir":
+        folder = f"{PROJECT}/.git/worktrees/wt"
+        assert leads_to_worktree(target, folder, view) is is_harmless
+    else:
+        assert leads_to_module(target, f"{PROJECT}/{path}", view) is is_harmless
 
 
 PIECES = st.sampled_from(

@@ -12,6 +12,7 @@ from support.escape.copy_back import review, settle
 from support.person import Person
 
 from ollmsandbox.project.change import State
+from ollmsandbox.project.held.git import config
 from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.ordinary
@@ -43,8 +44,9 @@ def held(person: Person, command: str) -> set[str]:
 
 
 @pytest.fixture
-def origin(person: Person) -> str:
-    """The address of a bare repository with one commit."""
+def origin(person: Person, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a bare repository with one commit. Tests have it below /tmp."""
+    monkeypatch.setattr(config, "UNTRUSTED", ("/proc", "/dev", "/run"))
     work = person.home / "work"
     git(person, "init", "-q", "-b", "main", str(work), folder=person.home)
     (work / "file").write_text("one\n")
@@ -65,11 +67,8 @@ def test_clone_and_what_is_done_with_it(person: Person, origin: str) -> None:
     sub = person.project / "sub"
     assert git(person, "status", "--short", "--branch", folder=sub) == "## main...origin/main\n"
     more = "cd sub; git config user.name 'Me; and I'; git config user.email me@example.org;"
-    more += "git remote add up git@example.org:me/x.git; git checkout -qb topic; cd .."
-    assert held(person, more) == set()
-    assert (
-        held(person, "cd sub; git branch -q -u origin/main; git remote remove up; cd ..") == set()
-    )
+    assert held(person, f"{more} git checkout -qb topic; cd ..") == set()
+    assert held(person, "cd sub; git branch -q -u origin/main; cd ..") == set()
     assert 'name = "Me; and I"' in (sub / ".git/config").read_text()
     assert held(person, "git -C sub config alias.x '!x'") == {"sub/.git/config"}
 
@@ -96,7 +95,8 @@ def test_worktrees(person: Person) -> None:
     git(person, "commit", "-q", "--allow-empty", "-m", "x")
     assert held(person, "git worktree add -q wt; echo x >wt/a") == set()
     assert git(person, "status", "--short", folder=person.project / "wt") == "?? a\n"
-    assert held(person, "git worktree remove -f wt") >= {"wt/.git"}
+    assert held(person, "git worktree remove -f wt") == set()
+    assert not (person.project / "wt").exists()
 
 
 def test_hostile_settings_beside_those_of_git(person: Person, origin: str) -> None:
@@ -128,6 +128,8 @@ def test_an_approved_setting_stays(person: Person, origin: str) -> None:
     git(person, "init", "-q")
     run = settle(person, "git config alias.x '!x'", Mode.REVIEW).run_id
     review(person, "apply", run)
-    assert held(person, f"git remote add origin {origin}") == set()
+    assert held(person, "git config user.name me") == set()
     assert git(person, "config", "alias.x") == "!x\n"
+    assert held(person, f"git remote add origin {origin}") == {".git/config"}
+    assert person.cli("discard").returncode == 0
     assert held(person, "git config --unset alias.x") == {".git/config"}

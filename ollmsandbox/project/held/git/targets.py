@@ -11,24 +11,25 @@ import codecs
 import contextlib
 import os
 import re
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ...files.dirfd import folders_above, open_regular_file
-from ...paths import is_inside
-from ..change import Type
+from ....files.dirfd import folders_above, open_regular_file
+from ....paths import is_inside
+from ...change import Type
+from ..risky import normalised
+from .config import own_config
 from .hooks import (
-    HOOK_MANAGERS,
     HOOKS,
-    SHELL_WORDS,
+    MANAGED_NAMES,
+    MANAGERS,
     manifest_commands,
+    named_in,
     script_places,
-    scripts_in,
     settings_in,
+    words_in,
 )
-from .risky import normalised
 
 _LARGEST = 1 << 20
 # Git's own limit for nested includes; then limits that no real repository reaches.
@@ -65,6 +66,8 @@ class GitTargets:
         self._root = root
         self._folders: set[str] = set()
         self._files: set[str] = set()
+        # Folders of which only programs are run.
+        self._programs: set[str] = set()
         # All folders above one of them.
         self._parents: set[str] = set()
         # Where the user has the hooks of every repository, also of those that a command makes.
@@ -87,7 +90,7 @@ class GitTargets:
         them; for the rest, see NestedRepositories.
         """
         found = cls(root)
-        for file in _own_config():
+        for file in own_config():
             found._add(file, found._files)
             found._add_common_hooks(file)
         # All the way up: git skips what only looks like a repository.
@@ -99,30 +102,33 @@ class GitTargets:
                     found.add_repository(entry.path)
         return found
 
-    def add_repository(self, worktree: str) -> None:
-        """Read the configuration of the repository in this folder, if there is one."""
+    def add_repository(self, worktree: str, pointer: bytes | None = None) -> None:
+        """Read the configuration of the repository in this folder, if there is one, or of the one
+        that a new `.git` file leads to."""
         own = f"{worktree}/.git"
         if worktree in self._known:
             return
         self._known.add(worktree)
         self._add_mercurial(worktree)
-        if not os.path.lexists(own):
+        if not os.path.lexists(own) and pointer is None:
             return
         # Limits are for each repository: a command can make as many as it likes.
         self._read, self._left = set(), _MOST_TARGETS
         if not os.path.isdir(own):
             # The file of a worktree or a submodule says where the repository is.
-            _, _, words = (_read(own) or "").partition("gitdir:")
-            own = os.path.join(worktree, words.strip())
-        common = os.path.join(own, (_read(f"{own}/commondir") or "").strip())
+            text = _read(own) if pointer is None else os.fsdecode(pointer)
+            own = os.path.join(worktree, (text or "").partition("gitdir:")[2].strip())
+        # Of a new worktree, this file is not there yet.
+        up = "../.." if "/worktrees/" in own else ""
+        common = os.path.normpath(os.path.join(own, (_read(f"{own}/commondir") or up).strip()))
         # is_obeyed() recognises the hooks by their names, but not the files they link to or run.
         self._add_linked(f"{common}/hooks")
         self._add_scripts(f"{common}/hooks", worktree)
         repository = _Repository(worktree, common)
-        for file in (*_own_config(), f"{common}/config", f"{own}/config.worktree"):
+        for file in (*own_config(), f"{common}/config", f"{own}/config.worktree"):
             self._add_config(file, repository, _INCLUDES)
 
-    def covers(self, path: str, *, is_new_folder: bool = False) -> bool:
+    def covers(self, path: str, *, is_new_folder: bool = False, is_program: bool = False) -> bool:
         """Return whether a path is a target, is in one, or replaces a folder above one."""
         if self._is_all or not (self._parents or self._common_hooks):
             return self._is_all
@@ -130,6 +136,8 @@ class GitTargets:
         if self._is_common_hook(plain):
             return True
         if plain in self._parents and not is_new_folder:
+            return True
+        if is_program and not self._programs.isdisjoint(folders_above(plain)):
             return True
         return plain in self._files or self._is_in_folder(plain)
 
@@ -219,20 +227,17 @@ class GitTargets:
     def _add_script(self, text: str, worktree: str, folder: str) -> None:
         """Add what a hook runs: the files that it names, and what managers read and run."""
         texts = [text]
-        for manager, (files, folders) in HOOK_MANAGERS.items():
-            if not re.search(rf"\b{manager}\b", text):
-                continue
+        if MANAGERS.search(text):
             self.reads_manifests = True
-            files = (*files, *settings_in(text))
-            texts += [_read(f"{worktree}/{file}") or "" for file in files]
+            for name in (*MANAGED_NAMES, *settings_in(text)):
+                self._add(f"{worktree}/{name}", self._folders if name[-1] == "/" else self._files)
+                texts.append(_read(f"{worktree}/{name}") or "")
             texts.append(manifest_commands(_read(f"{worktree}/package.json") or "", text))
-            for file in files:
-                self._add(f"{worktree}/{file}", self._files)
-            for inner in folders:
-                self._add(f"{worktree}/{inner}", self._folders)
+        kinds = (self._files, self._folders, self._programs)
         for one in dict.fromkeys(texts):
-            for file in scripts_in(one, worktree, folder):
-                self._add(file, self._files)
+            for names, to in zip(named_in(one, worktree, folder), kinds, strict=True):
+                for name in names:
+                    self._add(name, to)
 
     def _add_mercurial(self, worktree: str) -> None:
         """Read the settings of a Mercurial or Sapling repository in this folder, if it is one."""
@@ -271,15 +276,6 @@ class GitTargets:
                 self._left -= inside not in to
                 to.add(inside)
                 self._parents.update(folders_above(inside), ("",))
-
-
-def _own_config() -> tuple[str, ...]:
-    """Return the system's and the user's configuration files, which apply to every repository."""
-    home = os.path.expanduser("~")
-    settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    named = os.environ.get("GIT_CONFIG_GLOBAL")
-    own = (named,) if named else (f"{settings}/git/config", f"{home}/.gitconfig")
-    return ("/etc/gitconfig", *own)
 
 
 def _read(file: str) -> str | None:
@@ -327,8 +323,7 @@ def _value(text: str) -> str:
 def _words(command: str, worktree: str) -> Iterator[str]:
     """Yield the words of a shell command that may be files of the worktree. The first word without
     a slash is one only if PATH leads there."""
-    words = [word for word in SHELL_WORDS.split(command) if word]
-    for number, word in enumerate(words):
+    for number, word in enumerate(words_in(command)):
         place = os.path.join(worktree, os.path.expanduser(word))
         if "/" in word or (number and os.path.isfile(place)):
             yield from (place, *script_places(word, worktree))
@@ -353,16 +348,14 @@ class NestedRepositories:
         self._targets: GitTargets | None = None
         self._is_whole = True
 
-    def covers(
-        self, path: str, type_: Type, mode: int | None, old_type: Type | None, old_mode: int | None
-    ) -> bool:
+    def covers(self, path: str, type_: Type, old_type: Type | None, *, is_program: bool) -> bool:
         """Return whether a nested repository's configuration leads to this change.
 
         Only executable files with the name of a hook are looked at, and links.
         """
         is_link = type_ is Type.LINK
         # First, because it is quick: there may be a hundred thousand changes, and few hooks.
-        if not is_link and not ((mode or 0) | (old_mode or 0)) & 0o111:
+        if not is_link and not is_program:
             return False
         is_named = normalised(os.path.basename(path)) in HOOKS
         if not is_link and not is_named:
@@ -378,24 +371,14 @@ class NestedRepositories:
 
 
 def _repositories(root: str) -> tuple[list[str], bool]:
-    """Return the folders with a repository, breadth first, and whether the search was complete."""
+    """Return the folders with a repository, and whether the search was complete."""
     found: list[str] = []
-    queue = deque([root])
-    folders = names = 0
-    while queue:
-        folder = queue.popleft()
-        folders += 1
-        # A folder that cannot be read here cannot be read by the user's git, either.
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                names += 1
-                plain = entry.name.casefold()
-                if plain == ".git":
-                    found.append(folder)
-                elif plain not in _SKIPPED_FOLDERS and entry.is_dir(follow_symlinks=False):
-                    queue.append(entry.path)
-                if names > _MOST_NAMES:
-                    return found, False
-        if folders > _MOST_FOLDERS or len(found) > _MOST_FOUND:
+    names = 0
+    for number, (folder, folders, files) in enumerate(os.walk(root)):
+        names += len(folders) + len(files)
+        if any(name.casefold() == ".git" for name in (*folders, *files)):
+            found.append(folder)
+        folders[:] = [name for name in folders if name.casefold() not in _SKIPPED_FOLDERS]
+        if names > _MOST_NAMES or number > _MOST_FOLDERS or len(found) > _MOST_FOUND:
             return found, False
     return found, True

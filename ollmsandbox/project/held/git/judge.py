@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Applies the table to the changes that a command made in git repositories."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from hashlib import sha1
+from typing import NamedTuple
+
+from ....files.dirfd import folders_above
+from ...change import Change, Kind, Type
+from ...reasons import Note, Reason
+from ...roots import is_git_folder
+from ..risky import normalised
+from .config import find_hostile_setting, leads_to_module, leads_to_worktree
+from .index import read_index, rewritten_index
+from .objects import IndexPack, Objects
+from .table import GitRow, GitRule, find_row
+from .view import View, read_disk
+
+_LARGEST_INDEX = 128 << 20
+_WORKTREE = re.compile(r"worktrees/([^/]+)/(.+)", re.DOTALL)
+
+
+class GitAnswer(Enum):
+    CROSSES = auto()
+    # Git makes it again: what was there is removed, or nothing happens.
+    LEFT_OUT = auto()
+    REMOVED = auto()
+
+
+class GitFolder(NamedTuple):
+    """A folder of git's: a repository, or that of a linked worktree in one."""
+
+    # Its full path, and the path of the change in it.
+    path: str
+    inner: str
+    is_worktree: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether it is not a repository yet."""
+        if self.is_worktree:
+            return not os.path.lexists(f"{self.path}/commondir")
+        return not is_git_folder(self.path)
+
+
+class GitJudge:
+    """Judges changes in one root: of files, and of folders in the place of files. What it makes
+    instead of a command's file is written to the upper folder, and is the result of the change."""
+
+    def __init__(self, root: str, view: View, index_pack: IndexPack) -> None:
+        self._root = root
+        self._view = view
+        self._layers = view.roots[root]
+        self._index_pack = index_pack
+        self._objects: dict[str, Objects] = {}
+        self._staged: dict[str, dict[str, bytes]] = {}
+
+    def judge(self, change: Change, git: str) -> GitAnswer | Note:
+        """Return what becomes of a change in the git folder `git`; a note if it is held."""
+        plain = os.path.basename(git)
+        is_folder = change.type is Type.FOLDER
+        if git and normalised(plain) in (".git", "git~1") and plain != ".git" and not is_folder:
+            return Note(Reason.GIT_UNKNOWN)  # the same as .git on some file systems
+        if os.path.isfile(f"{self._root}/{git}") or os.path.islink(f"{self._root}/{git}"):
+            return Note(Reason.GIT_OBEYS)  # it leads to another repository
+        folder = self._folder(git, change.path)
+        row = find_row(folder.inner) if folder else find_row("")
+        held = Note(row.why)
+        if is_folder:
+            # A branch may take the place of a folder of branches, and the other way round.
+            is_fine = folder is None or folder.inner.startswith(("refs/", "logs/"))
+            is_fine = is_fine or (row.rule is GitRule.HELD and change.kind is Kind.ADDED)
+            return GitAnswer.CROSSES if is_fine else held
+        if folder is None:
+            return held
+        try:
+            if change.kind is Kind.DELETED:
+                return self._judge_deletion(change, folder, row)
+            # A file with another name could be changed by that.
+            is_linked = os.lstat(f"{self._layers[0]}/{change.path}").st_nlink != 1
+            if is_linked or change.type is not Type.FILE or change.old_type is Type.LINK:
+                return held
+            if row.rule in (GitRule.CACHE, GitRule.LOCK):
+                is_stale = row.rule is GitRule.CACHE and change.kind is Kind.MODIFIED
+                return GitAnswer.REMOVED if is_stale else GitAnswer.LEFT_OUT
+            rule = _RULES.get(row.rule)
+            return rule(self, change, folder, row) if rule else held
+        except (OSError, ValueError):
+            return held
+
+    def _folder(self, git: str, path: str) -> GitFolder | None:
+        """Return the innermost folder of git's that a path is in. A module's name may have slashes
+        in it."""
+        if os.path.basename(path) == ".git":
+            place, _, name = f"{self._root}/{path}".rpartition("/")
+            return GitFolder(place, name)
+        place = f"{self._root}/{git}".rstrip("/")
+        inner, is_worktree = path[len(git) + 1 if git else 0 :], False
+        while True:
+            if found := _WORKTREE.fullmatch(inner):
+                place, inner, is_worktree = f"{place}/worktrees/{found[1]}", found[2], True
+            elif inner.startswith("modules/"):
+                names = inner.split("/")
+                ends = (n for n in range(2, len(names)) if self._is_module(place, names[:n]))
+                if not (end := next(ends, 0)):
+                    return None
+                place, is_worktree = f"{place}/{'/'.join(names[:end])}", False
+                inner = "/".join(names[end:])
+            else:
+                return GitFolder(place, inner, is_worktree)
+
+    def _is_module(self, place: str, names: Sequence[str]) -> bool:
+        folder = f"{place}/{'/'.join(names)}"
+        return is_git_folder(folder) or self._view.exists(f"{folder}/HEAD")
+
+    def _judge_deletion(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:
+        is_kept = row.stays or change.type is Type.LINK
+        if folder.inner == ".git":
+            # With its folder; otherwise git would take the repository around for it.
+            is_kept = self._view.exists(folder.path)
+        elif folder.is_worktree and not self._view.exists(folder.path):
+            # Git removes what belongs to a worktree that it does not see.
+            _, target = _pointer(read_disk(f"{folder.path}/gitdir") or b"")
+            place = os.path.normpath(os.path.join(folder.path, target))
+            is_kept = not target or self._view.exists(place)
+        elif row.rule in (GitRule.OBJECT, GitRule.PACK):
+            if self._objects_of(folder).loses(change.path):
+                return Note(Reason.GIT_LOSES)
+        elif row.rule is GitRule.LINES:
+            return self._lines(change, folder, row)
+        return Note(row.why) if is_kept else GitAnswer.CROSSES
+
+    def _objects_of(self, folder: GitFolder) -> Objects:
+        if folder.path not in self._objects:
+            inside = f"{folder.path}/objects"[len(self._root) + 1 :]
+            self._objects[folder.path] = Objects(self._layers, inside, self._index_pack)
+        return self._objects[folder.path]
+
+    def _object(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:
+        is_right = self._objects_of(folder).is_right(change.path)
+        return GitAnswer.CROSSES if is_right else Note(row.why)
+
+    def _pack(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:
+        stem = change.path.rpartition(".")[0]
+        made = self._objects_of(folder).made_index(stem)
+        if made is None or (change.kind is not Kind.ADDED and change.path.endswith(".pack")):
+            return Note(row.why)
+        if change.path.endswith(".idx"):
+            self._write(change, made)
+            return GitAnswer.CROSSES
+        index = self._view.read(f"{self._root}/{stem}.idx", most=len(made))
+        is_ours = index == made or os.path.lexists(f"{self._layers[0]}/{stem}.idx")
+        is_alone = not self._view.exists(f"{self._root}/{stem}.idx")
+        return GitAnswer.CROSSES if is_ours or is_alone else Note(row.why)
+
+    def _form(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:
+        is_late = row.rule is GitRule.FORM_IF_NEW and not folder.is_new
+        if is_late or (row.rule is GitRule.FORM_IF_ADDED and change.kind is not Kind.ADDED):
+            return Note(row.why)
+        data = self._view.read(f"{self._root}/{change.path}")
+        has_form = data is not None and row.form.fullmatch(data)
+        return GitAnswer.CROSSES if has_form else Note(row.why)
+
+    def _lines(self, change: Change, _folder: GitFolder, row: GitRow) -> GitAnswer | Note:
+        path = f"{self._root}/{change.path}"
+        new = b"" if change.kind is Kind.DELETED else self._view.read(path)
+        old = read_disk(path)
+        if new is None or old is None:
+            return Note(row.why)
+        differ = set(new.split(b"\n")) ^ set(old.split(b"\n"))
+        return GitAnswer.CROSSES if all(map(row.form.fullmatch, differ)) else Note(row.why)
+
+    def _index(self, change: Change, _folder: GitFolder, row: GitRow) -> GitAnswer | Note:
+        path = f"{self._root}/{change.path}"
+        new, old = self._view.read(path, _LARGEST_INDEX), read_disk(path, _LARGEST_INDEX)
+        if new is None or old is None:
+            return Note(row.why)
+        time = int(os.lstat(path).st_mtime) if old else 0
+        self._write(change, rewritten_index(new, old, time))
+        return GitAnswer.CROSSES
+
+    def _config(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:
+        path = f"{self._root}/{change.path}"
+        new, old = self._view.read(path), read_disk(path)
+        if new is None or old is None:
+            return Note(row.why)
+        hostile = find_hostile_setting(new, old, path, self._view, is_new=folder.is_new)
+        if hostile is None:
+            return GitAnswer.CROSSES
+        return Note(Reason.GIT_SETTING, {"setting": hostile}) if hostile else Note(row.why)
+
+    def _points(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:
+        data = self._view.read(f"{self._root}/{change.path}", 8192) or b""
+        prefix, target = _pointer(data)
+        if folder.inner == "commondir":
+            is_good = folder.is_worktree and data == b"../..\n"
+        elif folder.inner == "gitdir":
+            is_good = folder.is_worktree and not prefix
+            is_good = is_good and leads_to_worktree(target, folder.path, self._view)
+        else:
+            is_good = bool(prefix) and change.kind is Kind.ADDED
+            is_good = is_good and leads_to_module(target, folder.path, self._view)
+        return GitAnswer.CROSSES if is_good else Note(row.why)
+
+    def _write(self, change: Change, data: bytes) -> None:
+        """Put data in the place of the command's file, in one step."""
+        file = f"{self._layers[0]}/{change.path}"
+        made = f"{self._layers[0]}~made"
+        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "wb") as opened:
+            opened.write(data)
+            os.fchmod(descriptor, change.mode or 0o444)
+        os.rename(made, file)
+
+    def runs(self, change: Change) -> Note:
+        """Return the note for a file of the project that git runs: whether the index has it, too,
+        so that git itself would put it in place."""
+        folder = os.path.dirname(f"{self._root}/{change.path}")
+        data = self._view.read(f"{self._root}/{change.path}")
+        for place in (folder, *folders_above(folder)) if data is not None else ():
+            if not self._view.exists(f"{place}/.git"):
+                continue
+            id_ = sha1(b"blob %d\0%s" % (len(data or b""), data), usedforsecurity=False).digest()
+            inside = f"{self._root}/{change.path}"[len(place) + 1 :]
+            is_staged = self._staged_in(place).get(inside) == id_
+            return Note(Reason.GIT_RUNS_STAGED if is_staged else Reason.GIT_RUNS)
+        return Note(Reason.GIT_RUNS)
+
+    def _staged_in(self, worktree: str) -> dict[str, bytes]:
+        """Return the ids in the index of a worktree, by path."""
+        if worktree not in self._staged:
+            own = f"{worktree}/.git"
+            if pointer := self._view.read(own, 8192):
+                own = os.path.normpath(os.path.join(worktree, _pointer(pointer)[1]))
+            data = self._view.read(f"{own}/index", _LARGEST_INDEX)
+            if data is None:
+                data = read_disk(f"{own}/index", _LARGEST_INDEX)
+            try:
+                entries = read_index(data or b"")
+            except ValueError:
+                entries = []
+            self._staged[worktree] = {os.fsdecode(entry.name): entry.id for entry in entries}
+        return self._staged[worktree]
+
+
+_POINTER = re.compile(rb"(gitdir: )?([^\0\r\n]{1,4096})\n?")
+
+
+def _pointer(data: bytes) -> tuple[bytes | None, str]:
+    """Return the prefix and the path in a file that leads to a folder."""
+    found = _POINTER.fullmatch(data)
+    return (found[1], os.fsdecode(found[2])) if found else (None, "")
+
+
+_Rule = Callable[[GitJudge, Change, GitFolder, GitRow], GitAnswer | Note]
+_RULES: dict[GitRule, _Rule] = {
+    GitRule.OBJECT: GitJudge._object,
+    GitRule.PACK: GitJudge._pack,
+    GitRule.FORM: GitJudge._form,
+    GitRule.FORM_IF_ADDED: GitJudge._form,
+    GitRule.FORM_IF_NEW: GitJudge._form,
+    GitRule.LINES: GitJudge._lines,
+    GitRule.INDEX: GitJudge._index,
+    GitRule.CONFIG: GitJudge._config,
+    GitRule.POINTER: GitJudge._points,
+}

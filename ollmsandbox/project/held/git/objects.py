@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Verifies the objects that a command left in a repository, and finds those that it deleted.
+
+Git computes no sums when it reads: it believes the name of an object and the index of a pack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+
+from ....files.dirfd import open_regular_file
+from ....files.overlayfs import find_in_layers, names_in_layers, read_merged
+
+# Unpacked, of all loose objects of a run. A small file can be unpacked to any size.
+_MOST_UNPACKED = 4 << 30
+_MOST_OF_INDEX = 128 << 20
+_BLOCK = 1 << 20
+# Where the ids begin; their number comes last before them.
+_IDS = 8 + 4 * 256
+
+# Returns the index of a pack, given the open pack and the length of its ids in bytes; None if it
+# is no pack.
+IndexPack = Callable[[int, int], bytes | None]
+
+
+def _pack_ids(data: bytes, width: int) -> frozenset[bytes]:
+    """Return the ids in the index of a pack. Raise ValueError if it is no index, or too large."""
+    if data[:8] != b"\xfftOc\0\0\0\2" or len(data) < _IDS:
+        raise ValueError
+    (count,) = struct.unpack_from(">I", data, _IDS - 4)
+    end = _IDS + count * width
+    if len(data) < end:
+        raise ValueError
+    return frozenset(data[at : at + width] for at in range(_IDS, end, width))
+
+
+class Objects:
+    """The objects of one repository: the layers of its root, and its folder of objects in there."""
+
+    def __init__(self, layers: Sequence[str], folder: str, index_pack: IndexPack) -> None:
+        self._layers = layers
+        self._folder = folder
+        self._index_pack = index_pack
+        self._made: dict[str, bytes | None] = {}
+        self._packs: list[frozenset[bytes]] | None = None
+        self._left = _MOST_UNPACKED
+
+    def is_right(self, path: str) -> bool:
+        """Return whether the content of a loose object hashes to its name."""
+        name = "".join(path.rsplit("/", 2)[1:])
+        sum_ = hashlib.new("sha1" if len(name) == 40 else "sha256", usedforsecurity=False)
+        try:
+            with open_regular_file(f"{self._layers[0]}/{path}") as file:
+                unpacking = zlib.decompressobj()
+                data = file.read(_BLOCK)
+                while data and not unpacking.eof:
+                    block = unpacking.decompress(data, _BLOCK)
+                    sum_.update(block)
+                    self._left -= len(block)
+                    if self._left < 0:
+                        return False
+                    data = unpacking.unconsumed_tail or file.read(_BLOCK)
+        except (OSError, zlib.error):
+            return False
+        return unpacking.eof and not unpacking.unused_data and sum_.hexdigest() == name
+
+    def made_index(self, stem: str) -> bytes | None:
+        """Return the index that we make for a pack of the command's, by its path without the
+        ending; None if it is no pack."""
+        if stem not in self._made:
+            made = None
+            try:
+                with open_regular_file(f"{self._layers[0]}/{stem}.pack") as file:
+                    made = self._index_pack(file.fileno(), _width(stem))
+            except OSError:
+                pass
+            self._made[stem] = made
+        return self._made[stem]
+
+    def loses(self, path: str) -> bool:
+        """Return whether a deleted object or pack had something that nothing else has."""
+        if not path.endswith((".pack", ".idx")):
+            return not self._is_packed(bytes.fromhex("".join(path.rsplit("/", 2)[1:])))
+        stem = path.rpartition(".")[0]
+        try:
+            ids = self._ids(stem, self._layers[1:])
+        except ValueError:
+            return True
+        return not all(self._is_packed(id_) or self._is_loose(id_.hex()) for id_ in ids)
+
+    def _is_loose(self, name: str) -> bool:
+        path = f"{self._folder}/{name[:2]}/{name[2:]}"
+        found = find_in_layers(self._layers, path)
+        if found is None or not found.is_file:
+            return False
+        return found.layer != self._layers[0] or self.is_right(path)
+
+    def _is_packed(self, id_: bytes) -> bool:
+        if self._packs is None:
+            self._packs = list(self._remaining())
+        return any(id_ in pack for pack in self._packs)
+
+    def _remaining(self) -> Iterator[frozenset[bytes]]:
+        """Yield the packs that are left: those of the command's with the index that we make."""
+        folder = f"{self._folder}/pack"
+        names = set(names_in_layers(self._layers, folder))
+        for name in sorted(names):
+            stem = f"{folder}/{name.removesuffix('.pack')}"
+            if not name.endswith(".pack") or f"{name[:-5]}.idx" not in names:
+                continue
+            found = find_in_layers(self._layers, f"{stem}.pack")
+            try:
+                if found is not None and found.layer != self._layers[0]:
+                    yield self._ids(stem, self._layers[1:])
+                elif made := self.made_index(stem):
+                    yield _pack_ids(made, _width(stem))
+            except ValueError:
+                continue
+
+    def _ids(self, stem: str, layers: Sequence[str]) -> frozenset[bytes]:
+        data = read_merged(layers, f"{stem}.idx", most=_MOST_OF_INDEX)
+        return _pack_ids(data or b"", _width(stem))
+
+
+def _width(stem: str) -> int:
+    return len(os.path.basename(stem).removeprefix("pack-")) // 2
