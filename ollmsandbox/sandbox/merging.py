@@ -163,7 +163,7 @@ def _walk(top: int, look: Callable[[int, Sequence[os.DirEntry[str]]], None]) -> 
             descriptor, folders, _unlocked = levels[-1]
             if not folders:
                 levels.pop().leave()
-            elif len(levels) < _NO_DEEPER:
+            elif len(levels) <= _NO_DEEPER:
                 enter(folders.pop(), descriptor)
             else:
                 trees.remove(folders.pop(), descriptor)

@@ -205,32 +205,32 @@ def test_the_user_s_own_command_counts_as_told(person: Person) -> None:
 
 
 def test_files_that_git_ignores_are_told_as_a_number(person: Person) -> None:
-    person.run_outside("git init -q; echo '*.pyc' > .gitignore")
-    command = "echo 1 > a.pyc; echo 2 > b.pyc; echo > new"
+    person.run_outside("git init -q; echo '*.o' > .gitignore")
+    command = "echo 1 > a.o; echo 2 > b.o; echo > new"
     told = play(person, [command], lambda scene: review(person, scene, "undo"))
     assert told == ["undid new.", f"undid 2 files that git ignores, of `{command}`."]
 
 
 def test_ignored_files_that_the_user_built_anew_are_told_as_a_number(person: Person) -> None:
-    person.run_outside("git init -q; echo '*.pyc' > .gitignore")
+    person.run_outside("git init -q; echo '*.o' > .gitignore")
 
     def build(_scene: Scene) -> None:
-        for name in ("a.pyc", "b.pyc"):
+        for name in ("a.o", "b.o"):
             (person.project / name).write_text("built anew")
 
-    told = play(person, ["echo 1 > a.pyc; echo 2 > b.pyc"], build)
+    told = play(person, ["echo 1 > a.o; echo 2 > b.o"], build)
     assert told == ["edited 2 files that git ignores, which you had changed."]
 
 
 def test_an_exported_session_has_ignored_files_as_a_number(person: Person) -> None:
-    person.run_outside("git init -q; echo '*.pyc' > .gitignore")
+    person.run_outside("git init -q; echo '*.o' > .gitignore")
 
     async def main() -> str:
-        model = ScriptedModel([call(command="echo 1 > a.pyc; echo 2 > b.pyc; echo > new")])
+        model = ScriptedModel([call(command="echo 1 > a.o; echo 2 > b.o; echo > new")])
         async with opened(person, model) as scene:
             await scene.conversation.say("go")
             return as_markdown(scene.factory.history, scene.conversation.session_id)
 
     text = loop.run(main())
     assert "- added `new` (applied)\n- 2 files that git ignores\n" in text
-    assert "- added `a.pyc`" not in text
+    assert "- added `a.o`" not in text

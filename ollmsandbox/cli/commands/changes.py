@@ -118,7 +118,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
         reports = [one for report in reports for one in (*report.along, report)]
         done = [item for report in reports for item in report.changes]
         errors = [error for report in reports for error in report.errors]
-        word, wanted = _DONE[given.action]
+        _word, wanted = _DONE[given.action]
         # A deletion may be discarded instead, because something in the folder was kept.
         missed = [item for item in done if item.state not in (wanted, State.DISCARDED)]
         # Discarding leaves hunks in the project that were applied before.
@@ -131,18 +131,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
         if given.json:
             print(json.dumps(_document(reports, None if given.all else runs[0], project)))
         else:
-            shown, ignored = split_ignored([item for item in done if item.state is wanted])
-            total = len(shown) + len(parts)
-            if total or not ignored:
-                print(f"{counted(total, 'change')} {word}.")
-            if ignored:
-                print(f"{ignored_text(count_files(ignored))} {word}.")
-            if parts:
-                print("The parts that were applied before stay in these files:")
-            for line in listing(parts, project):
-                print(line)
-            for line in listing(missed, project):
-                print(line)
+            _print_done(given.action, done, parts, missed, project)
             if not left and any(item.state is State.CONFLICT for item in missed):
                 print("These files have changed since and are left as they are. To overwrite them:")
                 print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
@@ -158,6 +147,28 @@ def act_on_changes(given: argparse.Namespace) -> int:
         for error in errors:
             print_error(error)
         return 1 if missed or left or errors else 0
+
+
+def _print_done(
+    action: str,
+    done: list[Recorded],
+    parts: list[Recorded],
+    missed: list[Recorded],
+    project: str,
+) -> None:
+    word, wanted = _DONE[action]
+    shown, ignored = split_ignored([item for item in done if item.state is wanted])
+    total = len(shown) + len(parts)
+    if total or not ignored:
+        print(f"{counted(total, 'change')} {word}.")
+    if ignored:
+        print(f"{ignored_text(count_files(ignored))} {word}.")
+    if parts:
+        print("The parts that were applied before stay in these files:")
+    for line in listing(parts, project):
+        print(line)
+    for line in listing(missed, project):
+        print(line)
 
 
 def _note_newest(runs: list[Run]) -> None:

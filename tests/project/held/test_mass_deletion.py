@@ -90,6 +90,7 @@ def test_a_part_of_it_is_approved(person: Person, project: Path) -> None:
 
 def test_a_discarded_deletion_leaves_everything(person: Person, project: Path) -> None:
     settle(person, "rm -rf -- *")
+    person.cli("changes")
     assert person.cli("discard").returncode == 0
     assert person.run("ls").stdout.text == "README\ndocs\nsrc\n"
     assert git(person, "status", "--porcelain") == ""

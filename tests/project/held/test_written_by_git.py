@@ -131,5 +131,6 @@ def test_an_approved_setting_stays(person: Person, origin: str) -> None:
     assert held(person, "git config user.name me") == set()
     assert git(person, "config", "alias.x") == "!x\n"
     assert held(person, f"git remote add origin {origin}") == {".git/config"}
+    person.cli("changes")
     assert person.cli("discard").returncode == 0
     assert held(person, "git config --unset alias.x") == {".git/config"}

@@ -357,8 +357,8 @@ def test_the_list_of_changes_is_short_and_ends_with_risky_files(screen: Screen, 
 
 
 def _ignored(state: ChangeState = ChangeState.APPLIED) -> list[Recorded]:
-    change = Change(PROJECT, "a.pyc", Kind.ADDED, Type.FILE, is_ignored=True)
-    return [Recorded(n, change._replace(path=f"{n}.pyc"), state) for n in range(3)]
+    change = Change(PROJECT, "a.o", Kind.ADDED, Type.FILE, is_ignored=True)
+    return [Recorded(n, change._replace(path=f"{n}.o"), state) for n in range(3)]
 
 
 def test_files_that_git_ignores_are_one_line_below_the_changes(screen: Screen, chat: Chat) -> None:

@@ -70,12 +70,12 @@ def test_the_turn_is_reviewed(screen: Screen, person: Person) -> None:
 def test_ignored_files_are_counted_apart_and_undone_with_the_turn(
     screen: Screen, person: Person
 ) -> None:
-    person.run_outside("git init -q; echo '*.pyc' > .gitignore")
+    person.run_outside("git init -q; echo '*.o' > .gitignore")
     replies: tuple[Reply, ...] = (
-        [call(id="1", command="echo > a.pyc; echo > new")],
-        [call(id="2", command="echo > b.pyc")],
+        [call(id="1", command="echo > a.o; echo > new")],
+        [call(id="2", command="echo > b.o")],
         ["Done."],
-        [call(id="3", command="echo > c.pyc")],
+        [call(id="3", command="echo > c.o")],
         ["Done."],
     )
     with in_project(person) as (window, session):
@@ -85,8 +85,8 @@ def test_ignored_files_are_counted_apart_and_undone_with_the_turn(
         assert says(window.chat.turn, "2 files that git ignores")
         press(window.chat.turn, "Undo")
         wait_until(lambda: says(window.chat.turn, "1 file changed · undone"))
-        assert not (person.project / "b.pyc").exists()
+        assert not (person.project / "b.o").exists()
         # Alone, they need no bar.
         _say(session, "And now?")
-        wait_until(lambda: (person.project / "c.pyc").exists())
+        wait_until(lambda: (person.project / "c.o").exists())
         wait_until(lambda: not window.chat.turn.get_reveal_child())
