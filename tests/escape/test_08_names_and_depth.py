@@ -124,8 +124,9 @@ def test_upper_and_lower_case(person: Person) -> None:
         ".GIT/hooks/pre-commit",
         ".Git/Config",
         ".Git/HOOKS/POST-checkout",
-        # Not one that git could have written.
+        # Git has no files there of its own.
         ".GIT/index",
+        ".GIT/other",
     }
 
 
