@@ -16,7 +16,7 @@ from . import index
 from .change import PENDING_STATES, Kind, Recorded, State, Type
 from .projects import ProjectManager
 from .reasons import Note, Reason
-from .run import is_part, signature
+from .run import is_part, is_small, signature
 from .versions import Versions
 
 
@@ -171,8 +171,11 @@ def is_made(manager: ProjectManager, run: Run, item: Recorded) -> bool:
         if change.kind is Kind.DELETED or stat.S_IMODE(found.st_mode) != change.mode:
             return False
         versions = Versions(manager)
-        present = versions.on_disk(item).content
-        return present is not None and present == versions.after(run, item).read()
+        after = versions.after(run, item)
+        # What is large is not read only to be shown.
+        if not is_small(found) or found.st_size != after.size:
+            return False
+        return versions.on_disk(item).content == after.read()
     except (FileNotFoundError, NotADirectoryError):
         return change.kind is Kind.DELETED
     except OSError:

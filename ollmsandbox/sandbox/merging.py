@@ -25,7 +25,7 @@ from ..files.whiteouts import OPAQUE, is_opaque
 
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100
-_NO_DEEPER = 1100
+_NO_DEEPER = 1000
 # Rights that a program lends to whoever starts it.
 _LENT = stat.S_ISUID | stat.S_ISGID
 

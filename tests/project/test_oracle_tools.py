@@ -5,6 +5,7 @@ before."""
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 from pathlib import Path
 
@@ -35,6 +36,10 @@ _BRANCHED = (
     " && git checkout -q main && echo main >> src/a.txt && git commit -qam main"
 )
 _PYTHON = "/usr/bin/python3"
+# Beside the sources, where commands do not put it by themselves.
+_COMPILE = (
+    f"env -u PYTHONPYCACHEPREFIX {_PYTHON} -m compileall -q --invalidation-mode checked-hash py"
+)
 
 SCRIPTS: dict[str, tuple[str, ...]] = {
     # --- git ---
@@ -79,9 +84,9 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "make": ("make", "touch src/main.c && make", "make clean", "make -j2 && bin/run"),
     "make has nothing to do": ("make", "make"),
     "compileall": (
-        f"{_PYTHON} -m compileall -q --invalidation-mode checked-hash py",
+        _COMPILE,
         "echo 'x = 2' > py/m.py",
-        f"{_PYTHON} -m compileall -q --invalidation-mode checked-hash py",
+        _COMPILE,
     ),
     "venv": (f"{_PYTHON} -m venv --without-pip env", "env/bin/python -c 'print(1)'", "rm -rf env"),
     "pip": (
@@ -181,10 +186,14 @@ def _fill(project: Path) -> None:
         wheel.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))
 
 
+_NOT_COMPARED = re.compile(r"\.git/(.*/)?(index|info/(refs|packs|commit-graph)|pack-.*\.rev)$")
+
+
 def _comparable(person: Person) -> Seen:
-    """git's index holds the inode and the times of each file. What it says is compared instead."""
+    """git's index holds the inode and the times of each file. What it says is compared instead.
+    What git makes again is left out of the project."""
     seen = snapshot(person.project)
-    for path in [path for path in seen if path.endswith("/index") and ".git/" in path]:
+    for path in [path for path in seen if _NOT_COMPARED.search(path)]:
         del seen[path]
     for path in [path for path in seen if path == ".git" or path.endswith("/.git")]:
         around = f"{person.project}/{os.path.dirname(path)}"

@@ -472,6 +472,7 @@ def test_data_that_cannot_be_judged(person: Person, checkout: Path, name: str) -
             make = f"rm -f {file}; {DATA[name]} >{file}"
         waiting = attack(person, f'mkdir -p "$(dirname {file})"; {make}; true')
         assert f".git/{place}" in waiting, place
+        person.cli("changes")
         assert person.cli("discard").returncode == 0
     assert git(person, "git log -p; git status --porcelain") == before
 

@@ -92,11 +92,13 @@ def test_the_environment_has_the_listed_variables_and_none_of_the_user(
     found = dict(line.split("=", 1) for line in run(person, alpine, "env").splitlines())
     assert found.pop("SHLVL", "") in ("", "0", "1")
     assert found.pop("_", "/bin/env").endswith("env")
-    # For clones.
+    # For clones, and against cleaning up in the background.
     git = {name: found.pop(name) for name in [*found] if name.startswith("GIT_CONFIG_")}
-    cloned = {value for name, value in git.items() if "_VALUE_" in name}
+    settings = {value for name, value in git.items() if "_VALUE_" in name}
+    cloned = {value for value in settings if value.startswith("/")}
     assert "/run/caches" in cloned
     assert cloned <= {"/run/caches", "/workspace", "/playground"}
+    assert settings - cloned == {"0", "false", "never"}
     caches = {name for name, value in found.items() if value.startswith("/run/caches/")}
     assert {"XDG_CACHE_HOME", "npm_config_cache", "CARGO_HOME", "GOPATH"} <= caches
     assert {name: value for name, value in found.items() if name not in caches} == {
