@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a command's changes to git repositories crosses without a question.
+"""Decides which of a command's changes to git repositories cross without a question.
 
 `table.py` lists it, file by file and setting by setting; everything else is held. `judge.py`
 applies the table.

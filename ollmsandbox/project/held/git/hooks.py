@@ -83,7 +83,7 @@ HOOKS = frozenset((
 
 
 class Named(NamedTuple):
-    """What a text names: files, folders whose files are run, and folders with programs."""
+    """The names in a text: files, folders whose files are run, and folders with programs."""
 
     files: set[str]
     folders: set[str]

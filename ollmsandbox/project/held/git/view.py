@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command left in the project and in its other roots, by full path."""
+"""Reads files as a command left them in the project and in its other roots, by full path."""
 
 from __future__ import annotations
 
