@@ -171,7 +171,7 @@ def is_public(number: IP) -> bool:
 
 
 class Reach(Enum):
-    """Who can be reached at an address."""
+    """The kinds of addresses, by whom one reaches there."""
 
     PUBLIC = auto()
     # A computer of the user's own network.

@@ -19,7 +19,7 @@ class Mode(Enum):
 
 # To create a dataclass takes 1 ms, and every command waits for this.
 class RunSpec(NamedTuple):
-    """What to run, where and how. What is executed may be longer than what the history shows."""
+    """The description of a run. The executed command may be longer than the one in the history."""
 
     project: str
     # The text that the history shows.

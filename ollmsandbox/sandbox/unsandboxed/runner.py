@@ -47,7 +47,7 @@ class Process(Protocol):
 
 
 class Confinement(Enum):
-    """What confines a command whose changes are not recorded."""
+    """The kinds of confinement for a command whose changes are not recorded."""
 
     # A Flatpak's inner sandbox.
     INNER = auto()

@@ -210,10 +210,10 @@ def test_a_cache_elsewhere_shows_no_more_with_the_network(person: Person) -> Non
 
 
 def test_a_project_in_such_a_folder_is_seen_with_the_network(person: Person) -> None:
-    project = person.home / ".cache/work/project"
+    project = person.home / ".cache/my-work/project"
     project.mkdir(parents=True)
     put_secret(project / "file")
-    put_secret(person.home / ".cache/work/beside")
+    put_secret(person.home / ".cache/my-work/beside")
     result = person.run("cat file; ls ..", network=True, project=project)
     assert SECRET in result.stdout.text
 
