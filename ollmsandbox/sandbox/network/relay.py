@@ -9,7 +9,6 @@ and the address that was checked is the one that is connected to.
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import socket
 import struct
@@ -108,7 +107,10 @@ class Relay:
         self._is_closed = False
         # One for all: new memory for each piece would take half of the time.
         self._piece = memoryview(bytearray(_PIECE))
-        self._awake, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        # Not a pipe: a lookup may end after this is closed, and its number may be another file's.
+        self._awake, self._waker = socket.socketpair()
+        self._awake.settimeout(0)
+        self._waker.settimeout(0)
         self._selector.register(self._awake, _READ, self._on_wake)
         for one in self._own:
             one.settimeout(0)
@@ -122,8 +124,8 @@ class Relay:
 
     def wake(self) -> None:
         """Look at open questions again."""
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.write(self._waker, b".")
+        with contextlib.suppress(OSError):
+            self._waker.send(b".")
 
     def close(self) -> None:
         """End all connections. May block for a moment."""
@@ -147,12 +149,12 @@ class Relay:
             self._selector.close()
             for one in self._own:
                 one.close()
-            os.close(self._awake)
-            os.close(self._waker)
+            self._awake.close()
+            self._waker.close()
 
     def _on_wake(self, _mask: int) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.read(self._awake, 1 << 12)
+            self._awake.recv(1 << 12)
         for link in list(self._asking):
             self._asking.discard(link)
             self._ask(link)

@@ -13,7 +13,7 @@ from .mounts import Mount, ResolverFile
 
 # Where names are answered inside: see network/names.py.
 SERVER = "198.18.0.1"
-_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
 def resolver_files(runtime: Path, root: str = "") -> list[Mount]:
@@ -46,4 +46,4 @@ def _nsswitch(file: str) -> str:
 
 
 def without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in environment.items() if name.lower() not in _PROXIES}
+    return {name: text for name, text in environment.items() if name.lower() not in PROXIES}

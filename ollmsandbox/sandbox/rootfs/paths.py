@@ -14,6 +14,7 @@ from ...errors import WorkingDirError
 from ...paths import Paths, is_inside
 from ..output import Sink
 from ..plan.folders import EMPTY_FOLDERS, may_enter
+from ..plan.resolver import PROXIES
 from ..process import Sinks
 from ..profile.profile import Profile
 
@@ -23,7 +24,6 @@ SKILLS = "/skills"
 # Where pip installs packages: in the project, so that the next command finds them.
 PACKAGES = f"{WORKSPACE}/.packages"
 PATH = f"/usr/bin:/bin:/usr/local/bin:{PACKAGES}/bin:/usr/sbin:/sbin"
-_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
 def skills_folder(profile: Profile, paths: Paths) -> str:
@@ -54,7 +54,7 @@ def rootfs_environment(
 
 def proxy_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that name proxies; some networks need them."""
-    return {name: value for name, value in environ.items() if name.lower() in _PROXIES}
+    return {name: value for name, value in environ.items() if name.lower() in PROXIES}
 
 
 _NAME = WORKSPACE.encode()
