@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -41,7 +42,8 @@ def test_the_model_names_a_session_after_its_first_turn(
 ) -> None:
     with in_project(person) as (window, session):
         window._settings.set("name-sessions", value=True)
-        model = ScriptedModel(["Good day."], ["A greeting"], ["Again."])
+        may_answer = asyncio.Event()
+        model = ScriptedModel([may_answer, "Good day."], ["A greeting"], ["Again."])
         session.conversation.use_model(model)
         window.chat.set_can_send("")
         window.chat.composer.text = "hello"
@@ -49,6 +51,8 @@ def test_the_model_names_a_session_after_its_first_turn(
         if renamed:
             wait_until(lambda: says(window.sidebar, "hello"))
             window._tasks.start(window._sessions.rename(session.id, "mine"))
+            wait_until(lambda: says(window.sidebar, "mine"))
+        may_answer.set()
         title = "mine" if renamed else "A greeting"
         wait_until(lambda: window.title.get_title() == title)
         window.chat.composer.text = "more"
