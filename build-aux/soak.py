@@ -40,14 +40,14 @@ from ollmsandbox.project.recorder import Recorder  # noqa: E402
 from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
 from ollmsandbox.sandbox.spec import Mode, RunSpec  # noqa: E402
 
-# Shares of all steps, and of these steps how many are killed.
+# How often each kind of step is taken, in percent, and the share of programs that are killed.
 _KINDS = {"edit": 10, "undo": 8, "apply": 4, "discard": 2, "changes": 4, "ask": 4, "run": 68}
 _KILLED = 0.05
 _LINES = 40
 # Exit status of a program that has nothing to do or reports conflicts.
 _FINE = (0, 1)
 _LONGEST = 600
-# How much the last steps may take of what the first ones took.
+# The last commands may take this many times as long as the first ones, and as much memory.
 _GROWTH = 1.5
 
 
@@ -132,6 +132,9 @@ class Soak:
         self.projects = [Project(folder / f"project-{number}") for number in range(projects)]
 
     def run(self, at_once: int) -> None:
+        for project in self.projects:
+            # Without any run, the other commands have nothing to work on.
+            self._check("first run", self._program(project, "run", "-c", "echo >first"), (0,))
         workers = [
             threading.Thread(target=self._work, args=(number,)) for number in range(at_once - 1)
         ]

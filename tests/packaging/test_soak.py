@@ -7,10 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.anybody
-
 SOAK = Path(__file__).resolve().parent.parent.parent / "build-aux" / "soak.py"
 
 
