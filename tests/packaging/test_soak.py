@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A minute of many commands at once, with kills, undo and edits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.anybody
+
+SOAK = Path(__file__).resolve().parent.parent.parent / "build-aux" / "soak.py"
+
+
+def test_nothing_is_lost_or_left_over_after_a_minute() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", SOAK, "--seconds", "60", "--at-once", "4"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
