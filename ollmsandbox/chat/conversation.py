@@ -109,7 +109,7 @@ STANDARD_LIMITS = TurnLimits()
 
 T = TypeVar("T")
 _CUT_OFF = Sentence(
-    N_("The answer was cut off: it reached its greatest length, or the model's context is full.")
+    N_("The answer was cut off: it reached the maximum length, or the model's context is full.")
 )
 _NO_CALLS = Sentence(
     N_(

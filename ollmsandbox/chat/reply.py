@@ -210,7 +210,7 @@ class ReplyReader:
             await summary.read(model.reply(request, ()))
         except ProviderError as error:
             why = Sentence(
-                N_("The earlier conversation could not be summarised: {why}"), why=str(error)
+                N_("The earlier conversation could not be summarized: {why}"), why=str(error)
             )
             self._emit(Notice(why))
             return None
