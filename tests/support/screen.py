@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
+from support.timing import PATIENCE
 
 from ollmsandbox.ui.resources import stylesheet
 from ollmsandbox.ui.settings import find_schema
@@ -108,7 +109,7 @@ def spin(seconds: float = 0.0) -> None:
             break
 
 
-def spin_until(condition: Callable[[], object], seconds: float = 60) -> None:
+def spin_until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Run the main loop until the condition is true. It is checked at every turn."""
     end = time.monotonic() + seconds
     # Without it a loop with nothing to do would never ask again.
