@@ -10,6 +10,7 @@ import pytest
 from support.agent import opened
 from support.person import Person
 from support.scripted import FOREVER, FakeTool, Listening, ScriptedModel, call
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
@@ -75,7 +76,7 @@ def test_calls_that_cannot_write_overlap() -> None:
     model = ScriptedModel([call("sleep", "1"), call("sleep", "2")])
 
     async def main() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await Conversation(model=model, tools=[tool]).say("go")
 
     loop.run(main())

@@ -15,6 +15,7 @@ import pytest
 from support.agent import Scene, opened, with_words
 from support.person import Person
 from support.scripted import ScriptedModel, SlowModel, call
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.chat.calls import stopped_outcome
@@ -41,8 +42,6 @@ pytestmark = pytest.mark.anybody
 STOPPED = stopped_outcome(Stop.PERSON).text
 OUT_OF_TIME = stopped_outcome(Stop.TIME).text
 
-# Seconds until a stop counts as stuck, on any machine.
-CEILING = 100
 # Seconds: at the first of them by which something had begun it is seen how it ends.
 LIMITS = (0.5, 5.0, 30.0)
 
@@ -51,7 +50,7 @@ async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go
     """Begin a turn and stop it as soon as the condition is true."""
     turn = asyncio.ensure_future(scene.conversation.say(text))
     await scene.listening.until(is_time)
-    await asyncio.wait_for(scene.conversation.stop(), CEILING)
+    await asyncio.wait_for(scene.conversation.stop(), PATIENCE)
     assert turn.done()
     assert turn.result().end is TurnEnd.STOPPED
     assert scene.conversation.state is ConversationState.IDLE

@@ -14,6 +14,7 @@ from contextlib import closing
 import pytest
 from support.folder import records_for
 from support.person import ROOT, Person
+from support.timing import PATIENCE
 
 from ollmsandbox.database.connection import Database
 from ollmsandbox.database.tables import FileRecord, Project
@@ -82,7 +83,7 @@ def test_processes_that_start_at_once_share_one_database(person: Person, broken:
         assert writer.stdin is not None
         writer.stdin.close()
         writer.stdin = None
-    notices = [int(writer.communicate(timeout=60)[0]) for writer in writers]
+    notices = [int(writer.communicate(timeout=PATIENCE)[0]) for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0, 0]
     assert sum(notices) == broken
     with closing(Database(person.paths)):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.timing import PATIENCE
 
 from ollmsandbox.text.visible import visible_line, visible_words
 
@@ -32,7 +33,7 @@ def run(*words: str | Path, **environ: str) -> str:
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ import subprocess
 
 from support.bubble import in_mounts
 from support.person import Person, cli_argv
+from support.timing import PATIENCE
 
 # What the program keeps, on a small disk of its own, which is then filled.
 SMALL = (
@@ -34,7 +35,7 @@ def test_on_a_full_disk_changes_are_listed_and_undone(person: Person) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0 and "(run " in done.stderr, done.stderr

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.person import Person
+from support.timing import PATIENCE, wait_for
 
 from ollmsandbox.database.tables import FileRecord, Run
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers
@@ -208,7 +209,7 @@ def test_an_old_run_is_not_cleaned_up_while_the_project_is_locked(
             "UPDATE change SET state = 'failed' WHERE run_id = ?", (old.id,)
         )
         review.manager.store.connection.commit()
-    cleaner.join(timeout=60)
+    cleaner.join(timeout=PATIENCE)
     # One whose changes have begun to wait stays.
     assert old.id not in removed
     assert len(removed) == 1
@@ -217,13 +218,12 @@ def test_an_old_run_is_not_cleaned_up_while_the_project_is_locked(
 def _wait_until_locked_out(person: Person) -> None:
     lock = person.paths.project_data(str(person.project)) / "lock"
     inode = f":{lock.stat().st_ino} "
-    give_up = time.monotonic() + 60
-    while time.monotonic() < give_up:
+
+    def is_awaited() -> bool:
         with open("/proc/locks", encoding="ascii") as locks:
-            if any("->" in line and inode in line for line in locks):
-                return
-        time.sleep(0.01)
-    raise AssertionError("no process waits for the lock")
+            return any("->" in line and inode in line for line in locks)
+
+    wait_for(is_awaited)
 
 
 def test_records_of_deleted_files_go_with_their_backups(person: Person, review: Review) -> None:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.limits import DiskWatch, watch_limits
@@ -35,7 +36,7 @@ def test_writes_make_the_disk_limit_check_earlier(
         return watched.result()
 
     async def limited() -> Stop:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             return await scenario()
 
     assert loop.run(limited()) is Stop.DISK
@@ -69,7 +70,7 @@ def test_what_other_programs_delete_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(os.urandom(4 << 20))
 
     async def wait_until_found() -> Stop:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 disk._before = {str(tmp_path): 1 << 60}
                 if found := await disk.exceeded():

@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.monitor import Case, until, whiteout
+from support.monitor import Case, whiteout
+from support.timing import until
 
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent, Monitor
 

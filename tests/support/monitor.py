@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
+from support.timing import until
+
 from ollmsandbox import loop
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent, Monitor
-
-LONGEST = 100.0
 
 
 class Case:
@@ -56,13 +54,6 @@ class Case:
         os.unlink(mark)
         await until(lambda: FileEvent(EventKind.REMOVED, path, self.monitor.count) in self.events)
         self.events[:] = [event for event in self.events if event.path != path]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + LONGEST
-    while not condition():
-        assert time.monotonic() < end, "it was never seen"
-        await asyncio.sleep(0.01)
 
 
 def whiteout(path: Path) -> None:

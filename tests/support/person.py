@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from support import cli_server
 from support.cli_server import Started
+from support.timing import PATIENCE
 
 import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports it
 from ollmsandbox import loop
@@ -68,7 +69,7 @@ class Person:
         make_folder(self.playground)
 
     def bubble(self, *, network: bool = False, profile: str = "standard", **options: Any) -> Bubble:
-        options.setdefault("timeout", 60)
+        options.setdefault("timeout", PATIENCE)
         self._copy_probe()
         project = options.pop("project", self.project)
         if "\0" not in str(project):
@@ -106,7 +107,7 @@ class Person:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
             **options,
         )
@@ -133,7 +134,7 @@ class Person:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
             **options,
         )
@@ -196,16 +197,6 @@ def _profile(name: str, paths: Paths) -> Profile:
 
 def cli_argv(*arguments: str) -> list[str]:
     return [sys.executable, "-I", "-c", _MAIN, str(ROOT), *arguments]
-
-
-def given_time(attempt: Callable[[float], Result], began: Callable[[Result], object]) -> Result:
-    """Run a command with growing time limits until it got far enough before the limit ended it: a
-    busy machine may not even start it within the short ones."""
-    for seconds in (0.3, 3.0, 30.0):
-        result = attempt(seconds)
-        if began(result):
-            break
-    return result
 
 
 Start = Callable[..., subprocess.Popen[bytes]]

@@ -38,7 +38,7 @@ class ResizablePane(Adw.Bin):
     def limit(self, width: int) -> None:
         """Set the largest width that the window has room for. The wanted one comes back with it.
 
-        With 0, the pane is hidden and needs no room.
+        With 0, the pane is hidden and needs almost no room.
         """
         if width != self._most:
             self._most = width
@@ -93,10 +93,11 @@ class ResizablePane(Adw.Bin):
         if orientation is Gtk.Orientation.HORIZONTAL:
             # An Adw.Flap gives its flap no more than the minimum.
             shown = max(least, _LEAST, min(self._wanted, self._most))
-            least = natural = shown if self._most else 0
+            # To open it, the Adw.Flap divides by the width it had: 0 would be an animation of NaN.
+            least = natural = shown if self._most else 1
         return least, natural, -1, -1
 
     def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
         child = self.get_child()
-        if child is not None and width:
+        if child is not None and self._most:
             child.allocate(width, height, baseline, None)

@@ -21,6 +21,8 @@ _NARROW = 560
 _WIDE = 1000
 # What the changes leave of the window for the chat, its border included.
 _CHAT = 400
+# Springs: that of an Adw.Flap, and one that comes to rest in the first frame.
+_SLIDE, _AT_ONCE = Adw.SpringParams.new(1, 0.5, 500), Adw.SpringParams.new(1, 1, 1e9)
 
 
 class Panes:
@@ -208,9 +210,10 @@ class ChangesLayout:
         self._button = fill_button
         fill_button.connect("toggled", weakly(self._on_toggled))
         flap.connect("notify::reveal-flap", weakly(self._on_hidden))
-        flap.connect("notify::reveal-progress", weakly(self._limit))
+        flap.connect("notify::reveal-progress", weakly(self._on_moved))
         flap.connect("notify::folded", weakly(self._on_folded))
         leaflet.connect("notify::folded", weakly(self._limit))
+        self._on_moved()
         self._on_folded()
 
     def watch(self, window: Gtk.Window) -> None:
@@ -219,6 +222,13 @@ class ChangesLayout:
         surface = window.get_surface()
         assert surface is not None
         surface.connect("notify::width", weakly(self._limit))
+        self._limit()
+
+    def _on_moved(self, *_args: object) -> None:
+        progress = self._flap.get_reveal_progress()
+        if progress in (0, 1):
+            # To slide in beside a long chat would lay it out anew in each frame: 40 ms more.
+            self._flap.set_reveal_params(_SLIDE if progress else _AT_ONCE)
         self._limit()
 
     def _limit(self, *_args: object) -> None:

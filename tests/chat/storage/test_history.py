@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.person import Person
+from support.timing import PATIENCE
 
 from ollmsandbox.chat.messages import Message, Role, ServerFields, ToolCall
 from ollmsandbox.chat.storage.export import as_json, as_markdown
@@ -453,7 +454,7 @@ def test_a_session_is_open_in_one_program_at_a_time(person: Person) -> None:
     other = context.Process(target=_hold, args=(person, "s", ready, done))
     other.start()
     try:
-        assert ready.wait(60)
+        assert ready.wait(PATIENCE)
         with pytest.raises(OllmSandboxError, match="another program"):
             SessionLock(person.paths, "s")
         SessionLock(person.paths, "t").release()

@@ -26,6 +26,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
+from support.timing import PATIENCE
+
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 PUBLIC, OTHER, PRIVATE, METADATA = "203.0.113.5", "203.0.113.6", "10.1.2.3", "169.254.169.254"
 HOSTS = f"""
@@ -180,7 +182,7 @@ def run(
     hosts: Sequence[str] = (),
     answer: Callable[[str, int, str], bool] | None = None,
     wait: float = 0.0,
-    timeout: float = 60,
+    timeout: float = PATIENCE,
 ) -> Ran:
     """Run a command with the network by host. Without `answer`, nobody can be asked."""
     from ollmsandbox import loop

@@ -11,6 +11,7 @@ import pytest
 from support.person import ROOT, Person
 from support.screen import Screen, texts
 from support.servers.bus import private_bus, service_on
+from support.timing import PATIENCE
 from support.window import allow_once, finish, program, says, wait_until, window_of
 
 from ollmsandbox.ui.badge.badge import SandboxState
@@ -70,7 +71,7 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
         assert says(card, "inner sandbox")
         wait_for_badge(window, SandboxState.INNER_NETWORK)
         (person.project / "go").touch()
-        finish(asyncio.wait_for(running, 60))
+        finish(asyncio.wait_for(running, PATIENCE))
         wait_for_badge(window, SandboxState.INNER)
 
 

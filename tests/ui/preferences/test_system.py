@@ -15,6 +15,7 @@ from gi.repository import Adw, Gtk
 from support.person import Person
 from support.rootfs import VERSION, Mirror, mirror, system
 from support.screen import Screen, all_of
+from support.timing import PATIENCE
 from support.window import (
     card_that,
     cards,
@@ -97,7 +98,7 @@ def test_a_download_is_cancelled_at_once_and_can_be_restarted(
     def stall(path: str) -> None:
         if path.endswith(".tar.gz"):
             asked.set()
-            answers.wait(120)
+            answers.wait(PATIENCE)
 
     served.when = stall
     told: list[str] = []
@@ -121,7 +122,7 @@ def test_a_window_that_is_closed_meanwhile_asks_first(
     screen: Screen, person: Person, served: Mirror
 ) -> None:
     answers = threading.Event()
-    served.when = lambda path: path.endswith(".tar.gz") and answers.wait(120)
+    served.when = lambda path: path.endswith(".tar.gz") and answers.wait(PATIENCE)
     with shown(person, []) as (page, _manager):
         window = page.get_root()
         assert isinstance(window, Gtk.Window)
@@ -197,7 +198,7 @@ def test_the_first_command_of_a_project_shows_the_installation_and_can_be_stoppe
 
     def stall(path: str) -> None:
         if path.endswith(".tar.gz"):
-            answers.wait(120)
+            answers.wait(PATIENCE)
 
     served.when = stall
     save_rootfs_settings(person.paths.config, replace(served.settings, tier=0))

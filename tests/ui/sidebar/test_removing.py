@@ -11,6 +11,7 @@ import pytest
 from gi.repository import Adw, GLib, Gtk
 from support.person import Person
 from support.screen import Screen, all_of
+from support.timing import PATIENCE
 from support.window import (
     buttons,
     finish,
@@ -108,7 +109,7 @@ def test_running_commands_are_not_stopped_without_asking(screen: Screen, person:
         wait_until(lambda: not _questions())
         window.sidebar.emit("delete-session", session.id)
         _question().response("confirm")
-        finish(asyncio.wait_for(asyncio.wait([running]), 60))
+        finish(asyncio.wait_for(asyncio.wait([running]), PATIENCE))
         wait_until(lambda: not all_of(window.sidebar, SessionRow))
 
 

@@ -11,6 +11,7 @@ from gi.repository import Gtk
 from support.person import Person
 from support.probe import look
 from support.screen import Screen, texts
+from support.timing import PATIENCE
 from support.window import (
     allow_once,
     buttons,
@@ -133,7 +134,7 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
         allow_once(window)
         wait_until(lambda: window.badge.state is SandboxState.NETWORK)
         (person.playground / "go").touch()
-        finish(asyncio.wait_for(running, 60))
+        finish(asyncio.wait_for(running, PATIENCE))
         wait_until(lambda: window.badge.state is SandboxState.SANDBOXED)
 
 
