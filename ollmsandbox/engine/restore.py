@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Take a project's files back to an earlier point in time.
 
-Everything that runs have changed since then is undone, the last run first, by the rules of undo: what
-the user edited elsewhere in a file stays, and a file whose lines the user edited is a conflict. Changes
-that are still pending are discarded.
+Everything that runs have changed since then is undone, the last run first, by the rules of undo:
+what the user edited elsewhere in a file stays, and a file whose lines the user edited is a
+conflict. Changes that are still pending are discarded.
 """
 
 from __future__ import annotations
