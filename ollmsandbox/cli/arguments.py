@@ -278,6 +278,12 @@ def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--later", action="store_true", help="first undo what later runs did to the same files"
     )
+    parser.add_argument(
+        "--since",
+        metavar="RUN",
+        help="this run and all later ones in its project: undo what is applied, and discard what "
+        "is pending",
+    )
     _add_json(parser)
     parser.set_defaults(action="undo", all=False)
 

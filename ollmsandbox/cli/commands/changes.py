@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 from ...database.tables import Run
+from ...engine.restore import changes_to_restore, restore, runs_since
 from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_missing
@@ -100,6 +101,8 @@ def act_on_changes(given: argparse.Namespace) -> int:
         print(json.dumps(found) if given.json else "The run's changes are discarded.")
         return 0
     with _open() as review:
+        if getattr(given, "since", None) is not None:
+            return _undo_since(review, given)
         runs = _runs(review, given)
         if not runs and not given.all:
             return _no_run(review, given)
@@ -147,6 +150,42 @@ def act_on_changes(given: argparse.Namespace) -> int:
         for error in errors:
             print_error(error)
         return 1 if missed or left or errors else 0
+
+
+def _undo_since(review: Review, given: argparse.Namespace) -> int:
+    """Undo a run and all later ones in its project, after listing what that changes."""
+    first = review.manager.run(given.since)
+    project = first.project.path
+    runs = runs_since(review.manager, project, first.started_at)
+    found = changes_to_restore(review.manager, runs)
+    if not given.json:
+        lines = ["This takes back:"]
+        for report in found:
+            lines.append(escape_line(review.manager.run(report.run_id).command))
+            lines += listing(report.changes, project)
+        print_notice(lines if found else ())
+        if found and not confirmed("Continue?"):
+            return 1
+    try:
+        reports = restore(review, runs)
+    except KeyboardInterrupt:
+        _report_interruption(runs)
+        raise
+    _note_newest(runs)
+    done = [item for report in reports for item in report.changes]
+    missed = [item for item in done if item.state not in (State.UNDONE, State.DISCARDED)]
+    if given.json:
+        print(json.dumps(_document(reports, first, project)))
+        return 1 if missed else 0
+    if any(item.state is State.DISCARDED for item in done):
+        _print_done("discard", done, [], [], project)
+    _print_done("undo", done, [], missed, project)
+    if any(item.state is State.CONFLICT for item in missed):
+        print("These files have changed since and are left as they are. To overwrite them:")
+    for report in reports:
+        if any(item.state is State.CONFLICT for item in report.changes):
+            print(f"  ollmsandbox undo {report.run_id} PATH")
+    return 1 if missed else 0
 
 
 def _print_done(
@@ -333,6 +372,8 @@ def _project(given: argparse.Namespace) -> str:
 def _check(given: argparse.Namespace) -> None:
     if given.all and given.run is not None:
         raise OllmSandboxError("Both a run and --all were given.", "Use one of them.")
+    if getattr(given, "since", None) is not None and (given.run is not None or given.later):
+        raise OllmSandboxError("--since stands alone.", "Use it without a run, paths and --later.")
 
 
 def _run(review: Review, given: argparse.Namespace) -> Run | None:

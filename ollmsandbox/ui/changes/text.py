@@ -9,7 +9,7 @@ from ... import N_
 from ...i18n import _, localized, ngettext
 from ...project.change import Flag, Kind, Recorded, Report, State, Type
 from ...project.reasons import Note, Reason
-from ...project.short_list import count_files, mode_text
+from ...project.short_list import count_files, mode_text, split_ignored
 from ...text.visible import visible_path, visible_words
 from ..widgets.actions import Action
 from ..widgets.readable import day_and_time, ignored_files, number
@@ -187,6 +187,9 @@ def result_text(verb: str, count: int, problems: list[str]) -> str:
         "redo": ngettext("{} change applied again.", "{} changes applied again.", count),
         "discard": ngettext("{} change discarded.", "{} changes discarded.", count),
         "undo": ngettext("{} change undone.", "{} changes undone.", count),
+        "restore": ngettext("{} file restored.", "{} files restored.", count)
+        if count
+        else _("No files have changed since then."),
     }
     return words[same.get(verb, verb)].format(number(count))
 
@@ -194,12 +197,23 @@ def result_text(verb: str, count: int, problems: list[str]) -> str:
 def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
     """Return the heading and body of a question about changes of other runs that are applied or
     discarded, too, and the label of its button."""
-    names = [visible_path(item.change.path) for report in reports for item in report.changes]
+    shown, ignored = split_ignored([item for report in reports for item in report.changes])
+    # Several runs may have changed the same file.
+    names = [*dict.fromkeys(visible_path(item.change.path) for item in shown)]
     left = len(names) - _MOST_NAMES
     lines = names[:_MOST_NAMES]
     if left > 0:
         lines.append(ngettext("{} more", "{} more", left).format(number(left)))
-    if verb == "undo":
+    if ignored:
+        places = {(item.change.root, item.change.path): item for item in ignored}
+        lines.append(ignored_files(count_files([*places.values()])))
+    if verb == "restore":
+        heading, action = _("Restore Files to This Point?"), _("_Restore")
+        body = _(
+            "This session has changed these files since you sent the message. They go back to how "
+            "they were then; your own edits stay:"
+        )
+    elif verb == "undo":
         heading, action = _("Undo Later Changes Too?"), _("_Undo")
         body = _("Later commands changed the same lines of these files:")
     elif verb in ("apply", "take", "redo"):

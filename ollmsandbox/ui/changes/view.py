@@ -499,17 +499,37 @@ class ChangesView(Gtk.Box):
     def undo_run(self, run_id: str) -> None:
         self._act_on(run_id, "undo")
 
-    def undo_runs(self, run_ids: Sequence[str]) -> None:
-        """Undo several runs, the last one first."""
+    def act_on_runs(self, verb: str, run_ids: Sequence[str]) -> None:
+        """Act on several runs, given from the oldest to the newest."""
 
         def work(review: Review) -> ActionResult:
-            from .actions import ActionResult, act_on_run  # not needed for the first frame
+            from .actions import act_on_runs  # not needed for the first frame
 
-            done = [act_on_run(review, "undo", run_id) for run_id in reversed(run_ids)]
-            problems = tuple(problem for result in done for problem in result.problems)
-            return ActionResult(sum(result.count for result in done), problems)
+            return act_on_runs(review, verb, run_ids)
 
-        self._start("undo", work, *run_ids)
+        def also(review: Review) -> list[Report]:
+            from .actions import also_affected
+
+            along = (also_affected(review, verb, run_id) for run_id in run_ids)
+            return [one for each in along for one in each if one.run_id not in run_ids]
+
+        self._start(verb, work, *run_ids, also=also)
+
+    def restore(self, project: str, session_id: str, since: float) -> None:
+        """Take files back to how they were before what a session did since then, after showing
+        which ones these are."""
+
+        def work(review: Review) -> ActionResult:
+            from .actions import restore_since  # not needed for the first frame
+
+            return restore_since(review, project, session_id, since)
+
+        def also(review: Review) -> list[Report]:
+            from .actions import to_restore_since
+
+            return to_restore_since(review, project, session_id, since)
+
+        self._start("restore", work, session_id, also=also)
 
     def _act_on(self, run_id: str, verb: str, *paths: str) -> bool:
         """Act on files of a run; without paths, on all of them."""

@@ -78,6 +78,7 @@ class ChatController:
             ("dropped", self._on_dropped),
             ("pasted", self._on_pasted),
             ("resend", self._on_resend),
+            ("restore", self._on_restore),
             ("stop", self.stop),
             ("retry", self._on_retry),
             ("stop-call", self._on_stop_call),
@@ -90,7 +91,8 @@ class ChatController:
         for name, method in heard:
             view.connect(name, weakly(method))
         changes.connect("acted", weakly(self._on_acted))
-        view.turn.connect("undo", weakly(self._on_undo_turn))
+        for verb in ("undo", "redo", "apply"):
+            view.turn.connect(verb, weakly(self._on_turn_verb), verb)
         self.turn = TurnSummary(view.turn, history.manager, tasks)
         self._rest = 0
         view.composer.completion.find = weakly(self._find_files)
@@ -329,8 +331,17 @@ class ChatController:
     def _on_undo(self, _view: ChatView, run_id: str) -> None:
         self._changes.undo_run(run_id)
 
-    def _on_undo_turn(self, _bar: TurnBar, run_ids: tuple[str, ...]) -> None:
-        self._changes.undo_runs(run_ids)
+    def _on_turn_verb(self, _bar: TurnBar, run_ids: tuple[str, ...], verb: str) -> None:
+        self._changes.act_on_runs(verb, run_ids)
+
+    def _on_restore(self, view: ChatView, since: float) -> None:
+        session = view.session
+        if session is None or session.project is None:
+            return
+        if session.is_busy:
+            self._tasks.tell(_("Files can be restored when the agent is done."))
+            return
+        self._changes.restore(session.project, session.id, since)
 
     def _on_acted(self, _changes: ChangesView) -> None:
         self._tasks.start(self._look_up_states())

@@ -41,7 +41,7 @@ _HIGHEST = 160
 class MessageRow(Gtk.Box):
     __gtype_name__ = "OllmMessageRow"
 
-    __gsignals__ = signals({"open-link": (str,), "edit": (), "retry": ()})
+    __gsignals__ = signals({"open-link": (str,), "edit": (), "restore": (), "retry": ()})
 
     def __init__(self, entry: MessageEntry, project: str | None = None) -> None:
         super().__init__(
@@ -95,6 +95,8 @@ class MessageRow(Gtk.Box):
         self._broken_off.add_css_class("caption")
         self._broken_off.add_css_class("dim-label")
         self._actions: Gtk.Box | None = None
+        # Files can be restored only in a project.
+        self._can_restore = is_own and bool(project)
         if not is_own:
             self.append(self._broken_off)
         self._show_state()
@@ -170,11 +172,18 @@ class MessageRow(Gtk.Box):
         self._broken_off.set_visible(entry.partial)
         is_own = entry.role is Role.USER
         # Made when they are needed: most messages stand inside a turn.
-        if self._actions is None and (entry.is_last if is_own else entry.is_final):
+        is_needed = (entry.is_last or self._can_restore) if is_own else entry.is_final
+        if self._actions is None and is_needed:
             self._actions = Gtk.Box(css_classes=["message-actions"])
             if is_own:
                 self._actions.set_valign(Gtk.Align.CENTER)
-                self._add_action("document-edit-symbolic", _("Edit and Send Again"), "edit")
+                self._edit = self._add_action(
+                    "document-edit-symbolic", _("Edit and Send Again"), "edit"
+                )
+                if self._can_restore:
+                    self._add_action(
+                        "document-revert-symbolic", _("Restore Files to This Point"), "restore"
+                    )
                 self._line.attach(self._actions, 1, 0, 1, 1)
             else:
                 self._add_action("edit-copy-symbolic", _("Copy Answer"), "copy")
@@ -184,7 +193,7 @@ class MessageRow(Gtk.Box):
             return
         set_class(self._actions, "last", entry.is_last and not is_own)
         if is_own:
-            self._actions.set_visible(entry.is_last)
+            self._edit.set_visible(entry.is_last)
         else:
             self._retry.set_visible(entry.is_last)
 

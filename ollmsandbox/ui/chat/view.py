@@ -69,6 +69,8 @@ class ChatView(Gtk.Box):
             "pasted": (object,),
             # Send the last message again, as it was or with this text and these pictures.
             "resend": (str, object),
+            # Undo what changed in files since a message, by the time at which it was sent.
+            "restore": (float,),
             "stop-call": (object,),
             "answer": (str, object),
             "reply": (str, str),
@@ -167,6 +169,7 @@ class ChatView(Gtk.Box):
         below.append(self.tour)
         self.editing = EditBar()
         self.editing.connect("cancel", weakly(self._on_cancel_edit))
+        self.editing.connect("restore", weakly(self._on_restore_edited))
         below.append(self.editing)
         below.append(self.queue)
         below.append(self._without)
@@ -293,6 +296,7 @@ class ChatView(Gtk.Box):
             row = MessageRow(entry, self.session.project if self.session else None)
             row.connect("open-link", weakly(self._pass_on), "open-link")
             row.connect("edit", weakly(self._on_edit))
+            row.connect("restore", weakly(self._on_restore))
             row.connect("retry", weakly(self._on_resend))
         elif isinstance(entry, CallEntry):
             from .tool_card import ToolCard
@@ -522,10 +526,18 @@ class ChatView(Gtk.Box):
     def _on_edit(self, row: MessageRow) -> None:
         if not self.editing.get_visible():
             self.editing.before = (self.composer.draft, self.composer.attached)
+        self.editing.sent_at = row.entry.at
+        self.editing.restore_button.set_visible(bool(self.session and self.session.project))
         self.editing.set_visible(True)
         self.composer.text = row.entry.text
         self.composer.attached = row.entry.pictures
         self.composer.focus()
+
+    def _on_restore(self, row: MessageRow) -> None:
+        self.emit("restore", row.entry.at)
+
+    def _on_restore_edited(self, bar: EditBar) -> None:
+        self.emit("restore", bar.sent_at)
 
     def _on_cancel_edit(self, _bar: EditBar) -> None:
         self._end_edit()

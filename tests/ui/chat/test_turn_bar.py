@@ -3,13 +3,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from support.person import Person
 from support.screen import Screen, texts
 from support.scripted import Reply, ScriptedModel, call
-from support.window import finish, in_project, press, says, wait_until
+from support.window import (
+    buttons,
+    finish,
+    in_project,
+    open_session,
+    press,
+    program,
+    says,
+    wait_until,
+    window_of,
+)
 
+from ollmsandbox.project.review import Review
 from ollmsandbox.ui.changes.model import RunItem
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
@@ -19,6 +32,15 @@ _TURN: tuple[Reply, ...] = (
     [call(id="2", command="printf '1\\n2\\n' > new")],
     ["Done."],
 )
+
+
+@contextmanager
+def reviewing(person: Person) -> Iterator[tuple[Window, OpenSession]]:
+    """Run the program with a session in which changes wait."""
+    with program(person) as application:
+        application.settings.set("apply-mode", "review")
+        window = window_of(application)
+        yield window, open_session(window, person.project)
 
 
 def _say(session: OpenSession, text: str) -> None:
@@ -47,10 +69,40 @@ def test_one_bar_sums_up_the_turn_and_undoes_all_of_it(screen: Screen, person: P
         wait_until(lambda: not (person.project / "new").exists())
         wait_until(lambda: says(window.chat.turn, "2 files changed · undone"))
         assert old.read_text() == "a\nb\n"
-        # A second click does nothing.
+        # A second click does nothing; the way back is another button.
         assert not window.chat.turn.undo_button.get_sensitive()
+        press(window.chat.turn, "Redo")
+        wait_until(lambda: old.read_text() == "b\n" and (person.project / "new").exists())
+        wait_until(lambda: window.chat.turn.undo_button.get_sensitive())
+        assert "Redo" not in buttons(window.chat.turn)
         _say(session, "And now?")
         wait_until(lambda: not window.chat.turn.get_reveal_child())
+
+
+def test_a_turn_that_waits_is_applied_from_the_bar(screen: Screen, person: Person) -> None:
+    with reviewing(person) as (window, session):
+        old = _begin(person, session)
+        wait_until(lambda: says(window.chat.turn, "2 files changed · 2 pending"))
+        assert buttons(window.chat.turn) == ["Review", "Apply"]
+        press(window.chat.turn, "Apply")
+        wait_until(lambda: old.read_text() == "b\n" and (person.project / "new").exists())
+        # It stays where it was, and the way back is beside it.
+        wait_until(lambda: buttons(window.chat.turn) == ["Review", "Undo", "Apply"])
+        assert not window.chat.turn.apply_button.get_sensitive()
+
+
+def test_a_discarded_turn_was_never_done_and_cannot_be_redone(
+    screen: Screen, person: Person
+) -> None:
+    with reviewing(person) as (window, session):
+        _begin(person, session)
+        wait_until(lambda: says(window.chat.turn, "2 files changed · 2 pending"))
+        with closing(Review(person.paths)) as review:
+            [project] = review.manager.projects()
+            review.discard_all(project)
+        window.chat.turn.emit("apply", ())
+        wait_until(lambda: says(window.chat.turn, "2 files changed · discarded"))
+        assert "Redo" not in buttons(window.chat.turn)
 
 
 def test_the_turn_is_reviewed(screen: Screen, person: Person) -> None:
