@@ -499,6 +499,72 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_MCP_HELP = """\
+Serve the tools of the sandbox to another agent, over the Model Context Protocol on standard input
+and output. The agent starts this itself. Each command that it runs is recorded: you can review and
+undo what it changed. Questions appear in the window if it is open, else in the agent.
+"""
+_MCP_NOTES = """\
+examples:
+  ollmsandbox mcp install claude --project
+  ollmsandbox mcp install codex
+  ollmsandbox mcp uninstall codex
+"""
+
+
+def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = _MCP_HELP, _MCP_NOTES
+    parser.formatter_class = RawHelpFormatter
+    parser.allow_abbrev = False
+    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+    parser.add_argument(
+        "--apply",
+        choices=("auto", "review", "never"),
+        default="auto",
+        help="apply changes right away (auto), keep them pending until you apply them (review), or "
+        "drop them (never)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        default="standard",
+        help="the rules for what commands may see and use (default: standard)",
+    )
+    parser.add_argument("--ask-every-command", action="store_true", help="ask before every command")
+    parser.add_argument(
+        "--ask-only-in-window",
+        action="store_true",
+        help="never ask through the agent, which could answer for you",
+    )
+    parser.set_defaults(action=None)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+    for name, what in (
+        ("install", "add the tools of the sandbox to an agent's settings"),
+        ("uninstall", "remove them from an agent's settings"),
+    ):
+        action = actions.add_parser(
+            name, help=what, description=f"{what.capitalize()}.", formatter_class=HelpFormatter
+        )
+        action.add_argument("client", metavar="CLIENT", help="the agent, such as claude or codex")
+        where = action.add_mutually_exclusive_group()
+        where.add_argument(
+            "--project",
+            action="store_const",
+            const="project",
+            dest="scope",
+            help="in this project's settings",
+        )
+        where.add_argument(
+            "--user",
+            action="store_const",
+            const="user",
+            dest="scope",
+            help="in your own settings, for all projects (default)",
+        )
+        action.add_argument("--yes", action="store_true", help="do not ask before writing")
+        action.set_defaults(action=name, scope="user")
+
+
 def add_tour_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Create a small sample project and play a scripted session on it. It needs no model and "

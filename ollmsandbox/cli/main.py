@@ -73,6 +73,7 @@ COMMANDS = (
         "rootfs", "the Alpine system that commands can run in", ".commands.rootfs", "rootfs"
     ),
     SubCommand("agent", "talk to a model that works on the project", ".agent.command", "agent"),
+    SubCommand("mcp", "give another agent the tools of the sandbox", ".mcp.command", "mcp"),
     SubCommand(
         "tour", "see everything on a sample project, without a model", ".agent.tour", "tour"
     ),

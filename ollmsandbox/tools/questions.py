@@ -234,6 +234,22 @@ def page_question(
     )
 
 
+def decision_question(
+    context: ToolContext, question: str, lines: Sequence[str], call_id: str, *, again: bool
+) -> PermissionRequest:
+    """Return the question about recorded changes; `lines` list them. `question` is marked for
+    translation; `again` if the changes are not what they were when it was asked first."""
+    return _request(
+        context,
+        "decide_changes",
+        question,
+        "\n".join(lines),
+        facts=[_writes(context.shown(context.project or ""))],
+        call_id=call_id,
+        notice=_PROJECT_CHANGED if again else "",
+    )
+
+
 def every_time() -> Fact:
     # Translators: names a line of the card: "Asked   Every time"
     return Fact(pgettext("permission card", "Asked"), _("Every time"), is_wording=True)
