@@ -176,6 +176,44 @@ def add_shell_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(timeout=float("inf"), text=None, tty=None, json=False)
 
 
+# The agents that have a profile and a command of their own.
+AGENTS = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "gemini": "Gemini CLI",
+    "opencode": "opencode",
+    "qwen": "Qwen Code",
+    "kimi": "Kimi Code",
+}
+
+_AGENT_DESCRIPTION = """\
+Run {title} in the sandbox: it can write only to the project, the playground and caches of its own,
+and reach only the hosts of its model, which you are asked about before it starts. Of its changes to
+its own settings, only a new login is kept.
+When it ends, its changes to the project are recorded, and you can undo them.
+"""
+
+_AGENT_NOTES = """\
+examples:
+  ollmsandbox {name}
+  ollmsandbox {name} --apply review -- ARGUMENTS...
+  ollmsandbox {name} --tools                the project is read-only, and only our tools write
+  ollmsandbox {name} --connection NAME      with the model of one of your connections
+"""
+
+
+def add_agent_program_arguments(parser: argparse.ArgumentParser) -> None:
+    name = parser.prog.split()[-1]
+    parser.usage = f"ollmsandbox {name} [options] [-- ARGUMENTS...]"
+    parser.description = _AGENT_DESCRIPTION.format(title=AGENTS[name])
+    parser.epilog = _AGENT_NOTES.format(name=name)
+    _add_sandbox_options(parser, "end it after this time (default: no limit)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="ARGUMENTS")
+    parser.set_defaults(
+        program=name, profile=name, title="", text=None, tty=None, json=False, rootfs=False
+    )
+
+
 def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
     parser.formatter_class = RawHelpFormatter
     parser.allow_abbrev = False
@@ -236,6 +274,17 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         "them, but let the next command see them; never: show them, then drop them",
     )
     parser.add_argument("--quiet", action="store_true", help="print only the command's output")
+    parser.add_argument(
+        "--tools",
+        action="store_true",
+        help="for an agent: the project is read-only, and only our tools, which it gets as an MCP "
+        "server, change it",
+    )
+    parser.add_argument(
+        "--connection",
+        metavar="NAME",
+        help="for an agent: use the model of this connection; the agent does not see its key",
+    )
 
 
 _RUN_HELP = "a run's id, or its beginning (default: the last run that changed this project)"

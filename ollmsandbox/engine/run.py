@@ -27,9 +27,11 @@ from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
+from ..sandbox.profile.agent import AgentRules
 from ..sandbox.profile.file import read_profile
 from ..sandbox.profile.profile import Profile
 from ..sandbox.spec import RunSpec
+from .agents import agent_command, prepare_agent
 from .system import System, system_of
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from ..project.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
     from ..sandbox.network.network import AskHost
+    from ..sandbox.network.relay import Service
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
     from ..sandbox.terminal import CommandTerminal
@@ -132,19 +135,22 @@ def prepare_run(
     *,
     live: Callable[[FileEvent], None] | None = None,
     ask_host: AskHost | None = None,
+    services: Mapping[str, Service] | None = None,
 ) -> PreparedRun:
     """Put a run together without starting it. `live` hears of changes while the command runs, and
-    needs a loop on GLib. `ask_host` asks the user about hosts that the run does not name."""
+    needs a loop on GLib. `ask_host` asks the user about hosts that the run does not name.
+    `services` are names that exist only in this sandbox."""
     spec = spec._replace(project=find_project(spec.project, paths))
+    profile = load_profile(paths, spec, command=spec.command)
+    profile, spec = prepare_agent(profile, spec, paths, environ)
     rootfs = rootfs_for(paths, environ, spec.project, use=spec.use_rootfs)
     recorder = Recorder(spec, paths)
-    profile = load_profile(paths, spec, command=spec.command)
     hosts = None
     if spec.by_host:
         from ..sandbox.network.hosts import parse_hosts
         from ..sandbox.network.network import HostNetwork
 
-        hosts = HostNetwork(parse_hosts(spec.hosts), ask_host)
+        hosts = HostNetwork(parse_hosts(spec.hosts), ask_host, services)
     bubble = Bubble(
         spec,
         profile=profile,
@@ -154,19 +160,27 @@ def prepare_run(
         rootfs=rootfs,
         hosts=hosts,
     )
-    return PreparedRun(spec.project, rootfs, recorder, bubble)
+    return PreparedRun(spec.project, rootfs, recorder, bubble, profile.agent, environ)
 
 
 class PreparedRun:
     """A run that can be described, approved and then executed once."""
 
     def __init__(
-        self, project: str, rootfs: Installed | None, recorder: Recorder, bubble: Bubble
+        self,
+        project: str,
+        rootfs: Installed | None,
+        recorder: Recorder,
+        bubble: Bubble,
+        agent: AgentRules | None,
+        environ: Mapping[str, str],
     ) -> None:
         self.project = project
         self.rootfs = rootfs
         self._recorder = recorder
         self._bubble = bubble
+        self._agent = agent
+        self._environ = environ
 
     @property
     def run_id(self) -> str:
@@ -195,7 +209,13 @@ class PreparedRun:
         terminal: CommandTerminal | None = None,
     ) -> Result:
         """Run the command, then hold, apply or keep its changes pending, and record them."""
+        command = agent_command(self._agent, command, self._environ)
         return await self._bubble.exec(command, sinks=sinks, stdin=stdin, terminal=terminal)
+
+    @property
+    def settings_notices(self) -> Sequence[str]:
+        """What became of an agent's settings, if the user should know."""
+        return self._bubble.settings_notices
 
     def stop(self) -> None:
         """Kill the command and everything it started; its changes are settled all the same."""

@@ -22,12 +22,14 @@ from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
 from .plan.host import Host
 from .plan.host_plan import make_host_plan
+from .plan.mounts import AgentSettings
 from .plan.plan import Plan, PlanInputs
 from .plan.projects import other_projects
 from .probe.probe import Capabilities, probe
 from .process import Result, Running, Sinks, Stop
 from .profile.file import read_profile
 from .profile.profile import Profile
+from .settings_layer import SettingsLayer
 from .spec import RunSpec
 from .status import BwrapStatus
 
@@ -113,6 +115,9 @@ class Bubble:
         self._has_own_pids = False
         self._witness: WitnessPipe | None = None
         self._status = BwrapStatus()
+        self._settings: list[SettingsLayer] = []
+        # What became of an agent's settings, if the user should know.
+        self.settings_notices: list[Sentence] = []
 
     @staticmethod
     def can_wrap(environ: Mapping[str, str] | None = None) -> bool:
@@ -188,6 +193,10 @@ class Bubble:
         self.overlay.create()
         try:
             await self._open_caches()
+            layered = (mount for mount in self.plan.mounts if isinstance(mount, AgentSettings))
+            self._settings = [SettingsLayer(mount) for mount in layered]
+            for layer in self._settings:
+                layer.fill()
             # Lets a window draw a frame before the next long step.
             await asyncio.sleep(0)
             if self.monitor is not None:
@@ -232,13 +241,15 @@ class Bubble:
         return True
 
     def _is_untouched(self) -> bool:
-        if self._has_new_caches() or self.overlay.has_playground_changes():
+        if self._settings or self._has_new_caches() or self.overlay.has_playground_changes():
             return False
         return self.overlay.is_untouched()
 
     async def _settle(self) -> None:
         self.is_settling = True
         try:
+            for layer in self._settings:
+                self.settings_notices += await asyncio.to_thread(layer.empty)
             if self.plan.caches is not None and self._has_new_caches():
                 await asyncio.to_thread(self.plan.caches.keep)
             await asyncio.to_thread(self.overlay.merge_playground)

@@ -15,7 +15,14 @@ from ..files.atomic import write_atomically
 from ..paths import Paths
 from .limits import WitnessPipe, witness_command
 from .plan import mask_layer
-from .plan.mounts import CacheFolders, MaskedFolder, OverlaidFolder, PlainCaches, ResolverFile
+from .plan.mounts import (
+    AgentSettings,
+    CacheFolders,
+    MaskedFolder,
+    OverlaidFolder,
+    PlainCaches,
+    ResolverFile,
+)
 from .plan.plan import Plan
 from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file, start_process
@@ -154,7 +161,9 @@ def _make_order(
             mask_layer.prepare_mount_point(runtime, mount.base.number)
         if isinstance(mount, MaskedFolder):
             mask_layer.prepare(runtime, mount.spec)
-        if isinstance(mount, OverlaidFolder | CacheFolders | PlainCaches) or (
+        if isinstance(mount, AgentSettings):
+            os.makedirs(mount.empty, 0o700, exist_ok=True)
+        if isinstance(mount, OverlaidFolder | CacheFolders | PlainCaches | AgentSettings) or (
             isinstance(mount, MaskedFolder) and not mount.in_place
         ):
             mask_layer.prepare_mount_point(runtime, mount.number)

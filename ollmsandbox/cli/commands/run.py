@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...project.change import Report
     from ...project.recover import RecoveryResult
     from ...sandbox.network.network import AskHost
+    from ...sandbox.network.relay import Service
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import PathRewriter
@@ -78,6 +79,13 @@ def run_in_sandbox(given: argparse.Namespace) -> int:
     if job.report is None:
         _exit_now(code)
     return code
+
+
+def run_agent_program(given: argparse.Namespace) -> int:
+    """Run an agent by its name: `ollmsandbox claude`."""
+    words: list[str] = given.command
+    given.command = [given.program, *(words[1:] if words[:1] == ["--"] else words)]
+    return run_in_sandbox(given)
 
 
 def _exit_now(code: int) -> None:
@@ -148,8 +156,15 @@ class _Run:
         if given.rootfs is not False:
             await self._install_alpine(paths, project)
         spec = _spec(given, project, command)
+        services: dict[str, Service] = {}
+        if given.profile or given.tools or given.connection:
+            from ..agents import prepare_front
+
+            spec, services = await prepare_front(given, spec, paths)
         streams = _Streams(given)
-        run = prepare_run(spec, paths, os.environ, ask_host=streams.host_asker(spec))
+        run = prepare_run(
+            spec, paths, os.environ, ask_host=streams.host_asker(spec), services=services
+        )
         if run.rootfs is not None:
             self.system = run.rootfs.title
         self.run_id = run.run_id
@@ -171,7 +186,7 @@ class _Run:
         if self._signal:
             result = result._replace(exit_code=128 + self._signal)
         run.record_exit(result.exit_code)
-        self.notices += result.remarks
+        self.notices += [*result.remarks, *run.settings_notices]
         return result
 
     def _handle_signals(self, run: PreparedRun, streams: _Streams) -> None:

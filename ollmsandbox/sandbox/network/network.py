@@ -7,7 +7,7 @@ import array
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ... import N_
@@ -18,7 +18,7 @@ from ..plan.resolver import SERVER
 from ..starter.client import SocketOrder, start_process
 from .hosts import USUAL_PORTS, HostRule, HostUse, is_address
 from .names import MASK, Names
-from .relay import Listener, Relay, sorted_uses
+from .relay import Listener, Relay, Service, sorted_uses
 
 _TIMEOUT = 10.0
 _AT_ONCE = 250
@@ -32,10 +32,17 @@ class AskHost(Protocol):
 
 
 class HostNetwork:
-    """Decides which hosts a command reaches. Without `ask`, it reaches only those of the rules."""
+    """Decides which hosts a command reaches. Without `ask`, it reaches only those of the rules.
+    `services` are names that exist only in this sandbox."""
 
-    def __init__(self, rules: Sequence[HostRule], ask: AskHost | None = None) -> None:
+    def __init__(
+        self,
+        rules: Sequence[HostRule],
+        ask: AskHost | None = None,
+        services: Mapping[str, Service] | None = None,
+    ) -> None:
         self.rules = tuple(rules)
+        self._services = services or {}
         self._ask = ask
         self._names = Names()
         self._relay: Relay | None = None
@@ -98,7 +105,9 @@ class HostNetwork:
     def serve(self) -> None:
         """Serve the sockets, in a thread."""
         self._loop = asyncio.get_running_loop()
-        self._relay = Relay(self._names, self._sockets, self._listeners, self, resolve)
+        self._relay = Relay(
+            self._names, self._sockets, self._listeners, self, resolve, self._services
+        )
 
     async def close(self) -> None:
         """End all connections and questions."""

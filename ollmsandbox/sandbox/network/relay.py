@@ -30,6 +30,7 @@ _PIECE = 1 << 18
 _MOST_WAITING = 1 << 20
 _MOST_LINKS = 3000
 _MOST_HOSTS = 500
+_MOST_SERVED = 100
 # Datagrams at once: connections have a turn, too.
 _AT_ONCE = 64
 # Seconds to connect to one address.
@@ -63,6 +64,13 @@ class Gate(Protocol):
         `address`, the question is whether a private address may be used."""
 
 
+class Service(Protocol):
+    """Serves a name that exists only in one sandbox."""
+
+    def __call__(self, client: socket.socket) -> None:
+        """Serve a connection, in a thread of its own, until one side ends it."""
+
+
 class _Link:
     """A connection from inside, and ours to the server."""
 
@@ -91,10 +99,14 @@ class Relay:
         listeners: Sequence[Listener],
         gate: Gate,
         resolve: Callable[[str, int], Sequence[str]],
+        services: Mapping[str, Service] | None = None,
     ) -> None:
         self._names = names
         self._gate = gate
         self._resolve = resolve
+        # By name, on port 80.
+        self._services = services or {}
+        self._served: set[socket.socket] = set()
         self._selector = selectors.DefaultSelector()
         self._own: list[socket.socket] = [*dns, *(one.socket for one in listeners)]
         self._links: set[_Link] = set()
@@ -146,6 +158,9 @@ class Relay:
         finally:
             for link in list(self._links):
                 self._end(link)
+            for client in list(self._served):
+                with contextlib.suppress(OSError):  # it has just ended
+                    client.shutdown(socket.SHUT_RDWR)
             self._selector.close()
             for one in self._own:
                 one.close()
@@ -230,6 +245,9 @@ class Relay:
         if not host or len(self._links) >= _MOST_LINKS:
             _reset(client)
             return
+        if host in self._services:
+            self._begin_service(client, host, port)
+            return
         if (host, port) not in self.uses and len(self.uses) >= _MOST_HOSTS:
             _reset(client)
             return
@@ -239,6 +257,22 @@ class Relay:
         link = _Link(client, listener, use)
         self._links.add(link)
         self._ask(link)
+
+    def _begin_service(self, client: socket.socket, host: str, port: int) -> None:
+        if port != 80 or len(self._served) >= _MOST_SERVED:
+            _reset(client)
+            return
+        self._served.add(client)
+        client.settimeout(None)
+        arguments = (self._services[host], client)
+        threading.Thread(target=self._serve, args=arguments, name=host, daemon=True).start()
+
+    def _serve(self, service: Service, client: socket.socket) -> None:
+        try:
+            with client, contextlib.suppress(OSError):
+                service(client)
+        finally:
+            self._served.discard(client)
 
     def _ask(self, link: _Link, address: str = "") -> None:
         """Go on with a connection if it is allowed."""

@@ -30,6 +30,7 @@ from .mounts import (
     LINKED,
     PLAYGROUND,
     PROJECT,
+    AgentSettings,
     BindMounts,
     CacheFolders,
     Device,
@@ -44,6 +45,7 @@ from .mounts import (
     PinnedFolder,
     PlainCaches,
     ReadOnlyBind,
+    ReadOnlyRoot,
     SeparatePlayground,
     UnrecordedFolder,
     WritableFolder,
@@ -104,7 +106,7 @@ class Plan(NamedTuple):
 
     def overlay_mounts(self) -> list[OverlayMount | BindMounts]:
         """Return what to mount before bwrap starts."""
-        kinds = (MaskedFolder, OverlaidFolder, CacheFolders, PlainCaches)
+        kinds = (MaskedFolder, OverlaidFolder, CacheFolders, PlainCaches, AgentSettings)
         layered = (mount for mount in self.mounts if isinstance(mount, kinds))
         return [overlay for mount in layered for overlay in mount.overlay_mounts()]
 
@@ -112,7 +114,8 @@ class Plan(NamedTuple):
         """Create the folders for what the command writes to caches."""
         if self.caches is not None:
             plain = [mount for mount in self.mounts if isinstance(mount, PlainCaches)]
-            layered = [mount for mount in self.mounts if isinstance(mount, CacheFolders)] + plain
+            kinds = (CacheFolders, PlainCaches, AgentSettings)
+            layered = [mount for mount in self.mounts if isinstance(mount, kinds)]
             self.caches.open(
                 [part for mount in layered for part in mount.parts()],
                 [name for mount in plain for name in mount.names],
@@ -196,6 +199,10 @@ class PlanBuilder:
             what = PROJECT if root.path == self.project else LINKED
             shown = self.shown(root.path)
             listening = self.host.sockets_below(root.path)
+            if self.inputs.spec.agent.tools:
+                mounts.append(ReadOnlyRoot(root.path, shown))
+                mounts += self.hide(listening)
+                continue
             if not self.can_overlay(root.path):
                 mounts.append(UnrecordedFolder(root.path, what, shown))
                 mounts += self.hide(listening)

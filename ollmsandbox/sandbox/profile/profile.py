@@ -13,6 +13,7 @@ from functools import lru_cache
 from os.path import normpath
 from typing import NamedTuple, TypeVar
 
+from .agent import AgentRules
 from .secret_values import is_secret
 
 DEFAULT_PROFILE = "standard"
@@ -111,6 +112,8 @@ class Profile(NamedTuple):
     skills: str = ""
     # The user set a memory limit: only then is a control group worth its cost.
     own_memory_limit: bool = False
+    # For a whole agent that runs in the sandbox.
+    agent: AgentRules | None = None
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -176,7 +179,8 @@ class Profile(NamedTuple):
         }
         if network and self.environment_with_network:
             # Also those that say where the folders are that such a command sees.
-            templates = (*self.caches, *self.caches_if_present, *self.home_with_network)
+            own = (folder.folder for folder in self.agent.folders) if self.agent else ()
+            templates = (*self.caches, *self.caches_if_present, *self.home_with_network, *own)
             moving = {found.variable for found in map(FolderTemplate.of, templates) if found}
             listed = _any_of(self.environment_with_network)
             kept = {
