@@ -236,7 +236,8 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         dest="hosts",
         metavar="NAME[:PORT]",
         help="let the command reach this host (example.org, *.example.org, example.org:8443; "
-        "localhost:5432 is a service of this computer); may be given several times",
+        "localhost:5432 is a service of this computer; @NAME is a list of yours, see "
+        "`ollmsandbox hosts`); may be given several times",
     )
     parser.add_argument(
         "--network",
@@ -384,6 +385,25 @@ def add_roots_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder to add or remove")
     parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+
+
+def add_hosts_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "A list of hosts saves typing: `--host @NAME` names all hosts of a list, and a model can "
+        "use it, too. You are still asked about a model's commands."
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="show your lists")
+    listing.add_argument("--json", action="store_true", help="print one JSON document")
+    save = actions.add_parser(
+        "save", help="make a list, or replace one, with the hosts that a run was allowed to reach"
+    )
+    remove = actions.add_parser("remove", help="remove a list")
+    for action in (save, remove):
+        action.add_argument("name", metavar="NAME", help="the name of the list")
+    save.add_argument("run", metavar="RUN", help="a run's id in `ollmsandbox history`")
+    for name, action in actions.choices.items():
+        action.set_defaults(action=name)
 
 
 def add_settings_arguments(parser: argparse.ArgumentParser) -> None:

@@ -57,11 +57,17 @@ COMMANDS = (
     ),
     SubCommand("discard", "drop pending changes", ".commands.changes", "act_on_changes"),
     SubCommand("undo", "undo applied changes", ".commands.changes", "act_on_changes"),
-    SubCommand("history", "list the runs that changed something", ".commands.changes", "history"),
+    SubCommand(
+        "history",
+        "list the runs that changed something or tried to reach hosts",
+        ".commands.changes",
+        "history",
+    ),
     SubCommand("project", "record where a project was moved to", ".commands.project", "project"),
     SubCommand(
         "roots", "folders outside the project that commands may change", ".commands.roots", "roots"
     ),
+    SubCommand("hosts", "lists of hosts for --host", ".commands.hosts", "hosts"),
     SubCommand(
         "settings",
         "how long versions and caches are kept, and where Alpine comes from",

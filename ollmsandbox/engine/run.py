@@ -4,7 +4,7 @@
     finish_interrupted_runs(paths, ...)      at the start, and before each run of a model
     run = prepare_run(spec, paths, ...)      nothing is on disk yet; `run.plan` words the question
     result = await run.execute(command)      the command runs, and its changes are settled
-    run.record_exit(result.exit_code)
+    run.record_end(result.exit_code)
     run.report                               what became of the changes
 
 Where there may be no sandbox, executor.py chooses what takes its place.
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from ..project.projects import ProjectManager
     from ..project.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
-    from ..sandbox.network.network import AskHost
+    from ..sandbox.network.hosts import HostUse
+    from ..sandbox.network.network import AskHost, HostNetwork
     from ..sandbox.network.relay import Service
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
@@ -160,7 +161,7 @@ def prepare_run(
         rootfs=rootfs,
         hosts=hosts,
     )
-    return PreparedRun(spec.project, rootfs, recorder, bubble, profile.agent, environ)
+    return PreparedRun(spec.project, rootfs, recorder, bubble, hosts, profile.agent, environ)
 
 
 class PreparedRun:
@@ -172,6 +173,7 @@ class PreparedRun:
         rootfs: Installed | None,
         recorder: Recorder,
         bubble: Bubble,
+        hosts: HostNetwork | None,
         agent: AgentRules | None,
         environ: Mapping[str, str],
     ) -> None:
@@ -179,6 +181,7 @@ class PreparedRun:
         self.rootfs = rootfs
         self._recorder = recorder
         self._bubble = bubble
+        self._hosts = hosts
         self._agent = agent
         self._environ = environ
 
@@ -195,6 +198,11 @@ class PreparedRun:
     def report(self) -> Report | None:
         """The report on the command's changes; None until they are settled."""
         return self._recorder.report
+
+    @property
+    def hosts(self) -> tuple[HostUse, ...]:
+        """The hosts that the command has tried to reach."""
+        return self._hosts.uses if self._hosts is not None else ()
 
     def is_outdated(self) -> bool:
         """Return whether other pending changes than in the plan lie above the project now."""
@@ -221,9 +229,10 @@ class PreparedRun:
         """Kill the command and everything it started; its changes are settled all the same."""
         self._bubble.stop()
 
-    def record_exit(self, exit_code: int) -> None:
-        """Add the exit status to the history."""
-        self._recorder.note_exit(exit_code)
+    def record_end(self, exit_code: int | None = None) -> None:
+        """Add to the history the exit status, if the command was not stopped, and the hosts that it
+        tried to reach."""
+        self._recorder.note_end(self.run_id, exit_code, self.hosts)
 
     @property
     def is_settling(self) -> bool:

@@ -114,7 +114,7 @@ class _Edit:
                 raise
             overlay.cleanup()
         recorder.report = report
-        recorder.note_exit(0)
+        recorder.note_end(report.run_id, 0, ())
         return report
 
     def _fill(self, upper: str, inner: str, root: Root) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..permission.request import PermissionRequest, Verdict
     from ..project.change import Report
     from ..sandbox.monitor import FileEvent
+    from ..sandbox.network.hosts import HostUse
     from ..sandbox.plan.plan import Plan
     from ..sandbox.process import Result, Stop
 
@@ -89,6 +90,8 @@ class Outcome:
     cancelled: Stop | None = None
     # Pictures that the model sees beside the text.
     pictures: tuple[Picture, ...] = ()
+    # The hosts that a command tried to reach.
+    hosts: tuple[HostUse, ...] = ()
 
     @classmethod
     def failed(

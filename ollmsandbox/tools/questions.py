@@ -17,7 +17,8 @@ from ..engine.executor import Executor, Run
 from ..engine.run import PreparedRun
 from ..errors import DeniedError, in_lines
 from ..i18n import _, pgettext
-from ..permission.request import RUN_COMMAND, Fact, PermissionRequest, Source, Verdict
+from ..permission.request import REACH_HOST, RUN_COMMAND, Fact, PermissionRequest, Source, Verdict
+from ..sandbox.network.hosts import HostUse
 from ..sandbox.plan.mounts import Device, OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
 from ..sandbox.rootfs.paths import PLAYGROUND
@@ -80,10 +81,12 @@ def command_question(
     executor: Executor,
     run: Run,
     spec: RunSpec,
+    hosts: str,
     *,
     again: bool = False,
 ) -> PermissionRequest:
-    """Return the question about a command; `again` if the project changed before the answer."""
+    """Return the question about a command. `hosts` are those that it names, as text; `again` if the
+    project changed before the answer."""
     network, folder = spec.network, spec.working_dir or spec.project
     request = partial(
         _request,
@@ -100,7 +103,7 @@ def command_question(
             # A rule is for one command in one folder.
             target="" if network else run.plan.working_dir,
             network=network,
-            facts=_plan_facts(context, run.plan, spec.hosts),
+            facts=_plan_facts(context, run.plan, hosts),
             sees=run.plan.describe(),
         )
     if run.confinement is Confinement.INNER:
@@ -129,6 +132,7 @@ def host_question(
 ) -> PermissionRequest:
     """Return the question about a host that a running command tries to reach; with an `address`,
     about its being in a private network."""
+    for_session = context.session_hosts
     # Translators: names a line of the card: "Host   example.org"
     facts = [Fact(pgettext("permission card", "Host"), host)]
     # Translators: names a line of the card: "Port   443"
@@ -138,15 +142,16 @@ def host_question(
         facts.append(Fact(pgettext("permission card", "Private address"), address))
     return _request(
         context,
-        RUN_COMMAND,
+        REACH_HOST,
         N_("Let the command reach {host} in your private network?")
         if address
         else N_("Let the command reach {host}?"),
         command,
-        host=host if port in (80, 443) else f"{host}:{port}",
+        host=str(HostUse(host, port)),
+        target=" ".join(filter(None, (f"{host}:{port}", address))) if for_session else "",
+        for_session=for_session,
         network=True,
         facts=facts,
-        sees=[_("The answer is for this command and this host. The connection waits for it.")],
         call_id=call_id,
     )
 
@@ -265,6 +270,7 @@ def _request(
     host: str = "",
     target: str = "",
     for_project: bool = False,
+    for_session: bool = False,
     sandboxed: bool = True,
     network: bool = False,
     facts: Sequence[Fact] = (),
@@ -288,6 +294,7 @@ def _request(
         target_path=target or f"once:{uuid.uuid4().hex}",
         one_time_only=one_time_only,
         for_project=for_project,
+        for_session=for_session,
         sandboxed=sandboxed,
         network=network,
         facts=(*facts, *((every_time(),) if one_time_only else ())),
@@ -300,7 +307,7 @@ def _request(
     )
 
 
-def _plan_facts(context: ToolContext, plan: Plan, hosts: Sequence[str]) -> list[Fact]:
+def _plan_facts(context: ToolContext, plan: Plan, hosts: str) -> list[Fact]:
     writes = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | WritableFolder)]
     playground = (f"{context.paths.real_home}/playground", PLAYGROUND)
     # The project first; the plan lists mounts in the order of mounting.
@@ -319,7 +326,7 @@ def _plan_facts(context: ToolContext, plan: Plan, hosts: Sequence[str]) -> list[
 
 
 def _unsandboxed_facts(context: ToolContext, folder: str, *, offline: bool = False) -> list[Fact]:
-    network = _network(on=not offline, how=_("On: it cannot be turned off here"))
+    network = _network(on=not offline, how=_("On: it cannot be turned off or limited here"))
     writes = replace(_writes(_("Everything you can write to")), is_wording=True)
     return [_folder(context, folder), network, writes]
 
@@ -329,7 +336,7 @@ def _inner_facts(context: ToolContext, folder: str, project: str, *, network: bo
     # path, full-width characters are shown by their number.
     text = _("{folder}, playground: right away, and not recorded")
     writes = _writes(text.format(folder=context.shown(project)))
-    return [_folder(context, folder), _network(on=network), writes]
+    return [_folder(context, folder), _network(on=network, how=_("On, to all hosts")), writes]
 
 
 def _writes(value: str) -> Fact:
@@ -360,15 +367,16 @@ def _network(*, on: bool, how: str = "") -> Fact:
     return Fact(label, (how or _("On, for this command")) if on else off, is_wording=True)
 
 
-def _hosts(hosts: Sequence[str]) -> Fact:
+def _hosts(hosts: str) -> Fact:
     fact = _network(on=True, how=_("You are asked about each host"))
-    return replace(fact, value=", ".join(hosts), is_wording=False) if hosts else fact
+    return replace(fact, value=hosts, is_wording=False, is_large=True) if hosts else fact
 
 
 def _inner_sandbox(*, network: bool) -> list[str]:
     """Return sentences that explain a Flatpak's inner sandbox."""
+    on = _("Network access is on, to all hosts: it cannot be limited to some of them here.")
     return [
-        _("Network access is on.") if network else _("Network access is off."),
+        on if network else _("Network access is off."),
         _(
             "The Flatpak portal starts a separate sandbox for this command. It contains this "
             "Flatpak's programs, the project and the playground, and no other files of yours."

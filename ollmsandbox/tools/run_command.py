@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from .. import N_
@@ -15,7 +15,8 @@ from ..engine.run import PreparedRun, finish_interrupted_runs
 from ..errors import OllmSandboxError, SandboxError, in_lines
 from ..permission.request import Source
 from ..sandbox.launch import text_shell
-from ..sandbox.network.hosts import parse_hosts
+from ..sandbox.network.hosts import hosts_text
+from ..sandbox.network.lists import HostListError, NamedHosts, load_host_lists
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
@@ -97,8 +98,9 @@ class CommandParameters:
         default=False,
     )
     hosts: tuple[str, ...] = parameter(
-        "The hosts that the command needs, such as example.org, *.example.org or example.org:8443. "
-        "The user is asked about any other host when the command tries to reach it.",
+        "The hosts that the command needs, such as example.org, *.example.org or example.org:8443; "
+        "@NAME stands for a list of the user's. The user is asked about any other host when the "
+        "command tries to reach it.",
         default=(),
         longest=253,
     )
@@ -129,11 +131,12 @@ class RunCommand(Tool):
             shell = text_shell(rootfs.folder if rootfs is not None else "")
             rules = together(rules, _SHELL.format(shell=shell), _time(context.profile().limits))
             found = programs_of(context)
+            named = _lists_text(context) if is_sandboxed else ""
         except OllmSandboxError:
             # Running a command reports the error; the description just says less.
             return _DESCRIPTION
         offers = f"Programs found here: {', '.join(found)}." if found else ""
-        return f"{_DESCRIPTION}\n\n{together(rules, offers)}"
+        return f"{_DESCRIPTION}\n\n{together(rules, offers, named)}"
 
     @property
     def is_sandboxed(self) -> bool:
@@ -148,12 +151,10 @@ class RunCommand(Tool):
         if not given.command.strip():
             raise ToolError(N_("Command cannot be empty"))
         try:
-            hosts = tuple(map(str, parse_hosts(given.hosts)))
+            hosts = NamedHosts(given.hosts, self._context.paths.config)
         except SandboxError as error:
             raise ToolError(error.message, error.remedy) from error
-        return RunRequest(
-            self._context, replace(given, hosts=hosts), self._context.folder(), call_id
-        )
+        return RunRequest(self._context, given, hosts, self._context.folder(), call_id)
 
 
 class RunRequest(RequestBase):
@@ -161,10 +162,16 @@ class RunRequest(RequestBase):
     outside the project."""
 
     def __init__(
-        self, context: ToolContext, given: CommandParameters, project: str, call_id: str
+        self,
+        context: ToolContext,
+        given: CommandParameters,
+        hosts: NamedHosts,
+        project: str,
+        call_id: str,
     ) -> None:
         self.context = context
         self.given = given
+        self._hosts = hosts
         self.project = project
         self.call_id = call_id
         # Even in the sandbox.
@@ -218,7 +225,7 @@ class RunRequest(RequestBase):
                     self.plan = run.plan
                 if shown is not None:
                     question = questions.command_question(
-                        context, executor, run, spec, again=is_again
+                        context, executor, run, spec, str(self._hosts), again=is_again
                     )
                     await questions.ask_or_end(context, watcher, self, question, what)
                 # Only what the user has approved may run.
@@ -245,7 +252,7 @@ class RunRequest(RequestBase):
             working_dir=given.working_dir or None,
             network=self._has_network,
             by_host=by_host and self._has_network,
-            hosts=given.hosts,
+            hosts=self._hosts.texts,
             timeout=self._timeout(),
             call_id=self.call_id,
         )
@@ -290,21 +297,17 @@ class RunRequest(RequestBase):
             async with shown as shown_sinks:
                 result = await run.execute(self.given.command, sinks=shown_sinks)
         except asyncio.CancelledError:
-            self.partial = self._outcome(None, run, "The command was stopped.")
+            notices = ["The command was stopped."]
+            self.partial = self._outcome(None, run, *notices)
+            # The user who stopped it may want to know which hosts it has reached.
+            await asyncio.shield(asyncio.to_thread(_record, run, None, notices))
+            self.partial = self._outcome(None, run, *notices)
             raise
         except OllmSandboxError as error:
             return self._outcome(None, run, str(error))
         notices = [*errors, *plan.notices(), self._timeout_notice(result)]
-
-        def record() -> None:
-            try:
-                run.record_exit(result.exit_code)
-            except OllmSandboxError as error:
-                # The output and the changes matter more than the recorded exit status.
-                notices.append(str(error))
-
         try:
-            await asyncio.to_thread(record)
+            await asyncio.to_thread(_record, run, result.exit_code, notices)
             asked, declined = await self._open_folders(watcher, plan, result)
             return await asyncio.to_thread(self._outcome, asked, run, *notices, *declined)
         except asyncio.CancelledError:
@@ -342,9 +345,29 @@ class RunRequest(RequestBase):
 
     def _outcome(self, result: Result | None, run: PreparedRun | None, *notices: str) -> Outcome:
         output, report = output_text(result) if result else "", run.report if run else None
-        text = in_lines(output, changes_text(report, self.project), *notices)
+        hosts = run.hosts if run else ()
+        changed = changes_text(report, self.project)
+        text = in_lines(output, hosts_text(hosts), changed, *notices)
         ok = result is not None and result.exit_code == 0 and result.stop is None
-        return Outcome(text, ok, result, report, self.verdict)
+        return Outcome(text, ok, result, report, self.verdict, hosts=hosts)
+
+
+def _record(run: PreparedRun, exit_code: int | None, notices: list[str]) -> None:
+    """Record how a run ended. If that fails, add a notice: its output and its changes matter
+    more."""
+    try:
+        run.record_end(exit_code)
+    except OllmSandboxError as error:
+        notices.append(str(error))
+
+
+def _lists_text(context: ToolContext) -> str:
+    """Return the sentence about the user's lists of hosts; "" if there are none."""
+    try:
+        names = ", ".join(f"@{name}" for name in load_host_lists(context.paths.config))
+    except HostListError:
+        return ""  # using a list reports it
+    return f"The user's lists of hosts: {names}." if names else ""
 
 
 def _time(limits: Limits) -> str:

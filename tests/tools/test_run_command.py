@@ -285,11 +285,11 @@ def test_stopped_at_its_very_end_it_is_known_what_it_changed(
 ) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
 
-    def slowly(_recorder: Recorder, _code: int) -> None:
+    def slowly(*_arguments: object) -> None:
         begun.set()
         assert may_go_on.wait(PATIENCE)
 
-    monkeypatch.setattr(Recorder, "note_exit", slowly)
+    monkeypatch.setattr(Recorder, "note_end", slowly)
     request = RunCommand(agent.tool_context).read({"command": "echo x > a"})
 
     async def run() -> None:

@@ -33,6 +33,13 @@ def test_a_model_names_hosts_and_the_user_is_asked_about_others(tmp_path: Path) 
             assert host.question == "Let the command reach other.example.org?"
             assert host.one_time_only and host.subject == fetch
             assert "hello from 203.0.113.5 as www.example.org" in outcome.text
+            # In order: those that were refused first.
+            assert [(use.host, use.allowed) for use in outcome.hosts] == sorted(
+                [("other.example.org", is_reached), ("www.example.org", True)],
+                key=lambda use: use[1],
+            )
+            assert "Hosts: " in outcome.text and "www.example.org (" in outcome.text
+            assert ("other.example.org (refused)" in outcome.text) is not is_reached
             assert ("hello from 203.0.113.6" in outcome.text) is is_reached, outcome.text
             assert ("The host other.example.org was not allowed." in outcome.text) is not is_reached
         agent.asker.answer = Answer.DENY
@@ -44,3 +51,79 @@ def test_a_model_names_hosts_and_the_user_is_asked_about_others(tmp_path: Path) 
 def test_a_bad_host_is_explained(agent: Agent) -> None:
     with pytest.raises(Exception, match="is not a host"):
         agent.run("true", hosts=["https://example.org/"])
+
+
+def test_a_model_uses_a_list_and_the_user_is_asked_all_the_same(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import tempfile
+        from support.person import make_person
+        from support.tools import Agent
+        from ollmsandbox.permission.request import Answer
+        from ollmsandbox.sandbox.network.hosts import parse_hosts
+        from ollmsandbox.sandbox.network.lists import save_host_list
+        from ollmsandbox.tools.run_command import RunCommand
+
+        agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))))
+        config = agent.tool_context.paths.config
+        save_host_list(config, "web", parse_hosts(["www.example.org", "other.example.org"]))
+        assert "The user's lists of hosts: @web." in RunCommand(agent.tool_context).description
+        fetch = "curl -sS http://other.example.org/"
+        for answer in (Answer.ALLOW, Answer.DENY):
+            agent.asked.clear()
+            agent.asker.answer = answer
+            outcome = agent.run(fetch, hosts=["@web"])
+            (command,) = agent.asked
+            assert ("Network", "@web (www.example.org, other.example.org)") in [
+                (fact.label, fact.value) for fact in command.facts
+            ]
+            assert command.one_time_only
+            assert ("hello from 203.0.113.6" in outcome.text) is answer.allows
+        """,
+    )
+
+
+def test_an_unknown_list_is_explained(agent: Agent) -> None:
+    with pytest.raises(Exception, match="no list of hosts named 'python'"):
+        agent.run("true", hosts=["@python"])
+
+
+def test_a_host_is_allowed_for_the_session_only_if_the_user_prefers_that(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import tempfile
+        from support.person import make_person
+        from support.tools import Agent
+        from ollmsandbox.permission.request import Answer
+
+        agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))))
+        paths, once = agent.tool_context.paths, (Answer.DENY, Answer.ALLOW)
+        for is_offered in (False, True):
+            agent.tool_context.session_hosts = is_offered
+            # A host that was allowed in the session is not asked about again, on the same port.
+            for command, hosts in (
+                ("curl -sS http://intra.example.org/", ["intra.example.org", "10.1.2.3"]),
+                ("curl -sS http://intra.example.org/", [] if is_offered else ["", ""]),
+                ("curl -sS http://www.example.org/", [""]),
+            ):
+                agent.asked.clear()
+                agent.asker.answer = lambda r: r.answers[-1]
+                outcome = agent.run(command, network=True)
+                first, *others = agent.asked
+                assert first.answers == once
+                assert len(others) == len(hosts), (is_offered, command, others)
+                for asked in others:
+                    session = (Answer.ALLOW_SESSION,) if is_offered else ()
+                    assert asked.answers == once + session
+                assert "hello from" in outcome.text
+        # Nothing is saved, nor would it count.
+        assert not list(paths.config.glob("*"))
+        # Turned off again, every question is asked.
+        agent.tool_context.session_hosts = False
+        agent.asked.clear()
+        agent.run("curl -sS http://www.example.org/", network=True)
+        assert len(agent.asked) == 2
+        """,
+    )

@@ -12,6 +12,7 @@ from ...errors import Sentence, sentence
 from ...permission.request import Answer, Source, Verdict
 from ...project.change import Kind
 from ...project.short_list import count_files, count_kinds, split_ignored
+from ...sandbox.network.hosts import HostUse
 from ...sandbox.process import Stop
 from ..messages import Message, Role, ServerFields, ToolCall
 
@@ -45,6 +46,8 @@ class CallRecord:
     output_start: int = 0
     # The program ended before the call.
     is_interrupted: bool = False
+    # The hosts that a command tried to reach.
+    hosts: tuple[HostUse, ...] = ()
 
     @property
     def was_denied(self) -> bool:
@@ -65,6 +68,7 @@ class CallRecord:
             stop=outcome.stop,
             changes=count_kinds(shown),
             ignored=count_files(ignored),
+            hosts=outcome.hosts,
         )
 
     def asked(self, verdict: Verdict | None) -> CallRecord:
@@ -221,6 +225,7 @@ def record_to_json(record: CallRecord | None) -> str:
             "own": record.own,
             "output_start": record.output_start,
             "is_interrupted": record.is_interrupted,
+            "hosts": [use.document() for use in record.hosts],
         }
     )
 
@@ -246,6 +251,7 @@ def record_from_json(text: str) -> CallRecord | None:
             own=bool(kept.get("own")),
             output_start=int(kept.get("output_start", 0)),
             is_interrupted=bool(kept.get("is_interrupted")),
+            hosts=tuple(map(HostUse.from_document, kept.get("hosts", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -148,6 +148,7 @@ class JsonPrinter:
             "text": outcome.text,
             "run_id": outcome.run_id or None,
             "exit_code": result.exit_code if result else None,
+            "hosts": [use.document() for use in outcome.hosts],
             **report_document(outcome.report, self.project),
         }
 

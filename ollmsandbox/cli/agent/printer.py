@@ -11,6 +11,7 @@ from ...chat.events import ChatEvent
 from ...chat.messages import Role
 from ...permission.request import Source, Verdict
 from ...project.change import Report
+from ...sandbox.network.hosts import hosts_text
 from ...text.ansi import LiveOutput, harmless
 from ...text.visible import visible_line
 from ...tools.base import Outcome
@@ -157,7 +158,9 @@ class Printer:
     def _ended(self, call_id: str, outcome: Outcome) -> None:
         result = outcome.result
         tail = self._live[call_id].end() if call_id in self._live else ""
-        says_more = result is not None and (result.exit_code != 0 or result.remarks)
+        remarks = [*result.remarks] if result is not None else []
+        remarks += filter(None, [hosts_text(outcome.hosts)])
+        says_more = remarks or (result is not None and result.exit_code != 0)
         if tail or says_more or not outcome.ok:
             self._name(call_id)
         self._live.pop(call_id, None)
@@ -168,7 +171,7 @@ class Printer:
             self._print(f"  exit status {result.exit_code}")
         elif result is None and not outcome.ok:
             self._print(f"  {harmless(outcome.text[:_MOST_SHOWN])}")
-        for remark in result.remarks if result is not None else ():
+        for remark in remarks:
             self._print(f"  {harmless(remark)}")
         if outcome.report is not None:
             self._reports.append(outcome.report)

@@ -18,11 +18,11 @@ from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_missing
 from ...project.change import Recorded, Report, State
-from ...project.index import read_changes
+from ...project.index import count_states, read_changes
 from ...project.jobs import unfinished
 from ...project.missing import discard_interrupted
 from ...project.review import Review
-from ...project.run import is_part
+from ...project.run import is_part, read_run
 from ...project.short_list import (
     count_files,
     counted,
@@ -31,6 +31,7 @@ from ...project.short_list import (
     split_ignored,
 )
 from ...project.state import read_current
+from ...sandbox.network.hosts import hosts_text
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
 from ..arguments import default_project
@@ -83,8 +84,10 @@ def changes(given: argparse.Namespace) -> int:
             else:
                 when = _when(run.started_at)
                 print(f"{escape_line(run.command)}  (run {run.id}, {when}{_where(run)})")
-                for line in listing(items, project):
+                for line in listing(items, project) if items else ["  no changes"]:
                     print(line)
+                if reached := hosts_text(read_run(review.manager.paths, run.id).hosts):
+                    print(f"  {reached}")
                 for line in advice(Report(run.id, tuple(items))):
                     print(line)
         if given.json:
@@ -312,19 +315,24 @@ def history(given: argparse.Namespace) -> int:
             runs: list[Run] = []
         else:
             runs = manager.runs(project, limit=given.limit)
-        _note_newest(runs)
+        changed = count_states(manager, [run.id for run in runs])
+        _note_newest([run for run in runs if changed[run.id]])
         if given.json:
-            print(json.dumps([{**_about(run), **_counts(review, run)} for run in runs]))
+            print(json.dumps([_history_document(review, run) for run in runs]))
             return 0
         for run in runs:
-            shown, ignored = split_ignored(read_current(review.manager, run))
+            items = read_current(review.manager, run)
+            shown, ignored = split_ignored(items)
             counts = ", ".join(f"{number:,} {state}" for state, number in _counts_of(shown))
             if ignored:
                 counts += f"{', ' if counts else ''}{ignored_line(ignored)}"
+            counts = counts if items else "no changes"
             command = escape_line(run.command)
             where = f"  {escape_line(run.project.path)}" if given.all else ""
             print(f"{run.id}  {_when(run.started_at)}  {counts}{where}")
             print(f"    {command if len(command) <= 100 else command[:99] + '…'}")
+            if reached := hosts_text(read_run(manager.paths, run.id).hosts):
+                print(f"    {reached}")
         if not runs:
             print("No command has changed anything yet.")
             for line in _gone(review):
@@ -460,8 +468,12 @@ def _counts_of(items: Iterable[Recorded]) -> Iterator[tuple[str, int]]:
             yield word, number
 
 
-def _counts(review: Review, run: Run) -> dict[str, object]:
-    return {"states": dict(_counts_of(read_current(review.manager, run)))}
+def _history_document(review: Review, run: Run) -> dict[str, object]:
+    return {
+        **_about(run),
+        "states": dict(_counts_of(read_current(review.manager, run))),
+        "hosts": [use.document() for use in read_run(review.manager.paths, run.id).hosts],
+    }
 
 
 def _when(at: float) -> str:

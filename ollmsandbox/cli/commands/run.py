@@ -185,7 +185,7 @@ class _Run:
                 self.report = run.report
         if self._signal:
             result = result._replace(exit_code=128 + self._signal)
-        run.record_exit(result.exit_code)
+        run.record_end(result.exit_code)
         self.notices += [*result.remarks, *run.settings_notices]
         return result
 
@@ -382,7 +382,7 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
         working_dir=_working_dir(given, project),
         network=given.network is not None or bool(given.hosts),
         by_host=given.network == "ask" or (given.network is None and bool(given.hosts)),
-        hosts=tuple(given.hosts),
+        hosts=_hosts(given),
         mode=Mode(given.apply),
         profile=given.profile or DEFAULT_PROFILE,
         timeout=_timeout(given),
@@ -390,6 +390,15 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
         # Output that streams through is not needed again.
         capture=1 << 20 if given.json else 1 << 12,
     )
+
+
+def _hosts(given: argparse.Namespace) -> tuple[str, ...]:
+    """Return the hosts that the user named, also those of lists."""
+    if not given.hosts:
+        return ()
+    from ...sandbox.network.lists import NamedHosts
+
+    return NamedHosts(given.hosts, Paths.from_environ(os.environ).config).texts
 
 
 def _timeout(given: argparse.Namespace) -> float | None:
@@ -454,6 +463,7 @@ def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]
         "stderr": result.stderr.text if result else "",
         "truncated": result.truncated if result else False,
         "duration": round(result.duration, 6) if result else 0.0,
+        "hosts": [use.document() for use in result.hosts] if result else [],
         **report_document(job.report, job.project),
         "notices": job.notices,
         "errors": list(dict.fromkeys([*job.errors, *([error] if error else [])])),

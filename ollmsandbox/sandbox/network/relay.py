@@ -9,6 +9,7 @@ and the address that was checked is the one that is connected to.
 from __future__ import annotations
 
 import contextlib
+import select
 import selectors
 import socket
 import struct
@@ -81,7 +82,7 @@ class _Link:
         self.server: socket.socket | None = None
         self.addresses: deque[str] = deque()
         self.deadline = 0.0
-        self.is_connected = False
+        self.is_connected = self.has_waited = False
         # What the client said first, until it was looked at.
         self.first: bytes | None = None if listener.is_local else b""
         self.to_server = bytearray()
@@ -278,7 +279,7 @@ class Relay:
         """Go on with a connection if it is allowed."""
         allowed = self._gate.decide(link.use.host, link.use.port, address)
         if allowed is None:
-            self._asking.add(link)
+            self._wait(link)
             return
         link.use.allowed = allowed
         if not allowed:
@@ -288,6 +289,11 @@ class Relay:
             self._try_next(link)
         else:
             self._look_up(link)
+
+    def _wait(self, link: _Link) -> None:
+        """Let a connection wait for the user's answer."""
+        link.has_waited = True
+        self._asking.add(link)
 
     def _look_up(self, link: _Link) -> None:
         key = (link.use.host, link.use.port)
@@ -320,7 +326,7 @@ class Relay:
             if kind is Reach.PRIVATE:
                 allowed = self._gate.decide(link.use.host, link.use.port, address)
                 if allowed is None:
-                    self._asking.add(link)
+                    self._wait(link)
                     return
                 if not allowed:
                     link.use.trouble = Trouble.PRIVATE
@@ -387,6 +393,7 @@ class Relay:
         link.deadline = 0.0
         link.is_connected = True
         link.use.trouble = None
+        link.use.was_late |= link.has_waited and _has_left(link.client)
         link.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._selector.unregister(link.server)
         self._watch(link)
@@ -513,6 +520,13 @@ def _send(target: socket.socket, waiting: bytearray, new: memoryview | bytes = b
         if not waiting and new:
             new = new[target.send(new) :]
     waiting += new
+
+
+def _has_left(client: socket.socket) -> bool:
+    """Return whether a client has nothing more to say, even if not all of it was received."""
+    poll = select.poll()
+    poll.register(client, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _reset(client: socket.socket) -> None:

@@ -17,7 +17,7 @@ from ..widgets.labels import decorative_icon, without_hyphens
 class SandboxState(Enum):
     UNKNOWN = "unknown"
     SANDBOXED = "sandboxed"
-    # A command is using the network right now.
+    # A command may reach hosts that the user allows right now.
     NETWORK = "network"
     # The sandbox of a Flatpak; every command asks there.
     INNER = "inner"
@@ -89,7 +89,7 @@ class SandboxBadge(Gtk.MenuButton):
         text = {
             SandboxState.UNKNOWN: _("Checking…"),
             SandboxState.SANDBOXED: _("Sandboxed, no network"),
-            SandboxState.NETWORK: _("Sandboxed, network on"),
+            SandboxState.NETWORK: _("Sandboxed, allowed hosts only"),
             # Translators: commands run in a second sandbox, which the Flatpak portal starts.
             SandboxState.INNER: _("Inner sandbox, no network"),
             SandboxState.INNER_NETWORK: _("Inner sandbox, network on"),

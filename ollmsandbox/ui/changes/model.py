@@ -93,7 +93,7 @@ def load(
     found = manager.find_project(project)
     if found is None:
         return RunSearch()
-    newest = manager.runs(found, limit + 1, text=text, session_id=session_id)
+    newest = manager.runs(found, limit + 1, text=text, session_id=session_id, only_changed=True)
     pending = {run.id: run for run in manager.runs(found, -1, only_pending=True)}
     listed = {run.id: run for run in newest[:limit]}
     if not text:

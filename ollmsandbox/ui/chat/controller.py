@@ -31,6 +31,7 @@ from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
+from .hosts import save_hosts
 from .links import open_link, open_output
 from .turn import TurnBar, TurnSummary
 from .view import ChatView
@@ -87,6 +88,7 @@ class ChatController:
             ("undo", self._on_undo),
             ("open-link", self._on_open_link),
             ("open-output", self._on_open_output),
+            ("save-hosts", self._on_save_hosts),
         )
         for name, method in heard:
             view.connect(name, weakly(method))
@@ -358,6 +360,9 @@ class ChatController:
 
     def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
         self._tasks.start(open_output(self._window, entry))
+
+    def _on_save_hosts(self, _view: ChatView, entry: CallEntry) -> None:
+        self._tasks.start(save_hosts(self._window, self._manager.paths, entry, self._tasks.tell))
 
 
 def _near(path: str, folder: str) -> str:

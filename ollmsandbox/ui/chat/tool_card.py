@@ -52,6 +52,7 @@ class ToolCard(Gtk.Box):
             "show-changes": (str,),
             "undo": (str,),
             "open-output": (object,),
+            "save-hosts": (object,),
         }
     )
 
@@ -82,6 +83,10 @@ class ToolCard(Gtk.Box):
     show_button: Gtk.Button = Gtk.Template.Child()
     change_list: Gtk.Label = Gtk.Template.Child()
     ignored: Gtk.Label = Gtk.Template.Child()
+    hosts_box: Gtk.Box = Gtk.Template.Child()
+    hosts: Gtk.Label = Gtk.Template.Child()
+    host_list: Gtk.Label = Gtk.Template.Child()
+    save_button: Gtk.Button = Gtk.Template.Child()
 
     def __init__(self, entry: CallEntry, project: str | None) -> None:
         super().__init__()
@@ -100,7 +105,7 @@ class ToolCard(Gtk.Box):
         self.title.set_label(words.title(entry))
         whole = visible(entry.description)
         self.whole.set_label(words.bounded(whole))
-        without_hyphens(self.whole, self.changes, self.change_list)
+        without_hyphens(self.whole, self.changes, self.change_list, self.hosts, self.host_list)
         if entry.call.name in (PLAN, ASK):
             # These are not code.
             self.title.remove_css_class("monospace")
@@ -120,6 +125,7 @@ class ToolCard(Gtk.Box):
             (self.copy_button, self._on_copy),
             (self.undo_button, self._on_undo),
             (self.show_button, self._on_show),
+            (self.save_button, self._on_save),
         ):
             button.connect("clicked", weakly(method))
         find = weakly(self._on_find)
@@ -178,6 +184,7 @@ class ToolCard(Gtk.Box):
         # An integer: this state has a third value, so GTK does not take a boolean.
         self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(is_open)])
         self._list_changes()
+        self._show_hosts()
 
     # --- the state of the call -------------------------------------------------------------------
 
@@ -194,12 +201,14 @@ class ToolCard(Gtk.Box):
             # It has a process by now.
             self._begin_clock()
         self._show_changes()
+        self._show_hosts()
 
     def _show_stage(self) -> None:
         entry = self.entry
         is_running = entry.stage is Stage.RUNNING
         # The question shows the command already, in larger type.
         self.header_box.set_visible(entry.stage is not Stage.ASKING)
+        self.whole.set_visible(self._is_long and entry.stage is not Stage.ASKING)
         self.stop_button.set_visible(is_running)
         self.marks.set_visible_child_name("busy" if is_running else "icon")
         self.spinner.set_spinning(is_running)
@@ -326,6 +335,19 @@ class ToolCard(Gtk.Box):
             self.change_list.set_label("\n".join(listed))
         self.change_list.set_visible(bool(self.change_list.get_label()) and self.is_open)
 
+    def _show_hosts(self) -> None:
+        uses = self.entry.hosts
+        self.hosts_box.set_visible(bool(uses))
+        if not uses:
+            return
+        text = words.hosts_summary(uses)
+        self.hosts.set_label(text)
+        self.save_button.set_visible(any(use.allowed for use in uses))
+        describe(self.save_button, in_sentences(words.title(self.entry), text))
+        if self.is_open:
+            self.host_list.set_label("\n".join(words.host_lines(uses, _MOST_LISTED)))
+        self.host_list.set_visible(self.is_open)
+
     # --- output ----------------------------------------------------------------------------------
 
     def _fill(self) -> None:
@@ -422,3 +444,6 @@ class ToolCard(Gtk.Box):
 
     def _on_show(self, _button: Gtk.Button) -> None:
         self.emit("show-changes", self.entry.run_id)
+
+    def _on_save(self, _button: Gtk.Button) -> None:
+        self.emit("save-hosts", self.entry)

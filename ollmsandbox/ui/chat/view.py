@@ -78,6 +78,7 @@ class ChatView(Gtk.Box):
             "undo": (str,),
             "open-link": (str,),
             "open-output": (object,),
+            "save-hosts": (object,),
             "connect-model": (),
             "open-project": (),
             "remove-sample": (),
@@ -305,7 +306,7 @@ class ChatView(Gtk.Box):
             row.connect("answered", weakly(self._on_answered))
             row.connect("replied", weakly(self._on_replied))
             row.connect("stop", weakly(self._on_stop_call))
-            for name in ("show-changes", "undo", "open-output"):
+            for name in ("show-changes", "undo", "open-output", "save-hosts"):
                 row.connect(name, weakly(self._pass_on), name)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)

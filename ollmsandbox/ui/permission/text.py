@@ -8,6 +8,7 @@ import time
 
 from ...i18n import _
 from ...permission.request import (
+    REACH_HOST,
     RUN_COMMAND,
     Answer,
     Fact,
@@ -74,6 +75,8 @@ def duration_text(request: PermissionRequest) -> str:
             "Allowing it opens the folder to every command of this project. To close it again, "
             "use “Opened Folders” in the project's menu."
         )
+    if request.tool == REACH_HOST:
+        return _("The connection waits. “Allow Once” is for this host and this command.")
     if request.is_once_only:
         return _("You will be asked every time.")
     return request.why_not_remembered or _("Both answers are for this time only.")
@@ -81,6 +84,13 @@ def duration_text(request: PermissionRequest) -> str:
 
 def verdict_text(verdict: Verdict) -> str:
     """Describe the answer in one line."""
+    said = _verdict_words(verdict)
+    # There may be several, each about another host.
+    is_of_host = verdict.request.tool == REACH_HOST
+    return f"{question_text(verdict.request)} {said}" if is_of_host else said
+
+
+def _verdict_words(verdict: Verdict) -> str:
     at = time.strftime("%H:%M", time.localtime(verdict.at))
     if verdict.source is Source.NOBODY:
         return _("No answer: denied, {}").format(at)

@@ -32,6 +32,7 @@ from ..widgets.signals import signals
 if TYPE_CHECKING:
     from ...chat.storage.stored import CallRecord, StoredSession
     from ...permission.request import PermissionRequest, Verdict
+    from ...sandbox.network.hosts import HostUse
     from ...sandbox.plan.plan import Plan
     from ...sandbox.process import Stop
 
@@ -231,6 +232,13 @@ class CallEntry(ChatEntry):
         if self.plan is not None:
             return self.plan.network
         return self.request is not None and self.request.network
+
+    @property
+    def hosts(self) -> tuple[HostUse, ...]:
+        """The hosts that a finished command tried to reach."""
+        if self.outcome is not None:
+            return self.outcome.hosts
+        return self.record.hosts if self.record else ()
 
     @property
     def report(self) -> Report | None:

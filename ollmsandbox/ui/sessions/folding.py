@@ -45,6 +45,7 @@ def is_quiet(entry: ChatEntry) -> bool:
         and tool_text.succeeded(entry)
         and not tool_text.is_denied(entry)
         and not tool_text.has_changes(entry)
+        and not entry.hosts
     )
 
 

@@ -358,6 +358,7 @@ class Sessions(GObject.Object):
                 mode=Mode(self._settings.text("apply-mode")),
                 profile_name=self._settings.text("profile"),
                 ask_every_command=self._settings.boolean("ask-every-command"),
+                session_hosts=self._settings.boolean("session-hosts"),
                 own_limits=own_limits(self._settings),
             )
         )

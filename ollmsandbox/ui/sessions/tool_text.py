@@ -7,7 +7,7 @@ import locale
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gi.repository import GLib
@@ -15,9 +15,11 @@ from gi.repository import GLib
 from ...i18n import _, localized, ngettext
 from ...project.change import Kind, Recorded, Report, State, Type
 from ...project.short_list import GitLine, Line, count_files, short_list, split_ignored
+from ...sandbox.network.hosts import HostUse
 from ...sandbox.process import Stop
 from ...text.visible import visible_line, visible_path
 from ...tools.todo import count_done
+from ..terminal.usage import amount
 from ..widgets.readable import ignored_files, more_characters, number
 from .entries import CallEntry, Stage
 
@@ -188,6 +190,36 @@ def remarks(entry: CallEntry) -> list[str]:
         )
         found.insert(0, text.format(count=number(result.left_running)))
     return [visible_line(text) for text in found]
+
+
+def hosts_summary(uses: Sequence[HostUse]) -> str:
+    """Return how many hosts a command reached, and how many were refused."""
+    reached = sum(bool(use.allowed) for use in uses)
+    refused = len(uses) - reached
+    parts = []
+    if reached:
+        text = ngettext("{} host allowed", "{} hosts allowed", reached)
+        parts.append(text.format(number(reached)))
+    if refused:
+        text = ngettext("{} host refused", "{} hosts refused", refused)
+        parts.append(text.format(number(refused)))
+    return ", ".join(parts)
+
+
+def host_lines(uses: Sequence[HostUse], most: int) -> list[str]:
+    """Return a line for each host with what was sent and received: up to `most`, and how many they
+    omit."""
+    # Translators: {host} is a name such as example.org; the sizes are such as "1.2 kB".
+    allowed = _("{host}: {sent} sent, {received} received")
+    refused = _("{host}: refused")
+    lines = [
+        (allowed if use.allowed else refused).format(
+            host=visible_line(str(use)), sent=amount(use.sent), received=amount(use.received)
+        )
+        for use in uses[:most]
+    ]
+    left_out = len(uses) - len(lines)
+    return [*lines, _("and {} more").format(number(left_out))] if left_out else lines
 
 
 def live_changes(count: int, last: str, project: str | None) -> str:

@@ -107,6 +107,7 @@ def test_a_reader_that_is_gone_is_no_drama(start: Start, arguments: list[str]) -
 KEYS = {
     *("run_id", "duration", "exit_code", "signal", "timed_out", "stopped", "stdout", "stderr"),
     *("left_running", "truncated", "changes", "conflicts", "skipped", "notices", "errors"),
+    "hosts",
 }
 
 
@@ -133,6 +134,7 @@ def test_json_is_one_document_with_everything(person: Person) -> None:
         "stdout": "out\n",
         "stderr": "err\n",
         "truncated": False,
+        "hosts": [],
         "changes": [],
         "conflicts": [],
         "skipped": [],

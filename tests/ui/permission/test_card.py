@@ -12,7 +12,14 @@ from gi.repository import Gdk, Gtk
 from support.chat import allow, asked, press_key, scroll_to_end, with_network
 from support.screen import Screen, all_of, draw_frames, one_of, spin, spin_until, texts
 
-from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
+from ollmsandbox.permission.request import (
+    REACH_HOST,
+    Answer,
+    Fact,
+    PermissionRequest,
+    Source,
+    Verdict,
+)
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.permission.card import ChatPermission
@@ -101,6 +108,16 @@ def test_the_network_question_contains_the_command_where_the_card_is_not_seen() 
     assert notification_text(request)[1] == spoken_question(request)
     _title, body = notification_text(replace(request, subject="x" * 1000))
     assert body == f"May {'x' * 119}… run?"
+
+
+def test_a_host_can_be_allowed_for_the_session_if_that_is_offered(screen: Screen) -> None:
+    once = with_network(tool=REACH_HOST)
+    assert once.answers == (Answer.DENY, Answer.ALLOW)
+    request = replace(once, one_time_only=False, for_session=True, target_path="www.example:443")
+    assert request.answers == (Answer.DENY, Answer.ALLOW, Answer.ALLOW_SESSION)
+    shown = Shown(screen, request)
+    label = "Allow www.example:443 in This Session"
+    assert texts(shown.card.button_for(Answer.ALLOW_SESSION)) == [label]
 
 
 def test_a_one_time_request_has_two_answers(screen: Screen) -> None:
