@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..project.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
     from ..sandbox.network.network import AskHost
+    from ..sandbox.network.publish import CommandPorts
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
     from ..sandbox.terminal import CommandTerminal
@@ -176,6 +177,11 @@ class PreparedRun:
     def plan(self) -> Plan:
         """Everything the command is allowed. Computed once, which may block."""
         return self._bubble.plan
+
+    @property
+    def ports(self) -> CommandPorts:
+        """The ports that the command listens on, and those that are published."""
+        return self._bubble.ports
 
     @property
     def report(self) -> Report | None:
