@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..permission.request import PermissionRequest, Verdict
     from ..project.change import Report
     from ..sandbox.monitor import FileEvent
+    from ..sandbox.network.publish import CommandPorts
     from ..sandbox.plan.plan import Plan
     from ..sandbox.process import Result, Stop
 
@@ -53,8 +54,9 @@ class Watcher(Protocol):
     def replied(self, answer: str | None) -> None:
         """The user answered the question; None if nobody did."""
 
-    def started(self, pid: int, plan: Plan | None) -> None:
-        """The command is running; it is not sandboxed if `plan` is None."""
+    def started(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
+        """The command is running; it is not sandboxed if `plan` is None. The user can have `ports`
+        of it published."""
 
     def output(self, stream: Stream, data: bytes) -> None: ...
 

@@ -31,7 +31,7 @@ from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from .links import open_link, open_output
+from .links import open_link, open_output, open_port
 from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
@@ -86,6 +86,7 @@ class ChatController:
             ("undo", self._on_undo),
             ("open-link", self._on_open_link),
             ("open-output", self._on_open_output),
+            ("open-port", self._on_open_port),
         )
         for name, method in heard:
             view.connect(name, weakly(method))
@@ -347,6 +348,9 @@ class ChatController:
 
     def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
         self._tasks.start(open_output(self._window, entry))
+
+    def _on_open_port(self, _view: ChatView, entry: CallEntry, port: int) -> None:
+        self._tasks.start(open_port(self._window, entry, port))
 
 
 def _near(path: str, folder: str) -> str:

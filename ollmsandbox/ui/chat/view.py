@@ -76,6 +76,7 @@ class ChatView(Gtk.Box):
             "undo": (str,),
             "open-link": (str,),
             "open-output": (object,),
+            "open-port": (object, int),
             "connect-model": (),
             "open-project": (),
             "remove-sample": (),
@@ -301,7 +302,7 @@ class ChatView(Gtk.Box):
             row.connect("answered", weakly(self._on_answered))
             row.connect("replied", weakly(self._on_replied))
             row.connect("stop", weakly(self._on_stop_call))
-            for name in ("show-changes", "undo", "open-output"):
+            for name in ("show-changes", "undo", "open-output", "open-port"):
                 row.connect(name, weakly(self._pass_on), name)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)
