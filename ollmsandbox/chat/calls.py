@@ -14,6 +14,7 @@ from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..permission.request import PermissionRequest, Verdict
 from ..sandbox.monitor import FileEvent
+from ..sandbox.network.publish import CommandPorts
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Stop
 from ..tools.base import Outcome, RequestBase, Stream, Tool, UserQuestion
@@ -306,8 +307,8 @@ class _CallWatcher:
         self._runner.answered(self._active)
         self._runner.watched(self._active, QuestionAnswered(self._id, answer))
 
-    def started(self, pid: int, plan: Plan | None) -> None:
-        self._runner.watched(self._active, CommandStarted(self._id, pid, plan))
+    def started(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
+        self._runner.watched(self._active, CommandStarted(self._id, pid, plan, ports))
 
     def output(self, stream: Stream, data: bytes) -> None:
         self._runner.watched(self._active, CommandOutput(self._id, stream, data))

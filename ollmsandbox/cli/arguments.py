@@ -64,6 +64,12 @@ def _time(text: str, unit: str) -> float:
     return given
 
 
+def parse_port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) < 1 << 16):
+        raise ArgumentTypeError(f"{text!r} is not a port, a number from 1 to 65535")
+    return int(text)
+
+
 def parse_between(smallest: float, largest: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
@@ -249,6 +255,15 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
     # For argparse, an option has a value always or never: see `main`.
     parser.add_argument(
         WHOLE_NETWORK, action="store_const", const="all", dest="network", help=argparse.SUPPRESS
+    )
+    parser.add_argument(
+        "--publish",
+        action="append",
+        default=[],
+        type=parse_port,
+        metavar="PORT",
+        help="let programs of this computer reach this port of the command, at localhost and while "
+        "it runs; may be given several times",
     )
     parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help=timeout)
     parser.add_argument(

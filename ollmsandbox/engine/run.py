@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..sandbox.monitor import FileEvent
     from ..sandbox.network.hosts import HostUse
     from ..sandbox.network.network import AskHost, HostNetwork
+    from ..sandbox.network.publish import CommandPorts
     from ..sandbox.network.relay import Service
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
@@ -193,6 +194,11 @@ class PreparedRun:
     def plan(self) -> Plan:
         """Everything the command is allowed. Computed once, which may block."""
         return self._bubble.plan
+
+    @property
+    def ports(self) -> CommandPorts:
+        """The ports that the command listens on, and those that are published."""
+        return self._bubble.ports
 
     @property
     def report(self) -> Report | None:

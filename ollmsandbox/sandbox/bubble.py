@@ -35,7 +35,9 @@ from .status import BwrapStatus
 
 if TYPE_CHECKING:
     from .monitor import FileEvent, Monitor
+    from .network.inside import NetworkNamespace
     from .network.network import HostNetwork
+    from .network.publish import CommandPorts
     from .rootfs.store import Installed
     from .terminal import CommandTerminal
 
@@ -107,6 +109,7 @@ class Bubble:
         # The root file system it runs in, if that is not the host's.
         self._rootfs = rootfs
         self._running: Running | None = None
+        self._ports: CommandPorts | None = None
         # Whether the command has ended and its changes are being settled.
         self.is_settling = False
         self._is_spent = self._is_stopped = False
@@ -149,6 +152,16 @@ class Bubble:
         from .rootfs.plan import make_rootfs_plan
 
         return make_rootfs_plan(inputs, self._rootfs)
+
+    @property
+    def ports(self) -> CommandPorts:
+        """The ports that the command listens on, and those that are published."""
+        if self._ports is None:
+            from .network.publish import CommandPorts  # few commands need it
+
+            ours = self._hosts.places if self._hosts is not None else set[tuple[str, int]]
+            self._ports = CommandPorts(self._find_namespace, ours)
+        return self._ports
 
     def stop(self) -> None:
         """Kill the command and everything it started, as soon as it has started."""
@@ -282,6 +295,9 @@ class Bubble:
         self, argv: list[str], sinks: Sinks, stdin: int | None, terminal: CommandTerminal | None
     ) -> Result:
         async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(self._close_ports)
+            if self._spec.publish:
+                self.ports.open(self._spec.publish)
             stdout, stderr = self._start(argv, stdin, terminal, closing)
             running = Running(
                 stdout=stdout,
@@ -299,6 +315,9 @@ class Bubble:
             if self._hosts is not None:
                 closing.push_async_callback(self._hosts.close)
                 await self._open_network(self._hosts)
+            if self._spec.publish:
+                await self._status.wait_for_start()
+                self.ports.serve()
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)
             own, shared = [self.overlay.folder], [str(self._paths.playground)]
@@ -373,17 +392,31 @@ class Bubble:
         """Make the sockets in the sandbox's network namespace, then let the command start."""
         try:
             await self._status.wait_for_start()
-            if self._status.begun:
-                # bwrap is in a PID namespace of its own, and numbers processes as they are there.
-                proc = f"/proc/{self._bwrap_pid}/root/proc" if self._has_own_pids else "/proc"
-                namespace = f"{proc}/{self._status.child}/ns/net"
-                await asyncio.to_thread(hosts.make_sockets, namespace, self._status.network)
+            if (namespace := self._find_namespace()) is not None:
+                await asyncio.to_thread(hosts.make_sockets, namespace)
                 hosts.serve()
         except BaseException:
             self._kill()
             raise
         finally:
             os.close(self._block)
+
+    def _find_namespace(self) -> NetworkNamespace | None:
+        """Return the network namespace of the command while it runs, if it has one of its own."""
+        from .network.inside import NetworkNamespace
+
+        if self._running is None or not self.plan.has_own_network:
+            return None
+        self._status.read()
+        if not self._status.begun:
+            return None
+        # bwrap is in a PID namespace of its own, and numbers processes as they are there.
+        proc = f"/proc/{self._bwrap_pid}/root/proc" if self._has_own_pids else "/proc"
+        return NetworkNamespace(f"{proc}/{self._status.child}", self._status.network)
+
+    async def _close_ports(self) -> None:
+        if self._ports is not None:
+            await self._ports.close()
 
     async def _read_oom_kills(self) -> None:
         """Learn from the control group whether the kernel killed a process for its memory."""

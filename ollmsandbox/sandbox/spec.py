@@ -40,6 +40,8 @@ class RunSpec(NamedTuple):
     # about.
     by_host: bool = False
     hosts: tuple[str, ...] = ()
+    # Ports of the command that can be reached on this computer while it runs.
+    publish: tuple[int, ...] = ()
     mode: Mode = Mode.AUTO
     profile: str = DEFAULT_PROFILE
     # The user's limits, which replace those of the profile.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..project.change import Report
     from ..sandbox.monitor import FileEvent
     from ..sandbox.network.hosts import HostUse
+    from ..sandbox.network.publish import CommandPorts
     from ..sandbox.plan.plan import Plan
     from ..sandbox.process import Result, Stop
 
@@ -54,8 +55,9 @@ class Watcher(Protocol):
     def replied(self, answer: str | None) -> None:
         """The user answered the question; None if nobody did."""
 
-    def started(self, pid: int, plan: Plan | None) -> None:
-        """The command is running; it is not sandboxed if `plan` is None."""
+    def started(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
+        """The command is running; it is not sandboxed if `plan` is None. The user can have `ports`
+        of it published."""
 
     def output(self, stream: Stream, data: bytes) -> None: ...
 

@@ -290,7 +290,7 @@ class RunRequest(RequestBase):
 
     async def _run(self, run: PreparedRun, watcher: Watcher, errors: Sequence[str]) -> Outcome:
         plan = run.plan
-        sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan))
+        sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan, run.ports))
         # In Alpine the project has another path. The user sees the host's, the model the other.
         shown = nullcontext(sinks) if run.rootfs is None else rewrite_paths(sinks, self.project)
         try:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...project.change import Report
     from ...project.recover import RecoveryResult
     from ...sandbox.network.network import AskHost
+    from ...sandbox.network.publish import PublishedPort
     from ...sandbox.network.relay import Service
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
@@ -171,6 +172,8 @@ class _Run:
         self.notices += run.plan.notices()
         self._handle_signals(run, streams)
         sinks = streams.sinks(project if run.rootfs is not None else "")
+        if spec.publish:
+            sinks = self._naming_ports(sinks, run)
         with contextlib.closing(streams), stdin_for(0) as stdin:
             try:
                 terminal = streams.link.theirs if streams.link is not None else None
@@ -188,6 +191,26 @@ class _Run:
         run.record_end(result.exit_code)
         self.notices += [*result.remarks, *run.settings_notices]
         return result
+
+    def _naming_ports(self, sinks: Sinks, run: PreparedRun) -> Sinks:
+        """Say where the published ports are, when the command starts."""
+
+        def started(pid: int) -> None:
+            for one in run.ports.published:
+                if one.host_port != one.port:
+                    self._say_port(one)
+            if sinks.started is not None:
+                sinks.started(pid)
+
+        return sinks._replace(started=started)
+
+    def _say_port(self, one: PublishedPort) -> None:
+        """Say that a port has another number here: even with --quiet, since nobody could know."""
+        text = f"Port {one.port} is in use here. The command's is at {one.url}."
+        if self._given.json:
+            self.notices.append(text)
+        else:
+            print(f"ollmsandbox: {text}", file=sys.stderr, flush=True)
 
     def _handle_signals(self, run: PreparedRun, streams: _Streams) -> None:
         """Stop the command at a signal, and exit even if the rest takes long."""
@@ -376,6 +399,11 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
     from ...sandbox.profile.profile import DEFAULT_PROFILE
     from ...sandbox.spec import Mode, RunSpec
 
+    if given.publish and given.network == "all":
+        raise SandboxError(
+            "With --network=all, the command's ports are this computer's own.",
+            "Leave --publish out.",
+        )
     return RunSpec(
         project,
         given.title or _text(command),
@@ -383,6 +411,7 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
         network=given.network is not None or bool(given.hosts),
         by_host=given.network == "ask" or (given.network is None and bool(given.hosts)),
         hosts=_hosts(given),
+        publish=tuple(dict.fromkeys(given.publish)),
         mode=Mode(given.apply),
         profile=given.profile or DEFAULT_PROFILE,
         timeout=_timeout(given),

@@ -85,6 +85,11 @@ class Plan(NamedTuple):
     # Whether the network is only for hosts that the user allows.
     by_host: bool = False
 
+    @property
+    def has_own_network(self) -> bool:
+        """Whether the command has a network namespace of its own."""
+        return not self.network or self.by_host
+
     def args(self) -> list[str]:
         """Return bwrap's arguments, without the command."""
         made: list[str] = []
@@ -92,7 +97,7 @@ class Plan(NamedTuple):
             made += mount.args()
         made += ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         made += ["--unshare-cgroup-try", "--new-session"]
-        if not self.network or self.by_host:
+        if self.has_own_network:
             made += ["--unshare-net"]
         uid, gid = self.ids or (os.getuid(), os.getgid())
         made += ["--uid", str(uid), "--gid", str(gid)]

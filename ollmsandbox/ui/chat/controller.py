@@ -32,7 +32,7 @@ from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from .hosts import save_hosts
-from .links import open_link, open_output
+from .links import open_link, open_output, open_port
 from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
@@ -89,6 +89,7 @@ class ChatController:
             ("open-link", self._on_open_link),
             ("open-output", self._on_open_output),
             ("save-hosts", self._on_save_hosts),
+            ("open-port", self._on_open_port),
         )
         for name, method in heard:
             view.connect(name, weakly(method))
@@ -363,6 +364,9 @@ class ChatController:
 
     def _on_save_hosts(self, _view: ChatView, entry: CallEntry) -> None:
         self._tasks.start(save_hosts(self._window, self._manager.paths, entry, self._tasks.tell))
+
+    def _on_open_port(self, _view: ChatView, entry: CallEntry, port: int) -> None:
+        self._tasks.start(open_port(self._window, entry, port))
 
 
 def _near(path: str, folder: str) -> str:

@@ -49,6 +49,12 @@ async def show_address(window: Gtk.Window, address: str) -> None:
     await shown
 
 
+async def open_port(window: Gtk.Window, entry: CallEntry, port: int) -> None:
+    """Publish a port of a running command, and open it in the browser: the user asked for it."""
+    if entry.ports is not None:
+        await show_address(window, entry.ports.publish(port).url)
+
+
 async def open_output(window: Gtk.Window, entry: CallEntry) -> None:
     """Open a readable copy of a call's output in the default text editor."""
     try:

@@ -38,6 +38,7 @@ _MOST_LISTED = 8
 _SMALL_DIFF = 8
 _TICK = 200
 _LONG = 60
+_MOST_PORTS = 3
 
 
 @Gtk.Template(filename=template("chat/tool_card"))
@@ -53,6 +54,7 @@ class ToolCard(Gtk.Box):
             "undo": (str,),
             "open-output": (object,),
             "save-hosts": (object,),
+            "open-port": (object, int),
         }
     )
 
@@ -76,6 +78,7 @@ class ToolCard(Gtk.Box):
     usage_place = Gtk.Template.Child()
     find_button: Gtk.Button = Gtk.Template.Child()
     copy_button: Gtk.Button = Gtk.Template.Child()
+    ports_box: WrapBox = Gtk.Template.Child()
     changes_box: Gtk.Box = Gtk.Template.Child()
     changes_row: WrapBox = Gtk.Template.Child()
     changes: Gtk.Label = Gtk.Template.Child()
@@ -101,6 +104,8 @@ class ToolCard(Gtk.Box):
         # The report whose changes are listed.
         self._listed: Report | None = None
         self._clock = 0
+        self._ports: list[tuple[int, str]] = []
+        self._ports_seen_at = 0.0
         self._has_diff = False
         self.title.set_label(words.title(entry))
         whole = visible(entry.description)
@@ -218,6 +223,7 @@ class ToolCard(Gtk.Box):
             self._begin_clock()
         elif entry.stage is Stage.DONE:
             self._end_clock()
+            self._show_ports()
             if self.usage is not None:
                 self.usage.graph.set_visible(self.usage.graph.has_curve)
             if self.output is not None:
@@ -387,6 +393,28 @@ class ToolCard(Gtk.Box):
             self.output.feed(data)
             self.output.open_all.set_visible(entry.output_file is not None)
 
+    def _show_ports(self) -> None:
+        """Offer the ports that the running command listens on."""
+        ports, is_running = self.entry.ports, self.entry.stage is Stage.RUNNING
+        found: list[tuple[int, str]] = []
+        if ports is not None and is_running:
+            urls = {one.port: one.url for one in ports.published}
+            listening = ports.listening()[:_MOST_PORTS]
+            found = [(port, urls.get(port, f"http://localhost:{port}")) for port in listening]
+        if found == self._ports:
+            return
+        self._ports = found
+        self.ports_box.clear()
+        for port, url in found:
+            # Translators: a button; {url} is an address such as http://localhost:3000
+            button = Gtk.Button(label=_("Open {url}").format(url=url))
+            button.set_tooltip_text(
+                _("Programs on this computer can connect to it until the command ends")
+            )
+            button.connect("clicked", weakly(self._on_open_port), port)
+            self.ports_box.add_group([button])
+        self.ports_box.set_visible(bool(found))
+
     def _begin_clock(self) -> None:
         if not self._clock:
             self._clock = GLib.timeout_add(_TICK, weakly(self._on_tick))
@@ -397,6 +425,9 @@ class ToolCard(Gtk.Box):
     def _on_tick(self) -> bool:
         self._show_status()
         self._show_changes()
+        if (now := time.monotonic()) > self._ports_seen_at + 1:
+            self._ports_seen_at = now
+            self._show_ports()
         return GLib.SOURCE_CONTINUE
 
     def _end_clock(self) -> None:
@@ -428,6 +459,9 @@ class ToolCard(Gtk.Box):
 
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")
+
+    def _on_open_port(self, _button: Gtk.Button, port: int) -> None:
+        self.emit("open-port", self.entry, port)
 
     def _on_find(self, *_args: object) -> bool:
         if self.output is None or not self.is_open:

@@ -79,6 +79,7 @@ class ChatView(Gtk.Box):
             "open-link": (str,),
             "open-output": (object,),
             "save-hosts": (object,),
+            "open-port": (object, int),
             "connect-model": (),
             "open-project": (),
             "remove-sample": (),
@@ -306,7 +307,7 @@ class ChatView(Gtk.Box):
             row.connect("answered", weakly(self._on_answered))
             row.connect("replied", weakly(self._on_replied))
             row.connect("stop", weakly(self._on_stop_call))
-            for name in ("show-changes", "undo", "open-output", "save-hosts"):
+            for name in ("show-changes", "undo", "open-output", "save-hosts", "open-port"):
                 row.connect(name, weakly(self._pass_on), name)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...chat.storage.stored import CallRecord, StoredSession
     from ...permission.request import PermissionRequest, Verdict
     from ...sandbox.network.hosts import HostUse
+    from ...sandbox.network.publish import CommandPorts
     from ...sandbox.plan.plan import Plan
     from ...sandbox.process import Stop
 
@@ -193,6 +194,7 @@ class CallEntry(ChatEntry):
         # Whether a later call has replaced the to-do list that this one set.
         self.is_replaced = False
         self.plan: Plan | None = None
+        self.ports: CommandPorts | None = None
         self.pid = 0
         self.outcome: Outcome | None = None
         # For a stored call: the text for the model, and how it ended.
@@ -331,8 +333,8 @@ class CallEntry(ChatEntry):
             self.is_replaced = True
             self.emit("changed")
 
-    def start(self, pid: int, plan: Plan | None) -> None:
-        self.pid, self.plan = pid, plan
+    def start(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
+        self.pid, self.plan, self.ports = pid, plan, ports
         self.began_at = time.time()
         self.stage = Stage.RUNNING
         self.emit("changed")

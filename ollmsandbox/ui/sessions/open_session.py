@@ -322,8 +322,8 @@ class OpenSession(GObject.Object):
                 self._calls[call_id].ask(request)
             case events.PermissionAnswered(call_id, verdict):
                 self._calls[call_id].answer(verdict)
-            case events.CommandStarted(call_id, pid, plan):
-                self._calls[call_id].start(pid, plan)
+            case events.CommandStarted(call_id, pid, plan, ports):
+                self._calls[call_id].start(pid, plan, ports)
                 if self.has_network:
                     self.emit("state-changed")
             case events.CommandOutput(call_id, stream, data):
