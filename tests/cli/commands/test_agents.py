@@ -373,6 +373,21 @@ assert done.returncode == 125 and "no connection called" in done.stderr, done
     )
 
 
+def test_settings_for_the_tools_are_added_to_the_user_s(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        own = {"theme": "dark", "mcpServers": {"mine": {"command": "mine"}}}
+        (home / ".gemini").mkdir()
+        (home / ".gemini/settings.json").write_text(json.dumps(own))
+        plays("cat ~/.gemini/settings.json", "gemini")
+        shown = json.loads(start("--tools", name="gemini").stdout)
+        assert shown["theme"] == "dark" and set(shown["mcpServers"]) == {"mine", "ollmsandbox"}
+        assert found(home / ".gemini/settings.json") == own
+        """,
+    )
+
+
 def test_an_agent_that_is_not_installed_is_reported(person: Person) -> None:
     done = person.cli("codex", "--host", "example.org")
     assert done.returncode == 125
