@@ -40,8 +40,11 @@ class SettingsLayer:
     def fill(self) -> None:
         """Put files into the layer that the agent expects in its folder."""
         below = self._mount.lower
+        login = {name for name, _keys in self._rules.login}
         for name, text in self._mount.files:
-            self._add(name, text.encode())
+            is_hidden = self._mount.hides_login and name in login
+            own = None if is_hidden else _object(_read(f"{below}/{name}"))
+            self._add(name, _merged(text, own).encode())
         if self._mount.hides_login:
             for name, _keys in self._rules.login:
                 if os.path.lexists(f"{below}/{name}") and not self._has(name):
@@ -109,6 +112,19 @@ class SettingsLayer:
             # The agent also runs elsewhere, and has a newer login there.
             return
         write_atomically(file, json.dumps({**now, **changed}, indent=2) + "\n")
+
+
+def _merged(text: str, own: dict[str, object] | None) -> str:
+    """Return an object in JSON with what the user's file has besides."""
+    if not own:
+        return text
+    added: dict[str, object] = json.loads(text)
+    for name, value in added.items():
+        before = own.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            value = {**before, **value}
+        own[name] = value
+    return json.dumps(own)
 
 
 def _read(path: str, dir_fd: int | None = None) -> bytes | None:

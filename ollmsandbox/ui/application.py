@@ -22,6 +22,7 @@ from .permission.text import notification_text
 from .resources import icons, stylesheet
 from .sessions.sessions import Sessions
 from .settings import SCHEMA, Settings
+from .window.agents import AgentService
 from .window.garbage import keep_smooth
 from .window.window import Window
 
@@ -70,6 +71,25 @@ class Application(Adw.Application):
         # Whether a signal has asked the program to end.
         self._is_leaving = False
         self.asker = WindowAsker()
+        self._agents: AgentService | None = None
+
+    def do_dbus_register(self, bus: Gio.DBusConnection, path: str) -> bool:
+        """Serve other agents, before they can see that the window is there."""
+        self._agents = AgentService(bus, lambda: self.sessions, self.asker, self._on_agent_gone)
+        return bool(Adw.Application.do_dbus_register(self, bus, path))
+
+    def do_dbus_unregister(self, bus: Gio.DBusConnection, path: str) -> None:
+        self._close_agents()
+        Adw.Application.do_dbus_unregister(self, bus, path)
+
+    def _close_agents(self) -> None:
+        if self._agents is not None:
+            self._agents.close()
+            self._agents = None
+
+    def _on_agent_gone(self, session_id: str) -> None:
+        if self.window is not None:
+            self.window.show_ended(session_id)
 
     def do_startup(self) -> None:
         Adw.Application.do_startup(self)
@@ -155,6 +175,7 @@ class Application(Adw.Application):
         if requests:
             self.release()
         else:
+            self._close_agents()
             self.quit()
 
     def _quit(self) -> None:

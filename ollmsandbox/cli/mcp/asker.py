@@ -40,15 +40,14 @@ class AgentAsker:
     def __init__(
         self,
         client_of: Callable[[str], str],
-        elicit: Callable[[str, Params], Awaitable[Params | None]],
-        *,
-        asks_client: bool,
+        ask_window: Callable[[PermissionRequest], Awaitable[Answer | None]],
+        elicit: Callable[[str, Params], Awaitable[Params | None]] | None,
     ) -> None:
-        """`client_of` returns the name of the client that made a call; `elicit` asks its user about
-        a call, and returns None if that is not possible."""
+        """`client_of` returns the name of the client that made a call. `ask_window` returns None if
+        there is no window; `elicit` asks through the client, and returns None if it cannot."""
         self._client_of = client_of
+        self._ask_window = ask_window
         self._elicit = elicit
-        self._asks_client = asks_client
         self._denials = 0
         self._denied_at = 0.0
 
@@ -60,7 +59,7 @@ class AgentAsker:
         client = Fact(label, self._client_of(request.call_id))
         project = Fact(pgettext("permission card", "Project"), request.project)
         request = replace(request, facts=(client, project, *request.facts))
-        answer = await self._ask_client(request)
+        answer = await self._ask_window(request) or await self._ask_client(request)
         self._denials = 0 if answer.allows else self._denials + 1
         self._denied_at = time.monotonic()
         return answer
@@ -68,7 +67,7 @@ class AgentAsker:
     async def _ask_client(self, request: PermissionRequest) -> Answer:
         lines = [*card(request, _WIDTH)[1:], *details(request, _WIDTH)]
         message = "\n".join(lines)
-        if not self._asks_client or request.for_project or len(message) > _LONGEST:
+        if self._elicit is None or request.for_project or len(message) > _LONGEST:
             raise Unanswered("This can only be answered in the window.")
         try:
             given = await self._elicit(

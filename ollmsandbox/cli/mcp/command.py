@@ -55,19 +55,23 @@ async def _serve(given: argparse.Namespace, reader: int, writer: int) -> int:
 
 def _open_session(given: argparse.Namespace, server: McpServer) -> AgentSession:
     """Load what calls need. This takes half a second, in which the client is answered already."""
+    from ...chat.storage.history import new_session_id
     from ...i18n import set_language
     from ...sandbox.spec import Mode
     from ..changes import finish_earlier_runs
     from .asker import AgentAsker
     from .session import AgentSession, SessionOptions
+    from .window import WindowLink
 
     # The questions to the user are in their language.
     set_language()
     paths = Paths.from_environ(os.environ)
     finish_earlier_runs(paths)
-    asks_client = not given.ask_only_in_window
-    asker = AgentAsker(server.client_of, server.elicit, asks_client=asks_client)
+    session_id = new_session_id()
+    link = WindowLink(session_id, os.path.realpath(given.project))
+    elicit = None if given.ask_only_in_window else server.elicit
+    asker = AgentAsker(server.client_of, link.ask, elicit)
     options = SessionOptions(
         given.project, Mode(given.apply), given.profile, given.ask_every_command
     )
-    return AgentSession(options, paths, asker)
+    return AgentSession(session_id, options, paths, asker, link)

@@ -248,7 +248,12 @@ class McpServer:
 
     def _begin_opening(self) -> None:
         if self._opening is None:
-            self._opening = asyncio.ensure_future(asyncio.to_thread(self._open_session, self))
+            self._opening = asyncio.ensure_future(self._open())
+
+    async def _open(self) -> AgentSession:
+        session = await asyncio.to_thread(self._open_session, self)
+        await session.connect_window()
+        return session
 
     async def _session(self) -> AgentSession:
         self._begin_opening()

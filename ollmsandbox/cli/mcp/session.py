@@ -14,7 +14,6 @@ from ...chat.calls import ToolCalls
 from ...chat.events import CallEnded, ChatEvent, ConversationState, Listener
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.sessions import SessionFactory
-from ...chat.storage.history import new_session_id
 from ...chat.storage.stored import StoredMessage
 from ...chat.storage.writer import SessionWriter
 from ...paths import Paths
@@ -28,6 +27,7 @@ from ...tools.files.write_file import WriteFile
 from ...tools.run_command import RunCommand
 from ..changes import print_notice
 from .changes import change_tools
+from .window import WindowLink
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,13 @@ class SessionOptions:
 class AgentSession:
     """Executes calls: those that can write one after the other, others at once."""
 
-    def __init__(self, options: SessionOptions, paths: Paths, asker: Asker) -> None:
+    def __init__(
+        self, session_id: str, options: SessionOptions, paths: Paths, asker: Asker, link: WindowLink
+    ) -> None:
+        self._link = link
+        link.stop = self._stop
         self._factory = SessionFactory(paths, os.environ, asker)
-        self._writer = SessionWriter(self._factory.history, new_session_id())
+        self._writer = SessionWriter(self._factory.history, session_id)
         self._writer.notify = lambda text: print_notice((text,))
         self._writer.set_session(options.project, "", None)
         context = self._factory.tool_context(
@@ -70,9 +74,8 @@ class AgentSession:
         # Those that were cancelled, and may still settle their changes.
         self._cancelled: list[ToolCalls] = []
 
-    @property
-    def id(self) -> str:
-        return self._writer.session_id
+    async def connect_window(self) -> None:
+        await self._link.connect(os.environ)
 
     async def call(
         self,
@@ -98,11 +101,13 @@ class AgentSession:
             if isinstance(event, CallEnded):
                 ended = event.outcome
             hear(event)
+            self._link.hear(event)
 
         def enter(_state: ConversationState) -> None:
             pass  # several calls may run at once, so the session has no state of its own
 
         self._writer.begin(client, client)
+        self._link.begin(client)
         message = Message(Role.ASSISTANT, "", calls=(call,), model=client, at=time.time())
         self._writer.write(StoredMessage(self._writer.take_number(), message))
         # Without waiting in between: the result gets the next number.
@@ -114,17 +119,19 @@ class AgentSession:
             raise
         finally:
             del self._running[call.id]
+            await self._show_end(call.id)
         assert ended is not None
         return ended
 
-    def stop(self, call_id: str) -> None:
+    def _stop(self, call_id: str) -> None:
         """Stop a call for the user."""
         if call_id in self._running:
             self._running[call_id].stop_one(call_id)
 
-    async def is_written(self) -> bool:
-        """Wait until the session is in the database. Return False if that fails."""
-        return await self._writer.is_written()
+    async def _show_end(self, call_id: str) -> None:
+        # The window reads it from the database.
+        await self._writer.is_written()
+        self._link.end_call(call_id)
 
     async def close(self) -> None:
         """Wait until all changes are settled and everything is written."""

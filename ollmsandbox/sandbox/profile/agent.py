@@ -34,7 +34,7 @@ class AgentSetup(NamedTuple):
 
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    # Written to its first folder: names and texts.
+    # Objects in JSON that are added to files in its first folder.
     files: tuple[tuple[str, str], ...] = ()
 
     def filled(self, values: Mapping[str, str]) -> AgentSetup:

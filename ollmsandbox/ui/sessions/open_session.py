@@ -37,6 +37,7 @@ from .entries import (
     Stage,
     SummaryEntry,
 )
+from .followed import FollowedConversation
 
 
 class OpenSession(GObject.Object):
@@ -202,6 +203,38 @@ class OpenSession(GObject.Object):
         if self._last and isinstance(last, NoticeEntry) and (last.is_error or last.can_retry):
             self._failure = last
             last.mark(is_last=True)
+
+    # --- a session that another agent leads ------------------------------------------------------
+
+    @property
+    def leader(self) -> str:
+        """The name of the agent that leads it; "" if this program does."""
+        followed = self.conversation
+        return followed.agent if isinstance(followed, FollowedConversation) else ""
+
+    def hear(self, event: ChatEvent) -> None:
+        """Show what the agent reports."""
+        assert isinstance(self.conversation, FollowedConversation)
+        self.conversation.hear(event)
+
+    def forget_interrupted(self, call_id: str) -> None:
+        """Forget a stored call that seems to be interrupted, because it is still running."""
+        entry = self._calls.get(call_id)
+        if entry is not None and entry.is_interrupted:
+            del self._calls[call_id]
+            self._remove(entry)
+
+    def end_followed(self, entry: CallEntry) -> None:
+        """Show a call as it was stored, in place of the entry that it had while it was running."""
+        assert isinstance(self.conversation, FollowedConversation)
+        before = self._calls[entry.call.id]
+        place = self._listed.index(before)
+        entry.asked, entry.verdict = before.asked, before.verdict
+        before.close_output()
+        self._calls[entry.call.id] = self._listed[place] = entry
+        self.entries.splice(place, 1, [entry])
+        self.conversation.note_end(entry.call.id)
+        self.emit("files-changed")
 
     def note_states(self, states: Mapping[str, frozenset[ChangeState]]) -> None:
         """Update the states of the changes of each run."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,6 +93,39 @@ class Sessions(GObject.Object):
             await asyncio.to_thread(self._factory.manager.add_project, project)
         conversation = await self._factory.open(project, with_model=False)
         return self._opened(_make(conversation, project), *self._choice.default())
+
+    async def follow(
+        self, session_id: str, agent: str, project: str, stop: Callable[[str], None]
+    ) -> OpenSession:
+        """Show a session that another program leads. `stop` asks it to stop a call."""
+        if session_id in self._open or not await asyncio.to_thread(self._is_locked, session_id):
+            raise OllmSandboxError(N_("No other program leads this session."))
+        from .followed import FollowedConversation
+
+        session = _make(FollowedConversation(session_id, agent, stop), project or None)
+        with contextlib.suppress(OllmSandboxError):  # it may not be stored yet
+            stored = await asyncio.to_thread(self._factory.history.load, session_id)
+            session.show_stored(await asyncio.to_thread(entries_of, stored))
+        self._opened(session, "", "")
+        self.emit("changed")
+        return session
+
+    def _is_locked(self, session_id: str) -> bool:
+        from ...chat.storage.lock import SessionLock
+
+        try:
+            SessionLock(self._factory.paths, session_id).release()
+        except OllmSandboxError:
+            return True
+        return False
+
+    async def show_end(self, session: OpenSession, call_id: str) -> None:
+        """Show how a call of another program ended, which has stored that."""
+        stored = await asyncio.to_thread(self._factory.history.load, session.id)
+        entries = await asyncio.to_thread(entries_of, stored)
+        for entry in entries:
+            if isinstance(entry, CallEntry) and entry.call.id == call_id:
+                session.end_followed(entry)
 
     async def close(self, session_id: str) -> None:
         if session_id in self._opening:

@@ -156,6 +156,11 @@ class Window(Adw.ApplicationWindow):
     def show_question(self, session_id: str, call_id: str) -> None:
         self._tasks.start(self._questions.show(session_id, call_id))
 
+    def show_ended(self, session_id: str) -> None:
+        """Show a session again whose agent has gone, as any other stored one."""
+        if self._session is not None and self._session.id == session_id:
+            self._tasks.start(self._side.open_session(session_id))
+
     @property
     def is_closing(self) -> bool:
         return self._closer.has_begun
