@@ -359,7 +359,10 @@ class Relay:
         link.deadline = 0.0
         link.is_connected = True
         link.use.trouble = None
-        link.use.was_late |= link.has_waited and _has_left(link.client)
+        if link.has_waited and _has_left(link.client):
+            link.use.was_late = True
+        else:
+            link.use.was_reached = True
         link.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._selector.unregister(link.server)
         self._watch(link)
