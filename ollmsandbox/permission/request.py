@@ -48,8 +48,8 @@ class Fact:
     value: str
     # Whether the value is our own wording, and not a path, host or command.
     is_wording: bool = False
-    # Whether it is shown in large type.
-    is_large: bool = False
+    # Whether it stands out.
+    is_emphasized: bool = False
 
 
 @dataclass(frozen=True)

@@ -315,9 +315,10 @@ def _plan_facts(context: ToolContext, plan: Plan, hosts: str) -> list[Fact]:
     names = [
         _("Playground") if folder in playground else context.shown(folder) for folder in writes
     ]
+    network = _hosts(hosts) if plan.by_host else _network(on=plan.network)
+    folder = _folder(context, plan.working_dir)
     return [
-        _folder(context, plan.working_dir),
-        _hosts(hosts) if plan.by_host else _network(on=plan.network),
+        *((network, folder) if plan.by_host else (folder, network)),
         _writes(", ".join(names)),
         _devices(plan),
         # Translators: names a line of the card: "Can read   The project and the playground"
@@ -369,7 +370,7 @@ def _network(*, on: bool, how: str = "") -> Fact:
 
 def _hosts(hosts: str) -> Fact:
     fact = _network(on=True, how=_("You are asked about each host"))
-    return replace(fact, value=hosts, is_wording=False, is_large=True) if hosts else fact
+    return replace(fact, value=hosts, is_wording=False, is_emphasized=True) if hosts else fact
 
 
 def _inner_sandbox(*, network: bool) -> list[str]:

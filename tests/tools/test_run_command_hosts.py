@@ -9,6 +9,13 @@ import pytest
 from support.servers.world import in_world
 from support.tools import Agent
 
+from ollmsandbox import loop
+from ollmsandbox.permission.request import Answer, Source
+from ollmsandbox.permission.rules import Rule, Target, key_of
+from ollmsandbox.permission.rules_file import written
+from ollmsandbox.permission.store import RuleStore
+from ollmsandbox.tools.questions import host_question
+
 pytestmark = pytest.mark.anybody
 
 
@@ -125,5 +132,65 @@ def test_a_host_is_allowed_for_the_session_only_if_the_user_prefers_that(tmp_pat
         agent.asked.clear()
         agent.run("curl -sS http://www.example.org/", network=True)
         assert len(agent.asked) == 2
+        """,
+    )
+
+
+def test_no_saved_answer_counts_for_a_host(agent: Agent) -> None:
+    """Even if the user writes one into the file."""
+    context = agent.tool_context
+    context.session_hosts = True
+    question = host_question(context, "curl x", "www.example.org", 80, "", "the-call")
+    key = key_of(question)
+    assert key is not None and key.what == Target("www.example.org:80")
+    for answer in (Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS):
+        with pytest.raises(ValueError, match="not an answer"):
+            RuleStore(context.paths).add(Rule(key, answer))
+        context.paths.config.mkdir(parents=True, exist_ok=True)
+        (context.paths.config / "permissions.yaml").write_text(written([Rule(key, answer)]))
+        assert [rule.key for rule in RuleStore(context.paths).rules()] == [key]
+        agent.asked.clear()
+        agent.asker.answer = Answer.ALLOW
+        assert loop.run(context.permissions.decide(question)).source is Source.PERSON
+        assert agent.asked == [question]
+
+
+def test_the_hosts_of_a_stopped_command_are_known(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import tempfile, time
+        from support.person import make_person
+        from support.tools import Agent, until
+        from ollmsandbox import loop
+        from ollmsandbox.permission.request import Answer
+        from ollmsandbox.project.projects import ProjectManager
+        from ollmsandbox.project.run import read_run
+        from ollmsandbox.tools.base import Stream
+        from ollmsandbox.tools.run_command import RunCommand
+
+        agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))))
+        agent.asker.answer = Answer.ALLOW
+        request = RunCommand(agent.tool_context).read({
+            "command": "curl -sS http://www.example.org/; sleep 600", "hosts": ["www.example.org"],
+        })
+
+        async def stop():
+            task = asyncio.ensure_future(request.execute(agent.looking))
+            await until(lambda: b"hello" in agent.looking.printed[Stream.STDOUT], task)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                return
+
+        loop.run(stop())
+        (reached,) = request.partial.hosts
+        assert reached.host == "www.example.org" and reached.received, reached
+        assert "www.example.org (" in request.partial.text
+        manager = ProjectManager(agent.tool_context.paths)
+        (known,) = manager.runs()
+        (recorded,) = read_run(manager.paths, known.id).hosts
+        assert recorded.document() == reached.document()
         """,
     )

@@ -124,7 +124,8 @@ class HostUse:
     other_name: str = ""
     sent: int = 0
     received: int = 0
-    # Whether a program had given up when the user allowed it.
+    # Whether a program was connected with it, or had given up when the user allowed it.
+    was_reached: bool = False
     was_late: bool = False
 
     def __str__(self) -> str:
@@ -143,7 +144,7 @@ class HostUse:
             return Sentence(self.trouble.value, host=str(self), name=self.other_name)
         if not self.allowed:
             text = N_("The host {host} was not allowed.")
-        elif self.was_late and not self.received:
+        elif self.was_late and not self.was_reached:
             text = N_("{host} was allowed too late, the program had given up. Run it again.")
         else:
             return None

@@ -304,7 +304,10 @@ class Relay(Pump[HostLink]):
 
     def _begin_to_carry(self, link: HostLink) -> None:
         link.use.trouble = None
-        link.use.was_late |= link.has_waited and _has_left(link.client)
+        if link.has_waited and _has_left(link.client):
+            link.use.was_late = True
+        else:
+            link.use.was_reached = True
         super()._begin_to_carry(link)
 
     def _note_traffic(self, link: HostLink, *, sent: int = 0, received: int = 0) -> None:

@@ -147,7 +147,7 @@ class ChatPermission(Gtk.Box):
         # That the user is asked every time is shown above the buttons.
         facts = [fact for fact in request.facts if fact != every_time()]
         for row, fact in enumerate(facts):
-            self._add_fact(row, *fact_text(fact), is_large=fact.is_large)
+            self._add_fact(row, *fact_text(fact), is_emphasized=fact.is_emphasized)
         self.facts.set_visible(bool(facts))
         self.sees.set_visible(bool(request.sees))
         self.sees_text.set_label("\n".join(map(visible_words, request.sees)))
@@ -163,13 +163,13 @@ class ChatPermission(Gtk.Box):
             both.append(self._more)
         self.buttons.add_group([both])
 
-    def _add_fact(self, row: int, label: str, value: str, *, is_large: bool) -> None:
+    def _add_fact(self, row: int, label: str, value: str, *, is_emphasized: bool) -> None:
         name = Gtk.Label(label=label, xalign=0, yalign=0)
         name.add_css_class("dim-label")
         shown = Gtk.Label(label=value, xalign=0, wrap=True, hexpand=True)
         shown.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-        if is_large:
-            shown.add_css_class("title-4")
+        if is_emphasized:
+            shown.add_css_class("heading")
         without_hyphens(name, shown)
         self.facts.attach(name, 0, row, 1, 1)
         self.facts.attach(shown, 1, row, 1, 1)

@@ -77,6 +77,7 @@ class Ran(NamedTuple):
     err: str
     # By name: whether it was allowed, and why not.
     uses: dict[str, tuple[bool | None, str]]
+    refusals: tuple[str, ...]
 
 
 def enter(folder: str) -> None:
@@ -203,7 +204,8 @@ def run(
         uses = {
             str(use): (use.allowed, use.trouble.name if use.trouble else "") for use in network.uses
         }
-        return Ran(result.exit_code, result.stdout.text, result.stderr.text, uses)
+        out, errors = result.stdout.text, result.stderr.text
+        return Ran(result.exit_code, out, errors, uses, result.refusals)
 
     return loop.run(once())
 

@@ -118,6 +118,7 @@ def test_a_running_command_asks_about_hosts(screen: Screen, tmp_path: Path) -> N
 
             def press(text, answer):
                 card = question(text)
+                wait_until(lambda: window.get_focus() is card.button_for(Answer.DENY))
                 button = card.button_for(answer)
                 wait_until(lambda: button.get_sensitive() and card.is_at_rest)
                 button.emit("clicked")
