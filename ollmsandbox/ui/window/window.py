@@ -36,7 +36,7 @@ from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
 from .notices import NoticeBar
-from .panes import ChangesLayout, HeaderLayout, Panes
+from .panes import ChangesLayout, HeaderLayout, Panes, SideLayout
 from .project_scan import ProjectScan
 from .questions import QuestionFinder
 from .startup import after_first_frame, load_languages, load_rest
@@ -56,6 +56,10 @@ if TYPE_CHECKING:
     from ..sessions.sessions import Sessions
     from ..settings import Settings
     from .maintenance import Maintenance
+
+
+# The least widths of the panes, in pixels.
+_SIDE, _CHANGES = 200, 340
 
 
 async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
@@ -86,7 +90,9 @@ class Window(Adw.ApplicationWindow):
     pages: Gtk.Stack = Gtk.Template.Child()
     sidebar_place: Adw.Bin = Gtk.Template.Child()
     badge_place: Adw.Bin = Gtk.Template.Child()
-    side_pane: Gtk.Box = Gtk.Template.Child()
+    side_pane: ResizablePane = Gtk.Template.Child()
+    side_edge: Gtk.Separator = Gtk.Template.Child()
+    side_button: Gtk.ToggleButton = Gtk.Template.Child()
     changes_place: Adw.Bin = Gtk.Template.Child()
     changes_pane: ResizablePane = Gtk.Template.Child()
     changes_edge: Gtk.Separator = Gtk.Template.Child()
@@ -218,13 +224,7 @@ class Window(Adw.ApplicationWindow):
             self._talk.keep_draft,
             weakly(self._leave_screen),
         )
-        self.changes_pane.resize(self._settings.number("changes-width"))
-        self.changes_pane.add_edge(self.changes_edge)
-        self.changes_pane.connect("resized", weakly(self._on_resized))
-        self._panes = Panes(self.leaflet, self.flap, self.sidebar, self.chat, self.changes)
-        self._changes_layout = ChangesLayout(
-            self.leaflet, self.flap, self.side_pane, self.changes_pane, self.fill_button
-        )
+        self._build_panes()
         self.connect("realize", weakly(self._changes_layout.watch))
         self._questions = QuestionFinder(
             self, self._asker, self.chat, self._panes, self._side.open_session
@@ -236,9 +236,31 @@ class Window(Adw.ApplicationWindow):
         # A narrow window begins with the content, not with the sidebar.
         self.leaflet.set_visible_child_name("content")
         self._header_layout = HeaderLayout(
-            self, self.flap, self.header, self.badge, self.changes_word
+            self, self.flap, self.header, self.badge, self.changes_button, self.changes_word
         )
         show_ellipsized_as_tooltip(self.title)
+
+    def _build_panes(self) -> None:
+        changes = self.changes_pane
+        changes.add_edge(self.changes_edge, _("Width of the changes"), _CHANGES, is_at_end=True)
+        changes.resize(self._settings.number("changes-width"))
+        changes.connect("resized", weakly(self._on_resized))
+        side_name = _("Width of projects and sessions")
+        self.side_pane.add_edge(self.side_edge, side_name, _SIDE, is_at_end=False)
+        self._side_layout = SideLayout(
+            self.leaflet, self.side_pane, self.side_button, self.chat, self._settings
+        )
+        self._panes = Panes(
+            self.leaflet, self.flap, self.sidebar, self._side_layout, self.chat, self.changes
+        )
+        self._changes_layout = ChangesLayout(
+            self.leaflet,
+            self.flap,
+            self._side_layout,
+            self.side_button,
+            changes,
+            self.fill_button,
+        )
 
     def _add_actions(self) -> None:
         actions: dict[str, Callable[..., object]] = {
@@ -249,6 +271,7 @@ class Window(Adw.ApplicationWindow):
             "preferences": self._preferences,
             "about": self._on_about,
             "back": self._panes.back,
+            "toggle-side-pane": self._side_layout.toggle,
             "toggle-changes": self._panes.toggle_changes,
             "stop": self._talk.stop,
             "compose": self._panes.compose,
