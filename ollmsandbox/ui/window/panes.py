@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gi.repository import Adw, GLib, Gtk
+from gi.repository import Adw, Gdk, GLib, Gtk
 
 from ..badge.badge import SandboxBadge
 from ..changes.view import ChangesView
@@ -61,6 +61,32 @@ class Panes:
         # Search entries handle Escape themselves.
         changes.filter.connect("stop-search", weakly(self._leave_changes))
         sidebar.search.connect("stop-search", weakly(self._leave_sidebar))
+
+    def watch_keys(self, window: Gtk.Window) -> None:
+        """Let what the user types go to the composer, wherever the focus is."""
+        keys = Gtk.EventControllerKey()
+        keys.connect("key-pressed", weakly(self._on_key))
+        window.add_controller(keys)
+
+    def _on_key(
+        self, keys: Gtk.EventControllerKey, key: int, _code: int, state: Gdk.ModifierType
+    ) -> bool:
+        held = Gdk.ModifierType
+        sign = chr(Gdk.keyval_to_unicode(key))
+        is_text = sign.isprintable() and not sign.isspace()
+        session, composer = self._chat.session, self._chat.composer
+        if (
+            not is_text
+            or state & (held.CONTROL_MASK | held.ALT_MASK | held.SUPER_MASK)
+            # A question keeps the keyboard.
+            or session is None
+            or session.asking()
+            or not composer.get_mapped()
+            or self.is_chat_covered
+        ):
+            return Gdk.EVENT_PROPAGATE
+        composer.focus()
+        return keys.forward(composer.view)
 
     def back(self, *_args: object) -> None:
         """Go one step back: from a file to the changes, to the chat, to the sidebar."""

@@ -35,6 +35,7 @@ from ..widgets.toasts import ToastRoom, Toasts
 from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
+from .finished import FinishedTurns
 from .notices import NoticeBar
 from .panes import ChangesLayout, HeaderLayout, Panes, SideLayout
 from .project_scan import ProjectScan
@@ -121,7 +122,7 @@ class Window(Adw.ApplicationWindow):
         self._scan = ProjectScan(factory.manager, self.notices.tell)
         self._session: OpenSession | None = None
         # Whether to open the last session, unless the user opens another one first.
-        self._goes_to_last = bool(settings.text("last-session"))
+        self._goes_to_last = bool(settings.text("last-session") or settings.text("last-project"))
         # Whether the probe has finished.
         self.is_ready = False
         # Whether the modules are loaded that the first frame did not need.
@@ -139,6 +140,7 @@ class Window(Adw.ApplicationWindow):
         self._handlers = [
             (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
             *self._models.handlers,
+            (sessions, self._finished.handler),
             (settings, settings.connect("changed", weakly(self._on_setting_changed))),
             (settings, settings.connect("trouble", weakly(self.notices.on_text))),
         ]
@@ -161,6 +163,13 @@ class Window(Adw.ApplicationWindow):
 
     def show_question(self, session_id: str, call_id: str) -> None:
         self._tasks.start(self._questions.show(session_id, call_id))
+
+    def show_session(self, session_id: str) -> None:
+        async def show() -> None:
+            await self._side.open_session(session_id)
+            self._panes.uncover_chat()
+
+        self._tasks.start(show())
 
     @property
     def is_closing(self) -> bool:
@@ -192,6 +201,7 @@ class Window(Adw.ApplicationWindow):
         self.pages.add_named(Gtk.Box(), "nothing")
         self.chat.composer.model_place.set_child(self.model_chooser)
         self.chat.connect("connect-model", weakly(self._on_connect_model))
+        self.chat.connect("show-connections", weakly(self._on_show_connections))
         self.chat.connect("open-project", weakly(self._on_open_project))
         self.chat.connect("remove-sample", weakly(self._on_remove_sample))
         self.chat.missing.connect("open-other", weakly(self._on_open_project))
@@ -214,6 +224,9 @@ class Window(Adw.ApplicationWindow):
             self._factory.manager,
             self._sessions,
             self._tasks,
+        )
+        self._finished = FinishedTurns(
+            self, self.chat, self._sessions, self._factory.manager, self._settings, self._tasks
         )
         self._closer = WindowCloser(
             self,
@@ -253,6 +266,7 @@ class Window(Adw.ApplicationWindow):
         self._panes = Panes(
             self.leaflet, self.flap, self.sidebar, self._side_layout, self.chat, self.changes
         )
+        self._panes.watch_keys(self)
         self._changes_layout = ChangesLayout(
             self.leaflet,
             self.flap,
@@ -331,9 +345,18 @@ class Window(Adw.ApplicationWindow):
                 and not self._side.has_request
             ):
                 await self._side.open_session(last)
+            elif self._goes_to_last and not self._side.has_request:
+                await self._begin_in_project()
         finally:
             if self._goes_to_last:
                 self._show(None)
+
+    async def _begin_in_project(self) -> None:
+        """Open an empty session in the project that was used last, if it is still there."""
+        last = self._settings.text("last-project")
+        listed = [item for item in await self._sessions.listing() if not item.is_missing]
+        if any(item.path == last for item in listed) and not self._side.has_request:
+            await self._side.new_session(last)
 
     async def _look_at_machine(self) -> None:
         found = await asyncio.to_thread(self._probe)
@@ -395,10 +418,15 @@ class Window(Adw.ApplicationWindow):
         self.changes.show_project(*((session.project, session.id) if session else (None,)))
         self._scan.show_project(session.project if session else None)
         self._settings.set("last-session", session.id if session else "")
+        if session is not None:
+            # A path that is no text is not found again.
+            project = (session.project or "").encode("utf-8", "ignore").decode()
+            self._settings.set("last-project", project)
         self.pages.set_visible_child_name("welcome" if session is None else "chat")
         self.changes_button.set_sensitive(session is not None)
         self._models.show_session(session)
         self._side.note_shown(session)
+        self._finished.note_seen()
         self._tasks.start(self._show_title())
         if session is None:
             self.flap.set_reveal_flap(False)
@@ -426,6 +454,9 @@ class Window(Adw.ApplicationWindow):
         self._settings.set("changes-width", width)
 
     def _on_connect_model(self, *_args: object) -> None:
+        self._preferences().connect_model()
+
+    def _on_show_connections(self, _view: ChatView) -> None:
         self._preferences().show_connections()
 
     def _on_choose_system(self, _welcome: Welcome) -> None:
