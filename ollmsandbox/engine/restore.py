@@ -26,7 +26,7 @@ def runs_since(
 
 
 def changes_to_restore(manager: ProjectManager, runs: list[Run]) -> list[Report]:
-    """Return what `restore` would undo or discard, for each of these runs."""
+    """Return what `undo_runs` would undo or discard, for each of these runs."""
     found = []
     for run in runs:
         items = tuple(item for item in read_current(manager, run) if _is_to_restore(item))
@@ -34,7 +34,7 @@ def changes_to_restore(manager: ProjectManager, runs: list[Run]) -> list[Report]
     return found
 
 
-def restore(review: Review, runs: list[Run]) -> list[Report]:
+def undo_runs(review: Review, runs: list[Run]) -> list[Report]:
     """Discard what is pending of these runs, and undo the rest. They begin with the last one."""
     done = []
     for run in runs:

@@ -44,7 +44,8 @@ _SHORTCUTS = {
     "win.open-project": ["<Control>o"],
     "win.preferences": ["<Control>comma"],
     "win.show-help-overlay": ["<Control>question"],
-    "win.toggle-changes": ["F9", "<Control><Shift>c"],
+    "win.toggle-side-pane": ["F9"],
+    "win.toggle-changes": ["<Control><Shift>c"],
     "win.back": ["<Alt>Left"],
     "win.stop": ["<Control>period"],
     "win.compose": ["<Control>l"],
@@ -121,6 +122,9 @@ class Application(Adw.Application):
         question = Gio.SimpleAction.new("show-question", GLib.VariantType.new("(ss)"))
         question.connect("activate", lambda _action, target: self._show_question(*target.unpack()))
         self.add_action(question)
+        shown = Gio.SimpleAction.new("show-session", GLib.VariantType.new("s"))
+        shown.connect("activate", lambda _action, target: self._show_session(target.get_string()))
+        self.add_action(shown)
         # The desktop offers these, too, before there is a window.
         for name in ("new-session", "preferences"):
             action = Gio.SimpleAction.new(name, None)
@@ -226,6 +230,9 @@ class Application(Adw.Application):
     def _on_window_action(self, action: Gio.SimpleAction, _target: None) -> None:
         name = f"win.{action.get_name()}"
         self._with_window(lambda window: window.activate_action(name, None))
+
+    def _show_session(self, session_id: str) -> None:
+        self._with_window(lambda window: window.show_session(session_id))
 
     def _show_question(self, session_id: str, call_id: str) -> None:
         self._with_window(lambda window: window.show_question(session_id, call_id))

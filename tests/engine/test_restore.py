@@ -9,7 +9,7 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.database.tables import Run
-from ollmsandbox.engine.restore import changes_to_restore, restore, runs_since
+from ollmsandbox.engine.restore import changes_to_restore, runs_since, undo_runs
 from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.review import Review
@@ -42,21 +42,21 @@ def test_all_later_runs_are_undone_and_earlier_ones_stay(person: Person, review:
     runs = _since(review, person, second.run_id)
     listed = {i.change.path for r in changes_to_restore(review.manager, runs) for i in r.changes}
     assert listed == {"file", "folder", "folder/new", "kept"}
-    done = restore(review, runs)
+    done = undo_runs(review, runs)
     assert {item.state for report in done for item in report.changes} == {State.UNDONE}
     assert file.read_text() == "1\n"
     assert (person.project / "kept").read_text() == "first\n"
     assert not (person.project / "folder").exists()
     # Then there is nothing left to restore.
     assert changes_to_restore(review.manager, runs) == []
-    assert restore(review, runs) == []
+    assert undo_runs(review, runs) == []
 
 
 def test_pending_changes_are_discarded(person: Person, review: Review) -> None:
     applied = person.record("echo 1 > one")
     pending = person.record("echo 2 > two; echo 3 >> one", Mode.REVIEW)
     runs = _since(review, person, applied.run_id)
-    restore(review, runs)
+    undo_runs(review, runs)
     assert not (person.project / "one").exists()
     assert _states(review, applied.run_id) == {State.UNDONE}
     assert _states(review, pending.run_id) == {State.DISCARDED}
@@ -74,7 +74,7 @@ def test_edits_of_the_user_stay_and_their_lines_are_a_conflict(
     person.record("sed -i s/2/two/ merged edited")
     merged.write_text(merged.read_text().replace("7", "mine"))
     edited.write_text(edited.read_text().replace("two", "mine"))
-    done = restore(review, _since(review, person, first.run_id))
+    done = undo_runs(review, _since(review, person, first.run_id))
     assert merged.read_text() == "1\n2\n3\n4\n5\n6\nmine\n"
     assert "mine" in edited.read_text()
     left = {

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 from ...database.tables import Run
-from ...engine.restore import changes_to_restore, restore, runs_since
+from ...engine.restore import changes_to_restore, runs_since, undo_runs
 from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_missing
@@ -170,7 +170,7 @@ def _undo_since(review: Review, given: argparse.Namespace) -> int:
         if found and not confirmed("Continue?"):
             return 1
     try:
-        reports = restore(review, runs)
+        reports = undo_runs(review, runs)
     except KeyboardInterrupt:
         _report_interruption(runs)
         raise

@@ -62,10 +62,10 @@ class SandboxBadge(Gtk.MenuButton):
         super().__init__()
         self.state = SandboxState.UNKNOWN
         self._icon = decorative_icon()
-        self._label = Gtk.Label(ellipsize=Pango.EllipsizeMode.END)
+        self.label = Gtk.Label(ellipsize=Pango.EllipsizeMode.END)
         box = Gtk.Box(spacing=6)
         box.append(self._icon)
-        box.append(self._label)
+        box.append(self.label)
         self.set_child(box)
         self.add_css_class("flat")
         self._sections = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
@@ -99,10 +99,10 @@ class SandboxBadge(Gtk.MenuButton):
         }[sandbox]
         self.state = sandbox
         self._icon.set_from_icon_name(_ICONS[sandbox])
-        self._label.set_label(text)
+        self.label.set_label(text)
         # Without this, the title would take its room.
-        self._label.set_width_chars(len(text))
-        self.set_tooltip_text(text)
+        self.label.set_width_chars(len(text))
+        self.set_narrow(not self.label.get_visible())
         self.update_property([Gtk.AccessibleProperty.LABEL], [text])
         for name in ("success", "warning"):
             self.remove_css_class(name)
@@ -115,7 +115,13 @@ class SandboxBadge(Gtk.MenuButton):
 
     def set_narrow(self, narrow: bool) -> None:
         """Show only the icon, whose tooltip has the text."""
-        self._label.set_visible(not narrow)
+        self.label.set_visible(not narrow)
+        self.set_tooltip_text(self.label.get_label() if narrow else None)
+
+    @property
+    def text_width(self) -> int:
+        """The width of the text in pixels, shown or not."""
+        return self.label.create_pango_layout(self.label.get_label()).get_pixel_size()[0]
 
 
 def _section_box(section: Section) -> Gtk.Widget:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ...database.tables import Run
-from ...engine.restore import changes_to_restore, restore, runs_since
+from ...engine.restore import changes_to_restore, runs_since, undo_runs
 from ...i18n import _, localized
 from ...project import index as runs
 from ...project.change import Recorded, Report, State
@@ -147,7 +147,7 @@ def to_restore_since(review: Review, project: str, session_id: str, since: float
 
 def restore_since(review: Review, project: str, session_id: str, since: float) -> ActionResult:
     """Take back what a session changed since then."""
-    reports = restore(review, runs_since(review.manager, project, since, session_id=session_id))
+    reports = undo_runs(review, runs_since(review.manager, project, since, session_id=session_id))
     items = [item for report in reports for item in report.changes]
     missed = [item for item in items if item.state not in (State.UNDONE, State.DISCARDED)]
     problems = {f"{item.change.path}: {note_text(item.note)}" for item in missed if item.note}

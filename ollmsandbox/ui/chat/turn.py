@@ -77,7 +77,7 @@ class TurnBar(Gtk.Revealer):
         is_same, self._runs = found.runs == self._runs, found.runs
         # While the bar slides away, it keeps its text.
         if found.files:
-            text = _text_of(found)
+            text = turn_text(found)
             self._text.set_label(text)
             self._ignored.set_label(ignored_files(found.ignored))
             self._ignored.set_visible(found.ignored > 0)
@@ -108,7 +108,8 @@ class TurnBar(Gtk.Revealer):
         self.emit(signal, self._runs)
 
 
-def _text_of(found: TurnChanges) -> str:
+def turn_text(found: TurnChanges) -> str:
+    """Return how many files a turn changed, and what became of them."""
     text = ngettext("{} file changed", "{} files changed", found.files).format(number(found.files))
     if found.pending:
         some = ngettext("{} pending", "{} pending", found.pending).format(number(found.pending))

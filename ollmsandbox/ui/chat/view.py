@@ -33,6 +33,7 @@ from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .message_list import MessageList
 from .queue import EditBar, QueueBar
+from .suggestions import Suggestions
 from .tour import TourBar
 from .turn import TurnBar
 
@@ -81,6 +82,7 @@ class ChatView(Gtk.Box):
             "save-hosts": (object,),
             "open-port": (object, int),
             "connect-model": (),
+            "show-connections": (),
             "open-project": (),
             "remove-sample": (),
         }
@@ -103,6 +105,11 @@ class ChatView(Gtk.Box):
             can_focus=False,
         )
         self._empty.add_css_class("compact")
+        self.suggestions = Suggestions()
+        self.suggestions.connect("chosen", weakly(self._on_suggested))
+        empty = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+        empty.append(self._empty)
+        empty.append(self.suggestions)
         self.activity = ActivityLine()
         last = Adw.Bin(child=self.activity, css_classes=["chat-row"])
         self.activity.bind_property("visible", last, "visible", GObject.BindingFlags.SYNC_CREATE)
@@ -128,7 +135,7 @@ class ChatView(Gtk.Box):
         overlay = Gtk.Overlay(child=self.column)
         overlay.add_overlay(self._to_end)
         self._pages = Gtk.Stack(vexpand=True)
-        self._pages.add_named(self._empty, "empty")
+        self._pages.add_named(empty, "empty")
         self._pages.add_named(overlay, "chat")
         self.append(self._pages)
         self.waiting = QuestionBar()
@@ -232,6 +239,14 @@ class ChatView(Gtk.Box):
         self._why_not.set_label(why_not.replace("!", "!\N{WORD JOINER}"))
         self._without.set_visible(bool(why_not))
 
+    def _on_suggested(self, _suggestions: Suggestions, text: str) -> None:
+        draft = self.composer.draft
+        self.composer.text = f"{text}\n\n{draft}" if draft else text
+        self.composer.focus()
+        if not draft:
+            # Without a model, it stays in the composer.
+            self.composer.send_button.emit("clicked")
+
     def focus_composer(self, *_args: object) -> None:
         self.composer.focus()
 
@@ -315,7 +330,7 @@ class ChatView(Gtk.Box):
             assert isinstance(entry, NoticeEntry)
             row = NoticeRow(entry)
             row.connect("retry", weakly(self._on_retry))
-            row.connect("preferences", weakly(self._on_connect))
+            row.connect("preferences", weakly(self._emit), "show-connections")
         return row
 
     def _drop_content(self, row: Gtk.Widget) -> None:
@@ -352,6 +367,7 @@ class ChatView(Gtk.Box):
 
     def _show_page(self) -> None:
         filled = self.session is not None and self.session.entries.get_n_items() > 0
+        self.suggestions.set_visible(bool(self.session and self.session.project))
         self._pages.set_visible_child_name("chat" if filled else "empty")
 
     # --- events ----------------------------------------------------------------------------------

@@ -69,6 +69,11 @@ class Preferences(Adw.PreferencesWindow):
     def show_connections(self) -> None:
         self.set_visible_page(self.connections)
 
+    def connect_model(self) -> None:
+        """Show the connections, and the dialog for a new one above them."""
+        self.show_connections()
+        self.connections.add_connection()
+
     def show_system(self) -> None:
         self.set_visible_page(self.system)
 

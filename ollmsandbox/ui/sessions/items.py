@@ -29,6 +29,8 @@ class SessionItem:
     title: str
     is_busy: bool = False
     is_asking: bool = False
+    # A turn has ended that the user has not seen yet.
+    is_unread: bool = False
     # Its tokens and what they cost; "" if nothing is known.
     spent: str = ""
     day: Day | None = None

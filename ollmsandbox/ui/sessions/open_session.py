@@ -46,6 +46,8 @@ class OpenSession(GObject.Object):
     __gsignals__ = signals(
         {
             "state-changed": (),
+            # A turn has ended: why.
+            "turn-ended": (object,),
             "activity-changed": (),
             "queue-changed": (),
             "tour-changed": (),
@@ -70,6 +72,8 @@ class OpenSession(GObject.Object):
         # What the session has cost; None without a price.
         self.cost: float | None = None
         self._speaker = Speaker()
+        # Whether a turn has ended that the user has not seen yet.
+        self.is_unread = False
         # Whether the model was asked for a title; a stored session has one.
         self.was_named = False
         self._last: list[MessageEntry] = []
@@ -420,6 +424,7 @@ class OpenSession(GObject.Object):
             is_error = end is TurnEnd.FAILED
             self._append(NoticeEntry(text, is_error=is_error, can_retry=can_retry))
         self.emit("state-changed")
+        self.emit("turn-ended", end)
 
     def add_notice(self, text: str, *, is_error: bool = False) -> None:
         self._append(NoticeEntry(text, is_error=is_error))

@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from .open_session import OpenSession
 
 _ONE_DAY = 86400
-# By session: whether it is busy, and whether it asks something.
-States = Mapping[str, tuple[bool, bool]]
+# By session: whether it is busy, whether it asks something, and whether its end was not seen yet.
+States = Mapping[str, tuple[bool, bool, bool]]
 
 
 class Sessions(GObject.Object):
     __gtype_name__ = "OllmSessions"
 
-    # Something that the sidebar shows has changed.
-    __gsignals__ = signals({"changed": ()})
+    # Something that the sidebar shows has changed; a turn of a session has ended, and why.
+    __gsignals__ = signals({"changed": (), "turn-ended": (object, object)})
 
     def __init__(self, factory: SessionFactory, choice: ModelChoice, settings: Settings) -> None:
         super().__init__()
@@ -265,7 +265,9 @@ class Sessions(GObject.Object):
 
     async def listing(self, search: str = "") -> list[ProjectItem]:
         # Read in the main thread, which changes them.
-        states = {one.id: (one.is_busy, bool(one.asking())) for one in self.open_ones}
+        states = {
+            one.id: (one.is_busy, bool(one.asking()), one.is_unread) for one in self.open_ones
+        }
         return await asyncio.to_thread(self._listing, search, states)
 
     async def title(self, session_id: str) -> str:
@@ -374,6 +376,7 @@ class Sessions(GObject.Object):
         self._follow(session)
         session.connect("state-changed", lambda *_: self.emit("changed"))
         session.connect("files-changed", lambda *_: self.emit("changed"))
+        session.connect("turn-ended", lambda one, end: self.emit("turn-ended", one, end))
         self.use_model(session, connection, model)
         return session
 
@@ -428,7 +431,7 @@ def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ..
         SessionItem(
             info.id,
             info.title or _("New Session"),
-            *states.get(info.id, (False, False)),
+            *states.get(info.id, (False, False, False)),
             spent=_spent_text(info.spent),
             day=_day(info.updated_at, now),
         )

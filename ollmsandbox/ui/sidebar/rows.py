@@ -11,7 +11,7 @@ from gi.repository import Gio, GLib, Gtk, Pango
 from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.items import Day, Key, ProjectItem, SessionItem
-from ..widgets.labels import decorative_icon, in_sentences
+from ..widgets.labels import decorative_icon, in_sentences, set_class
 from ..widgets.tabstop import TAB_DIRECTIONS
 
 
@@ -140,9 +140,13 @@ class SessionRow(_TabRow):
         self._works.set_spinning(works)
         _name_button(self._menu, _("Menu for {}").format(item.title))
         self.set_tooltip_text("\n".join(filter(None, (item.title, item.spent))))
+        set_class(self._title, "unread", item.is_unread)
+        name = item.title
         # Translators: the title of a session, and its state.
-        asks = _("{title}, needs your answer").format(title=item.title)
-        name = asks if item.is_asking else item.title
+        if item.is_asking:
+            name = _("{title}, needs your answer").format(title=item.title)
+        elif item.is_unread:
+            name = _("{title}, finished").format(title=item.title)
         self.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
 

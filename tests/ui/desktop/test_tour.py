@@ -33,7 +33,9 @@ def test_the_tour_is_taken_with_the_mouse_a_deletion_undone_and_nothing_is_witho
         _next(window, 5)
         window.wait_find("button", "Remove the Sample")
         window.click("button", "Undo", then=(sample / "old-notes.txt").exists)
-        window.press("F9", then=lambda: any(n.name.startswith("Redo: ") for n in window.read()))
+        window.press(
+            "ctrl+shift+c", then=lambda: any(n.name.startswith("Redo: ") for n in window.read())
+        )
         _has_names(window)
         window.close()
 
