@@ -54,7 +54,7 @@ class Bubble:
     fields of it are not used. Its profile is loaded by whoever knows the command.
 
     The keeper receives what the command changes. Without one it is a dry run, which leaves the
-    project as it is. `live` is called for changes as they happen, and needs a loop on GLib.
+    project as it is. `live` is called for changes while the command runs.
     """
 
     def __init__(
@@ -294,13 +294,9 @@ class Bubble:
             if self.plan.caches is not None:
                 own.append(self.plan.caches.own_folder)
                 shared.append(self.plan.caches.plain)
-            written = None
-            if self.monitor is not None:
-                written = asyncio.Event()
-                self.monitor.listen(lambda _event: written.set())
             disk = DiskWatch(self.plan.limits, own, shared)
             clock = time.monotonic if terminal is None else terminal.clock
-            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, written, clock)
+            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, clock)
             late = asyncio.get_running_loop().call_later(_START_TIMEOUT, self._kill_if_not_started)
             try:
                 await running.wait(asyncio.ensure_future(limits))

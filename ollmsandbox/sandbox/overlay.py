@@ -20,9 +20,10 @@ from .. import N_
 from ..errors import SandboxError
 from ..files import trees
 from ..files.atomic import flush
-from ..files.locks import FileLock
+from ..files.dirfd import opened_folder
+from ..files.locks import FileLock, try_lock
 from ..paths import make_folder
-from .merging import last_change, merge_layer, note_change, opened, strip_rights
+from .merging import last_change, merge_layer, note_change, strip_rights
 from .process import read_stat
 
 _PREFIX = "overlay-"
@@ -172,7 +173,8 @@ class Overlay:
                 continue
             # It may end just now.
             with contextlib.suppress(OSError):
-                if _is_alive(folder) or _is_locked(folder):
+                is_held = os.path.isdir(folder) and try_lock(folder, is_folder=True) is None
+                if is_held or _is_alive(folder):
                     self._write(_SHARED, "")
                     os.close(os.open(f"{folder}/{_SHARED}", _NEW, 0o600))
 
@@ -242,8 +244,8 @@ class Overlay:
         make_folder(Path(self.playground))
         with (
             FileLock(f"{os.path.dirname(self.folder)}/{_PLAYGROUND_LOCK}"),
-            opened(self.playground_upper) as above,
-            opened(self.playground) as below,
+            opened_folder(self.playground_upper) as above,
+            opened_folder(self.playground) as below,
         ):
             strip_rights(above)
             merge_layer(above, below, is_lowest=True)
@@ -339,12 +341,11 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
         return
     for name in sorted(names):
         folder = f"{cache}/{name}"
-        try:
-            with FileLock(cache / _CREATING):
-                lock = FileLock(folder, is_folder=True, timeout=0)
-        except OSError:
-            # In use, removed, or not ours.
-            continue
+        lock = None
+        with contextlib.suppress(OSError), FileLock(cache / _CREATING):  # it may not be ours
+            lock = try_lock(folder, is_folder=True)
+        if lock is None:
+            continue  # in use, or removed
         if _is_alive(folder):
             lock.release()
             continue
@@ -379,14 +380,6 @@ def _has_content(folder: str) -> bool:
     except OSError:
         # A command has removed the permissions, so there was one.
         return True
-
-
-def _is_locked(folder: str) -> bool:
-    try:
-        FileLock(folder, is_folder=True, timeout=0).release()
-    except BlockingIOError:
-        return True
-    return False
 
 
 def remove_work_folder(folder: str) -> None:

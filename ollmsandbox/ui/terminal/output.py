@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ...files.locks import FileLock
+from ...files.locks import FileLock, try_lock
 from ...i18n import _
 from ...loop import start_daemon
 from ...paths import Paths, make_folder
@@ -150,15 +150,6 @@ def remove_old(base: Path, seconds: float = _OLD) -> None:
             newest = max(file.lstat().st_mtime for file in (folder, *folder.iterdir()))
         except OSError:
             continue  # another program is removing it
-        if newest < before and not _is_used(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_used(folder: Path) -> bool:
-    try:
-        FileLock(folder / _LOCK, timeout=0).release()
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # its program was killed before it locked the folder
-    return False
+        if newest < before and (lock := try_lock(folder / _LOCK)):
+            with lock:
+                shutil.rmtree(folder, ignore_errors=True)
