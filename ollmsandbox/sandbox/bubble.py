@@ -44,7 +44,6 @@ _START_TIMEOUT = 15.0
 _KILL_TIMEOUT = 10.0
 # Seconds to wait for the caches at most, and between two attempts.
 _CACHES_TIMEOUT = 20.0
-_CACHES_PAUSE = 0.05
 
 
 class Bubble:
@@ -217,7 +216,7 @@ class Bubble:
                         N_("Another program is changing the caches of this project."),
                         N_("Try again later."),
                     ) from None
-            await asyncio.sleep(_CACHES_PAUSE)
+            await asyncio.sleep(0.05)
 
     def _set_aside_if_untouched(self) -> bool:
         try:

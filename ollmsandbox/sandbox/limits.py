@@ -79,7 +79,6 @@ _INTERVAL = 0.25
 _SMALL_WRITE = 16 << 20
 # The starter's child, and two of bwrap.
 _OWN_PROCESSES = 3
-_MOST_SCANNED = 256
 # What a file counts at least: an empty one takes an inode, and records in the database.
 _BYTES_PER_FILE = 4096
 # The part of a disk's inodes that must stay free.
@@ -184,7 +183,7 @@ def _processes(limits: Limits, first: int) -> Stop | None:
     memory = limits.memory
     if memory is None:
         return None
-    unlinked = _memfd_size(found[:_MOST_SCANNED])
+    unlinked = _memfd_size(found[:256])
     # The first sum counts shared memory once for each process; the second is exact, and slow.
     if sum(map(_rss, found), unlinked) > memory:
         return Stop.MEMORY if sum(map(_pss, found), unlinked) > memory else None

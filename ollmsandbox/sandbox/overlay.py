@@ -42,7 +42,6 @@ _CREATING = "overlays.lock"
 # Held while a run is merged into the playground.
 _PLAYGROUND_LOCK = "playground.lock"
 _PLAYGROUND_CHANGED = "playground.changed"
-_MOST_READINGS = 100
 _CLOSE_ENOUGH = 20_000  # nanoseconds
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
@@ -410,7 +409,7 @@ def clock_offset() -> int:
     little time has passed; the best reading counts.
     """
     best, offset = 1 << 62, 0
-    for _ in range(_MOST_READINGS):
+    for _ in range(100):
         before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         now = time.time_ns()
         passed = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before

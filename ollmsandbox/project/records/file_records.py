@@ -34,7 +34,6 @@ _SEE = (
     " ON CONFLICT (project_id, path)"
     " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
 )
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class _Stopped(Exception):
@@ -255,7 +254,7 @@ class Scanner:
         try:
             return not stat.S_ISDIR(os.lstat(path).st_mode)
         except OSError as error:
-            return False if error.errno in _NOT_THERE else None
+            return False if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP) else None
 
     def _is_known(self, path: bytes, seen_at: float) -> bool:
         """Return whether an earlier scan saw a file in a folder that has not changed since."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _NS_GET_USERNS = 0xB701
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8916, 0x891C
-_BACKLOG = 1024
 # In one message, SCM_MAX_FD of the kernel.
 _AT_ONCE = 250
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -78,7 +77,7 @@ def make_socket(kind: str, address: str, port: int) -> socket.socket | None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((address, port))
         if kind == "tcp":
-            made.listen(_BACKLOG)
+            made.listen(1024)
     except OSError:
         made.close()
         return None

@@ -16,7 +16,6 @@ from ...paths import Paths, make_folder
 from ...text.ansi import harmless
 from ..widgets.readable import number
 
-CEILING = 64 << 20
 _PIECE = 1 << 20
 
 
@@ -26,7 +25,7 @@ class OutputFile:
     A full disk ends the writing, not the command; `trouble` describes it.
     """
 
-    def __init__(self, path: Path, ceiling: int = CEILING) -> None:
+    def __init__(self, path: Path, ceiling: int = 64 << 20) -> None:
         self.path = path
         self.size = 0
         self.left_out = 0
