@@ -341,7 +341,6 @@ def escape_like(text: str) -> str:
 # --- the names of backups ---------------------------------------------------------------------
 
 _LONGEST = 255
-_SURELY_SHORT = 50
 _BACKUP = re.compile(r"(\d+)-(\d\d-\d\d-\d\d)-", re.ASCII)
 
 
@@ -355,7 +354,7 @@ class Backup(NamedTuple):
 def backup_name(number: int, path: str, day: str) -> str:
     """Return `{id}-{YY-MM-DD}-{basename}`; a long name keeps its end, with the extension."""
     start, short = f"{number}-{day}-", path.rpartition("/")[2]
-    if len(short) < _SURELY_SHORT:
+    if len(short) < 50:
         return start + short
     name = os.fsencode(short)
     return start + os.fsdecode(name[-(_LONGEST - len(start)) :])

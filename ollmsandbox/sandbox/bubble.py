@@ -48,7 +48,6 @@ _START_TIMEOUT = 15.0
 _KILL_TIMEOUT = 10.0
 # Seconds to wait for the caches at most, and between two attempts.
 _CACHES_TIMEOUT = 20.0
-_CACHES_PAUSE = 0.05
 
 
 class Bubble:
@@ -58,7 +57,7 @@ class Bubble:
     fields of it are not used. Its profile is loaded by whoever knows the command.
 
     The keeper receives what the command changes. Without one it is a dry run, which leaves the
-    project as it is. `live` is called for changes as they happen, and needs a loop on GLib.
+    project as it is. `live` is called for changes while the command runs.
     """
 
     def __init__(
@@ -239,7 +238,7 @@ class Bubble:
                         N_("Another program is changing the caches of this project."),
                         N_("Try again later."),
                     ) from None
-            await asyncio.sleep(_CACHES_PAUSE)
+            await asyncio.sleep(0.05)
 
     def _set_aside_if_untouched(self) -> bool:
         try:
@@ -324,13 +323,9 @@ class Bubble:
             if self.plan.caches is not None:
                 own.append(self.plan.caches.own_folder)
                 shared.append(self.plan.caches.plain)
-            written = None
-            if self.monitor is not None:
-                written = asyncio.Event()
-                self.monitor.listen(lambda _event: written.set())
             disk = DiskWatch(self.plan.limits, own, shared)
             clock = time.monotonic if terminal is None else terminal.clock
-            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, written, clock)
+            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, clock)
             late = asyncio.get_running_loop().call_later(_START_TIMEOUT, self._kill_if_not_started)
             try:
                 await running.wait(asyncio.ensure_future(limits))

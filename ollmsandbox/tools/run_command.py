@@ -54,7 +54,6 @@ Network Access:
 
 If the command fails, you should handle the error gracefully and provide a helpful error message \
 to the user."""
-_SHELL = "Commands run in {shell}."
 _TIME = "A command is stopped after {time:,} seconds, unless you set `timeout`{most}."
 _SANDBOXED = """\
 Each command runs in a sandbox of its own. /tmp is empty at the start and forgotten at the end, \
@@ -129,7 +128,8 @@ class RunCommand(Tool):
                 skills = _SKILLS if skills_folder(context.profile(), context.paths) else ""
                 rules = together(rules, _ALPINE.format(system=rootfs.title), skills)
             shell = text_shell(rootfs.folder if rootfs is not None else "")
-            rules = together(rules, _SHELL.format(shell=shell), _time(context.profile().limits))
+            limit = _time(context.profile().limits)
+            rules = together(rules, f"Commands run in {shell}.", limit)
             found = programs_of(context)
             named = _lists_text(context) if is_sandboxed else ""
         except OllmSandboxError:

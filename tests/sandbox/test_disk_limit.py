@@ -11,35 +11,11 @@ import pytest
 from support.timing import PATIENCE
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.limits import DiskWatch, watch_limits
+from ollmsandbox.sandbox.limits import DiskWatch
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.sandbox.profile.profile import Limits
 
 pytestmark = pytest.mark.anybody
-
-
-def test_writes_make_the_disk_limit_check_earlier(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ollmsandbox.sandbox.limits._INTERVAL", 600.0)
-    limits = Limits(disk=1 << 20)
-
-    async def scenario() -> Stop:
-        written = asyncio.Event()
-        disk = DiskWatch(limits, [str(tmp_path)])
-        watched = asyncio.ensure_future(watch_limits(limits, os.getpid(), disk, written))
-        await asyncio.sleep(0)
-        (tmp_path / "large").write_bytes(os.urandom(32 << 20))
-        while not watched.done():
-            written.set()
-            await asyncio.sleep(0.05)
-        return watched.result()
-
-    async def limited() -> Stop:
-        async with asyncio.timeout(PATIENCE):
-            return await scenario()
-
-    assert loop.run(limited()) is Stop.DISK
 
 
 def test_existing_files_do_not_count_against_the_disk_limit(tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ _TOO_LONG = re.compile(
     r"|context_length_exceeded|exceed_context_size|reduce the length",
     re.IGNORECASE | re.DOTALL,
 )
-_TOO_LONG_STATUS = (400, 413, 422, 500)
 # Says that the wanted answer is too long, not the conversation.
 _ANSWER_TOO_LONG = re.compile(r"max_(completion_|output_)?tokens|completion tokens", re.IGNORECASE)
 _NO_TOOLS = (
@@ -198,7 +197,7 @@ def _known(said: str, model: str, status: int) -> ProviderError | None:
             said=_quoted(said),
         )
     if status == 413 or (
-        status in _TOO_LONG_STATUS
+        status in (400, 413, 422, 500)
         and _TOO_LONG.search(start)
         and ("context" in lower or not _ANSWER_TOO_LONG.search(start))
     ):

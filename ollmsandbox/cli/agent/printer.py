@@ -22,7 +22,6 @@ from ..streams import wants_colour
 from .card import question_line
 
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
-_MOST_HELD = 1 << 20
 _MOST_SHOWN = 2000
 _MARKS = {
     TodoState.PENDING.value: "[ ]",
@@ -200,7 +199,7 @@ class Printer:
         if self._is_holding:
             self._held_size += len(text)
             # A command may print very much.
-            if self._held_size < _MOST_HELD:
+            if self._held_size < 1 << 20:
                 self._held.append((stream, text))
             return
         stream.write(text)

@@ -258,7 +258,7 @@ class _File:
         if not _NOT_IN_WORDS.isdisjoint(words):
             text = N_("{command} is more than words, so no command would match it.")
             raise value.fail(text, command=repr(words))
-        entries = value.mapping(_OF_COMMANDS)
+        entries = value.mapping(("environment", "limits", "caches", "devices"))
         own = Profile("")
         for key, entry in entries.items():
             own = _KEYS[key](self, own, entry)
@@ -362,7 +362,6 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
 # The keys that may differ by command.
 # A command with one of these never matches a rule.
 _NOT_IN_WORDS = frozenset(";&|<>()$`")
-_OF_COMMANDS = ("environment", "limits", "caches", "devices")
 
 
 def _memory_sizes() -> dict[str, int]:

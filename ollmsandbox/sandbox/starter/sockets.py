@@ -26,7 +26,6 @@ _SIOCGIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8916, 0x891C
 _IFF_UP = 1
 # Seconds.
 _PATIENCE, _PAUSE = 8.0, 0.0005
-_BACKLOG = 1024
 # In one message, SCM_MAX_FD of the kernel.
 _AT_ONCE = 250
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -101,7 +100,7 @@ def make_socket(kind: str, address: str, port: int) -> socket.socket | None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((address, port))
         if kind == "tcp":
-            made.listen(_BACKLOG)
+            made.listen(1024)
     except OSError:
         made.close()
         return None

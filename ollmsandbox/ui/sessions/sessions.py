@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ..models.choice import ModelChoice
     from .open_session import OpenSession
 
-_ONE_DAY = 86400
 # By session: whether it is busy, whether it asks something, and whether its end was not seen yet.
 States = Mapping[str, tuple[bool, bool, bool]]
 
@@ -453,7 +452,7 @@ def _spent_text(spent: Spent) -> str:
 def _day(at: float, now: float) -> Day:
     if _date(at) == _date(now) or at > now:
         return Day.TODAY
-    return Day.YESTERDAY if _date(at) == _date(now - _ONE_DAY) else Day.EARLIER
+    return Day.YESTERDAY if _date(at) == _date(now - 86400) else Day.EARLIER
 
 
 def _date(at: float) -> tuple[int, int]:

@@ -26,7 +26,6 @@ from .entries import CallEntry, Stage
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
 # Longer than a label can be laid out in a moment.
 _MOST_SHOWN = 10_000
-_MOST_IN_TITLE = 500
 # Seconds; shorter times are shown in milliseconds.
 _BRIEF = 0.1
 _EDITS = ("edit_file", "write_file")
@@ -41,7 +40,7 @@ def title(entry: CallEntry) -> str:
         text = ngettext("{done} of {count} step done", "{done} of {count} steps done", len(steps))
         return text.format(done=done, count=len(steps))
     # The label is ellipsized; laying out more would only take time.
-    text = visible_line(entry.description[:_MOST_IN_TITLE])
+    text = visible_line(entry.description[:500])
     return f"$ {text}" if entry.call.name == "run_command" else text
 
 

@@ -134,7 +134,7 @@ def test_the_changes_open_at_once(window: Window) -> None:
     window.flap.connect("notify::reveal-progress", lambda *_: seen.append(progress()))
     window.activate_action("win.toggle-changes", None)
     wait_until(lambda: progress() == 1)
-    assert set(seen) == {1}
+    assert set(seen) <= {0, 1}
 
 
 def test_in_a_narrow_window_the_keyboard_follows_the_changes(window: Window) -> None:

@@ -24,8 +24,6 @@ from ..risky import normalised
 from .table import NAME, NEW_SETTINGS, SETTINGS, UNTRUSTED
 from .view import View
 
-_LARGEST_CONFIG = 1 << 16
-
 # Possessive, as everything that a blank may be part of: otherwise a command could write a line for
 # which the search takes hours.
 _SPACE = "[ \t]*+"
@@ -67,7 +65,7 @@ class GitSetting(NamedTuple):
 def read_config(data: bytes) -> list[GitSetting] | None:
     """Return the settings as git reads them, or None for anything out of the ordinary."""
     try:
-        text = data.decode() if len(data) <= _LARGEST_CONFIG else "\0"
+        text = data.decode() if len(data) <= 1 << 16 else "\0"
     except UnicodeDecodeError:
         return None
     if _CONTROL.search(text):

@@ -31,8 +31,6 @@ _AFTER_PROGRAM = re.compile(
 _RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
 _MODULE = re.compile(r"-m\s*([\w.]+)")
 _SETTINGS = re.compile(r"(?!.*lock)(?!package\.json).*\.(?:ya?ml|toml|jsonc?|pkl)")
-_MOST_MATCHES = 200
-_MOST_PLACES = 2_000
 # Paths of the system's own programs and files, not of the project's.
 _SYSTEM = re.compile(r"/(?:bin|dev|etc|lib\w*|proc|sbin|sys|tmp|usr|var)/")
 
@@ -105,7 +103,7 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
                     (named.folders if _RUNS_ALL.search(line) else named.programs).add(place)
     ends = set(_ends_in(text))
     # Of a long script, most would be files that nobody will ever have.
-    is_long = len(ends) * len(folders) > _MOST_PLACES
+    is_long = len(ends) * len(folders) > 2_000
     for end in ends:
         near = set(script_places(end, worktree, folder))
         for place in script_places(end, *folders):
@@ -115,7 +113,7 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
             if (is_script and (is_near or os.path.lexists(place))) or _is_program(place):
                 named.files.add(place)
             if glob.has_magic(end):
-                matches = itertools.islice(glob.iglob(place), _MOST_MATCHES)
+                matches = itertools.islice(glob.iglob(place), 200)
                 named.files.update(filter(_is_program, matches))
     for found in _AFTER_PROGRAM.finditer(text):
         for end in _ends(found[1]):
