@@ -17,7 +17,7 @@ from .. import N_
 from ..errors import Sentence
 from ..files import trees
 from ..files.atomic import write_atomically
-from .merging import opened
+from ..files.dirfd import opened_folder
 
 if TYPE_CHECKING:
     from .plan.mounts import AgentSettings
@@ -84,7 +84,7 @@ class SettingsLayer:
         know. Call it after all processes have ended."""
         notices = []
         os.chmod(self._upper, 0o700)
-        with opened(self._upper) as upper:
+        with opened_folder(self._upper) as upper:
             for name in self._before:
                 try:
                     self._put_back(name, _object(_read_below(upper, name)) or {})
@@ -146,7 +146,7 @@ def _read_below(folder: int, name: str) -> bytes | None:
     if not rest:
         return _read(first, folder)
     try:
-        with opened(first, folder) as inner:
+        with opened_folder(first, folder) as inner:
             return _read_below(inner, rest)
     except OSError:
         return None

@@ -145,7 +145,7 @@ def _anthropic(model: ModelServer, body: Json) -> Iterator[tuple[str, Json]]:
     tools = {t["name"]: t.get("input_schema", {}) for t in body.get("tools", ())}
     call = model.next_call(tools, results)
     usage = {"input_tokens": 10, "output_tokens": 1}
-    start = {"id": f"msg_{len(model.asked)}", "type": "message", "role": "assistant"}
+    start: Json = {"id": f"msg_{len(model.asked)}", "type": "message", "role": "assistant"}
     start |= {"model": body["model"], "content": [], "usage": usage, "stop_reason": None}
     yield "message_start", {"type": "message_start", "message": start}
     if call is None:
