@@ -121,6 +121,11 @@ def test_a_run_that_changed_something_has_its_hosts_on_record(tmp_path: Path) ->
         _last, known, _first = json.loads(cli("history", "--json").stdout)
         assert (known["run_id"], known["states"]) == (run["run_id"], {"applied": 1})
         assert known["hosts"] == run["hosts"] != []
+        # The index of runs is made again from their folders.
+        before = cli("history", "--json").stdout
+        for file in Path("home/.local/share/ollmsandbox").glob("ollmsandbox.db*"):
+            file.unlink()
+        assert cli("history", "--json").stdout == before
         # The last run changed nothing: undoing it is not what the user means.
         assert cli("undo").returncode == 0
         assert not os.path.exists("project/page") and os.path.exists("project/first")
