@@ -204,9 +204,9 @@ def _responses(model: ModelServer, body: Json) -> Iterator[tuple[str, Json]]:
         if call[0] in groups:
             item["namespace"] = groups[call[0]]
             item["name"] = call[0].removeprefix(groups[call[0]])
-    usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
-    usage |= {"input_tokens_details": {"cached_tokens": 0}}  # type: ignore[dict-item]
-    usage |= {"output_tokens_details": {"reasoning_tokens": 0}}  # type: ignore[dict-item]
+    usage: Json = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
+    usage["input_tokens_details"] = {"cached_tokens": 0}
+    usage["output_tokens_details"] = {"reasoning_tokens": 0}
     about = {"id": f"resp_{len(model.asked)}", "object": "response", "model": body["model"]}
     begun = {**about, "status": "in_progress", "output": []}
     yield "response.created", {"type": "response.created", "response": begun}
