@@ -314,6 +314,19 @@ class _File:
             profile = profile._replace(environment_set=join(profile.environment_set, added))
         return profile
 
+    def _secret_values(self, profile: Profile, value: Value) -> Profile:
+        added = tuple((texts, pattern.text()) for texts, pattern in value.mapping().items())
+        for (texts, pattern), entry in zip(added, value.mapping().values(), strict=True):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise entry.fail(
+                    N_("{pattern} is not a pattern: {reason}."), pattern=pattern, reason=error
+                ) from error
+            if texts != texts.lower() or not all(texts.split("|")):
+                raise entry.fail(N_("{text} is not text in lower case."), text=repr(texts))
+        return profile._replace(secret_values=join(profile.secret_values, added))
+
     def _limits(self, profile: Profile, value: Value) -> Profile:
         limits, own_memory = profile.limits, profile.own_memory_limit
         entries = value.mapping(tuple(_UNITS))
@@ -342,6 +355,7 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "mask_variables": _File._mask_variables,
     "moved_folders": _File._moved_folders,
     "environment": _File._environment,
+    "secret_values": _File._secret_values,
     "limits": _File._limits,
     "unix_sockets": _File._unix_sockets,
     "playground": _File._playground,

@@ -86,6 +86,8 @@ class Profile(NamedTuple):
     # All that a command with the network gets, unless it is dropped.
     environment_with_network: tuple[str, ...] = ()
     environment_set: tuple[tuple[str, str], ...] = ()
+    # Texts, separated by |, of which a value has one, and the pattern of a secret.
+    secret_values: tuple[tuple[str, str], ...] = ()
     limits: Limits = _NO_LIMITS
     unix_sockets: bool = True
     # Runs at the same time see each other's files, sockets and pipes in the playground.
@@ -175,7 +177,8 @@ class Profile(NamedTuple):
         kept = {
             name: value
             for name, value in inherited.items()
-            if not _drops(name, *rules) and (name in always or not is_secret(value))
+            if not _drops(name, *rules)
+            and (name in always or not is_secret(value, self.secret_values))
         }
         if network and self.environment_with_network:
             # Also those that say where the folders are that such a command sees.

@@ -140,6 +140,14 @@ MISTAKES = {
         "caches_if_present: ['${X:-~/a}/../b']",
         ("key caches_if_present", "is not a folder such as"),
     ),
+    "a secret that is not a pattern": (
+        "secret_values:\n  co-: 'co-[a'",
+        ("line 2, key secret_values", "co-[a is not a pattern"),
+    ),
+    "a text of secrets in capitals": (
+        "secret_values: {CO-: 'CO-.*'}",
+        ("key secret_values", "'CO-' is not text in lower case"),
+    ),
     "another word for sockets": (
         "unix_sockets: maybe",
         ("key unix_sockets", "expected one of allow, deny; found 'maybe'"),
