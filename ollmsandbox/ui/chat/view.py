@@ -38,6 +38,7 @@ from .tour import TourBar
 from .turn import TurnBar
 
 if TYPE_CHECKING:
+    from ...chat.storage.history import FoundLine
     from ...permission.request import Answer
     from ...sandbox.probe.probe import Capabilities
     from ..sessions.open_session import OpenSession
@@ -275,6 +276,16 @@ class ChatView(Gtk.Box):
         else:
             card.header.grab_focus()
             self.column.scroll_to(block)
+
+    def go_to_line(self, found: FoundLine) -> None:
+        """Scroll to the message or the call that has a line."""
+        if found.call_id:
+            self.show_call(found.call_id)
+            return
+        for entry in self._entries:
+            if isinstance(entry, MessageEntry) and entry.at == found.at:
+                self.column.scroll_to(entry)
+                return
 
     def _go_to(self, entry: CallEntry | CallGroup) -> None:
         if isinstance(entry, CallGroup):

@@ -121,6 +121,8 @@ class MessageEntry(ChatEntry):
         self.is_replaced = bool(self._text) and self.text != message.text
         self._text, self._thinking = [message.text], [message.thinking]
         self.pictures = message.pictures
+        # As it is stored.
+        self.at = message.at or self.at
         self.partial = message.partial
         self.model = message.model or self.model
         self.is_growing = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ... import N_
+from ...chat.storage.history import FoundLine
 
 # Identifies what a row shows: the row stays as long as that does.
 Key = tuple[object, ...]
@@ -34,6 +35,8 @@ class SessionItem:
     # Its tokens and what they cost; "" if nothing is known.
     spent: str = ""
     day: Day | None = None
+    # The line that a search has found; None without a search, or if only the title has it.
+    found: FoundLine | None = None
 
     @property
     def key(self) -> Key:

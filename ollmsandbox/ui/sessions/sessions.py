@@ -17,7 +17,7 @@ from ... import N_
 from ...chat.messages import Role
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import remove_sample
-from ...chat.storage.history import title_from
+from ...chat.storage.history import FoundLine, title_from
 from ...chat.storage.stored import SessionInfo, Spent
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _, ngettext
@@ -402,6 +402,7 @@ class Sessions(GObject.Object):
         by_project: dict[str, list[SessionInfo]] = {}
         for info in self._factory.history.sessions(search=search):
             by_project.setdefault(info.project, []).append(info)
+        lines = self._factory.history.found_lines(search)
         manager = self._factory.manager
         found = []
         # A search also finds removed projects.
@@ -409,11 +410,10 @@ class Sessions(GObject.Object):
             sessions = by_project.get(project.path, [])
             if sessions or not search:
                 missing = self.folders.is_missing(project.path)
-                found.append(
-                    ProjectItem(project.path, project.name, missing, _shown(sessions, states))
-                )
+                shown = _shown(sessions, states, lines)
+                found.append(ProjectItem(project.path, project.name, missing, shown))
         if without := by_project.get(""):
-            found.append(ProjectItem("", _("No Project"), False, _shown(without, states)))
+            found.append(ProjectItem("", _("No Project"), False, _shown(without, states, lines)))
         return found
 
 
@@ -424,7 +424,9 @@ def _make(conversation: Conversation, project: str | None) -> OpenSession:
     return OpenSession(conversation, project)
 
 
-def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:
+def _shown(
+    sessions: list[SessionInfo], states: States, lines: Mapping[str, FoundLine]
+) -> tuple[SessionItem, ...]:
     now = time.time()
     return tuple(
         SessionItem(
@@ -433,6 +435,7 @@ def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ..
             *states.get(info.id, (False, False, False)),
             spent=_spent_text(info.spent),
             day=_day(info.updated_at, now),
+            found=lines.get(info.id),
         )
         for info in sessions
     )

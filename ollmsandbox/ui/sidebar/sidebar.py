@@ -9,6 +9,7 @@ from itertools import islice
 
 from gi.repository import Gdk, Gio, GLib, Gtk
 
+from ...chat.storage.history import FoundLine
 from ..resources import template
 from ..sessions.items import Day, ProjectItem, SessionItem
 from ..widgets.signals import signals
@@ -184,6 +185,14 @@ class Sidebar(Gtk.Box):
             return
         self._selected = session_id
         self._fill()
+
+    def found_in(self, session_id: str) -> FoundLine | None:
+        """Return the line of a session that the search has found."""
+        for project in self._items:
+            for item in project.sessions:
+                if item.id == session_id:
+                    return item.found
+        return None
 
     def focus(self) -> None:
         """Focus the selected session, or the first row."""

@@ -188,7 +188,13 @@ class Window(Adw.ApplicationWindow):
     def _build(self, choice: ModelChoice) -> None:
         self.sidebar = Sidebar()
         self._side = SidebarController(
-            self, self.sidebar, self._sessions, self.toasts, self._tasks, weakly(self._show)
+            self,
+            self.sidebar,
+            self._sessions,
+            self.toasts,
+            self._tasks,
+            weakly(self._show),
+            weakly(self.chat.go_to_line),
         )
         self.sidebar.connect("show-folders", weakly(self._on_show_folders))
         self.sidebar_place.set_child(self.sidebar)

@@ -128,3 +128,23 @@ def test_the_end_of_a_turn_is_announced_and_marked_until_it_is_seen(
         assert len(notified) == 1
         window.show_session(session.id)
         wait_until(lambda: window.chat.session is session and not is_marked())
+
+
+def test_a_search_shows_the_line_it_found_and_leads_to_it(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        long = "\n\n".join(["A paragraph of the answer."] * 40)
+        replies = [[f"The needle is here.\n\n{long}"], [long], [long]]
+        session.conversation.use_model(ScriptedModel(*replies))
+        for text in ("first", "second", "third"):
+            finish(session.conversation.say(text))
+        window.sidebar.search.set_text("needle")
+
+        def found() -> str:
+            row = _row(window, session.id)
+            return row.item.found.text if row is not None and row.item.found else ""
+
+        wait_until(lambda: found() == "The needle is here.")
+        entry = list(session)[1]
+        assert not window.chat.column.is_in_view(entry)
+        window.sidebar.emit("open-session", session.id)
+        wait_until(lambda: window.chat.column.is_in_view(entry))
