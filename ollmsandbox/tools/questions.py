@@ -295,6 +295,7 @@ def _plan_facts(context: ToolContext, plan: Plan, hosts: Sequence[str]) -> list[
     return [
         _folder(context, plan.working_dir),
         _hosts(hosts) if plan.by_host else _network(on=plan.network),
+        *_keys(plan),
         _writes(", ".join(names)),
         _devices(plan),
         # Translators: names a line of the card: "Can read   The project and the playground"
@@ -347,6 +348,14 @@ def _network(*, on: bool, how: str = "") -> Fact:
 def _hosts(hosts: Sequence[str]) -> Fact:
     fact = _network(on=True, how=_("You are asked about each host"))
     return replace(fact, value=", ".join(hosts), is_wording=False) if hosts else fact
+
+
+def _keys(plan: Plan) -> list[Fact]:
+    if not plan.ssh_agent:
+        return []
+    # Translators: names a line of the card: "SSH keys   Your ssh-agent signs for this command"
+    label = pgettext("permission card", "SSH keys")
+    return [Fact(label, _("Your ssh-agent signs for this command"), is_wording=True)]
 
 
 def _inner_sandbox(*, network: bool) -> list[str]:
