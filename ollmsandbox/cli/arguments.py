@@ -257,6 +257,12 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         WHOLE_NETWORK, action="store_const", const="all", dest="network", help=argparse.SUPPRESS
     )
     parser.add_argument(
+        "--ssh-agent",
+        action="store_true",
+        help="let the command log in with your ssh-agent at hosts that it may reach; your key "
+        "files stay hidden",
+    )
+    parser.add_argument(
         "--publish",
         action="append",
         default=[],

@@ -151,8 +151,11 @@ def prepare_run(
     if spec.by_host:
         from ..sandbox.network.hosts import parse_hosts
         from ..sandbox.network.network import HostNetwork
+        from ..sandbox.network.ssh import SshAccess
 
-        hosts = HostNetwork(parse_hosts(spec.hosts), ask_host, services)
+        rules = parse_hosts(spec.hosts)
+        ssh = SshAccess(rules, environ, paths.runtime) if spec.ssh_agent else None
+        hosts = HostNetwork(rules, ask_host, services, ssh)
     bubble = Bubble(
         spec,
         profile=profile,

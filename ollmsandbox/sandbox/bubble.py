@@ -88,7 +88,8 @@ class Bubble:
                 capture=capture,
             )
         if hosts is not None:
-            spec = spec._replace(network=True, by_host=True)
+            has_agent = hosts.ssh is not None
+            spec = spec._replace(network=True, by_host=True, ssh_agent=has_agent)
         self._spec = spec
         self._hosts = hosts
         self.project = find_project(spec.project, self._paths)
@@ -297,6 +298,9 @@ class Bubble:
             closing.push_async_callback(self._close_ports)
             if self._spec.publish:
                 self.ports.open(self._spec.publish)
+            if self._hosts is not None and self._hosts.ssh is not None:
+                closing.callback(self._hosts.ssh.close)
+                await asyncio.to_thread(self._hosts.ssh.open, self.overlay.run_id)
             stdout, stderr = self._start(argv, stdin, terminal, closing)
             running = Running(
                 stdout=stdout,

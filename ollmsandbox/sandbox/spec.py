@@ -40,6 +40,8 @@ class RunSpec(NamedTuple):
     # about.
     by_host: bool = False
     hosts: tuple[str, ...] = ()
+    # Whether the command may use the user's ssh-agent, to log in at these hosts.
+    ssh_agent: bool = False
     # Ports of the command that can be reached on this computer while it runs.
     publish: tuple[int, ...] = ()
     mode: Mode = Mode.AUTO

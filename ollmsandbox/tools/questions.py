@@ -319,6 +319,7 @@ def _plan_facts(context: ToolContext, plan: Plan, hosts: str) -> list[Fact]:
     folder = _folder(context, plan.working_dir)
     return [
         *((network, folder) if plan.by_host else (folder, network)),
+        *_keys(plan),
         _writes(", ".join(names)),
         _devices(plan),
         # Translators: names a line of the card: "Can read   The project and the playground"
@@ -371,6 +372,14 @@ def _network(*, on: bool, how: str = "") -> Fact:
 def _hosts(hosts: str) -> Fact:
     fact = _network(on=True, how=_("You are asked about each host"))
     return replace(fact, value=hosts, is_wording=False, is_emphasized=True) if hosts else fact
+
+
+def _keys(plan: Plan) -> list[Fact]:
+    if not plan.ssh_agent:
+        return []
+    # Translators: names a line of the card: "SSH keys   Your ssh-agent signs for this command"
+    label = pgettext("permission card", "SSH keys")
+    return [Fact(label, _("Your ssh-agent signs for this command"), is_wording=True)]
 
 
 def _inner_sandbox(*, network: bool) -> list[str]:

@@ -103,6 +103,11 @@ class CommandParameters:
         default=(),
         longest=253,
     )
+    ssh_agent: bool = parameter(
+        "Whether the command may log in with the user's ssh-agent, as `git push` over ssh does. "
+        "Name the server in `hosts`. Defaults to false.",
+        default=False,
+    )
     timeout: int | None = parameter(
         "Stop the command after this many seconds. Set it for a command that takes long.",
         may_be_absent=True,
@@ -253,6 +258,7 @@ class RunRequest(RequestBase):
             network=self._has_network,
             by_host=by_host and self._has_network,
             hosts=self._hosts.texts,
+            ssh_agent=by_host and self._has_network and given.ssh_agent,
             timeout=self._timeout(),
             call_id=self.call_id,
         )

@@ -404,6 +404,11 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
             "With --network=all, the command's ports are this computer's own.",
             "Leave --publish out.",
         )
+    if given.ssh_agent and (given.network == "all" or not (given.hosts or given.network)):
+        raise SandboxError(
+            "--ssh-agent is for commands that reach single hosts.",
+            "Name the server with --host.",
+        )
     return RunSpec(
         project,
         given.title or _text(command),
@@ -411,6 +416,7 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
         network=given.network is not None or bool(given.hosts),
         by_host=given.network == "ask" or (given.network is None and bool(given.hosts)),
         hosts=_hosts(given),
+        ssh_agent=given.ssh_agent,
         publish=tuple(dict.fromkeys(given.publish)),
         mode=Mode(given.apply),
         profile=given.profile or DEFAULT_PROFILE,

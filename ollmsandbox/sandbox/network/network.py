@@ -16,6 +16,7 @@ from .hosts import USUAL_PORTS, HostRule, HostUse, is_address
 from .inside import NetworkNamespace
 from .names import MASK, Names
 from .relay import Listener, Relay, Service, sorted_uses
+from .ssh import SshAccess
 
 
 class AskHost(Protocol):
@@ -34,9 +35,12 @@ class HostNetwork:
         rules: Sequence[HostRule],
         ask: AskHost | None = None,
         services: Mapping[str, Service] | None = None,
+        ssh: SshAccess | None = None,
     ) -> None:
-        self.rules = tuple(rules)
+        self.rules = (*rules, *(ssh.rules() if ssh is not None else ()))
         self._services = services or {}
+        # Set if the command may use the user's ssh-agent.
+        self.ssh = ssh
         self._ask = ask
         self._names = Names()
         self._relay: Relay | None = None
@@ -114,6 +118,12 @@ class HostNetwork:
     def decide(self, host: str, port: int, address: str = "") -> bool | None:
         """Return whether a host may be reached; None if the user is being asked. Called by the
         relay's thread."""
+        allowed = self._decide(host, port, address)
+        if allowed and self.ssh is not None and host != "localhost":
+            self.ssh.add_host(host, port)
+        return allowed
+
+    def _decide(self, host: str, port: int, address: str) -> bool | None:
         key = (host, port, address)
         if host == "localhost" or (not address and self._is_named(host, port)):
             return True

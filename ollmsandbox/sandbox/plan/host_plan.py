@@ -40,6 +40,7 @@ from .mounts import (
 )
 from .plan import Plan, PlanBuilder, PlanInputs, path_prefixes
 from .resolver import resolver_files, without_proxies
+from .ssh import ssh_files, ssh_variables
 
 _NOT_FILES = ("/proc", "/sys", "/dev")
 
@@ -70,6 +71,9 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     mounts += builder.run_folder(profile.run, inputs.host.resolver if uses_resolver else None)
     if inputs.spec.by_host:
         mounts += resolver_files(inputs.paths.runtime)
+    if inputs.spec.ssh_agent:
+        mounts += ssh_files(inputs.paths.runtime, inputs.overlay.run_id)
+        environment |= ssh_variables()
     mounts += builder.home()
     mounts += builder.agent_settings()
     mounts += builder.playground_at(f"{home}/playground")

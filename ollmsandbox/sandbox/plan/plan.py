@@ -84,6 +84,8 @@ class Plan(NamedTuple):
     playground: str = ""
     # Whether the network is only for hosts that the user allows.
     by_host: bool = False
+    # Whether the user's ssh-agent signs for the command.
+    ssh_agent: bool = False
 
     @property
     def has_own_network(self) -> bool:
@@ -139,7 +141,11 @@ class Plan(NamedTuple):
     def describe(self) -> list[str]:
         """Return sentences for the user: about the network, then about each mount."""
         mounts = filter(None, (mount.describe() for mount in self.mounts))
-        return [self.describe_network(), *mounts]
+        return [self.describe_network(), *self.describe_keys(), *mounts]
+
+    def describe_keys(self) -> list[str]:
+        text = _("Your ssh-agent signs for the command when it logs in somewhere.")
+        return [text] if self.ssh_agent else []
 
     def describe_reading(self) -> str:
         """Return in a few words what a command can read."""
@@ -329,6 +335,7 @@ class PlanBuilder:
             caches=self.caches,
             playground=self.playground if self._is_separate else "",
             by_host=self.inputs.spec.by_host,
+            ssh_agent=self.inputs.spec.ssh_agent,
         )
 
     def _git_settings(

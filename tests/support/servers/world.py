@@ -9,6 +9,7 @@ host and returns a `Ran`; `asked` lists the questions.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import ctypes
 import fcntl
@@ -173,6 +174,61 @@ def serve_https(address: str, names: Sequence[str]) -> Path:
     return certificate
 
 
+def serve_ssh(address: str, *names: str) -> Path:
+    """Serve ssh for the present user, who has a key in an agent and hashed known hosts; return a
+    git repository for it."""
+    home = _folder / "home"
+    (home / ".ssh").mkdir(mode=0o700)
+    users = [line.split(":") for line in Path("/etc/passwd").read_text().splitlines()]
+    others = [":".join(user) for user in users if user[2] != str(os.getuid())]
+    own = f"tester:x:{os.getuid()}:{os.getgid()}::{home}:/bin/sh"
+    passwd = _folder / "passwd"
+    passwd.write_text("\n".join([own, *others, ""]))
+    _check(_libc.mount(os.fsencode(passwd), b"/etc/passwd", None, _MS_BIND, None))
+    # sshd wants an empty folder there.
+    (_folder / "run" / "sshd").mkdir(parents=True)
+    _check(_libc.mount(os.fsencode(_folder / "run"), b"/run", None, _MS_BIND, None))
+    for key in (_folder / "host_key", home / ".ssh" / "id_ed25519"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    public = (_folder / "host_key.pub").read_text().rsplit(" ", 1)[0]
+    known = home / ".ssh" / "known_hosts"
+    known.write_text("".join(f"{name} {public}\n" for name in (*names, "unrelated.example.org")))
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", known], check=True, capture_output=True)
+    agent = _folder / "agent"
+    process = subprocess.Popen(
+        ["ssh-agent", "-D", "-a", agent], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    atexit.register(process.kill)
+    while not agent.exists():
+        assert process.poll() is None
+    os.environ["SSH_AUTH_SOCK"] = str(agent)
+    subprocess.run(["ssh-add", "-q", home / ".ssh" / "id_ed25519"], check=True, capture_output=True)
+    settings = {
+        "HostKey": _folder / "host_key",
+        "AuthorizedKeysFile": home / ".ssh" / "id_ed25519.pub",
+        "UsePAM": "no",
+        "StrictModes": "no",
+        "PasswordAuthentication": "no",
+    }
+    config = _folder / "sshd_config"
+    config.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    for port in (22, 2222):
+        listener = socket.create_server((address, port))
+        threading.Thread(target=_serve_ssh, args=(listener, config), daemon=True).start()
+    repository = _folder / "repository.git"
+    subprocess.run(["git", "init", "-q", "--bare", repository], check=True)
+    return repository
+
+
+def _serve_ssh(listener: socket.socket, config: Path) -> None:
+    while True:
+        client, _address = listener.accept()
+        with client:
+            number = client.fileno()
+            command = ["/usr/sbin/sshd", "-i", "-f", str(config)]
+            subprocess.Popen(command, stdin=number, stdout=number, stderr=subprocess.DEVNULL)
+
+
 def write_script(text: str) -> None:
     """Write a Python program to the project, as `script.py`."""
     (_folder / "project" / "script.py").write_text(text)
@@ -184,12 +240,15 @@ def run(
     answer: Callable[[str, int, str], bool] | None = None,
     wait: float = 0.0,
     timeout: float = PATIENCE,
+    ssh_agent: bool = False,
 ) -> Ran:
     """Run a command with the network by host. Without `answer`, nobody can be asked."""
     from ollmsandbox import loop
+    from ollmsandbox.paths import Paths
     from ollmsandbox.sandbox.bubble import Bubble
     from ollmsandbox.sandbox.network.hosts import parse_hosts
     from ollmsandbox.sandbox.network.network import HostNetwork
+    from ollmsandbox.sandbox.network.ssh import SshAccess
 
     async def ask(host: str, port: int, address: str) -> bool:
         assert answer is not None
@@ -198,7 +257,10 @@ def run(
         return answer(host, port, address)
 
     async def once() -> Ran:
-        network = HostNetwork(parse_hosts(hosts), ask if answer is not None else None)
+        rules = parse_hosts(hosts)
+        runtime = Paths.from_environ(os.environ).runtime
+        ssh = SshAccess(rules, os.environ, runtime) if ssh_agent else None
+        network = HostNetwork(rules, ask if answer is not None else None, ssh=ssh)
         bubble = Bubble(_folder / "project", hosts=network, timeout=timeout)
         result = await bubble.exec(command)
         uses = {
