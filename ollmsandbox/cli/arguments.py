@@ -557,19 +557,7 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the rules for what commands may see and use (default: standard)",
     )
-    parser.add_argument(
-        "--max-turns",
-        type=parse_count,
-        default=50,
-        metavar="N",
-        help="stop after this many answers of the model (default: 50)",
-    )
-    parser.add_argument(
-        "--max-minutes", type=parse_minutes, metavar="N", help="stop after this time"
-    )
-    parser.add_argument(
-        "--max-tokens", type=parse_count, metavar="N", help="stop after this many tokens"
-    )
+    _add_turn_limits(parser)
     parser.add_argument(
         "--allow-private",
         action="store_true",
@@ -586,6 +574,22 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print one JSON document per event; with TEXT, read answers and further messages as "
         "JSON from standard input",
+    )
+
+
+def _add_turn_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-turns",
+        type=parse_count,
+        default=50,
+        metavar="N",
+        help="stop after this many answers of the model (default: 50)",
+    )
+    parser.add_argument(
+        "--max-minutes", type=parse_minutes, metavar="N", help="stop after this time"
+    )
+    parser.add_argument(
+        "--max-tokens", type=parse_count, metavar="N", help="stop after this many tokens"
     )
 
 
@@ -716,7 +720,21 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         return action
 
     add("list", "list the connections to model servers")
-    new = add("add", "add or change a connection")
+    _add_connection_settings(add("add", "add or change a connection"))
+    add("remove", "remove a connection and its key").add_argument("name", metavar="NAME")
+    test = add("test", "check a connection, and list the server's models")
+    test.add_argument(
+        "name", nargs="?", metavar="NAME", help="the connection (default: the default one)"
+    )
+    default = add("default", "choose the default connection")
+    default.add_argument("name", metavar="NAME")
+    default.add_argument(
+        "model", nargs="?", type=valid_unicode, metavar="MODEL", help="its default model"
+    )
+    add("find", "look for servers on this computer")
+
+
+def _add_connection_settings(new: argparse.ArgumentParser) -> None:
     new.add_argument("name", metavar="NAME")
     new.add_argument("address", metavar="ADDRESS", help="such as http://localhost:11434")
     new.add_argument(
@@ -725,28 +743,24 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         help="the server's API (default: found by asking the server)",
     )
     new.add_argument("--model", type=valid_unicode, metavar="MODEL", help="the model to use first")
-    new.add_argument(
-        "--context",
-        type=parse_between(1024, 1 << 24),
-        metavar="TOKENS",
-        help="the size of the model's context (default: what the server says)",
-    )
-    new.add_argument(
-        "--answer",
-        type=parse_between(1, 1 << 24),
-        metavar="TOKENS",
-        help="the longest answer of the model",
-    )
+    for option, least, most, what in (
+        (
+            "--context TOKENS",
+            1024,
+            1 << 24,
+            "the size of the model's context (default: what the server says)",
+        ),
+        ("--answer TOKENS", 1, 1 << 24, "the longest answer of the model"),
+        ("--temperature NUMBER", 0, 5, "how random answers are: 0 for not at all"),
+        ("--connect-timeout SECONDS", 1, 3600, "how long to wait for a connection (default: 10)"),
+        ("--idle-timeout SECONDS", 1, 86400, "how long the server may send nothing (default: 300)"),
+    ):
+        name, metavar = option.split()
+        new.add_argument(name, type=parse_between(least, most), metavar=metavar, help=what)
     new.add_argument(
         "--effort",
         choices=("none", "minimal", "low", "medium", "high", "max", "default"),
         help="how much the model should think, if the server lets you choose",
-    )
-    new.add_argument(
-        "--temperature",
-        type=parse_between(0, 5),
-        metavar="NUMBER",
-        help="how random answers are: 0 for not at all",
     )
     new.add_argument(
         "--header",
@@ -763,18 +777,6 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         help="the price of a million tokens, to show what answers cost",
     )
     new.add_argument(
-        "--connect-timeout",
-        type=parse_between(1, 3600),
-        metavar="SECONDS",
-        help="how long to wait for a connection (default: 10)",
-    )
-    new.add_argument(
-        "--idle-timeout",
-        type=parse_between(1, 86400),
-        metavar="SECONDS",
-        help="how long the server may send nothing (default: 300)",
-    )
-    new.add_argument(
         "--reset", action="store_true", help="first forget all settings that the connection has"
     )
     new.add_argument(
@@ -783,17 +785,6 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         help="read the API key from standard input, and store it in the keyring or in a file that "
         "only you can read",
     )
-    add("remove", "remove a connection and its key").add_argument("name", metavar="NAME")
-    test = add("test", "check a connection, and list the server's models")
-    test.add_argument(
-        "name", nargs="?", metavar="NAME", help="the connection (default: the default one)"
-    )
-    default = add("default", "choose the default connection")
-    default.add_argument("name", metavar="NAME")
-    default.add_argument(
-        "model", nargs="?", type=valid_unicode, metavar="MODEL", help="its default model"
-    )
-    add("find", "look for servers on this computer")
 
 
 def add_permissions_arguments(parser: argparse.ArgumentParser) -> None:

@@ -96,8 +96,7 @@ def launch(
         lead = _LEAD if terminal.gives_input else _LEAD_WITH_INPUT
         argv = [SHELL, "-c", lead, SHELL, *argv]
     order, arguments = _make_order(plan, argv, programs, paths)
-    ours, theirs = [], []
-    witness = None
+    ours, theirs, witness = [], [], None
     with contextlib.ExitStack() as handed_over:
         for _ in range(3):
             reader, writer = os.pipe()

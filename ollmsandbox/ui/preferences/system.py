@@ -80,6 +80,15 @@ class SystemPage(Adw.PreferencesPage):
         # The projects to list when the page is shown, and how many listings were started.
         self._to_list: list[tuple[str, str, System]] | None = None
         self._listings = 0
+        self._add_alpine()
+        self._projects = Adw.PreferencesGroup(title=_("Projects"))
+        self.add(self._projects)
+        self.connect("map", weakly(self._on_map))
+        self._trouble.set_visible(False)
+        self._show_busy(busy=False, is_installed=False)
+        tasks.start(self._load_settings())
+
+    def _add_alpine(self) -> None:
         self._alpine = Adw.PreferencesGroup(
             title=_("Alpine"),
             description=_(
@@ -129,12 +138,6 @@ class SystemPage(Adw.PreferencesPage):
             entry.connect("apply", weakly(self._on_source), name)
             self._alpine.add(entry)
         self.add(self._alpine)
-        self._projects = Adw.PreferencesGroup(title=_("Projects"))
-        self.add(self._projects)
-        self.connect("map", weakly(self._on_map))
-        self._trouble.set_visible(False)
-        self._show_busy(busy=False, is_installed=False)
-        tasks.start(self._load_settings())
 
     async def _load_settings(self) -> None:
         await self.refresh()
