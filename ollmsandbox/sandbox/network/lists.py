@@ -69,7 +69,7 @@ def check_list_name(name: str) -> None:
     if not is_list_name(name):
         raise SandboxError(
             N_("{name} is not a name for a list of hosts."),
-            N_("Use up to 40 small letters, digits, hyphens, underscores or periods."),
+            N_("Use up to 40 lowercase letters, digits, hyphens, underscores or periods."),
             name=repr(name[:80]),
         )
 

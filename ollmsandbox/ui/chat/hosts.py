@@ -35,7 +35,7 @@ async def save_hosts(
         window,
         _("Save These Hosts as a List"),
         "\n".join([meaning, "", *shown]),
-        _("Name, in small letters"),
+        _("Name (lowercase)"),
         _("_Save"),
         is_good=is_list_name,
     )
