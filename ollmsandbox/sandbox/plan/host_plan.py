@@ -181,7 +181,8 @@ class _HostBuilder(PlanBuilder):
             if not inputs.can_cache or not self.can_overlay(lower):
                 raise SandboxError(
                     N_(
-                        "No layer can be mounted over {folder} here, so {agent} cannot run in the sandbox."
+                        "No layer can be mounted over {folder} here, so {agent} cannot run in the "
+                        "sandbox."
                     ),
                     N_("See `ollmsandbox doctor`."),
                     agent=agent.title,
