@@ -89,6 +89,10 @@ class Outcome:
     cancelled: Stop | None = None
     # Pictures that the model sees beside the text.
     pictures: tuple[Picture, ...] = ()
+    # Where the output of a command ends in the text; None for other tools.
+    output_end: int | None = None
+    # The user's answer to a question of the model.
+    reply: str | None = None
 
     @classmethod
     def failed(

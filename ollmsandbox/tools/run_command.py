@@ -341,10 +341,11 @@ class RunRequest(RequestBase):
         return result, notices
 
     def _outcome(self, result: Result | None, run: PreparedRun | None, *notices: str) -> Outcome:
-        output, report = output_text(result) if result else "", run.report if run else None
+        report = run.report if run else None
+        output, end = output_text(result) if result else ("", None)
         text = in_lines(output, changes_text(report, self.project), *notices)
         ok = result is not None and result.exit_code == 0 and result.stop is None
-        return Outcome(text, ok, result, report, self.verdict)
+        return Outcome(text, ok, result, report, self.verdict, output_end=end)
 
 
 def _time(limits: Limits) -> str:

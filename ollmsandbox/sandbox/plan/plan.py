@@ -35,7 +35,6 @@ from .mounts import (
     Device,
     DevicesAndProcesses,
     HiddenPath,
-    HostSystem,
     MaskedFolder,
     Mount,
     OverlaidFolder,
@@ -132,14 +131,6 @@ class Plan(NamedTuple):
         """Return sentences for the user: about the network, then about each mount."""
         mounts = filter(None, (mount.describe() for mount in self.mounts))
         return [self.describe_network(), *mounts]
-
-    def describe_reading(self) -> str:
-        """Return in a few words what a command can read."""
-        if not any(isinstance(mount, HostSystem) for mount in self.mounts):
-            return _("The project and the playground")
-        if self.network:
-            return _("The project, the playground, tools and caches; no other files of yours")
-        return _("Your files and the system, except for what is hidden")
 
     def describe_network(self) -> str:
         if self.by_host:
