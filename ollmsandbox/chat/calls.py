@@ -7,7 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from .. import N_
@@ -15,8 +15,10 @@ from ..errors import OllmSandboxError, Sentence
 from ..permission.request import PermissionRequest, Verdict
 from ..sandbox.monitor import FileEvent
 from ..sandbox.network.publish import CommandPorts
+from ..sandbox.output import Capture
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Stop
+from ..text.ansi import harmless
 from ..tools.base import Outcome, RequestBase, Stream, Tool, UserQuestion
 from .events import (
     CallBegan,
@@ -52,6 +54,8 @@ _MAX_REPEATS = 5
 # After this many refusals without another call between them, the turn ends.
 _MAX_REFUSALS = 3
 _MOST_SHOWN = 200
+# Bytes to keep of the output of a stopped call, at its beginning and at its end.
+_PRINTED = 12_000
 SAME_ID = N_("Two calls in this reply had the same id. Give each call its own id.")
 
 
@@ -69,6 +73,8 @@ class ActiveCall:
     request: RequestBase | None = None
     verdict: Verdict | None = None
     outcome: Outcome | None = None
+    # What it printed, in case that it is stopped.
+    printed: Capture = field(default_factory=lambda: Capture(_PRINTED, _PRINTED))
     # Why it was stopped: by the user, or by the time limit of the turn.
     stopped: Stop | None = None
     task: asyncio.Task[Outcome] | None = None
@@ -311,6 +317,7 @@ class _CallWatcher:
         self._runner.watched(self._active, CommandStarted(self._id, pid, plan, ports))
 
     def output(self, stream: Stream, data: bytes) -> None:
+        self._active.printed.feed(data)
         self._runner.watched(self._active, CommandOutput(self._id, stream, data))
 
     def changed(self, event: FileEvent) -> None:
@@ -418,7 +425,9 @@ class ToolCalls:
     async def _execute(self, active_calls: Sequence[ActiveCall]) -> None:
         self._active_calls = active_calls
         try:
-            self._runner.queue(active_calls if self._lingering else active_calls[1:])
+            # All of them, or else the first one would be known last.
+            if self._lingering or len(active_calls) > 1:
+                self._runner.queue(active_calls)
             if self._lingering:
                 self._enter(ConversationState.RUNNING)
                 await self.settled()
@@ -471,7 +480,7 @@ class ToolCalls:
         if self._writer is not None and active.outcome is not None:
             record = CallRecord.of(active.outcome, active.description).asked(active.verdict)
             if active.own:
-                record = replace(record, own=True, output_start=len(_introduction(active)))
+                record = record.moved(len(_introduction(active)))
             self._writer.write(StoredMessage(active.number, _answer(active), record))
 
 
@@ -479,10 +488,12 @@ def _stopped(active: ActiveCall) -> Outcome:
     """Return the outcome of a stopped call, with the changes it had made, as far as known."""
     stop = active.stopped or Stop.PERSON
     partial = active.request.partial if active.request else None
-    if partial is None:
-        return stopped_outcome(stop, active.verdict)
-    text = f"{_STOP_TEXTS[stop]}\n{partial.text}".rstrip()
-    return replace(partial, text=text, ok=False, cancelled=stop)
+    outcome = partial or stopped_outcome(stop, active.verdict)
+    printed = harmless(active.printed.text).rstrip()
+    parts = [printed, _STOP_TEXTS[stop], partial.text if partial else ""]
+    text = "\n".join(filter(None, parts))
+    end = len(printed) if active.printed.total else None
+    return replace(outcome, text=text, ok=False, cancelled=stop, output_end=end)
 
 
 def stopped_outcome(stop: Stop = Stop.PERSON, verdict: Verdict | None = None) -> Outcome:

@@ -35,7 +35,7 @@ from .events import (
     TurnEnded,
     report,
 )
-from .instructions import ProjectInstructions
+from .instructions import ProjectInstructions, instructions_notice
 from .messages import Message, QueuedMessage, Role, ToolCall
 from .providers.base import FinishPiece, Model, ProviderError
 from .reply import ReplyReader, StreamedReply
@@ -160,8 +160,11 @@ class Conversation:
         self._queue: list[QueuedMessage] = []
         # Whether the model works, and not a command of the user's own.
         self.is_in_turn = False
+        # The number of the reply that is being read.
+        self._reply_number: int | None = None
         if writer is not None:
-            writer.notify = lambda text: self._emit(Notice(text))
+            # Not stored: that is what fails.
+            writer.notify = lambda text: self._listeners.tell(Notice(text))
 
     def listen(self, listener: Callable[[ChatEvent], None]) -> Callable[[], None]:
         """Return a function that removes the listener again."""
@@ -345,10 +348,8 @@ class Conversation:
             self.is_in_turn = False
             if timer is not None:
                 timer.cancel()
-        if self._writer is not None and ended.end not in (TurnEnd.DONE, TurnEnd.STOPPED):
-            why = ended.why or Sentence(ended.end.value)
-            notice = Message(Role.NOTICE, why, at=time.time(), end=ended.end.name)
-            self._writer.write(StoredMessage(self._writer.take_number(), notice))
+        if ended.end is not TurnEnd.DONE:
+            self._store_notice(ended.why or Sentence(ended.end.value), ended.end)
         self._emit(ended)
         return ended
 
@@ -459,28 +460,35 @@ class Conversation:
         model = self.model
         if model is None:
             raise ProviderError(N_("No model is selected."), N_("Choose a model first."))
-        number = self._writer.take_number() if self._writer else 0
+        self._reply_number = self._writer.take_number() if self._writer else 0
 
         def summarised(summary: Message) -> None:
             """Store a summary in front of the reply."""
-            nonlocal number
-            self._add(summary, number)
+            self._add(summary)
             self._emit(MessageAdded(summary))
-            number = self._writer.take_number() if self._writer else 0
+
+        def save(message: Message) -> None:
+            if self._reply_number is not None:
+                self._save(self._reply_number, message)
 
         self._enter(ConversationState.WAITING)
-        reply = StreamedReply(model.name, self._grew, lambda m: self._save(number, m))
+        reply = StreamedReply(model.name, self._grew, save)
         try:
             await self._child(self._reader.read(model, reply, self.messages, summarised))
-        except BaseException:
+            return reply, self._reply_number
+        except BaseException as error:
             # Keep what the user has already read, whatever happened.
             reply.close()
             if reply.has_begun:
-                message = reply.message(partial=True)
+                is_stopped = isinstance(error, asyncio.CancelledError)
+                end = self._ending or TurnEnd.STOPPED if is_stopped else TurnEnd.FAILED
+                message = replace(reply.message(partial=True), end=end.name)
+                number, self._reply_number = self._reply_number, None
                 self._add(message, number)
                 self._emit(MessageAdded(message))
             raise
-        return reply, number
+        finally:
+            self._reply_number = None
 
     async def _child(self, work: Coroutine[object, object, None]) -> None:
         """Run in a task of its own: one that does not end must not delay a stop."""
@@ -509,8 +517,20 @@ class Conversation:
     def _add(self, message: Message, number: int | None = None) -> None:
         self.messages.append(message)
         if self._writer is not None:
-            place = self._writer.take_number() if number is None else number
+            place = self._take_number() if number is None else number
             self._writer.write(StoredMessage(place, message))
+
+    def _take_number(self) -> int:
+        """Return the number of what is added now: in front of the reply that is about to begin."""
+        number = self._writer.take_number() if self._writer is not None else 0
+        if self._reply_number is not None:
+            number, self._reply_number = self._reply_number, number
+        return number
+
+    def _store_notice(self, text: str, end: TurnEnd | None = None) -> None:
+        if self._writer is not None:
+            notice = Message(Role.NOTICE, text, at=time.time(), end=end.name if end else "")
+            self._writer.write(StoredMessage(self._take_number(), notice))
 
     def _save(self, number: int, message: Message) -> None:
         # Not if others are queued: a locked database would get one more every second.
@@ -523,6 +543,10 @@ class Conversation:
             self._emit(StateChanged(state))
 
     def _emit(self, event: ChatEvent) -> None:
+        if isinstance(event, Notice):
+            self._store_notice(event.text)
+        elif isinstance(event, InstructionsRead):
+            self._store_notice(instructions_notice(event.files))
         self._listeners.tell(event)
         report = event.outcome.report if isinstance(event, CallEnded) else None
         report = event.report if isinstance(event, CallSettled) else report
@@ -535,4 +559,4 @@ class Conversation:
             self._instructions.enter(event.call, event.outcome)
         if isinstance(event, CallEnded | TurnEnded):
             for text in self._notices():
-                self._listeners.tell(Notice(text))
+                self._emit(Notice(text))

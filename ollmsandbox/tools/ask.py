@@ -90,5 +90,5 @@ class AskRequest(RequestBase):
         if answer is None:
             return Outcome.failed(_NOBODY)
         if not answer:
-            return Outcome("The user gave no answer. Decide yourself.", ok=True)
-        return Outcome(f"The user answered: {answer}", ok=True)
+            return Outcome("The user gave no answer. Decide yourself.", ok=True, reply="")
+        return Outcome(f"The user answered: {answer}", ok=True, reply=answer)

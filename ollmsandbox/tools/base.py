@@ -94,6 +94,10 @@ class Outcome:
     pictures: tuple[Picture, ...] = ()
     # The hosts that a command tried to reach.
     hosts: tuple[HostUse, ...] = ()
+    # Where the output of a command ends in the text; None for other tools.
+    output_end: int | None = None
+    # The user's answer to a question of the model.
+    reply: str | None = None
 
     @classmethod
     def failed(

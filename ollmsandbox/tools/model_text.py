@@ -31,10 +31,11 @@ _STATES = {
 _RISKY = frozenset((Flag.LATER, Flag.OPENING, Flag.TOOL, Flag.BUILD))
 
 
-def output_text(result: Result) -> str:
-    """Return standard output, standard error, and the exit status if it is not 0."""
+def output_text(result: Result) -> tuple[str, int]:
+    """Return standard output, standard error, and the exit status if it is not 0; and where in this
+    text the output ends."""
     small = result._replace(stdout=_shortened(result.stdout), stderr=_shortened(result.stderr))
-    return small.for_model() or "The command printed nothing."
+    return small.for_model() or "The command printed nothing.", len(small.printed())
 
 
 def _shortened(capture: Capture) -> Capture:

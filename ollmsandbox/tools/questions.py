@@ -318,19 +318,17 @@ def _plan_facts(context: ToolContext, plan: Plan, hosts: str) -> list[Fact]:
     network = _hosts(hosts) if plan.by_host else _network(on=plan.network)
     folder = _folder(context, plan.working_dir)
     return [
-        *((network, folder) if plan.by_host else (folder, network)),
+        *((network, *folder) if plan.by_host else (*folder, network)),
         *_keys(plan),
         _writes(", ".join(names)),
-        _devices(plan),
-        # Translators: names a line of the card: "Can read   The project and the playground"
-        Fact(pgettext("permission card", "Can read"), plan.describe_reading(), is_wording=True),
+        *_devices(plan),
     ]
 
 
 def _unsandboxed_facts(context: ToolContext, folder: str, *, offline: bool = False) -> list[Fact]:
     network = _network(on=not offline, how=_("On: it cannot be turned off or limited here"))
     writes = replace(_writes(_("Everything you can write to")), is_wording=True)
-    return [_folder(context, folder), network, writes]
+    return [*_folder(context, folder), network, writes]
 
 
 def _inner_facts(context: ToolContext, folder: str, project: str, *, network: bool) -> list[Fact]:
@@ -338,7 +336,7 @@ def _inner_facts(context: ToolContext, folder: str, project: str, *, network: bo
     # path, full-width characters are shown by their number.
     text = _("{folder}, playground: right away, and not recorded")
     writes = _writes(text.format(folder=context.shown(project)))
-    return [_folder(context, folder), _network(on=network, how=_("On, to all hosts")), writes]
+    return [*_folder(context, folder), _network(on=network, how=_("On, to all hosts")), writes]
 
 
 def _writes(value: str) -> Fact:
@@ -346,19 +344,19 @@ def _writes(value: str) -> Fact:
     return Fact(pgettext("permission card", "Can write"), value)
 
 
-def _devices(plan: Plan) -> Fact:
-    # Translators: names a line of the card: "Devices   /dev/dri/renderD128"
-    label = pgettext("permission card", "Devices")
+def _devices(plan: Plan) -> list[Fact]:
+    """Return the devices of this computer that the command can use, if there are any."""
     found = [mount.path for mount in plan.mounts if isinstance(mount, Device)]
-    if found:
-        return Fact(label, ", ".join(found))
-    # Translators: no devices; it stands beside "Devices"
-    return Fact(label, pgettext("devices", "None"), is_wording=True)
+    # Translators: names a line of the card: "Devices   /dev/dri/renderD128"
+    return [Fact(pgettext("permission card", "Devices"), ", ".join(found))] if found else []
 
 
-def _folder(context: ToolContext, folder: str) -> Fact:
+def _folder(context: ToolContext, folder: str) -> list[Fact]:
+    """Return the folder that the command starts in, unless it is the project."""
+    if folder == context.folder():
+        return []
     # Translators: names a line of the card, the folder a command starts in: "Folder   ~/parser"
-    return Fact(pgettext("permission card", "Folder"), context.shown(folder))
+    return [Fact(pgettext("permission card", "Folder"), context.shown(folder))]
 
 
 def _network(*, on: bool, how: str = "") -> Fact:

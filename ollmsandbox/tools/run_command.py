@@ -350,12 +350,13 @@ class RunRequest(RequestBase):
         return result, notices
 
     def _outcome(self, result: Result | None, run: PreparedRun | None, *notices: str) -> Outcome:
-        output, report = output_text(result) if result else "", run.report if run else None
+        report = run.report if run else None
+        output, end = output_text(result) if result else ("", None)
         hosts = run.hosts if run else ()
         changed = changes_text(report, self.project)
         text = in_lines(output, hosts_text(hosts), changed, *notices)
         ok = result is not None and result.exit_code == 0 and result.stop is None
-        return Outcome(text, ok, result, report, self.verdict, hosts=hosts)
+        return Outcome(text, ok, result, report, self.verdict, output_end=end, hosts=hosts)
 
 
 def _record(run: PreparedRun, exit_code: int | None, notices: list[str]) -> None:

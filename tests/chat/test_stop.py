@@ -138,7 +138,7 @@ def test_while_a_command_runs(person: Person) -> None:
             await scene.listening.until(lambda: not with_words("sleep", seconds))
             answer = scene.conversation.messages[-1]
             assert answer.role is Role.TOOL
-            assert answer.text.startswith(STOPPED)
+            assert answer.text.startswith(f"ready\n{STOPPED}")
             await assert_goes_on(scene)
             await scene.conversation.close()
             # What it had written stays in the project, and can be undone.
@@ -187,9 +187,9 @@ def test_stopping_one_command_lets_the_turn_continue(person: Person) -> None:
             await scene.listening.until(lambda: not with_words("sleep", seconds))
             assert (await turn).end is TurnEnd.DONE
             answers = [m.text for m in model.seen[1] if m.role is Role.TOOL]
-            assert answers[0].startswith(STOPPED)
+            assert STOPPED in answers[0]
             assert "a.txt" in answers[0]
-            assert not answers[1].startswith(STOPPED)
+            assert STOPPED not in answers[1]
             assert len(scene.listening.of(CallEnded)) == 2
             assert {file.name for file in person.project.iterdir()} == {"a.txt", "b.txt"}
 
@@ -228,7 +228,7 @@ def test_a_command_of_the_user(person: Person) -> None:
             return outcome
 
     outcome = loop.run(main())
-    assert outcome.text.startswith(STOPPED)
+    assert outcome.text.startswith(f"ready\n{STOPPED}")
     assert not outcome.ok
     assert not with_words("sleep", seconds)
     assert (person.project / "a.txt").exists()
@@ -295,7 +295,7 @@ def test_a_locked_database_delays_no_stop_of_a_command(
                     scene,
                     lambda: scene.listening.of(CommandOutput) and scene.listening.of(FilesChanged),
                 )
-                assert scene.conversation.messages[-1].text.startswith(STOPPED)
+                assert scene.conversation.messages[-1].text.startswith(f"ready\n{STOPPED}")
             # Only now can the change be recorded; the stop did not wait for it.
             await scene.listening.until(lambda: scene.listening.of(CallSettled))
             [settled] = scene.listening.of(CallSettled)
@@ -345,7 +345,7 @@ def test_a_call_ended_by_the_time_limit_does_not_count_as_stopped_by_the_user(
                     continue
                 told = scene.conversation.messages[-1]
                 assert told.role is Role.TOOL
-                assert told.text.startswith(OUT_OF_TIME)
+                assert told.text.startswith(f"begun\n{OUT_OF_TIME}")
                 assert STOPPED not in told.text
                 await assert_goes_on(scene)
                 return

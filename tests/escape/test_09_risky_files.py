@@ -22,7 +22,6 @@ from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.text.visible import visible_path
 from ollmsandbox.tools.model_text import changes_text
 from ollmsandbox.ui.changes.model import load
-from ollmsandbox.ui.sessions.tool_text import change_lines
 
 
 def changed(
@@ -376,7 +375,6 @@ def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
     marked = {".git/hooks/post-commit", ".envrc", "w/.npmrc"}
     lists = [
         changes_text(recorder.report, str(person.project)),
-        "\n".join(change_lines(recorder.report, 12)),
         cli_here(person, "changes").stdout,
     ]
     for text in lists:

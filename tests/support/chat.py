@@ -134,7 +134,7 @@ class Chat:
     def reply(self, entry: CallEntry, text: str | None) -> None:
         self.talk.tell(
             QuestionAnswered(entry.call.id, text),
-            CallEnded(entry.call, Outcome(f"The user answered: {text}", ok=True)),
+            CallEnded(entry.call, Outcome(f"The user answered: {text}", ok=True, reply=text)),
         )
 
     def idle(self) -> None:
@@ -185,7 +185,8 @@ def report(*paths: str, state: ChangeState = ChangeState.APPLIED) -> Report:
 
 def done(code: int = 0, text: str = "", *paths: str, **options: object) -> Outcome:
     changed = report(*paths) if paths else None
-    outcome = Outcome(text, code == 0, result(code), changed)
+    end = len(text) if text else None
+    outcome = Outcome(text, code == 0, result(code), changed, output_end=end)
     return replace(outcome, **options)  # type: ignore[arg-type]
 
 

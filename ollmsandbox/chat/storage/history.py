@@ -332,18 +332,6 @@ class History:
             run = Run.get_or_none(Run.id == run_id)
         return read_changes(self.manager, run) if run else []
 
-    def states(self, session_id: str) -> dict[str, frozenset[State]]:
-        """Return the states of the changes of each run in the session, as they are now."""
-        from ...project.state import read_current  # the list of sessions needs no changes
-
-        with self.manager.store.translated_errors():
-            query = Run.select(Run, Project).join(Project).where(Run.session_id == session_id)
-            rows = list(query)
-        return {
-            row.id: frozenset(item.state for item in read_current(self.manager, row))
-            for row in rows
-        }
-
     def session_runs(self, session_id: str) -> list[SessionRun]:
         """Return the runs of a session with their changes, the oldest first."""
         with self.manager.store.translated_errors():

@@ -36,7 +36,6 @@ from .mounts import (
     Device,
     DevicesAndProcesses,
     HiddenPath,
-    HostSystem,
     MaskedFolder,
     Mount,
     OverlaidFolder,
@@ -146,14 +145,6 @@ class Plan(NamedTuple):
     def describe_keys(self) -> list[str]:
         text = _("Your ssh-agent signs for the command when it logs in somewhere.")
         return [text] if self.ssh_agent else []
-
-    def describe_reading(self) -> str:
-        """Return in a few words what a command can read."""
-        if not any(isinstance(mount, HostSystem) for mount in self.mounts):
-            return _("The project and the playground")
-        if self.network:
-            return _("The project, the playground, tools and caches; no other files of yours")
-        return _("Your files and the system, except for what is hidden")
 
     def describe_network(self) -> str:
         if self.by_host:

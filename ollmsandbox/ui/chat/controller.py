@@ -85,7 +85,6 @@ class ChatController:
             ("stop-call", self._on_stop_call),
             ("answer", self._on_answer),
             ("reply", self._on_reply),
-            ("undo", self._on_undo),
             ("open-link", self._on_open_link),
             ("open-output", self._on_open_output),
             ("save-hosts", self._on_save_hosts),
@@ -331,9 +330,6 @@ class ChatController:
         self._asker.reply(question_id, text)
         view.focus_composer()
 
-    def _on_undo(self, _view: ChatView, run_id: str) -> None:
-        self._changes.undo_run(run_id)
-
     def _on_turn_verb(self, _bar: TurnBar, run_ids: tuple[str, ...], verb: str) -> None:
         self._changes.act_on_runs(verb, run_ids)
 
@@ -347,14 +343,7 @@ class ChatController:
         self._changes.restore(session.project, session.id, since)
 
     def _on_acted(self, _changes: ChangesView) -> None:
-        self._tasks.start(self._look_up_states())
         self.turn.refresh()
-
-    async def _look_up_states(self) -> None:
-        """Update the cards after changes were undone or applied elsewhere."""
-        session = self._view.session
-        if session is not None:
-            session.note_states(await asyncio.to_thread(self._history.states, session.id))
 
     def _on_open_link(self, _view: ChatView, address: str) -> None:
         self._tasks.start(open_link(self._window, address))

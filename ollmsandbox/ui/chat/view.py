@@ -20,7 +20,7 @@ from ..sessions.entries import (
     Stage,
     SummaryEntry,
 )
-from ..sessions.folding import CallGroup, can_fold, fold, group_text, is_quiet
+from ..sessions.folding import CallGroup, fold, group_text, is_quiet
 from ..widgets.clamp import ClampedBin
 from ..widgets.labels import name_buttons, set_class
 from ..widgets.readable import money
@@ -34,6 +34,7 @@ from .keyboard import CallNavigation
 from .message_list import MessageList
 from .queue import EditBar, QueueBar
 from .suggestions import Suggestions
+from .todo import TodoBar
 from .tour import TourBar
 from .turn import TurnBar
 
@@ -77,7 +78,6 @@ class ChatView(Gtk.Box):
             "answer": (str, object),
             "reply": (str, str),
             "show-changes": (str,),
-            "undo": (str,),
             "open-link": (str,),
             "open-output": (object,),
             "save-hosts": (object,),
@@ -96,8 +96,8 @@ class ChatView(Gtk.Box):
         # Everything in the session; the column shows some of it folded.
         self._entries: list[ChatEntry] = []
         self._asking_rows: list[CallEntry] = []
-        # Calls that have not ended.
-        self._watched: dict[CallEntry, int] = {}
+        # Calls and messages that have not ended.
+        self._watched: dict[ChatEntry, int] = {}
         self._empty = Adw.StatusPage(
             icon_name="user-available-symbolic",
             title=_("What should we work on?"),
@@ -171,6 +171,8 @@ class ChatView(Gtk.Box):
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.queue = QueueBar()
         self.queue.connect("drop", weakly(self._pass_on), "unqueue")
+        self.todo = TodoBar()
+        below.append(self.todo)
         self.tour = TourBar()
         self.tour.connect("next", weakly(self._on_tour_next))
         self.tour.connect("connect-model", weakly(self._on_connect))
@@ -209,6 +211,7 @@ class ChatView(Gtk.Box):
             self.composer.attached = ()
             self.composer.set_busy(False)
             self.queue.show_messages(())
+            self.todo.set_visible(False)
             self.tour.set_visible(False)
             self._show_page()
             self.waiting.show_count(0)
@@ -333,7 +336,7 @@ class ChatView(Gtk.Box):
             row.connect("answered", weakly(self._on_answered))
             row.connect("replied", weakly(self._on_replied))
             row.connect("stop", weakly(self._on_stop_call))
-            for name in ("show-changes", "undo", "open-output", "save-hosts", "open-port"):
+            for name in ("show-changes", "open-output", "save-hosts", "open-port"):
                 row.connect(name, weakly(self._pass_on), name)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)
@@ -372,9 +375,17 @@ class ChatView(Gtk.Box):
         if isinstance(entry, CallEntry) and entry.stage is not Stage.DONE:
             self._watched[entry] = entry.connect("changed", weakly(self._on_call_changed))
             self._on_call_changed(entry)
+        elif isinstance(entry, MessageEntry) and entry.is_growing:
+            self._watched[entry] = entry.connect("changed", weakly(self._on_message_changed))
 
-    def _unwatch(self, entry: CallEntry) -> None:
+    def _unwatch(self, entry: ChatEntry) -> None:
         entry.disconnect(self._watched.pop(entry))
+
+    def _on_message_changed(self, entry: MessageEntry) -> None:
+        self.column.rename(entry)
+        if not entry.is_growing:
+            self._unwatch(entry)
+            self._fold()
 
     def _show_page(self) -> None:
         filled = self.session is not None and self.session.entries.get_n_items() > 0
@@ -385,54 +396,47 @@ class ChatView(Gtk.Box):
 
     def _on_entries(self, entries: Gio.ListStore, place: int, removed: int, added: int) -> None:
         new = [cast(ChatEntry, entries.get_item(at)) for at in range(place, place + added)]
-        old = self._entries[place : place + removed]
-        is_at_end = place + removed == len(self._entries)
         self._entries[place : place + removed] = new
-        items = self.column.items
-        if is_at_end and items[len(items) - len(old) :] == old:
-            for _entry in old:
-                self.column.remove_at(len(self.column.items) - 1)
-            for entry in new:
-                self.column.append(entry)
-        else:
-            self.column.set_items(fold(self._entries))
+        self._fold()
         for entry in new:
             self._watch(entry)
         self._show_page()
-        if any(isinstance(entry, MessageEntry) and entry.role is Role.USER for entry in new):
+        if any(_is_from_user(entry) for entry in new):
             self.column.scroll_to_end()
 
-    def _fold_around(self, entry: CallEntry) -> None:
-        """Fold a call that has ended together with its quiet neighbours."""
-        items = list(self.column.items)
-        first = end = items.index(entry)
-        while first > 0 and can_fold(items[first - 1]):
-            first -= 1
-        while end < len(items) and can_fold(items[end]):
-            end += 1
-        before = items[first:end]
-        flat: list[ChatEntry] = []
-        for item in before:
-            flat += item.entries if isinstance(item, CallGroup) else (item,)
-        after = fold(flat)
-        known = [item for item in before if isinstance(item, CallGroup)]
-        if len(after) >= len(before):
-            return
-        had_focus = self.column.focused_item is entry
+    def _fold(self) -> None:
+        """Show the entries of the last turn, with quiet calls in groups. Nothing before it can
+        change."""
+        entries, items = self._entries, self.column.items
+        first = next((n for n in reversed(range(len(entries))) if _is_from_user(entries[n])), 0)
+        start = items.index(entries[first]) if first and entries[first] in items else 0
+        before = list(items[start:])
+        after = fold(entries[first:] if start else entries)
+        focused = self.column.focused_item
+        groups = [item for item in before if isinstance(item, CallGroup)]
         for place, block in enumerate(after):
-            if isinstance(block, CallGroup) and known:
+            if not isinstance(block, CallGroup):
+                continue
+            known = next((group for group in groups if _share_calls(group, block)), None)
+            if known is not None:
                 # Its row stays, open or not.
-                known[0].replace(block.entries)
-                after[place] = known[0]
-        for place in reversed(range(first, end)):
-            if items[place] not in after:
+                groups.remove(known)
+                known.replace(block.entries)
+                after[place] = known
+        same = 0
+        while same < min(len(before), len(after)) and before[same] is after[same]:
+            same += 1
+        rest = set(after[same:])
+        for place in reversed(range(start + same, start + len(before))):
+            if items[place] not in rest:
                 self.column.remove_at(place)
-        for place, block in enumerate(after, first):
-            if block not in before:
+        for place, block in enumerate(after[same:], start + same):
+            if place >= len(self.column.items) or self.column.items[place] is not block:
                 self.column.insert(place, block)
-        block = self._block_of(entry)
-        if had_focus and isinstance(block, CallGroup):
-            self._go_to(block)
+        if isinstance(focused, CallEntry) and focused not in rest:
+            block = self._block_of(focused)
+            if isinstance(block, CallGroup):
+                self._go_to(block)
 
     def _block_of(self, entry: CallEntry) -> ChatEntry:
         """Return the group that a call is folded into, or the call itself."""
@@ -452,8 +456,11 @@ class ChatView(Gtk.Box):
         self._show_whether_asking()
         if (row := self.column.row_of(entry)) is not None:
             set_class(row, "asks", entry.stage is Stage.ASKING)
+        self.column.rename(entry)
+        if entry.steps and self.session is not None:
+            self.todo.show_steps(self.session.steps, is_busy=self.session.is_busy)
         if is_quiet(entry):
-            self._fold_around(entry)
+            self._fold()
         self._on_scrolled()
 
     def _show_whether_asking(self) -> None:
@@ -476,6 +483,7 @@ class ChatView(Gtk.Box):
         if session.is_busy:
             self._end_edit()
         self.composer.set_busy(session.is_busy)
+        self.todo.show_steps(session.steps, is_busy=session.is_busy)
         self._on_tour(session)
 
     def _on_tour(self, session: OpenSession) -> None:
@@ -621,8 +629,10 @@ def row_name(entry: ChatEntry) -> str:
 
 
 def _start(text: str) -> str:
-    line = " ".join(text[: _NAMED + 1].split())
-    return visible_line(line if len(text) <= _NAMED else f"{line[: _NAMED - 1].rstrip()}…")
+    # Markdown is for the eye.
+    said = text[: 2 * _NAMED].replace("`", "").replace("**", "").lstrip("# ")
+    line = " ".join(said[: _NAMED + 1].split())
+    return visible_line(line if len(said) <= _NAMED else f"{line[: _NAMED - 1].rstrip()}…")
 
 
 def _history(entries: Iterable[ChatEntry]) -> list[str]:
@@ -634,3 +644,14 @@ def _history(entries: Iterable[ChatEntry]) -> list[str]:
         elif isinstance(entry, CallEntry) and entry.own:
             found.append(f"!{entry.description}")
     return found
+
+
+def _is_from_user(entry: ChatEntry) -> bool:
+    """Return whether the user wrote it: a message, or a command of their own."""
+    if isinstance(entry, MessageEntry):
+        return entry.role is Role.USER
+    return isinstance(entry, CallEntry) and entry.own
+
+
+def _share_calls(group: CallGroup, other: CallGroup) -> bool:
+    return not set(group.entries).isdisjoint(other.entries)

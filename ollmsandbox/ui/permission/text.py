@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 from ...i18n import _
 from ...permission.request import (
@@ -13,8 +12,6 @@ from ...permission.request import (
     Answer,
     Fact,
     PermissionRequest,
-    Source,
-    Verdict,
 )
 from ...text.visible import visible_line, visible_words
 from ...tools.base import UserQuestion
@@ -80,42 +77,6 @@ def duration_text(request: PermissionRequest) -> str:
     if request.is_once_only:
         return _("You will be asked every time.")
     return request.why_not_remembered or _("Both answers are for this time only.")
-
-
-def verdict_text(verdict: Verdict) -> str:
-    """Describe the answer in one line."""
-    said = _verdict_words(verdict)
-    # There may be several, each about another host.
-    is_of_host = verdict.request.tool == REACH_HOST
-    return f"{question_text(verdict.request)} {said}" if is_of_host else said
-
-
-def _verdict_words(verdict: Verdict) -> str:
-    at = time.strftime("%H:%M", time.localtime(verdict.at))
-    if verdict.source is Source.NOBODY:
-        return _("No answer: denied, {}").format(at)
-    by_rule = verdict.source in (Source.SAVED, Source.SESSION)
-    if by_rule:
-        said = {
-            (Source.SESSION, True): _("Allowed for this session, {}"),
-            (Source.SESSION, False): _("Denied for this session, {}"),
-            (Source.SAVED, True): _("Always allowed, {}"),
-            (Source.SAVED, False): _("Always denied, {}"),
-        }[verdict.source, verdict.allowed]
-        return said.format(at)
-    return {
-        Answer.DENY_ALWAYS: _("Denied, now and always, {}"),
-        Answer.DENY: _("Denied, {}"),
-        Answer.ALLOW: _("Allowed once, {}"),
-        Answer.ALLOW_SESSION: _("Allowed for this session, {}"),
-        Answer.ALLOW_PROJECT: _("Allowed for this project, {}"),
-        Answer.ALLOW_ALWAYS: _("Allowed, now and always, {}"),
-    }[verdict.answer].format(at)
-
-
-def withdrawn_text() -> str:
-    """Describe a question that was withdrawn."""
-    return _("No answer: did not run")
 
 
 def notification_text(asked: PermissionRequest | UserQuestion) -> tuple[str, str]:

@@ -8,36 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from gi.repository import Gio, GObject
 
 from ...chat import events
 from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState
+from ...chat.instructions import instructions_notice
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.providers.base import ReportsLoading
 from ...chat.providers.connections_file import TOUR
 from ...chat.turn_end import TurnEnd
-from ...errors import UnsavedError
-from ...i18n import _, localized, ngettext
-from ...project.change import State as ChangeState
-from ...text.visible import visible_path
+from ...errors import Sentence, UnsavedError
+from ...i18n import localized, ngettext
 from ...tools.base import Picture
+from ...tools.todo import TodoStep
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
-from . import tool_text
 from .entries import (
     Activity,
     CallEntry,
     ChatEntry,
     MessageEntry,
     NoticeEntry,
-    Speaker,
     Stage,
-    SummaryEntry,
+    Story,
 )
 from .followed import FollowedConversation
+from .tool_text import succeeded
 
 
 class OpenSession(GObject.Object):
@@ -71,7 +70,7 @@ class OpenSession(GObject.Object):
         self._retry_notice: NoticeEntry | None = None
         # What the session has cost; None without a price.
         self.cost: float | None = None
-        self._speaker = Speaker()
+        self._story = Story()
         # Whether a turn has ended that the user has not seen yet.
         self.is_unread = False
         # Whether the model was asked for a title; a stored session has one.
@@ -118,6 +117,14 @@ class OpenSession(GObject.Object):
         return [entry for entry in self._calls.values() if entry.stage is Stage.ASKING]
 
     @property
+    def steps(self) -> tuple[TodoStep, ...]:
+        """The model's to-do list; empty without one."""
+        for entry in reversed(self._calls.values()):
+            if entry.steps and succeeded(entry):
+                return entry.steps
+        return ()
+
+    @property
     def has_network(self) -> bool:
         """Whether a running command has network access."""
         return any(
@@ -131,8 +138,7 @@ class OpenSession(GObject.Object):
                 self._calls[entry.call.id] = entry
                 if self._outputs is not None:
                     entry.keep_output(self._outputs.new)
-            elif isinstance(entry, MessageEntry):
-                self._speaker.note(entry)
+            self._story.note(entry)
         self._listed = list(entries)
         self.was_named = bool(entries)
         answer: MessageEntry | None = None
@@ -240,12 +246,6 @@ class OpenSession(GObject.Object):
         self.conversation.note_end(entry.call.id)
         self.emit("files-changed")
 
-    def note_states(self, states: Mapping[str, frozenset[ChangeState]]) -> None:
-        """Update the states of the changes of each run."""
-        for entry in self._calls.values():
-            if entry.run_id in states:
-                entry.note_states(states[entry.run_id])
-
     async def close(self) -> None:
         """Close the session. Raise UnsavedError if its last messages could not be stored."""
         self._silence()
@@ -299,11 +299,9 @@ class OpenSession(GObject.Object):
                 if call.id not in self._calls:
                     self._add_call(call, description, own=own)
             case events.Notice(text):
-                self._append(NoticeEntry(localized(text)))
+                self._said(Message(Role.NOTICE, text))
             case events.InstructionsRead(files):
-                names = ", ".join(visible_path(file.path) for file in files)
-                text = _("The agent reads the project's instructions: {names}")
-                self._append(NoticeEntry(text.format(names=names)))
+                self._said(Message(Role.NOTICE, instructions_notice(files)))
             case events.TokensUsed(cost=cost):
                 if cost is not None:
                     self.cost = (self.cost or 0) + cost
@@ -346,10 +344,7 @@ class OpenSession(GObject.Object):
     def _hear_of_call(self, event: ChatEvent) -> None:
         match event:
             case events.CallEnded(call, outcome):
-                entry = self._calls[call.id]
-                if entry.steps and outcome.ok:
-                    self._replace_plan(entry)
-                entry.end(outcome)
+                self._calls[call.id].end(outcome)
                 self.emit("files-changed")
             case events.QuestionAsked(call_id, question):
                 self._calls[call_id].question_user(question)
@@ -371,24 +366,15 @@ class OpenSession(GObject.Object):
             case events.FilesChanged(call_id, change):
                 self._calls[call_id].note_files(change.count, change.path)
 
-    def _replace_plan(self, new: CallEntry) -> None:
-        for entry in self._calls.values():
-            if entry is not new and entry.steps:
-                entry.replace_steps()
-
     def _add_call(self, call: ToolCall, description: str, *, own: bool) -> None:
         entry = CallEntry(call, description, own=own)
         if self._outputs is not None:
             entry.keep_output(self._outputs.new)
         self._calls[call.id] = entry
+        self._story.note(entry)
         self._append(entry)
 
     def _said(self, message: Message) -> None:
-        if message.role is Role.TOOL:
-            return
-        if message.role is Role.SUMMARY:
-            self._append(SummaryEntry(message.text))
-            return
         if message.role is Role.ASSISTANT and self._growing is not None:
             if message.text or message.thinking:
                 self._growing.finish(message)
@@ -396,16 +382,14 @@ class OpenSession(GObject.Object):
             else:
                 self._withdraw()
             return
-        if message.text or message.thinking or message.pictures:
-            entry = MessageEntry.of(message)
-            self._speaker.note(entry)
+        if (entry := self._story.tell(message)) is not None:
             self._append(entry)
 
     def _grow(self) -> MessageEntry:
         if self._growing is None:
             model = self.conversation.model
             self._growing = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
-            self._speaker.note(self._growing)
+            self._story.note(self._growing)
             self._append(self._growing)
         return self._growing
 
@@ -416,41 +400,24 @@ class OpenSession(GObject.Object):
 
     def _turn_ended(self, end: TurnEnd, why: str) -> None:
         self._growing = None
-        text = localized(why) or (_(end.value) if end.value else "")
-        if end is TurnEnd.STOPPED:
-            text = "" if self._says_stopped() else _("You stopped this answer.")
-        if text:
-            can_retry = end in (TurnEnd.FAILED, TurnEnd.EMPTY) and self.conversation.owes_reply
-            is_error = end is TurnEnd.FAILED
-            self._append(NoticeEntry(text, is_error=is_error, can_retry=can_retry))
+        if end is not TurnEnd.DONE:
+            self._said(Message(Role.NOTICE, why or Sentence(end.value), end=end.name))
         self.emit("state-changed")
         self.emit("turn-ended", end)
 
     def add_notice(self, text: str, *, is_error: bool = False) -> None:
         self._append(NoticeEntry(text, is_error=is_error))
 
-    def _says_stopped(self) -> bool:
-        """Return whether the last entry says that the user stopped it; an answer does from now."""
-        last = self._listed[-1] if self._listed else None
-        if isinstance(last, CallEntry):
-            return tool_text.is_stopped(last)
-        if isinstance(last, MessageEntry) and last.partial:
-            last.is_stopped = True
-            last.emit("changed")
-            return True
-        return False
-
     def _append(self, entry: ChatEntry) -> None:
         self._listed.append(entry)
         self.entries.append(entry)
 
     def _remove(self, entry: ChatEntry) -> None:
-        if isinstance(entry, MessageEntry):
-            self._speaker.forget(entry)
         found, position = self.entries.find(entry)
         if found:
             del self._listed[position]
             self.entries.remove(position)
+        self._story.withdraw(entry, self._listed[-1] if self._listed else None)
 
 
 def _is_said(entry: ChatEntry) -> bool:

@@ -320,7 +320,6 @@ class Sessions(GObject.Object):
         if session_id in self._closing:
             await asyncio.wait({self._closing[session_id]})
         stored = await asyncio.to_thread(self._factory.history.load, session_id)
-        states = await asyncio.to_thread(self._factory.history.states, session_id)
         # In a thread: there may be thousands.
         entries = await asyncio.to_thread(entries_of, stored)
         for entry in entries:
@@ -339,7 +338,6 @@ class Sessions(GObject.Object):
         session = _make(conversation, stored.info.project or None)
         session.show_stored(entries)
         session.cost = stored.info.spent.cost
-        session.note_states(states)
         session.draft = session.kept_draft = stored.draft
         return self._opened(session, *chosen)
 

@@ -355,7 +355,6 @@ def test_the_question_says_where_it_runs(agent: Agent) -> None:
     assert any(f"Alpine {VERSION}" in sentence for sentence in asked.sees)
     facts = {fact.label: fact.value for fact in asked.facts}
     assert facts["Can write"] == "~/project, Playground"
-    assert facts["Can read"] == "The project and the playground"
 
 
 def test_the_model_gets_the_name_and_the_programs_of_the_system(agent: Agent) -> None:

@@ -28,7 +28,6 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.turn_end import TurnEnd
-from ollmsandbox.project.change import State as ChangeState
 from ollmsandbox.ui.chat.question import QuestionCard
 from ollmsandbox.ui.chat.row import MessageRow, NoticeRow, SummaryRow
 from ollmsandbox.ui.chat.tool_card import ToolCard
@@ -342,14 +341,6 @@ def test_the_user_s_own_message_is_always_in_view(place: Place) -> None:
 
 
 # --- all of it -----------------------------------------------------------------------------------
-
-
-def test_a_change_undone_elsewhere_is_shown_as_undone_at_its_call(place: Place) -> None:
-    entry = place.chat.call()
-    place.chat.end(entry, done(0, "", "a.c"))
-    place.card(entry)
-    place.chat.session.note_states({"run-1": frozenset({ChangeState.UNDONE})})
-    assert place.card(entry).undo_button.get_label() == "Undone"
 
 
 def test_a_model_is_named_once_in_a_turn(place: Place) -> None:
