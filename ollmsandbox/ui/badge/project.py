@@ -178,9 +178,7 @@ def _host_sentences(plan: Plan) -> list[str]:
     """Return what the user can allow to a command without network."""
     if plan.network:
         return []
-    return [
-        _("A command can ask for hosts. You are asked about it every time, and only these open.")
-    ]
+    return [_("A command can ask for hosts. You are asked every time, and it reaches no others.")]
 
 
 def _existing(folder: str, names: Iterable[str]) -> list[str]:

@@ -206,6 +206,12 @@ class CallEntry(ChatEntry):
         return self.asked[-1].request if self.asked else None
 
     @property
+    def is_running(self) -> bool:
+        """Whether its command runs, even if it waits for an answer about a host."""
+        is_waiting = self.stage is Stage.ASKING and self.plan is not None
+        return self.stage is Stage.RUNNING or is_waiting
+
+    @property
     def has_network(self) -> bool:
         """Whether it may use the network, by its plan or else by its question."""
         if self.plan is not None:

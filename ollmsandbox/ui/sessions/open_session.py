@@ -127,9 +127,7 @@ class OpenSession(GObject.Object):
     @property
     def has_network(self) -> bool:
         """Whether a running command has network access."""
-        return any(
-            entry.stage is Stage.RUNNING and entry.has_network for entry in self._calls.values()
-        )
+        return any(entry.is_running and entry.has_network for entry in self._calls.values())
 
     def show_stored(self, entries: Sequence[ChatEntry]) -> None:
         """Show the stored entries of the session."""

@@ -123,7 +123,9 @@ def test_a_run_that_changed_something_has_its_hosts_on_record(tmp_path: Path) ->
         assert known["hosts"] == run["hosts"] != []
         # The index of runs is made again from their folders.
         before = cli("history", "--json").stdout
-        for file in Path("home/.local/share/ollmsandbox").glob("ollmsandbox.db*"):
+        files = [*Path("home/.local/share/ollmchat").glob("ollmsandbox.db*")]
+        assert files
+        for file in files:
             file.unlink()
         assert cli("history", "--json").stdout == before
         # The last run changed nothing: undoing it is not what the user means.
@@ -137,12 +139,13 @@ def test_a_project_cannot_define_lists(tmp_path: Path) -> None:
     in_world(
         tmp_path,
         """
-        for folder in (".", ".ollmsandbox", ".config/ollmsandbox"):
+        for folder in (".", ".ollmsandbox", ".ollmchat", ".config/ollmchat"):
             os.makedirs(f"project/{folder}", exist_ok=True)
             Path(f"project/{folder}/hosts.yaml").write_text("web: [www.example.org]")
-        config = "~/.config/ollmsandbox"
+        config = "~/.config/ollmchat"
         cli("run", "-c", f"mkdir -p {config}; echo 'web: [a.example]' >{config}/hosts.yaml")
-        assert "You have no lists" in cli("hosts", "list").stdout
+        listed = cli("hosts", "list").stdout
+        assert "You have no lists" in listed and ".config/ollmchat/hosts.yaml" in listed, listed
         done = cli("run", "--host", "@web", "--", "true")
         assert done.returncode == 125 and "no list of hosts named 'web'" in done.stderr, done
         """,

@@ -57,6 +57,7 @@ def test_an_inner_sandbox_is_mentioned(screen: Screen, person: Person) -> None:
         headings = {"Asks each time", "Can write", "Network", "Limits"}
         assert headings <= set(popover_texts(window))
         assert network_in_popover(window) == "Off,"
+        assert any("cannot be limited to hosts" in text for text in popover_texts(window))
 
 
 def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
@@ -68,7 +69,7 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
         waiting = "until [ -e go ]; do sleep 0.05; done"
         running = asyncio.get_event_loop().create_task(talk.run(waiting, network=True))
         card = allow_once(window)
-        assert says(card, "inner sandbox")
+        assert says(card, "inner sandbox") and says(card, "On, to all hosts")
         wait_for_badge(window, SandboxState.INNER_NETWORK)
         (person.project / "go").touch()
         finish(asyncio.wait_for(running, PATIENCE))

@@ -134,8 +134,14 @@ def test_a_running_command_asks_about_hosts(screen: Screen, tmp_path: Path) -> N
                 if not is_known:
                     press("Let the command reach intra.example.org?", Answer.ALLOW_SESSION)
                     press("intra.example.org in your private network?", Answer.ALLOW_SESSION)
+                question("other.example.org?")
+                session.emit("state-changed")
+                wait_until(
+                    lambda: window.badge.get_tooltip_text() == "Sandboxed, allowed hosts only"
+                )
                 press("Let the command reach other.example.org?", Answer.DENY)
                 wait_until(lambda: not session.is_busy)
+                wait_until(lambda: window.badge.get_tooltip_text() == "Sandboxed, no network")
                 card = cards(window)[-1]
                 assert card.hosts.get_label() == "1 host allowed, 1 host refused"
                 said = [text for text in texts(card) if "private network? Allowed for this" in text]
