@@ -125,6 +125,12 @@ class _Handler(BaseHTTPRequestHandler):
         received[here] = received.get(here, 0) + len(self.path)
         size = int(self.path[1:]) if self.path[1:].isdigit() else 0
         body = b"x" * size if size else f"hello from {here[0]} as {self.headers['Host']}".encode()
+        file = _folder / "www" / self.path[1:].partition("?")[0]
+        if file.is_file():
+            body = file.read_bytes()
+        elif file.name == "missing" or (_folder / "www" / "repository.git") in file.parents:
+            self.send_error(404)
+            return
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
