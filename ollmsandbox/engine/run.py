@@ -155,7 +155,7 @@ def prepare_run(
 
         rules = parse_hosts(spec.hosts)
         ssh = SshAccess(rules, environ, paths.runtime) if spec.ssh_agent else None
-        hosts = HostNetwork(rules, ask_host, services, ssh)
+        hosts = HostNetwork(rules, ask_host, services, ssh, environ)
     bubble = Bubble(
         spec,
         profile=profile,

@@ -18,7 +18,8 @@ from ..engine.run import PreparedRun
 from ..errors import DeniedError, in_lines
 from ..i18n import _, pgettext
 from ..permission.request import REACH_HOST, RUN_COMMAND, Fact, PermissionRequest, Source, Verdict
-from ..sandbox.network.hosts import HostUse
+from ..sandbox.network.hosts import HostUse, parse_hosts
+from ..sandbox.network.proxy import Proxy
 from ..sandbox.plan.mounts import Device, OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
 from ..sandbox.rootfs.paths import PLAYGROUND
@@ -137,6 +138,7 @@ def host_question(
     facts = [Fact(pgettext("permission card", "Host"), host)]
     # Translators: names a line of the card: "Port   443"
     facts.append(Fact(pgettext("permission card", "Port"), str(port)))
+    facts += _proxies(context, [f"{host}:{port}"])
     if address:
         # Translators: names a line of the card: "Private address   10.1.2.3"
         facts.append(Fact(pgettext("permission card", "Private address"), address))
@@ -319,6 +321,7 @@ def _plan_facts(context: ToolContext, plan: Plan, hosts: str) -> list[Fact]:
     folder = _folder(context, plan.working_dir)
     return [
         *((network, *folder) if plan.by_host else (*folder, network)),
+        *_proxies(context, hosts),
         *_keys(plan),
         _writes(", ".join(names)),
         *_devices(plan),
@@ -370,6 +373,17 @@ def _network(*, on: bool, how: str = "") -> Fact:
 def _hosts(hosts: str) -> Fact:
     fact = _network(on=True, how=_("You are asked about each host"))
     return replace(fact, value=hosts, is_wording=False, is_emphasized=True) if hosts else fact
+
+
+def _proxies(context: ToolContext, hosts: Sequence[str]) -> list[Fact]:
+    """Return the proxies of the user's environment that lead to these hosts."""
+    rules = [rule for rule in parse_hosts(hosts) if not rule.is_local]
+    found = {Proxy.find(rule.host, rule.port or 443, context.environ) for rule in rules} - {None}
+    if not found:
+        return []
+    # Translators: names a line of the card: "Through   proxy.example.org:3128", which is a proxy
+    label = pgettext("permission card", "Through")
+    return [Fact(label, ", ".join(sorted(map(str, found))))]
 
 
 def _keys(plan: Plan) -> list[Fact]:

@@ -55,6 +55,38 @@ def test_a_model_names_hosts_and_the_user_is_asked_about_others(tmp_path: Path) 
     )
 
 
+def test_the_card_names_the_agent_and_the_proxy(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import tempfile
+        from support.person import make_person
+        from support.tools import Agent
+        from ollmsandbox.permission.request import Answer
+
+        serve_ssh(PUBLIC, "www.example.org")
+        serve_proxy(3128, {"other.example.org": (OTHER, 80)})
+        proxy = "http://me:secret@127.0.0.1:3128"
+        agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))),
+                      environ={"http_proxy": proxy, "https_proxy": proxy})
+        agent.asker.answer = Answer.ALLOW
+        command = "ssh-add -l; curl -sS http://other.example.org/"
+        outcome = agent.run(command, hosts=["www.example.org"], ssh_agent=True)
+        assert "ED25519" in outcome.text and "hello from 203.0.113.6" in outcome.text, outcome.text
+        first, second = ([(f.label, f.value) for f in one.facts] for one in agent.asked)
+        assert ("SSH keys", "Your ssh-agent signs for this command") in first, first
+        assert ("Through", "127.0.0.1:3128") in first, first
+        assert ("Through", "127.0.0.1:3128") in second, (second, agent.asked)
+        # Off by default, and asked about each time.
+        assert agent.asked[0].one_time_only
+        agent.asked.clear()
+        outcome = agent.run("ssh-add -l", hosts=["www.example.org"])
+        assert "ED25519" not in outcome.text, outcome.text
+        assert "SSH keys" not in [f.label for f in agent.asked[0].facts]
+        """,
+    )
+
+
 def test_a_bad_host_is_explained(agent: Agent) -> None:
     with pytest.raises(Exception, match="is not a host"):
         agent.run("true", hosts=["https://example.org/"])

@@ -109,6 +109,7 @@ class Trouble(Enum):
     OTHER_NAME = N_("A connection to {host} was closed, because it was meant for {name}.")
     NOT_FOUND = N_("The host {host} was not found.")
     UNREACHABLE = N_("The host {host} did not answer.")
+    PROXY = N_("The proxy of your environment did not connect to {host}.")
 
 
 @dataclass

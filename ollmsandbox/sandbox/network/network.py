@@ -15,6 +15,7 @@ from ..plan.resolver import SERVER
 from .hosts import USUAL_PORTS, HostRule, HostUse, is_address
 from .inside import NetworkNamespace
 from .names import MASK, Names
+from .proxy import Proxy
 from .relay import Listener, Relay, Service, sorted_uses
 from .ssh import SshAccess
 
@@ -36,12 +37,14 @@ class HostNetwork:
         ask: AskHost | None = None,
         services: Mapping[str, Service] | None = None,
         ssh: SshAccess | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.rules = (*rules, *(ssh.rules() if ssh is not None else ()))
         self._services = services or {}
         # Set if the command may use the user's ssh-agent.
         self.ssh = ssh
         self._ask = ask
+        self._environ = environ or {}
         self._names = Names()
         self._relay: Relay | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -122,6 +125,10 @@ class HostNetwork:
         if allowed and self.ssh is not None and host != "localhost":
             self.ssh.add_host(host, port)
         return allowed
+
+    def proxy_for(self, host: str, port: int) -> Proxy | None:
+        """Return the proxy of the user's environment for a host."""
+        return Proxy.find(host, port, self._environ)
 
     def _decide(self, host: str, port: int, address: str) -> bool | None:
         key = (host, port, address)

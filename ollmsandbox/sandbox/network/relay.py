@@ -22,6 +22,7 @@ from ...net.addresses import Reach, reach_of
 from .hello import NotYet, server_name
 from .hosts import HostUse, Trouble
 from .names import Names
+from .proxy import Handshake, Proxy, ProxyError
 from .pump import AT_ONCE, MOST_LINKS, READ, Link, Pump, reset
 
 _MOST_HOSTS = 500
@@ -52,6 +53,9 @@ class Gate(Protocol):
         """Return the answer; None if it is not known yet. Then `Relay.wake` follows it. With an
         `address`, the question is whether a private address may be used."""
 
+    def proxy_for(self, host: str, port: int) -> Proxy | None:
+        """Return the proxy by which a host is reached, if the user has one."""
+
 
 class Service(Protocol):
     """Serves a name that exists only in one sandbox."""
@@ -69,6 +73,8 @@ class HostLink(Link):
         self.use = use
         self.addresses: deque[str] = deque()
         self.has_waited = False
+        self.proxy: Proxy | None = None
+        self.handshake: Handshake | None = None
         # What the client said first, until it was looked at.
         self.first: bytes | None = None if listener.is_local else b""
 
@@ -216,6 +222,7 @@ class Relay(Pump[HostLink]):
             link.addresses = deque(("127.0.0.1", "::1"))
             self._try_next(link)
         else:
+            link.proxy = self._gate.proxy_for(link.use.host, link.use.port)
             self._look_up(link)
 
     def _wait(self, link: HostLink) -> None:
@@ -224,7 +231,9 @@ class Relay(Pump[HostLink]):
         self._asking.add(link)
 
     def _look_up(self, link: HostLink) -> None:
-        key = (link.use.host, link.use.port)
+        """Look up the address to connect to, in another thread."""
+        to = link.proxy or link.use
+        key = (to.host, to.port)
         waiting = self._resolving.setdefault(key, set())
         waiting.add(link)
         if len(waiting) == 1:
@@ -242,8 +251,13 @@ class Relay(Pump[HostLink]):
         """Connect to the addresses of a host, unless they are special, or private and not
         allowed."""
         if not found:
-            link.use.trouble = Trouble.NOT_FOUND
+            link.use.trouble = Trouble.NOT_FOUND if link.proxy is None else Trouble.PROXY
             self._end(link)
+            return
+        if link.proxy is not None:
+            # The user's choice. It looks the host up.
+            link.addresses = deque(found)
+            self._try_next(link)
             return
         kinds = {address: reach_of(address) for address in found}
         if Reach.SPECIAL in kinds.values():
@@ -289,6 +303,7 @@ class Relay(Pump[HostLink]):
 
     def _try_next(self, link: HostLink) -> None:
         self._close_server(link)
+        link.handshake = None
         while link.addresses:
             address = link.addresses.popleft()
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -296,19 +311,48 @@ class Relay(Pump[HostLink]):
                 server = socket.socket(family, socket.SOCK_STREAM)
             except OSError:
                 break
-            if self._connect(link, server, (address, link.use.port)):
+            if self._connect(link, server, (address, (link.proxy or link.use).port)):
                 return
         if link.use.allowed:
-            link.use.trouble = Trouble.UNREACHABLE
+            link.use.trouble = Trouble.UNREACHABLE if link.proxy is None else Trouble.PROXY
         self._end(link)
 
     def _begin_to_carry(self, link: HostLink) -> None:
+        if link.proxy is not None and link.handshake is None:
+            try:
+                link.handshake = link.proxy.handshake(link.use.host, link.use.port)
+                assert link.server is not None
+                link.server.send(next(link.handshake))
+            except (OSError, ProxyError):
+                self._try_next(link)
+                return
+            self._selector.register(link.server, READ, lambda _mask: self._on_proxy(link))
+            return
         link.use.trouble = None
         if link.has_waited and _has_left(link.client):
             link.use.was_late = True
         else:
             link.use.was_reached = True
         super()._begin_to_carry(link)
+
+    def _on_proxy(self, link: HostLink) -> None:
+        """Go on with the handshake with a proxy."""
+        if link.server is None or link.handshake is None:
+            return
+        try:
+            data = self._receive(link.server)
+            if data is None:
+                return
+            if not data:
+                raise ProxyError
+            if said := link.handshake.send(bytes(data)):
+                link.server.send(said)
+        except StopIteration as end:
+            link.to_client += end.value
+            self._selector.unregister(link.server)
+            self._begin_to_carry(link)
+        except (OSError, ProxyError):
+            self._try_next(link)
 
     def _note_traffic(self, link: HostLink, *, sent: int = 0, received: int = 0) -> None:
         link.use.sent += sent

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import base64
 import contextlib
 import ctypes
 import fcntl
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
@@ -127,6 +128,12 @@ class _Handler(BaseHTTPRequestHandler):
         received[here] = received.get(here, 0) + len(self.path)
         size = int(self.path[1:]) if self.path[1:].isdigit() else 0
         body = b"x" * size if size else f"hello from {here[0]} as {self.headers['Host']}".encode()
+        file = _folder / "www" / self.path[1:].partition("?")[0]
+        if file.is_file():
+            body = file.read_bytes()
+        elif file.name == "missing" or (_folder / "www" / "repository.git") in file.parents:
+            self.send_error(404)
+            return
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -229,6 +236,81 @@ def _serve_ssh(listener: socket.socket, config: Path) -> None:
             subprocess.Popen(command, stdin=number, stdout=number, stderr=subprocess.DEVNULL)
 
 
+def serve_proxy(
+    port: int, names: Mapping[str, tuple[str, int]], login: str = ""
+) -> list[tuple[str, int]]:
+    """Serve a proxy on this computer, by HTTP and by SOCKS, that knows some hosts and may want a
+    user and password; return the list of what it is asked for."""
+    asked_for: list[tuple[str, int]] = []
+    listener = socket.create_server(("127.0.0.1", port))
+
+    def talk(client: socket.socket) -> None:
+        with client, client.makefile("rwb", buffering=0) as stream:
+            target = _socks_target if client.recv(1, socket.MSG_PEEK) == b"\5" else _http_target
+            found = target(stream, login)
+            if found is None:
+                return
+            (host, number), yes, no = found
+            asked_for.append((host, number))
+            if host not in names:
+                stream.write(no)
+                return
+            with socket.create_connection(names[host]) as server:
+                stream.write(yes)
+                back = threading.Thread(target=_carry, args=(server, client), daemon=True)
+                back.start()
+                _carry(client, server)
+                back.join()
+
+    def accept() -> None:
+        while True:
+            threading.Thread(target=talk, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    return asked_for
+
+
+_Target = tuple[tuple[str, int], bytes, bytes]
+
+
+def _http_target(stream: socket.SocketIO, login: str) -> _Target | None:
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += stream.read(1) or b""
+    method, where, _version = head.split(b"\r\n")[0].decode().split()
+    host, number = where.rsplit(":", 1)
+    wanted = base64.b64encode(login.encode())
+    no = b"HTTP/1.1 502 Bad Gateway\r\n\r\n"
+    if method != "CONNECT" or (login and b"Proxy-Authorization: Basic " + wanted not in head):
+        stream.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+        return None
+    return (host, int(number)), b"HTTP/1.1 200 OK\r\nVia: test\r\n\r\n", no
+
+
+def _socks_target(stream: socket.SocketIO, login: str) -> _Target | None:
+    methods = (stream.read((stream.read(2) or b"")[1])) or b""
+    wanted = 2 if login else 0
+    if wanted not in methods:
+        stream.write(b"\5\xff")
+        return None
+    stream.write(bytes([5, wanted]))
+    if login:
+        user = (stream.read((stream.read(2) or b"")[1]) or b"").decode()
+        password = (stream.read((stream.read(1) or b"")[0]) or b"").decode()
+        stream.write(b"\1\0" if f"{user}:{password}" == login else b"\1\1")
+    size = (stream.read(5) or b"")[4]
+    host, number = (stream.read(size) or b"").decode(), int.from_bytes(stream.read(2) or b"", "big")
+    end = b"\0\1\0\0\0\0\0\0"
+    return (host, number), b"\5\0" + end, b"\5\4" + end
+
+
+def _carry(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
 def write_script(text: str) -> None:
     """Write a Python program to the project, as `script.py`."""
     (_folder / "project" / "script.py").write_text(text)
@@ -241,6 +323,7 @@ def run(
     wait: float = 0.0,
     timeout: float = PATIENCE,
     ssh_agent: bool = False,
+    environ: Mapping[str, str] | None = None,
 ) -> Ran:
     """Run a command with the network by host. Without `answer`, nobody can be asked."""
     from ollmsandbox import loop
@@ -260,7 +343,8 @@ def run(
         rules = parse_hosts(hosts)
         runtime = Paths.from_environ(os.environ).runtime
         ssh = SshAccess(rules, os.environ, runtime) if ssh_agent else None
-        network = HostNetwork(rules, ask if answer is not None else None, ssh=ssh)
+        asker = ask if answer is not None else None
+        network = HostNetwork(rules, asker, ssh=ssh, environ=environ)
         bubble = Bubble(_folder / "project", hosts=network, timeout=timeout)
         result = await bubble.exec(command)
         uses = {
