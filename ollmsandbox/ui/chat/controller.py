@@ -31,7 +31,7 @@ from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from .links import open_link, open_output
+from .links import open_in_editor, open_link, open_output
 from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
@@ -91,6 +91,7 @@ class ChatController:
         for name, method in heard:
             view.connect(name, weakly(method))
         changes.connect("acted", weakly(self._on_acted))
+        changes.connect("open-file", weakly(self._on_open_file))
         for verb in ("undo", "redo", "apply"):
             view.turn.connect(verb, weakly(self._on_turn_verb), verb)
         self.turn = TurnSummary(view.turn, history.manager, tasks)
@@ -352,6 +353,9 @@ class ChatController:
         session = self._view.session
         if session is not None:
             session.note_states(await asyncio.to_thread(self._history.states, session.id))
+
+    def _on_open_file(self, _changes: ChangesView, path: str) -> None:
+        self._tasks.start(open_in_editor(self._window, path))
 
     def _on_open_link(self, _view: ChatView, address: str) -> None:
         self._tasks.start(open_link(self._window, address))
