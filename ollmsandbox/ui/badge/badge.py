@@ -11,7 +11,7 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_words
-from ..widgets.labels import decorative_icon, without_hyphens
+from ..widgets.labels import decorative_icon, show_tooltip, without_hyphens
 
 
 class SandboxState(Enum):
@@ -116,7 +116,7 @@ class SandboxBadge(Gtk.MenuButton):
     def set_narrow(self, narrow: bool) -> None:
         """Show only the icon, whose tooltip has the text."""
         self.label.set_visible(not narrow)
-        self.set_tooltip_text(self.label.get_label() if narrow else None)
+        show_tooltip(self, self.label.get_label() if narrow else None)
 
     @property
     def text_width(self) -> int:

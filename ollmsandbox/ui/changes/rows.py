@@ -188,7 +188,7 @@ class FileRow(Gtk.Box):
         self.append(icon)
         self.name = in_sentences(path, change_text(recorded))
         text: Gtk.Widget = path_label(path)
-        below = row_text(recorded, is_all_applied=item.run.is_all_applied)
+        below = row_text(recorded, is_said=item.run.has_one_state)
         if below:
             lines = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
             lines.append(text)

@@ -32,7 +32,7 @@ from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from .hosts import save_hosts
-from .links import open_link, open_output, open_port
+from .links import open_in_editor, open_link, open_output, open_port
 from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
@@ -93,6 +93,7 @@ class ChatController:
         for name, method in heard:
             view.connect(name, weakly(method))
         changes.connect("acted", weakly(self._on_acted))
+        changes.connect("open-file", weakly(self._on_open_file))
         for verb in ("undo", "redo", "apply"):
             view.turn.connect(verb, weakly(self._on_turn_verb), verb)
         self.turn = TurnSummary(view.turn, history.manager, tasks)
@@ -344,6 +345,9 @@ class ChatController:
 
     def _on_acted(self, _changes: ChangesView) -> None:
         self.turn.refresh()
+
+    def _on_open_file(self, _changes: ChangesView, path: str) -> None:
+        self._tasks.start(open_in_editor(self._window, path))
 
     def _on_open_link(self, _view: ChatView, address: str) -> None:
         self._tasks.start(open_link(self._window, address))

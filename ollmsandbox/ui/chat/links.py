@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
@@ -53,6 +54,20 @@ async def open_port(window: Gtk.Window, entry: CallEntry, port: int) -> None:
     """Publish a port of a running command, and open it in the browser: the user asked for it."""
     if entry.ports is not None:
         await show_address(window, entry.ports.publish(port).url)
+
+
+async def open_in_editor(window: Gtk.Window, path: str) -> None:
+    """Open a text in the default text editor: the program for its own type might run it."""
+    editor = Gio.AppInfo.get_default_for_type("text/plain", False)
+    address = Gio.File.new_for_path(path).get_uri()
+    if editor is None or os.environ.get("FLATPAK_ID"):
+        # In a Flatpak, the desktop asks which program to use.
+        await show_address(window, address)
+        return
+    try:
+        editor.launch_uris([address], window.get_display().get_app_launch_context())
+    except GLib.Error as error:
+        raise OllmSandboxError(_("Cannot open the file: {}").format(error.message)) from error
 
 
 async def open_output(window: Gtk.Window, entry: CallEntry) -> None:

@@ -52,7 +52,8 @@ class ProjectItem:
     name: str
     is_missing: bool = False
     sessions: Sequence[SessionItem] = ()
+    uses_alpine: bool = False
 
     @property
     def key(self) -> Key:
-        return ("project", self.path, self.name, self.is_missing)
+        return ("project", self.path, self.name, self.is_missing, self.uses_alpine)

@@ -19,6 +19,7 @@ from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import remove_sample
 from ...chat.storage.history import FoundLine, title_from
 from ...chat.storage.stored import SessionInfo, Spent
+from ...engine.system import System, set_system, system_of
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _, ngettext
 from ...project.opening import check_links, check_readable
@@ -223,6 +224,17 @@ class Sessions(GObject.Object):
         finally:
             self.emit("changed")
 
+    async def switch_system(self, path: str) -> None:
+        """Let a project's commands run in Alpine, or with this computer's programs again."""
+
+        def switch() -> None:
+            paths = self._factory.manager.paths
+            is_alpine = system_of(paths, path) is System.ALPINE
+            set_system(paths, path, System.HOST if is_alpine else System.ALPINE)
+
+        await asyncio.to_thread(switch)
+        self.emit("changed")
+
     async def check_move(self, path: str, folder: str) -> None:
         """Raise an error if the project cannot be moved there. Change nothing."""
 
@@ -409,7 +421,8 @@ class Sessions(GObject.Object):
             if sessions or not search:
                 missing = self.folders.is_missing(project.path)
                 shown = _shown(sessions, states, lines)
-                found.append(ProjectItem(project.path, project.name, missing, shown))
+                is_alpine = system_of(manager.paths, project.path) is System.ALPINE
+                found.append(ProjectItem(project.path, project.name, missing, shown, is_alpine))
         if without := by_project.get(""):
             found.append(ProjectItem("", _("No Project"), False, _shown(without, states, lines)))
         return found

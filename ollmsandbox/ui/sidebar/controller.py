@@ -71,7 +71,6 @@ class SidebarController:
         handlers: tuple[tuple[str, Callable[..., object]], ...] = (
             ("open-session", self._on_open_session),
             ("new-session", self._on_new_session),
-            ("add-project", self._on_add_project),
             ("remove-project", self._on_remove_project),
             ("locate-project", self._on_locate_project),
             ("rename-session", self._on_rename_session),
@@ -144,9 +143,6 @@ class SidebarController:
 
     def _on_new_session(self, _sidebar: Sidebar, project: str) -> None:
         self._tasks.start(self.new_session(project))
-
-    def _on_add_project(self, _sidebar: Sidebar) -> None:
-        self._tasks.start(self.open_project())
 
     def _on_search(self, _sidebar: Sidebar, _text: str) -> None:
         self._tasks.start(self.refresh())

@@ -85,6 +85,8 @@ class ProjectRow(_TabRow):
                 wishes.insert(0, (_("_Locate…"), "sidebar.locate-project"))
             else:
                 wishes.insert(0, (_("Opened _Folders…"), "sidebar.show-folders"))
+                system = _("_Use This Computer's Programs") if item.uses_alpine else ""
+                wishes.insert(0, (system or _("_Use Alpine Linux"), "sidebar.switch-system"))
             menu = Gio.Menu()
             for label, action in wishes:
                 entry = Gio.MenuItem.new(label, None)

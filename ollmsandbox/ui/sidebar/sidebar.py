@@ -117,12 +117,13 @@ class Sidebar(Gtk.Box):
             "open-session": (str,),
             # Paths are objects, because GLib's strings have to be UTF-8.
             "new-session": (object,),
-            "add-project": (),
             "remove-project": (object,),
             # The folder is missing; ask for the new one.
             "locate-project": (object,),
             # Those outside the project that its commands may change.
             "show-folders": (object,),
+            # Let its commands use the programs of this computer instead of Alpine's, or vice versa.
+            "switch-system": (object,),
             # Ask for the new name.
             "rename-session": (str,),
             "delete-session": (str,),
@@ -133,7 +134,6 @@ class Sidebar(Gtk.Box):
     search: Gtk.SearchEntry = Gtk.Template.Child()
     pages: Gtk.Stack = Gtk.Template.Child()
     listbox: Gtk.ListBox = Gtk.Template.Child()
-    add_button: Gtk.Button = Gtk.Template.Child()
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,6 +152,7 @@ class Sidebar(Gtk.Box):
             ("remove-project", "ay"),
             ("locate-project", "ay"),
             ("show-folders", "ay"),
+            ("switch-system", "ay"),
             ("rename-session", "s"),
             ("delete-session", "s"),
         ):
@@ -161,7 +162,6 @@ class Sidebar(Gtk.Box):
         self.insert_action_group("sidebar", actions)
         self.search.connect("search-changed", weakly(self._on_search))
         self.listbox.connect("row-activated", weakly(self._on_activated))
-        self.add_button.connect("clicked", weakly(self._on_add))
         keys = Gtk.EventControllerKey()
         keys.connect("key-pressed", weakly(self._on_key))
         self.listbox.add_controller(keys)
@@ -197,7 +197,8 @@ class Sidebar(Gtk.Box):
     def focus(self) -> None:
         """Focus the selected session, or the first row."""
         row = self.listbox.get_selected_row() or self.listbox.get_row_at_index(0)
-        (row or self.add_button).grab_focus()
+        if row is not None:
+            row.grab_focus()
 
     def _focused_row(self) -> Gtk.ListBoxRow | None:
         window = self.get_root()
@@ -306,6 +307,3 @@ class Sidebar(Gtk.Box):
     def _on_search(self, _entry: Gtk.SearchEntry) -> None:
         self._most.clear()
         self.emit("search", self.searched)
-
-    def _on_add(self, _button: Gtk.Button) -> None:
-        self.emit("add-project")

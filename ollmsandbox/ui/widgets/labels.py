@@ -111,3 +111,10 @@ def set_class(widget: Gtk.Widget, name: str, is_set: bool) -> None:
         widget.add_css_class(name)
     else:
         widget.remove_css_class(name)
+
+
+def show_tooltip(widget: Gtk.Widget, text: str | None) -> None:
+    """Set a tooltip if it is another one: GTK looks for the pointer then, and complains if the
+    window closes meanwhile."""
+    if widget.get_tooltip_text() != text:
+        widget.set_tooltip_text(text)

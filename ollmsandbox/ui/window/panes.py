@@ -13,6 +13,7 @@ from ..chat.turn import TurnBar
 from ..chat.view import ChatView
 from ..settings import Settings
 from ..sidebar.sidebar import Sidebar
+from ..widgets.labels import show_tooltip
 from ..widgets.resizable import ResizablePane
 from ..widgets.weak import weakly
 
@@ -92,7 +93,7 @@ class Panes:
 
     def back(self, *_args: object) -> None:
         """Go one step back: from a file to the changes, to the chat, to the sidebar."""
-        if self._is_in(self._changes) and self._changes.page is not None:
+        if self._is_in(self._changes) and not self._changes.is_list:
             self._changes.leave_file()
         elif self.is_chat_covered:
             self.toggle_changes()
@@ -163,12 +164,12 @@ class Panes:
         self._changes.select_run(run_id)
 
     def review_turn(self, _bar: TurnBar, run_ids: Sequence[str]) -> None:
-        for run_id in run_ids:
-            self.show_changes(self._chat, run_id)
+        self._flap.set_reveal_flap(True)
+        self._changes.review_runs(run_ids)
 
     def _leave_changes(self, *_args: object) -> bool:
         """Close the file, else clear the filter, else go to the chat."""
-        if self._changes.page is not None:
+        if not self._changes.is_list:
             self._changes.leave_file()
         elif self._changes.filter.get_text():
             self._changes.filter.set_text("")
@@ -179,7 +180,7 @@ class Panes:
         return True
 
     def _filter_changes(self) -> bool:
-        return self._changes.page is None and self._changes.filter.grab_focus()
+        return self._changes.is_list and self._changes.filter.grab_focus()
 
     def _leave_sidebar(self, *_args: object) -> bool:
         if self._sidebar.search.get_text():
@@ -419,5 +420,5 @@ class HeaderLayout:
         self._badge.set_narrow(is_open or 0 < width < needed)
         has_word = not is_open and width >= _WIDE
         self._changes_word.set_visible(has_word)
-        self._changes_button.set_tooltip_text(None if has_word else self._changes_word.get_label())
+        show_tooltip(self._changes_button, None if has_word else self._changes_word.get_label())
         return GLib.SOURCE_REMOVE

@@ -197,6 +197,7 @@ class Window(Adw.ApplicationWindow):
             weakly(self.chat.go_to_line),
         )
         self.sidebar.connect("show-folders", weakly(self._on_show_folders))
+        self.sidebar.connect("switch-system", weakly(self._on_switch_system))
         self.sidebar_place.set_child(self.sidebar)
         self.model_chooser = ModelChooser()
         self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
@@ -207,7 +208,6 @@ class Window(Adw.ApplicationWindow):
         self.welcome.connect("take-tour", weakly(self._on_take_tour))
         self.welcome.connect("open-project", weakly(self._on_open_project))
         self.welcome.connect("connect-model", weakly(self._on_connect_model))
-        self.welcome.connect("choose-system", weakly(self._on_choose_system))
         self.pages.add_named(self.welcome, "welcome")
         self.pages.add_named(Gtk.Box(), "nothing")
         self.chat.composer.model_place.set_child(self.model_chooser)
@@ -470,9 +470,6 @@ class Window(Adw.ApplicationWindow):
     def _on_show_connections(self, _view: ChatView) -> None:
         self._preferences().show_connections()
 
-    def _on_choose_system(self, _welcome: Welcome) -> None:
-        self._preferences().show_system()
-
     def _on_new_session(self, *_args: object) -> None:
         self._tasks.start(self._side.new_session(self._session.project if self._session else None))
 
@@ -511,7 +508,6 @@ class Window(Adw.ApplicationWindow):
         preferences = Preferences(self, self._factory, self._settings)
         preferences.connect("connections-changed", weakly(self._models.reload))
         preferences.connect("connection-renamed", weakly(self._models.follow_rename))
-        preferences.connect("system-changed", weakly(self._badge.look_again))
         preferences.connect("folders-changed", weakly(self._badge.look_again))
         preferences.present()
         return preferences
@@ -523,6 +519,13 @@ class Window(Adw.ApplicationWindow):
         folders = FoldersWindow(self, factory.manager, factory.environ, project)
         folders.connect("changed", weakly(self._badge.look_again))
         folders.present()
+
+    def _on_switch_system(self, _sidebar: Sidebar, project: str) -> None:
+        async def switch() -> None:
+            await self._sessions.switch_system(project)
+            self._badge.look_again()
+
+        self._tasks.start(switch())
 
     def _on_shortcuts(self, *_args: object) -> None:
         show_shortcuts(self)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
 from support.person import Person
 from support.screen import Screen, texts
 from support.scripted import Reply, ScriptedModel, call
@@ -23,7 +24,7 @@ from support.window import (
 )
 
 from ollmsandbox.project.review import Review
-from ollmsandbox.ui.changes.model import RunItem
+from ollmsandbox.ui.chat import controller
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
@@ -41,6 +42,9 @@ def reviewing(person: Person) -> Iterator[tuple[Window, OpenSession]]:
         application.settings.set("apply-mode", "review")
         window = window_of(application)
         yield window, open_session(window, person.project)
+
+
+_FILES = ["new", "old", "new"]
 
 
 def _say(session: OpenSession, text: str) -> None:
@@ -105,18 +109,32 @@ def test_a_discarded_turn_was_never_done_and_cannot_be_redone(
         assert "Redo" not in buttons(window.chat.turn)
 
 
-def test_the_turn_is_reviewed(screen: Screen, person: Person) -> None:
+def test_the_turn_is_reviewed(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    async def note(_window: Window, path: str) -> None:
+        opened.append(path)
+
+    monkeypatch.setattr(controller, "open_in_editor", note)
     with in_project(person) as (window, session):
         _begin(person, session)
         wait_until(lambda: says(window.chat.turn, "2 files changed"))
         press(window.chat.turn, "Review")
-        wait_until(
-            lambda: (
-                [item.is_open for item in window.changes.items if isinstance(item, RunItem)]
-                == [True, True]
-            )
-        )
         assert window.flap.get_reveal_flap()
+        # All files are in one scroll, each with its header and its buttons.
+        several = window.changes.several
+        assert several is not None
+        wait_until(lambda: [page.path.get_label() for page in several.pages] == _FILES)
+        wait_until(lambda: all(page.diff and page.diff.is_loaded for page in several.pages))
+        press(several.pages[1], "Open in Editor")
+        wait_until(lambda: opened == [str(person.project / "old")])
+        press(several.pages[1].verbs, "Undo")
+        wait_until(lambda: (person.project / "old").read_text() == "a\nb\n")
+        wait_until(lambda: buttons(several.pages[1].verbs)[-2:] == ["Redo", "Undo"])
+        press(several, "All Changes")
+        assert window.changes.is_list
 
 
 def test_ignored_files_are_counted_apart_and_undone_with_the_turn(

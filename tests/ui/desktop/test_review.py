@@ -34,7 +34,7 @@ def test_a_conflict_is_decided_with_the_keyboard_alone(person: Person) -> None:
         _walk(window, "Tab", "notes. Modified")
         window.press("Return", then=lambda: window.reads("Your version is unchanged"))
         assert notes.read_text() == "mine\n"
-        _walk(window, "Tab", "Use the Command's")
+        _walk(window, "Tab", "Use the Agent's")
         window.press("Return", then=lambda: notes.read_text() == "theirs\n")
         # Where the button was, the next one is.
         window.until(lambda: window.has_focus("Undo"), "it can be undone")

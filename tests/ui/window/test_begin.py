@@ -3,20 +3,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
-from gi.repository import Gio
+from gi.repository import Gio, GLib, Gtk
 from support.person import Person
 from support.screen import Screen, all_of
 from support.scripted import ScriptedModel, call
 from support.window import finish, in_project, open_session, press, program, wait_until, window_of
 
 from ollmsandbox.chat.messages import Role
+from ollmsandbox.engine.system import System, system_of
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.sessions.entries import MessageEntry
-from ollmsandbox.ui.sidebar.rows import SessionRow
+from ollmsandbox.ui.sidebar.rows import ProjectRow, SessionRow
 from ollmsandbox.ui.window.window import Window
 
 pytestmark = pytest.mark.anybody
@@ -83,8 +85,6 @@ def test_connect_a_model_opens_its_dialog(screen: Screen, person: Person) -> Non
 
 
 def _connection_dialogs() -> list[ConnectionDialog]:
-    from gi.repository import Gtk
-
     found = [one for one in Gtk.Window.list_toplevels() if isinstance(one, ConnectionDialog)]
     return [one for one in found if one.get_mapped()]
 
@@ -145,6 +145,26 @@ def test_a_search_shows_the_line_it_found_and_leads_to_it(screen: Screen, person
 
         wait_until(lambda: found() == "The needle is here.")
         entry = list(session)[1]
-        assert not window.chat.column.is_in_view(entry)
+        window.chat.column.scroll_to_end()
+        wait_until(lambda: not window.chat.column.is_in_view(entry))
         window.sidebar.emit("open-session", session.id)
         wait_until(lambda: window.chat.column.is_in_view(entry))
+
+
+def test_the_menu_of_a_project_chooses_its_system(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, _session):
+        _switch(window, person, is_alpine=True)
+        _switch(window, person, is_alpine=False)
+
+
+def _switch(window: Window, person: Person, *, is_alpine: bool) -> None:
+    target = GLib.Variant.new_bytestring(os.fsencode(person.project))
+    window.sidebar.activate_action("sidebar.switch-system", target)
+    system = System.ALPINE if is_alpine else System.HOST
+    wait_until(lambda: system_of(person.paths, str(person.project)) is system)
+
+    def is_listed() -> bool:
+        (row,) = all_of(window.sidebar, ProjectRow)
+        return row.item.uses_alpine is is_alpine
+
+    wait_until(is_listed)
