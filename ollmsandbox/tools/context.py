@@ -14,7 +14,7 @@ from ..engine.executor import Executor, find_executor
 from ..engine.run import load_profile, prepare_rootfs, rootfs_for
 from ..errors import OllmSandboxError
 from ..i18n import _
-from ..paths import Paths, is_inside
+from ..paths import Paths
 from ..permission.request import PermissionRequest, Verdict
 from ..sandbox.plan.folders import find_project
 from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
@@ -145,7 +145,4 @@ class ToolContext:
 
     def shown(self, path: str) -> str:
         """Return the path with ~ for the user's home folder."""
-        home = self.paths.real_home
-        if is_inside(path, home):
-            return f"~{path[len(home) :]}"
-        return path
+        return self.paths.shown(path)

@@ -40,12 +40,14 @@ class AgentAsker:
     def __init__(
         self,
         client_of: Callable[[str], str],
+        project: str,
         ask_window: Callable[[PermissionRequest], Awaitable[Answer | None]],
         elicit: Callable[[str, Params], Awaitable[Params | None]] | None,
     ) -> None:
         """`client_of` returns the name of the client that made a call. `ask_window` returns None if
         there is no window; `elicit` asks through the client, and returns None if it cannot."""
         self._client_of = client_of
+        self._project = project
         self._ask_window = ask_window
         self._elicit = elicit
         self._denials = 0
@@ -57,7 +59,8 @@ class AgentAsker:
         # Translators: names a line of the card, the agent that asks: "Agent   Claude Code"
         label = pgettext("permission card", "Agent")
         client = Fact(label, self._client_of(request.call_id))
-        project = Fact(pgettext("permission card", "Project"), request.project)
+        # Translators: names a line of the card: "Project   ~/src/parser"
+        project = Fact(pgettext("permission card", "Project"), self._project)
         request = replace(request, facts=(client, project, *request.facts))
         answer = await self._ask_window(request) or await self._ask_client(request)
         self._denials = 0 if answer.allows else self._denials + 1

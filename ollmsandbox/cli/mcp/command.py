@@ -68,9 +68,10 @@ def _open_session(given: argparse.Namespace, server: McpServer) -> AgentSession:
     paths = Paths.from_environ(os.environ)
     finish_earlier_runs(paths)
     session_id = new_session_id()
-    link = WindowLink(session_id, os.path.realpath(given.project))
+    project = os.path.realpath(given.project)
+    link = WindowLink(session_id, project)
     elicit = None if given.ask_only_in_window else server.elicit
-    asker = AgentAsker(server.client_of, link.ask, elicit)
+    asker = AgentAsker(server.client_of, paths.shown(project), link.ask, elicit)
     options = SessionOptions(
         given.project, Mode(given.apply), given.profile, given.ask_every_command
     )

@@ -106,7 +106,7 @@ class AgentSession:
         def enter(_state: ConversationState) -> None:
             pass  # several calls may run at once, so the session has no state of its own
 
-        self._writer.begin(client, client)
+        self._writer.begin(f"{client}: {_subject(call)}", client)
         self._link.begin(client)
         message = Message(Role.ASSISTANT, "", calls=(call,), model=client, at=time.time())
         self._writer.write(StoredMessage(self._writer.take_number(), message))
@@ -144,3 +144,10 @@ class AgentSession:
         while self._cancelled:
             await self._cancelled[-1].settled()
             self._cancelled.pop()
+
+
+def _subject(call: ToolCall) -> str:
+    """Return what a call is about, for the title of the session."""
+    assert isinstance(call.arguments, Mapping)
+    about = (call.arguments.get(name) for name in ("command", "path", "pattern"))
+    return next((text for text in about if isinstance(text, str) and text.strip()), call.name)

@@ -231,6 +231,9 @@ class ChatView(Gtk.Box):
         self.composer.set_history(_history(entries))
         self.composer.text = session.draft
         self.composer.attached = session.attached
+        # Another agent is talked to elsewhere.
+        for part in (self.composer, self.connect_button):
+            part.set_visible(not session.leader)
         self._on_state(session)
         self._show_whether_asking()
         self._show_page()

@@ -88,11 +88,13 @@ class AgentService:
             self._watches[sender] = Gio.bus_watch_name_on_connection(
                 self._bus, sender, Gio.BusNameWatcherFlags.NONE, None, self._on_gone
             )
-        self._tasks.start(self._answer(sender, method, given.unpack(), invocation))
+        turn = self._turns[sender]
+        self._tasks.start(self._answer(sender, turn, method, given.unpack(), invocation))
 
     async def _answer(
         self,
         sender: str,
+        turn: asyncio.Lock,
         method: str,
         given: tuple[str, ...],
         invocation: Gio.DBusMethodInvocation,
@@ -100,7 +102,7 @@ class AgentService:
         try:
             if any(len(text) > _LONGEST for text in given):
                 raise _RefusedError("The message is too long.")
-            async with self._turns[sender]:
+            async with turn:
                 waiting = await self._handle(sender, method, *given)
             # The user takes any time to answer.
             found = await waiting if waiting is not None else None
@@ -140,6 +142,9 @@ class AgentService:
 
         session = await self._sessions().follow(session_id, name, project, stop)
         self._followed[session_id] = _Followed(sender, session)
+        if sender not in self._watches:
+            # It has gone meanwhile.
+            self._forget(session_id)
 
     # --- events --------------------------------------------------------------------------------
 
@@ -206,14 +211,16 @@ class AgentService:
         del self._turns[sender]
         for session_id, followed in list(self._followed.items()):
             if followed.sender == sender:
-                for task in followed.asking.values():
-                    task.cancel()
-                del self._followed[session_id]
-                self._tasks.start(self._end(session_id))
+                self._forget(session_id)
 
-    async def _end(self, session_id: str) -> None:
-        await self._sessions().close(session_id)
-        self._ended(session_id)
+    def _forget(self, session_id: str) -> None:
+        async def close() -> None:
+            await self._sessions().close(session_id)
+            self._ended(session_id)
+
+        for task in self._followed.pop(session_id).asking.values():
+            task.cancel()
+        self._tasks.start(close())
 
 
 def _parsed(text: str) -> Mapping[str, object]:

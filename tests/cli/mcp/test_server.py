@@ -82,7 +82,8 @@ def test_a_command_is_a_recorded_run(person: Person, mode: str) -> None:
     assert any("said" in message for message in told)
     assert (person.project / "file").read_text() == "new\n"
     sessions = json.loads(person.cli("sessions", "list", "--json").stdout)
-    assert [session["title"] for session in sessions] == ["test agent"]
+    (title,) = [session["title"] for session in sessions]
+    assert title.startswith("test agent: echo new >file;")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -240,7 +241,8 @@ def test_two_clients_work_at_once_each_in_a_session_of_its_own(person: Person) -
     asyncio.run(asyncio.wait_for(main(), 120))
     assert (person.project / "a").exists() and not (person.project / "b").exists()
     sessions = json.loads(person.cli("sessions", "list", "--json").stdout)
-    assert {session["title"] for session in sessions} == {"one", "two"}
+    titles = {session["title"] for session in sessions}
+    assert titles == {"one: echo a >a; ls", "two: echo b >b; ls"}
 
 
 def test_reading_does_not_wait_for_a_long_command(person: Person) -> None:
@@ -274,4 +276,4 @@ def test_a_command_ends_with_its_client_and_its_changes_are_kept(person: Person)
     assert not is_running(mark)
     assert (person.project / "file").read_text() == "kept\n"
     (session,) = json.loads(person.cli("sessions", "list", "--json").stdout)
-    assert session["title"] == "raw"
+    assert session["title"].startswith("raw: echo kept")

@@ -17,7 +17,6 @@ from support.screen import Screen
 from support.servers.mcp_client import RawClient, raw_client
 from support.window import (
     allow_once,
-    button,
     card_that,
     cards,
     finish,
@@ -83,7 +82,7 @@ def test_a_running_command_is_shown_and_the_user_can_stop_it(
 ) -> None:
     with with_agent(person) as (_application, window, client):
         running = call(client, 1, "echo kept >file; echo live words; sleep 1000")
-        wait_until(lambda: says(window.sidebar, "raw"))
+        wait_until(lambda: says(window.sidebar, "raw: echo kept"))
         show_session(window)
         card = card_that(window, lambda card: card.entry.stage is Stage.RUNNING)
         wait_until(lambda: b"live words" in card.entry.kept_output())
@@ -125,6 +124,7 @@ def test_a_question_names_the_agent_and_the_project_and_both_answers_arrive(
         found = structured(finish(_result(running)))
         assert found["exit_status"] == 0 and "ran" in found["output"]
         assert withdrawn == told
+        card_that(window, lambda card: card.entry.stage is Stage.DONE)
         running = call(client, 2, "echo ran", network=True)
         card = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
         question = card.question
@@ -173,7 +173,7 @@ def test_an_agent_that_came_first_is_shown_when_the_window_opens(
                 show_session(window)
                 wait_until(lambda: len(cards(window)) == 1)
                 assert session_of(window).leader == "raw"
-                assert not button(window, "Send").get_sensitive()
+                assert not window.chat.composer.get_visible()
             finally:
                 Gio.bus_unown_name(owning)
 
