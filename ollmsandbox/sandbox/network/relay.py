@@ -30,7 +30,7 @@ _PIECE = 1 << 18
 _MOST_WAITING = 1 << 20
 _MOST_LINKS = 3000
 _MOST_HOSTS = 500
-_MOST_SERVED = 100
+_MOST_SERVED = 50
 # Datagrams at once: connections have a turn, too.
 _AT_ONCE = 64
 # Seconds to connect to one address.
