@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from ..sandbox.spec import AgentOptions, RunSpec
 if TYPE_CHECKING:
     from ..sandbox.network.relay import Service
 
+_MOST_SERVERS = 4
 _QUESTION = "ollmsandbox: {agent} will be able to reach {hosts}. Start it? [y/N] "
 
 
@@ -41,10 +43,10 @@ async def prepare_front(
     spec = spec._replace(agent=options)
     if agent is None or given.hosts or given.network == "all" or given.connection is not None:
         return spec, services
-    if not given.json and not _may_reach(agent):
-        raise SystemExit(1)
     if given.json:
         raise _nobody_asked(agent)
+    if not _may_reach(agent):
+        raise SandboxError("{agent} was not started.", agent=agent.title)
     return spec._replace(network=True, by_host=True, hosts=agent.hosts), services
 
 
@@ -95,10 +97,19 @@ class _ToolsService:
     """Starts an MCP server outside the sandbox for each connection from inside."""
 
     def __init__(self, project: str, apply: str) -> None:
+        # Each takes memory outside the sandbox, where no limit of the run counts.
+        self._free = threading.Semaphore(_MOST_SERVERS)
         # The agent is inside, so it must not answer for the user.
         self._arguments = ["mcp", "--project", project, "--apply", apply, "--ask-only-in-window"]
 
     def __call__(self, client: socket.socket) -> None:
+        if self._free.acquire(blocking=False):
+            try:
+                self._serve(client)
+            finally:
+                self._free.release()
+
+    def _serve(self, client: socket.socket) -> None:
         # The launcher that started us, and not by a name that the project could have.
         program = [sys.executable, "-I", os.path.abspath(sys.argv[0])]
         subprocess.run(

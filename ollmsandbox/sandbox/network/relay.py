@@ -26,7 +26,7 @@ from .proxy import Handshake, Proxy, ProxyError
 from .pump import AT_ONCE, MOST_LINKS, READ, Link, Pump, reset
 
 _MOST_HOSTS = 500
-_MOST_SERVED = 100
+_MOST_SERVED = 50
 _LARGEST_QUERY = 4096
 # What programs show or understand if a host is refused: a page, and TLS's "access denied". After a
 # mere end of the connection, some try again for minutes.

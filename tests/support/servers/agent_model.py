@@ -18,6 +18,8 @@ Json = dict[str, Any]
 # The names of tools that run shell text, in the agents that we know.
 OWN = re.compile(r"bash|shell|exec_command|run_shell_command|shell_command|exec", re.IGNORECASE)
 OURS = re.compile(r".*ollmsandbox.*run_command")
+# Finds tools that Qwen Code does not offer at first.
+_FINDER, _OUR_NAME = "tool_search", "mcp__ollmsandbox__run_command"
 SAID = "DONE, as the fake model says"
 
 
@@ -66,6 +68,8 @@ class ModelServer:
             if step.tool.fullmatch(name):
                 return name, _arguments(schema, step.command)
         self.missing.append(list(tools))
+        if _FINDER in tools and len(self.missing) < 3:
+            return _FINDER, {"query": f"select:{_OUR_NAME}"}
         return None
 
 
@@ -167,13 +171,14 @@ def _anthropic(model: ModelServer, body: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _chat(model: ModelServer, body: Json) -> Iterator[tuple[str, Json]]:
-    results = sum(message["role"] == "tool" for message in body["messages"])
+    calls = [c for m in body["messages"] for c in m.get("tool_calls") or ()]
+    results = sum(call["function"]["name"] != _FINDER for call in calls)
     tools = {t["function"]["name"]: t["function"]["parameters"] for t in body.get("tools", ())}
     call = model.next_call(tools, results)
     delta: Json = {"role": "assistant", "content": SAID}
     if call is not None:
         function = {"name": call[0], "arguments": json.dumps(call[1])}
-        wanted = {"index": 0, "id": f"call_{results}", "type": "function", "function": function}
+        wanted = {"index": 0, "id": f"call_{len(calls)}", "type": "function", "function": function}
         delta = {"role": "assistant", "content": None, "tool_calls": [wanted]}
     about = {"id": "chat", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
     yield "", {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
