@@ -24,12 +24,12 @@ _SCRIPTS = (
 )  # fmt: skip
 # What comes after a program that reads a script.
 _AFTER_PROGRAM = re.compile(
-    r"(?:^|[\s;|&(\"'`/])(?:source|\.|env|exec|[a-z]*sh|[gmn]?awk|perl|ruby|node|deno|bun|lua|php"
+    r"(?:^|[\s;|&(\"'`/!])(?:source|\.|env|exec|[a-z]*sh|[gmn]?awk|perl|ruby|node|deno|bun|lua|php"
     r"|python[\d.]*|tclsh|Rscript)\s+(?:-\S+\s+)*[\"']?([^\s;|&()\"'`]+)"
 )
 # In a line that runs all files of a folder, whether or not they can be executed.
 _RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
-_MODULE = re.compile(r"-m\s*([\w.]+)")
+_MODULE = re.compile(r"(?:-m|\bimport|\bfrom)\s*([\w.]+)")
 _SETTINGS = re.compile(r"(?!.*lock)(?!package\.json).*\.(?:ya?ml|toml|jsonc?|pkl)")
 _MOST_MATCHES = 200
 _MOST_PLACES = 2_000
@@ -112,7 +112,7 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
             # It may be missing as yet: many hooks run a file only if there is one.
             is_near = not is_long or place in near
             is_script = "/" in end or end.endswith(_SCRIPTS)
-            if (is_script and (is_near or os.path.lexists(place))) or _is_program(place):
+            if (is_script and (is_near or os.path.lexists(place))) or os.path.isfile(place):
                 named.files.add(place)
             if glob.has_magic(end):
                 matches = itertools.islice(glob.iglob(place), _MOST_MATCHES)
