@@ -26,9 +26,7 @@ from .hooks import (
     MANAGERS,
     manifest_commands,
     named_in,
-    script_places,
     settings_in,
-    words_in,
 )
 
 _LARGEST = 1 << 20
@@ -121,8 +119,9 @@ class GitTargets:
         # Of a new worktree, this file is not there yet.
         up = "../.." if "/worktrees/" in own else ""
         common = os.path.normpath(os.path.join(own, (_read(f"{own}/commondir") or up).strip()))
-        # is_obeyed() recognises the hooks by their names, but not the files they link to or run.
-        self._add_linked(f"{common}/hooks")
+        # What is in a repository is judged there, but not what its links lead to, or its hooks run.
+        for folder in (own, common, f"{common}/hooks", f"{common}/info"):
+            self._add_linked(folder)
         self._add_scripts(f"{common}/hooks", worktree)
         repository = _Repository(worktree, common)
         for file in (*own_config(), f"{common}/config", f"{own}/config.worktree"):
@@ -206,8 +205,12 @@ class GitTargets:
             if not is_repository and not is_inside(self._root, os.path.realpath(whole)):
                 self._add(whole, self._folders)
             return
-        for place in _words(value, worktree):
-            self._add(place, self._files)
+        words = value.split()
+        for folder in os.environ.get("PATH", "").split(":"):
+            if words and "/" not in words[0] and is_inside(folder, worktree):
+                self._add(f"{folder}/{words[0]}", self._files)
+        if len(words) > 1 or "/" in value:
+            self._add_text(value, worktree, worktree)
 
     def _add_scripts(self, folder: str, worktree: str) -> None:
         """Add what the hooks in a folder run: files that they name, and what managers read."""
@@ -233,11 +236,14 @@ class GitTargets:
                 self._add(f"{worktree}/{name}", self._folders if name[-1] == "/" else self._files)
                 texts.append(_read(f"{worktree}/{name}") or "")
             texts.append(manifest_commands(_read(f"{worktree}/package.json") or "", text))
-        kinds = (self._files, self._folders, self._programs)
         for one in dict.fromkeys(texts):
-            for names, to in zip(named_in(one, worktree, folder), kinds, strict=True):
-                for name in names:
-                    self._add(name, to)
+            self._add_text(one, worktree, folder)
+
+    def _add_text(self, text: str, worktree: str, folder: str) -> None:
+        kinds = (self._files, self._folders, self._programs)
+        for names, to in zip(named_in(text, worktree, folder), kinds, strict=True):
+            for name in names:
+                self._add(name, to)
 
     def _add_mercurial(self, worktree: str) -> None:
         """Read the settings of a Mercurial or Sapling repository in this folder, if it is one."""
@@ -262,8 +268,9 @@ class GitTargets:
     def _add_linked(self, folder: str) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if entry.is_symlink():
-                    self._add(entry.path, self._files)
+                real = os.path.realpath(entry.path)
+                if entry.is_symlink() and "/.git/" not in normalised(real):
+                    self._add(real, self._folders if os.path.isdir(real) else self._files)
 
     def _add(self, path: str, to: set[str]) -> None:
         # By its name, and with links resolved.
@@ -318,18 +325,6 @@ def _value(text: str) -> str:
         parts.append(re.sub(r"\\(.)", r"\1", plain if quoted is None else quoted))
         at = found.end()
     return "".join(parts).strip()
-
-
-def _words(command: str, worktree: str) -> Iterator[str]:
-    """Yield the words of a shell command that may be files of the worktree. The first word without
-    a slash is one only if PATH leads there."""
-    for number, word in enumerate(words_in(command)):
-        place = os.path.join(worktree, os.path.expanduser(word))
-        if "/" in word or (number and os.path.isfile(place)):
-            yield from (place, *script_places(word, worktree))
-        if number == 0 and "/" not in word:
-            folders = os.environ.get("PATH", "").split(":")
-            yield from (f"{folder}/{word}" for folder in folders if is_inside(folder, worktree))
 
 
 # Limits of the search. Beyond them, everything with the name of a hook counts as a hook.
