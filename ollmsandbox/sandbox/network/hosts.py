@@ -14,8 +14,9 @@ from ... import N_
 from ...errors import SandboxError, Sentence
 from .names import RANGE, is_host_name, is_local_name
 
+WEB_PORTS = (80, 443)
 # What a host is reached by if no port is named.
-USUAL_PORTS = (22, 80, 443)
+USUAL_PORTS = (22, *WEB_PORTS)
 _WITH_PORT = re.compile(r"(.+):(\d{1,5})")
 
 
