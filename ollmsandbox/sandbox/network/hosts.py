@@ -14,10 +14,9 @@ from ... import N_
 from ...errors import SandboxError, Sentence
 from .names import RANGE, is_host_name, is_local_name
 
+WEB_PORTS = (80, 443)
 # What a host is reached by if no port is named.
-USUAL_PORTS = (22, 80, 443)
-# Ports that are not shown with a host.
-_WEB_PORTS = (80, 443)
+USUAL_PORTS = (22, *WEB_PORTS)
 _MOST_NAMED = 30
 _WITH_PORT = re.compile(r"(.+):(\d{1,5})")
 
@@ -135,7 +134,7 @@ class HostUse:
     @property
     def rule(self) -> HostRule:
         """Return what a user would name to allow it."""
-        is_usual = self.port in _WEB_PORTS and not is_local_name(self.host)
+        is_usual = self.port in WEB_PORTS and not is_local_name(self.host)
         return HostRule(self.host, None if is_usual else self.port)
 
     @property

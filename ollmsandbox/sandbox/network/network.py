@@ -12,7 +12,7 @@ from ... import N_
 from ...errors import SandboxError
 from ...net.addresses import resolve
 from ..plan.resolver import SERVER
-from .hosts import USUAL_PORTS, HostRule, HostUse, is_address
+from .hosts import USUAL_PORTS, WEB_PORTS, HostRule, HostUse, is_address
 from .inside import NetworkNamespace
 from .names import MASK, Names
 from .proxy import Proxy
@@ -122,7 +122,7 @@ class HostNetwork:
         """Return whether a host may be reached; None if the user is being asked. Called by the
         relay's thread."""
         allowed = self._decide(host, port, address)
-        if allowed and self.ssh is not None and host != "localhost":
+        if allowed and self.ssh is not None and host != "localhost" and port not in WEB_PORTS:
             self.ssh.add_host(host, port)
         return allowed
 
