@@ -11,7 +11,7 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_words
-from ..widgets.labels import decorative_icon, show_tooltip, without_hyphens
+from ..widgets.labels import decorative_icon, show_hidden_as_tooltip, without_hyphens
 
 
 class SandboxState(Enum):
@@ -67,6 +67,7 @@ class SandboxBadge(Gtk.MenuButton):
         box.append(self._icon)
         box.append(self.label)
         self.set_child(box)
+        show_hidden_as_tooltip(self, self.label)
         self.add_css_class("flat")
         self._sections = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
         for side in ("start", "end", "top", "bottom"):
@@ -102,7 +103,6 @@ class SandboxBadge(Gtk.MenuButton):
         self.label.set_label(text)
         # Without this, the title would take its room.
         self.label.set_width_chars(len(text))
-        self.set_narrow(not self.label.get_visible())
         self.update_property([Gtk.AccessibleProperty.LABEL], [text])
         for name in ("success", "warning"):
             self.remove_css_class(name)
@@ -116,7 +116,6 @@ class SandboxBadge(Gtk.MenuButton):
     def set_narrow(self, narrow: bool) -> None:
         """Show only the icon, whose tooltip has the text."""
         self.label.set_visible(not narrow)
-        show_tooltip(self, self.label.get_label() if narrow else None)
 
     @property
     def text_width(self) -> int:

@@ -13,7 +13,6 @@ from ..chat.turn import TurnBar
 from ..chat.view import ChatView
 from ..settings import Settings
 from ..sidebar.sidebar import Sidebar
-from ..widgets.labels import show_tooltip
 from ..widgets.resizable import ResizablePane
 from ..widgets.weak import weakly
 
@@ -383,10 +382,8 @@ class HeaderLayout:
         flap: Adw.Flap,
         header: Adw.HeaderBar,
         badge: SandboxBadge,
-        changes_button: Gtk.Widget,
         changes_word: Gtk.Label,
     ) -> None:
-        self._changes_button = changes_button
         self._changes_word = changes_word
         self._flap = flap
         self._header = header
@@ -418,7 +415,5 @@ class HeaderLayout:
         width = window.get_default_size()[0] if isinstance(window, Gtk.Window) else 0
         needed = self._badge.text_width + _BESIDE_BADGE
         self._badge.set_narrow(is_open or 0 < width < needed)
-        has_word = not is_open and width >= _WIDE
-        self._changes_word.set_visible(has_word)
-        show_tooltip(self._changes_button, None if has_word else self._changes_word.get_label())
+        self._changes_word.set_visible(not is_open and width >= _WIDE)
         return GLib.SOURCE_REMOVE

@@ -27,7 +27,7 @@ from ..sessions.dialogs import export_session
 from ..sidebar.controller import SidebarController
 from ..sidebar.sidebar import Sidebar
 from ..widgets.focus import FocusKeeper
-from ..widgets.labels import show_ellipsized_as_tooltip
+from ..widgets.labels import show_ellipsized_as_tooltip, show_hidden_as_tooltip
 from ..widgets.resizable import ResizablePane
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
@@ -260,8 +260,9 @@ class Window(Adw.ApplicationWindow):
         # A narrow window begins with the content, not with the sidebar.
         self.leaflet.set_visible_child_name("content")
         self._header_layout = HeaderLayout(
-            self, self.flap, self.header, self.badge, self.changes_button, self.changes_word
+            self, self.flap, self.header, self.badge, self.changes_word
         )
+        show_hidden_as_tooltip(self.changes_button, self.changes_word)
         show_ellipsized_as_tooltip(self.title)
 
     def _build_panes(self) -> None:

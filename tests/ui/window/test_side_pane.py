@@ -84,4 +84,6 @@ def test_a_long_text_of_the_badge_leaves_the_window_narrow(
         _resize(window, 1100)
         wait_until(lambda: window.badge.state is badge.SandboxState.SANDBOXED)
         _resize(window, 360)
-        assert window.badge.get_tooltip_text() == text
+        # Its tooltip has the text then.
+        assert not window.badge.label.get_visible() and window.badge.get_has_tooltip()
+        assert window.badge.label.get_label() == text
