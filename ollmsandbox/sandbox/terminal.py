@@ -79,6 +79,10 @@ class CommandTerminal:
         """Return whether the command reads whole lines."""
         return bool(termios.tcgetattr(self.master)[3] & termios.ICANON)
 
+    def echoes(self) -> bool:
+        """Return whether it shows what is typed: not while the command asks for a password."""
+        return bool(termios.tcgetattr(self.master)[3] & termios.ECHO)
+
     def suspend_key(self) -> bytes:
         """Return the key that suspends a job if nobody else does what it is for, or something that
         is no key."""

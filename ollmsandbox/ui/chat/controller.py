@@ -31,7 +31,7 @@ from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from .links import open_link, open_output
+from .links import open_link, open_output, open_terminal
 from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
@@ -85,6 +85,7 @@ class ChatController:
             ("reply", self._on_reply),
             ("open-link", self._on_open_link),
             ("open-output", self._on_open_output),
+            ("open-terminal", self._on_open_terminal),
         )
         for name, method in heard:
             view.connect(name, weakly(method))
@@ -215,7 +216,8 @@ class ChatController:
         if message is None:
             ended = await conversation.retry()
         elif message.text.startswith("!"):
-            outcome = await conversation.run(message.text[1:].strip())
+            size = self._view.terminal_size
+            outcome = await conversation.run(message.text[1:].strip(), terminal_size=size)
             return outcome.stop is not Stop.PERSON
         else:
             ended = await conversation.say(message.text, message.pictures)
@@ -336,6 +338,11 @@ class ChatController:
 
     def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
         self._tasks.start(open_output(self._window, entry))
+
+    def _on_open_terminal(self, view: ChatView, entry: CallEntry) -> None:
+        """Stop a command that wants a whole screen, and give the user a shell in the sandbox."""
+        self.stop()
+        self._tasks.start(open_terminal((view.session.project if view.session else None) or ""))
 
 
 def _near(path: str, folder: str) -> str:

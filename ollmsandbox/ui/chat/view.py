@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from gi.repository import Adw, Gio, GObject, Gtk
+from gi.repository import Adw, Gio, GObject, Gtk, Pango
 
 from ...chat.messages import Role
 from ...i18n import _
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from .row import MessageRow, NoticeRow
     from .tool_card import ToolCard
 
+# Lines of a terminal for a command of the user's own, and pixels around it.
+_ROWS, _BESIDE_OUTPUT = 24, 50
 # Characters of a message in the name of its row.
 _NAMED = 80
 
@@ -76,6 +78,7 @@ class ChatView(Gtk.Box):
             "show-changes": (str,),
             "open-link": (str,),
             "open-output": (object,),
+            "open-terminal": (object,),
             "connect-model": (),
             "open-project": (),
             "remove-sample": (),
@@ -224,6 +227,15 @@ class ChatView(Gtk.Box):
         self.column.scroll_to_end()
         self._on_scrolled()
 
+    @property
+    def terminal_size(self) -> tuple[int, int]:
+        """The rows and columns of a terminal that is as wide as a card."""
+        layout = self.create_pango_layout("0" * 100)
+        layout.set_attributes(Pango.AttrList.from_string('0 -1 font-desc "Monospace"'))
+        letter = layout.get_pixel_size()[0] / 100
+        width = self.composer.get_width() - _BESIDE_OUTPUT
+        return _ROWS, max(20, int(width / letter))
+
     def set_can_send(self, why_not: str) -> None:
         self.composer.set_can_send(why_not)
         # Keep the "!" together with the word after it.
@@ -304,7 +316,7 @@ class ChatView(Gtk.Box):
             row.connect("answered", weakly(self._on_answered))
             row.connect("replied", weakly(self._on_replied))
             row.connect("stop", weakly(self._on_stop_call))
-            for name in ("show-changes", "open-output"):
+            for name in ("show-changes", "open-output", "open-terminal"):
                 row.connect(name, weakly(self._pass_on), name)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)

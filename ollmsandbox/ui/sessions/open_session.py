@@ -318,7 +318,8 @@ class OpenSession(GObject.Object):
             case events.PermissionAnswered(call_id, verdict):
                 self._calls[call_id].answer(verdict)
             case events.CommandStarted(call_id, pid, plan):
-                self._calls[call_id].start(pid, plan)
+                terminal = self.conversation.terminal_of(call_id)
+                self._calls[call_id].start(pid, plan, terminal)
                 if self.has_network:
                     self.emit("state-changed")
             case events.CommandOutput(call_id, stream, data):
