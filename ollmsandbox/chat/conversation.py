@@ -214,6 +214,19 @@ class Conversation:
         self._tool_calls.begin()
         return await self._run_task(self._turn(None), TurnEnded(TurnEnd.STOPPED))
 
+    async def summarise(self) -> None:
+        """Let the model go on from its summary of everything so far."""
+        if self.model is None:
+            raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
+        self._check_idle()
+        await self._run_task(self._summarise(self.model), None)
+
+    async def _summarise(self, model: Model) -> None:
+        self._enter(ConversationState.WAITING)
+        if (summary := await self._reader.summarise(model, self.messages)) is not None:
+            self._add(summary)
+            self._emit(MessageAdded(summary))
+
     @property
     def is_busy(self) -> bool:
         """Whether the model, or a command of the user's own, works."""

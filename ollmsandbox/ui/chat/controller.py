@@ -80,6 +80,7 @@ class ChatController:
             ("resend", self._on_resend),
             ("stop", self.stop),
             ("retry", self._on_retry),
+            ("summarise", self._on_summarise),
             ("stop-call", self._on_stop_call),
             ("answer", self._on_answer),
             ("reply", self._on_reply),
@@ -169,6 +170,10 @@ class ChatController:
     def _on_retry(self, _view: ChatView) -> None:
         if (session := self._view.session) is not None:
             self._tasks.start(self.send(session, None))
+
+    def _on_summarise(self, view: ChatView) -> None:
+        if view.session is not None:
+            self._tasks.start(view.session.conversation.summarise())
 
     def _on_run(self, view: ChatView, command: str) -> None:
         self._on_send(view, f"!{command}")
