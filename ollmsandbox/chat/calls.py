@@ -18,6 +18,7 @@ from ..sandbox.network.publish import CommandPorts
 from ..sandbox.output import Capture
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Stop
+from ..sandbox.terminal import CommandTerminal
 from ..text.ansi import harmless
 from ..tools.base import Outcome, RequestBase, Stream, Tool, UserQuestion
 from .events import (
@@ -73,6 +74,8 @@ class ActiveCall:
     request: RequestBase | None = None
     verdict: Verdict | None = None
     outcome: Outcome | None = None
+    # The size of a terminal for a command of the user's own.
+    terminal_size: tuple[int, int] | None = None
     # What it printed, in case that it is stopped.
     printed: Capture = field(default_factory=lambda: Capture(_PRINTED, _PRINTED))
     # Why it was stopped: by the user, or by the time limit of the turn.
@@ -162,6 +165,7 @@ class CallRunner:
         self._refusals = 0
         active.description = request.describe()
         active.request = request
+        request.terminal_size = active.terminal_size
         return request
 
     def _beside(self, active: ActiveCall) -> RequestBase | None:
@@ -389,9 +393,17 @@ class ToolCalls:
             self._runner.give_up(active, Outcome.failed(_NO_TOKENS))
             messages.append(_answer(active))
 
-    async def execute_own(self, command: str, call: ToolCall, messages: list[Message]) -> Outcome:
-        """Execute a command of the user's own."""
-        active = ActiveCall(call, self._number(), own=True, description=command)
+    async def execute_own(
+        self,
+        command: str,
+        call: ToolCall,
+        messages: list[Message],
+        terminal_size: tuple[int, int] | None,
+    ) -> Outcome:
+        """Execute a command of the user's own, in a terminal if that has a size."""
+        active = ActiveCall(
+            call, self._number(), own=True, description=command, terminal_size=terminal_size
+        )
         if self._writer is not None:
             # Until its end is stored in the same place, it counts as interrupted.
             begun = Message(Role.USER, _introduction(active) + INTERRUPTED, at=time.time())
@@ -416,6 +428,13 @@ class ToolCalls:
                 active.stopped = Stop.PERSON
                 task.add_done_callback(partial(self._stopped_one, active))
                 task.cancel()
+
+    def terminal_of(self, call_id: str) -> CommandTerminal | None:
+        """Return the terminal of a running command."""
+        for active in self._active_calls:
+            if active.call.id == call_id and active.request is not None:
+                return active.request.terminal
+        return None
 
     async def settled(self) -> None:
         """Wait until all stopped calls have settled their changes."""

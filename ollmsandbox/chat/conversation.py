@@ -15,6 +15,7 @@ from typing import TypeVar
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..sandbox.process import Stop
+from ..sandbox.terminal import CommandTerminal
 from ..tools.base import Outcome, Picture, Tool
 from ..tools.context import ToolContext, ToolPreferences
 from .calls import GRACE, ToolCalls, stopped_outcome
@@ -213,6 +214,19 @@ class Conversation:
         self._tool_calls.begin()
         return await self._run_task(self._turn(None), TurnEnded(TurnEnd.STOPPED))
 
+    async def summarise(self) -> None:
+        """Let the model go on from its summary of everything so far."""
+        if self.model is None:
+            raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
+        self._check_idle()
+        await self._run_task(self._summarise(self.model), None)
+
+    async def _summarise(self, model: Model) -> None:
+        self._enter(ConversationState.WAITING)
+        if (summary := await self._reader.summarise(model, self.messages)) is not None:
+            self._add(summary)
+            self._emit(MessageAdded(summary))
+
     @property
     def is_busy(self) -> bool:
         """Whether the model, or a command of the user's own, works."""
@@ -259,15 +273,23 @@ class Conversation:
                     self._writer.remove_from(at)
                 return
 
-    async def run(self, command: str, *, network: bool = False, working_dir: str = "") -> Outcome:
-        """Run a command of the user's own. The model sees it with the next message."""
+    async def run(
+        self,
+        command: str,
+        *,
+        network: bool = False,
+        working_dir: str = "",
+        terminal_size: tuple[int, int] | None = None,
+    ) -> Outcome:
+        """Run a command of the user's own, in a terminal of so many rows and columns if they are
+        given. The model sees it with the next message."""
         self._check_idle()
         self._begin(f"!{command}")
         arguments: dict[str, object] = {"command": command, "network": network}
         if working_dir:
             arguments["working_dir"] = working_dir
         call = ToolCall(new_call_id(self.messages), "run_command", arguments)
-        work = self._tool_calls.execute_own(command, call, self.messages)
+        work = self._tool_calls.execute_own(command, call, self.messages, terminal_size)
         return await self._run_task(work, stopped_outcome())
 
     async def stop(self) -> None:
@@ -277,6 +299,10 @@ class Conversation:
             await asyncio.wait({self._task})
             # Let the task that waits for the turn have its result first.
             await asyncio.sleep(0)
+
+    def terminal_of(self, call_id: str) -> CommandTerminal | None:
+        """Return the terminal of a running command of the user's own."""
+        return self._tool_calls.terminal_of(call_id)
 
     def stop_call(self, call_id: str) -> None:
         """Stop one call; the turn goes on."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..sandbox.network.publish import CommandPorts
     from ..sandbox.plan.plan import Plan
     from ..sandbox.process import Result, Stop
+    from ..sandbox.terminal import CommandTerminal
 
 
 class ToolError(OllmSandboxError):
@@ -136,6 +137,10 @@ class RequestBase(ABC):
     plan: Plan | None = None
     # The outcome of a cancelled call so far.
     partial: Outcome | None = None
+    # The rows and columns of a terminal that the command gets; None without one.
+    terminal_size: tuple[int, int] | None = None
+    # That terminal, while the command runs.
+    terminal: CommandTerminal | None = None
 
     @property
     def permission_question(self) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from ..project.change import Flag, Recorded, Report, State
@@ -22,6 +23,8 @@ from ..text.ansi import escape_line
 
 # Bytes to keep of each stream, at its beginning and at its end.
 _OUTPUT = 12_000
+# The earlier states of a progress bar.
+_DRAWN_OVER = re.compile(r"[^\n]*\r(?!\n)")
 _STATES = {
     State.CONFLICT: "NOT applied: someone else has changed it, too",
     State.FAILED: "NOT applied",
@@ -40,7 +43,7 @@ def output_text(result: Result) -> tuple[str, int]:
 
 def _shortened(capture: Capture) -> Capture:
     small = Capture(_OUTPUT, _OUTPUT)
-    small.feed(capture.text.encode("utf-8"))
+    small.feed(_DRAWN_OVER.sub("", capture.text).encode("utf-8"))
     if small.truncated:
         small.total = max(small.total, capture.total)
     return small

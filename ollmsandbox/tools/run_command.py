@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from ..sandbox.profile.profile import Limits
 from ..sandbox.refusals import find_refusals, links_in_the_way
 from ..sandbox.rootfs.paths import rewrite_paths, skills_folder
 from ..sandbox.spec import RunSpec
+from ..sandbox.terminal import CommandTerminal
 from ..sandbox.unsandboxed.runner import UnsandboxedRunner
 from ..text.ansi import escape_line
 from . import questions
@@ -77,6 +78,8 @@ There is no sandbox on this machine: the user is asked before each command, and 
 rights of the user. What commands change is not recorded and cannot be undone. Keep them few and \
 careful."""
 
+# What programs know the terminal of a command as.
+_TERMINAL = "xterm-256color"
 # After this many bytes of output at once, pause for this many seconds.
 _MUCH, _PAUSE = 1 << 16, 0.002
 
@@ -301,7 +304,10 @@ class RunRequest(RequestBase):
         shown = nullcontext(sinks) if run.rootfs is None else rewrite_paths(sinks, self.project)
         try:
             async with shown as shown_sinks:
-                result = await run.execute(self.given.command, sinks=shown_sinks)
+                with self._open_terminal() as terminal:
+                    result = await run.execute(
+                        self.given.command, sinks=shown_sinks, terminal=terminal
+                    )
         except asyncio.CancelledError:
             notices = ["The command was stopped."]
             self.partial = self._outcome(None, run, *notices)
@@ -321,6 +327,19 @@ class RunRequest(RequestBase):
             status = f"The command had just ended, with status {result.exit_code}."
             self.partial = self._outcome(None, run, status)
             raise
+
+    @contextmanager
+    def _open_terminal(self) -> Iterator[CommandTerminal | None]:
+        if self.terminal_size is None:
+            yield None
+            return
+        self.terminal = terminal = CommandTerminal(_TERMINAL)
+        try:
+            terminal.resize(self.terminal_size)
+            yield terminal
+        finally:
+            self.terminal = None
+            terminal.close()
 
     async def _open_folders(
         self, watcher: Watcher, plan: Plan, result: Result

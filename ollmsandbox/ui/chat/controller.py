@@ -32,7 +32,7 @@ from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from .hosts import save_hosts
-from .links import open_in_editor, open_link, open_output, open_port
+from .links import open_in_editor, open_link, open_output, open_port, open_terminal
 from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
@@ -82,6 +82,7 @@ class ChatController:
             ("restore", self._on_restore),
             ("stop", self.stop),
             ("retry", self._on_retry),
+            ("summarise", self._on_summarise),
             ("stop-call", self._on_stop_call),
             ("answer", self._on_answer),
             ("reply", self._on_reply),
@@ -89,6 +90,7 @@ class ChatController:
             ("open-output", self._on_open_output),
             ("save-hosts", self._on_save_hosts),
             ("open-port", self._on_open_port),
+            ("open-terminal", self._on_open_terminal),
         )
         for name, method in heard:
             view.connect(name, weakly(method))
@@ -175,6 +177,10 @@ class ChatController:
         if (session := self._view.session) is not None:
             self._tasks.start(self.send(session, None))
 
+    def _on_summarise(self, view: ChatView) -> None:
+        if view.session is not None:
+            self._tasks.start(view.session.conversation.summarise())
+
     def _on_run(self, view: ChatView, command: str) -> None:
         self._on_send(view, f"!{command}")
 
@@ -221,7 +227,8 @@ class ChatController:
         if message is None:
             ended = await conversation.retry()
         elif message.text.startswith("!"):
-            outcome = await conversation.run(message.text[1:].strip())
+            size = self._view.terminal_size
+            outcome = await conversation.run(message.text[1:].strip(), terminal_size=size)
             return outcome.stop is not Stop.PERSON
         else:
             ended = await conversation.say(message.text, message.pictures)
@@ -360,6 +367,11 @@ class ChatController:
 
     def _on_open_port(self, _view: ChatView, entry: CallEntry, port: int) -> None:
         self._tasks.start(open_port(self._window, entry, port))
+
+    def _on_open_terminal(self, view: ChatView, entry: CallEntry) -> None:
+        """Stop a command that wants a whole screen, and give the user a shell in the sandbox."""
+        self.stop()
+        self._tasks.start(open_terminal((view.session.project if view.session else None) or ""))
 
 
 def _near(path: str, folder: str) -> str:

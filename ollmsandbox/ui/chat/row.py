@@ -128,6 +128,7 @@ class MessageRow(Gtk.Box):
             self._thinking.connect("notify::expanded", weakly(self._on_unfolded))
             self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Reasoning")])
             self._thinking.add_css_class("dim-label")
+            self._show_thinking()
             if self._body is None:
                 self.append(self._thinking)
             else:
@@ -150,7 +151,13 @@ class MessageRow(Gtk.Box):
         self.entry.is_open = thinking.get_expanded()
         self._show_thoughts()
 
+    def _show_thinking(self) -> None:
+        """Show the reasoning once it is over: until then, the line below says that it goes on."""
+        if self._thinking is not None:
+            self._thinking.set_visible(bool(self.entry.text) or not self.entry.is_growing)
+
     def _on_grew(self, _entry: MessageEntry, text: str) -> None:
+        self._show_thinking()
         if self._body is not None:
             self._body.append(text)
 
@@ -159,6 +166,7 @@ class MessageRow(Gtk.Box):
 
     def _on_changed(self, entry: MessageEntry) -> None:
         self._show_state()
+        self._show_thinking()
         if self._body is not None and entry.is_replaced:
             self._body.set_text(entry.text)
         elif self._body is not None and not entry.is_growing:
@@ -325,7 +333,7 @@ class NoticeRow(Gtk.Box):
             self.add_css_class("card")
             for widget in (label, image):
                 widget.remove_css_class("dim-label")
-            image.add_css_class("warning")
+            self._image = image
             # Below each other where both do not fit, as in German.
             self._buttons = WrapBox()
             for words, name in ((_("_Preferences"), "preferences"), (_("_Try Again"), "retry")):
@@ -345,6 +353,9 @@ class NoticeRow(Gtk.Box):
 
     def _on_changed(self, entry: NoticeEntry) -> None:
         self._buttons.set_visible(entry.is_last)
+        # An error that was overcome is none any more.
+        set_class(self._image, "warning", entry.is_last)
+        set_class(self._image, "dim-label", not entry.is_last)
 
     def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
         self.emit(name)

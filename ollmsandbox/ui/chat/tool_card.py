@@ -40,6 +40,8 @@ GRAPH_AFTER = 10.0
 _LONG = 60
 _MOST_PORTS = 3
 _MOST_HOSTS = 8
+# Seconds that a command runs before it is offered a line of input.
+_INPUT_AFTER = 0.5
 
 
 @Gtk.Template(filename=template("chat/tool_card"))
@@ -55,6 +57,7 @@ class ToolCard(Gtk.Box):
             "open-output": (object,),
             "save-hosts": (object,),
             "open-port": (object, int),
+            "open-terminal": (object,),
         }
     )
 
@@ -73,6 +76,9 @@ class ToolCard(Gtk.Box):
     whole: Gtk.Label = Gtk.Template.Child()
     diff_box: Gtk.Box = Gtk.Template.Child()
     output_place = Gtk.Template.Child()
+    input: Gtk.Entry = Gtk.Template.Child()
+    screen_box: Gtk.Box = Gtk.Template.Child()
+    terminal_button: Gtk.Button = Gtk.Template.Child()
     note: Gtk.Label = Gtk.Template.Child()
     output_tools: Gtk.Box = Gtk.Template.Child()
     usage_place = Gtk.Template.Child()
@@ -125,8 +131,13 @@ class ToolCard(Gtk.Box):
             (self.copy_button, self._on_copy),
             (self.show_button, self._on_show),
             (self.save_button, self._on_save),
+            (self.terminal_button, self._on_terminal),
         ):
             button.connect("clicked", weakly(method))
+        self.input.connect("activate", weakly(self._on_input))
+        typed = Gtk.EventControllerKey()
+        typed.connect("key-pressed", weakly(self._on_input_key))
+        self.input.add_controller(typed)
         find = weakly(self._on_find)
         keys = Gtk.ShortcutController()
         keys.add_shortcut(
@@ -187,6 +198,17 @@ class ToolCard(Gtk.Box):
             self._begin_clock()
         self._show_changes()
         self._show_hosts()
+        self._show_input()
+
+    def _show_input(self) -> None:
+        """Offer a line of input to a command that runs in a terminal, once it may wait for one."""
+        entry, terminal = self.entry, self.entry.terminal
+        lasts = time.time() - entry.began_at >= _INPUT_AFTER
+        self.input.set_visible(terminal is not None and lasts and not entry.fills_screen)
+        if terminal is not None:
+            self.input.set_visibility(terminal.echoes())
+        self.screen_box.set_visible(entry.fills_screen)
+        self.output_place.set_visible(not entry.fills_screen and not words.printed_nothing(entry))
 
     def _show_stage(self) -> None:
         entry = self.entry
@@ -204,6 +226,10 @@ class ToolCard(Gtk.Box):
         elif entry.stage is Stage.DONE:
             self._end_clock()
             self._show_ports()
+            if self.screen_box.get_visible():
+                # What it drew is no text.
+                self.output = None
+                self.output_place.set_child(None)
             if self.usage is not None:
                 self.usage.graph.set_visible(self.usage.graph.has_curve)
             if self.output is not None:
@@ -344,7 +370,7 @@ class ToolCard(Gtk.Box):
         text = "\n".join(filter(None, notes))
         self.note.set_label(text)
         self.note.set_visible(bool(text))
-        self.output_place.set_visible(not nothing)
+        self.output_place.set_visible(not nothing and not self.entry.fills_screen)
         for button in (self.find_button, self.copy_button):
             button.set_visible(self.output is not None and not nothing)
         self.output_tools.set_visible(button.get_visible() or words.has_changes(self.entry))
@@ -391,6 +417,7 @@ class ToolCard(Gtk.Box):
         if (now := time.monotonic()) > self._ports_seen_at + 1:
             self._ports_seen_at = now
             self._show_ports()
+        self._show_input()
         return GLib.SOURCE_CONTINUE
 
     def _end_clock(self) -> None:
@@ -435,6 +462,28 @@ class ToolCard(Gtk.Box):
     def _on_copy(self, _button: Gtk.Button) -> None:
         if self.output is not None:
             self.output.copy_all()
+
+    def _on_input(self, field: Gtk.Entry) -> None:
+        if (terminal := self.entry.terminal) is not None:
+            terminal.send(f"{field.get_text()}\n".encode())
+            field.set_text("")
+
+    def _on_input_key(
+        self, _keys: Gtk.EventControllerKey, key: int, _code: int, state: Gdk.ModifierType
+    ) -> bool:
+        """Pass on Ctrl+C and Ctrl+D, unless there is something to copy or to send."""
+        terminal = self.entry.terminal
+        sent = {Gdk.KEY_c: b"\x03", Gdk.KEY_d: b"\x04"}.get(key)
+        is_free = not self.input.get_selection_bounds()
+        if terminal is None or sent is None or not state & Gdk.ModifierType.CONTROL_MASK:
+            return Gdk.EVENT_PROPAGATE
+        if key == Gdk.KEY_c and not is_free:
+            return Gdk.EVENT_PROPAGATE
+        terminal.send(sent)
+        return Gdk.EVENT_STOP
+
+    def _on_terminal(self, _button: Gtk.Button) -> None:
+        self.emit("open-terminal", self.entry)
 
     def _on_show(self, _button: Gtk.Button) -> None:
         self.emit("show-changes", self.entry.run_id)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from gi.repository import Adw, Gio, GObject, Gtk
+from gi.repository import Adw, Gio, GObject, Gtk, Pango
 
 from ...chat.messages import Role
 from ...i18n import _
@@ -23,12 +23,13 @@ from ..sessions.entries import (
 from ..sessions.folding import CallGroup, fold, group_text, is_quiet
 from ..widgets.clamp import ClampedBin
 from ..widgets.labels import name_buttons, set_class
-from ..widgets.readable import money
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
 from .bars import MissingFolderBar, QuestionBar
 from .composer import Composer
+from .context_ring import ContextRing
+from .find import FindBar
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .message_list import MessageList
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from .row import MessageRow, NoticeRow
     from .tool_card import ToolCard
 
+# Lines of a terminal for a command of the user's own, and pixels around it.
+_ROWS, _BESIDE_OUTPUT = 24, 50
 # Characters of a message in the name of its row.
 _NAMED = 80
 
@@ -82,9 +85,11 @@ class ChatView(Gtk.Box):
             "open-output": (object,),
             "save-hosts": (object,),
             "open-port": (object, int),
+            "open-terminal": (object,),
             "connect-model": (),
             "show-connections": (),
             "open-project": (),
+            "summarise": (),
             "remove-sample": (),
         }
     )
@@ -135,6 +140,9 @@ class ChatView(Gtk.Box):
         self._to_end.connect("clicked", weakly(self._on_to_end))
         overlay = Gtk.Overlay(child=self.column)
         overlay.add_overlay(self._to_end)
+        self.find_bar = FindBar(weakly(self._all_entries), weakly(self._show_found))
+        self._found_row: Gtk.Widget | None = None
+        self.append(self.find_bar)
         self._pages = Gtk.Stack(vexpand=True)
         self._pages.add_named(empty, "empty")
         self._pages.add_named(overlay, "chat")
@@ -155,6 +163,15 @@ class ChatView(Gtk.Box):
         self.composer.connect("stop", weakly(self._on_stop))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
+        keys = Gtk.ShortcutController()
+        find = weakly(self.find)
+        keys.add_shortcut(
+            Gtk.Shortcut.new(
+                Gtk.ShortcutTrigger.parse_string("<Control>f"),
+                Gtk.CallbackAction.new(lambda *_args: bool(find())),
+            )
+        )
+        self.add_controller(keys)
         CallNavigation(self.column, self.composer, weakly(self._go_to)).add_keys(self)
         self._why_not = Gtk.Label(wrap=True, xalign=0, hexpand=True)
         for name in ("caption", "dim-label"):
@@ -186,10 +203,9 @@ class ChatView(Gtk.Box):
         below.append(self.queue)
         below.append(self._without)
         below.append(self.composer)
-        self.cost = Gtk.Label(xalign=1, visible=False)
-        for name in ("caption", "dim-label"):
-            self.cost.add_css_class(name)
-        below.append(self.cost)
+        self.context = ContextRing()
+        self.context.connect("summarise", weakly(self._emit), "summarise")
+        self.composer.context_place.set_child(self.context)
         below.set_margin_top(6)
         below.set_margin_bottom(6)
         self.append(ClampedBin(below))
@@ -212,14 +228,14 @@ class ChatView(Gtk.Box):
             self.composer.set_busy(False)
             self.queue.show_messages(())
             self.todo.set_visible(False)
+            self.context.set_visible(False)
             self.tour.set_visible(False)
             self._show_page()
             self.waiting.show_count(0)
             return
         self._listen(session.entries, "items-changed", self._on_entries)
         self._listen(session, "state-changed", self._on_state)
-        self._listen(session, "spent", self._show_cost)
-        self._show_cost(session)
+        self._listen(session, "spent", self._show_spent)
         self._listen(session, "queue-changed", self._on_queue)
         self._listen(session, "tour-changed", self._on_tour)
         self._on_queue(session)
@@ -239,6 +255,15 @@ class ChatView(Gtk.Box):
         self._show_page()
         self.column.scroll_to_end()
         self._on_scrolled()
+
+    @property
+    def terminal_size(self) -> tuple[int, int]:
+        """The rows and columns of a terminal that is as wide as a card."""
+        layout = self.create_pango_layout("0" * 100)
+        layout.set_attributes(Pango.AttrList.from_string('0 -1 font-desc "Monospace"'))
+        letter = layout.get_pixel_size()[0] / 100
+        width = self.composer.get_width() - _BESIDE_OUTPUT
+        return _ROWS, max(20, int(width / letter))
 
     def set_can_send(self, why_not: str) -> None:
         self.composer.set_can_send(why_not)
@@ -308,6 +333,32 @@ class ChatView(Gtk.Box):
         else:
             card.header.grab_focus()
 
+    # --- finding -------------------------------------------------------------------------------
+
+    def find(self) -> bool:
+        """Open the search bar; return whether there is something to search."""
+        if not self._entries:
+            return False
+        self.find_bar.find()
+        return True
+
+    def _all_entries(self) -> list[ChatEntry]:
+        return self._entries
+
+    def _show_found(self, entry: ChatEntry | None) -> None:
+        if self._found_row is not None:
+            self._found_row.remove_css_class("found")
+            self._found_row = None
+        if entry is None:
+            return
+        block = self._block_of(entry)
+        self.column.scroll_to(block)
+        if (group := self._group_row(block)) is not None:
+            group.open()
+        self._found_row = self.column.row_of(block)
+        if self._found_row is not None:
+            self._found_row.add_css_class("found")
+
     # --- rows ----------------------------------------------------------------------------------
 
     def _make_row(self, entry: ChatEntry) -> Gtk.Widget:
@@ -339,7 +390,9 @@ class ChatView(Gtk.Box):
             row.connect("answered", weakly(self._on_answered))
             row.connect("replied", weakly(self._on_replied))
             row.connect("stop", weakly(self._on_stop_call))
-            for name in ("show-changes", "open-output", "save-hosts", "open-port"):
+            for name in (
+                "show-changes", "open-output", "save-hosts", "open-port", "open-terminal"
+            ):  # fmt: skip
                 row.connect(name, weakly(self._pass_on), name)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)
@@ -363,6 +416,8 @@ class ChatView(Gtk.Box):
         for entry in tuple(self._watched):
             self._unwatch(entry)
         self._questions.forget()
+        self.find_bar.set_search_mode(False)
+        self._entries = []
         self.column.set_items([])
 
     def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
@@ -441,7 +496,7 @@ class ChatView(Gtk.Box):
             if isinstance(block, CallGroup):
                 self._go_to(block)
 
-    def _block_of(self, entry: CallEntry) -> ChatEntry:
+    def _block_of(self, entry: ChatEntry) -> ChatEntry:
         """Return the group that a call is folded into, or the call itself."""
         for block in reversed(self.column.items):
             if isinstance(block, CallGroup) and entry in block.entries:
@@ -486,6 +541,7 @@ class ChatView(Gtk.Box):
         if session.is_busy:
             self._end_edit()
         self.composer.set_busy(session.is_busy)
+        self._show_spent(session)
         self.todo.show_steps(session.steps, is_busy=session.is_busy)
         self._on_tour(session)
 
@@ -507,12 +563,8 @@ class ChatView(Gtk.Box):
     def _emit(self, _widget: Gtk.Widget, name: str) -> None:
         self.emit(name)
 
-    def _show_cost(self, session: OpenSession, *_args: object) -> None:
-        cost = session.cost
-        self.cost.set_visible(cost is not None)
-        if cost is not None:
-            # Translators: what the model's answers in this session have cost.
-            self.cost.set_label(_("Cost: {cost}").format(cost=money(cost)))
+    def _show_spent(self, session: OpenSession, *_args: object) -> None:
+        self.context.show_session(session)
 
     def _on_looked(self, _column: MessageList) -> None:
         # Its row may have been made just now.

@@ -7,6 +7,7 @@ stored session.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -35,10 +36,13 @@ if TYPE_CHECKING:
     from ...sandbox.network.hosts import HostUse
     from ...sandbox.network.publish import CommandPorts
     from ...sandbox.plan.plan import Plan
+    from ...sandbox.terminal import CommandTerminal
 
 # Of the output, as it came: what a view that is made later has to show.
 _KEPT = 4 << 20
 _PIECE = 64 << 10
+# Programs such as editors ask for the alternate screen.
+_WHOLE_SCREEN = re.compile(rb"\x1b\[\?(?:1049|1047|47)h")
 # More than this goes to a file, too. No view drops a line of less.
 _SMALL = 4 << 10
 
@@ -190,6 +194,10 @@ class CallEntry(ChatEntry):
         self._is_in_file = False
         # Bytes printed, whether they are kept or not.
         self.printed = 0
+        # The terminal of a command of the user's own, while it runs; and whether the command wants
+        # to draw on all of its screen.
+        self.terminal: CommandTerminal | None = None
+        self.fills_screen = False
         self.run_id = ""
         # The complete output, if it is long.
         self.output_file: Path | None = None
@@ -300,8 +308,14 @@ class CallEntry(ChatEntry):
         except ToolError:
             return ()
 
-    def start(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
-        self.pid, self.plan, self.ports = pid, plan, ports
+    def start(
+        self,
+        pid: int,
+        plan: Plan | None,
+        ports: CommandPorts | None = None,
+        terminal: CommandTerminal | None = None,
+    ) -> None:
+        self.pid, self.plan, self.ports, self.terminal = pid, plan, ports, terminal
         self.began_at = time.time()
         self.stage = Stage.RUNNING
         self.emit("changed")
@@ -323,6 +337,9 @@ class CallEntry(ChatEntry):
             self._store_all(self._new_store)
         while self._size > _KEPT and len(self._kept) > 1:
             self._size -= len(self._kept.popleft())
+        if self.terminal is not None and not self.fills_screen and _WHOLE_SCREEN.search(data):
+            self.fills_screen = True
+            self.emit("changed")
         self.emit("output", data)
 
     def note_files(self, count: int, last: str) -> None:
@@ -333,6 +350,10 @@ class CallEntry(ChatEntry):
         record = CallRecord.of(outcome, self.description).asked(self.verdict)
         self.record, self.text = replace(record, own=self.own), outcome.text
         self.run_id = outcome.run_id
+        if self.fills_screen:
+            # What it drew is no text.
+            self._kept.clear()
+        self.terminal, self.fills_screen = None, False
         self._end_questions()
         if self.record.reply is None:
             self.question = None

@@ -75,8 +75,18 @@ class FollowedConversation(Conversation):
     async def retry(self) -> TurnEnded:
         raise FollowedError(self.agent)
 
-    async def run(self, command: str, *, network: bool = False, working_dir: str = "") -> Outcome:
+    async def run(
+        self,
+        command: str,
+        *,
+        network: bool = False,
+        working_dir: str = "",
+        terminal_size: tuple[int, int] | None = None,
+    ) -> Outcome:
         raise FollowedError(self.agent)
+
+    def terminal_of(self, call_id: str) -> None:
+        """Return nothing: the agent runs commands without a terminal."""
 
     async def stop(self) -> None:
         for call_id in self._running:

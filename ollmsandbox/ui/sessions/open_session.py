@@ -19,6 +19,7 @@ from ...chat.instructions import instructions_notice
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.providers.base import ReportsLoading
 from ...chat.providers.connections_file import TOUR
+from ...chat.storage.stored import Spent
 from ...chat.turn_end import TurnEnd
 from ...errors import Sentence, UnsavedError
 from ...i18n import localized, ngettext
@@ -68,8 +69,10 @@ class OpenSession(GObject.Object):
         self._growing: MessageEntry | None = None
         # Says that the server is asked again soon.
         self._retry_notice: NoticeEntry | None = None
-        # What the session has cost; None without a price.
-        self.cost: float | None = None
+        # What the session has used; and the tokens that the model read and wrote last, of those
+        # that it has room for.
+        self.spent = Spent()
+        self.used, self.room = 0, 0
         self._story = Story()
         # Whether a turn has ended that the user has not seen yet.
         self.is_unread = False
@@ -300,9 +303,9 @@ class OpenSession(GObject.Object):
                 self._said(Message(Role.NOTICE, text))
             case events.InstructionsRead(files):
                 self._said(Message(Role.NOTICE, instructions_notice(files)))
-            case events.TokensUsed(cost=cost):
-                if cost is not None:
-                    self.cost = (self.cost or 0) + cost
+            case events.TokensUsed(prompt, reply, room, cost):
+                self.spent = self.spent.plus(Spent(prompt, reply, cost))
+                self.used, self.room = prompt + reply, room or 0
                 self.emit("spent", event)
             case events.TurnEnded(end, why):
                 self._turn_ended(end, why)
@@ -353,7 +356,8 @@ class OpenSession(GObject.Object):
             case events.PermissionAnswered(call_id, verdict):
                 self._calls[call_id].answer(verdict)
             case events.CommandStarted(call_id, pid, plan, ports):
-                self._calls[call_id].start(pid, plan, ports)
+                terminal = self.conversation.terminal_of(call_id)
+                self._calls[call_id].start(pid, plan, ports, terminal)
                 if self.has_network:
                     self.emit("state-changed")
             case events.CommandOutput(call_id, stream, data):
@@ -373,6 +377,9 @@ class OpenSession(GObject.Object):
         self._append(entry)
 
     def _said(self, message: Message) -> None:
+        if message.role is Role.SUMMARY:
+            # How much the model reads from now on is known with its next answer.
+            self.used = 0
         if message.role is Role.ASSISTANT and self._growing is not None:
             if message.text or message.thinking:
                 self._growing.finish(message)

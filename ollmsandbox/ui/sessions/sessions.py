@@ -349,7 +349,7 @@ class Sessions(GObject.Object):
         conversation = await self._factory.open(None, session_id=session_id, with_model=False)
         session = _make(conversation, stored.info.project or None)
         session.show_stored(entries)
-        session.cost = stored.info.spent.cost
+        session.spent = stored.info.spent
         session.draft = session.kept_draft = stored.draft
         return self._opened(session, *chosen)
 

@@ -42,6 +42,7 @@ def labels(widget: Gtk.Widget) -> list[str]:
 
 def test_the_plan_is_a_list_above_the_composer(place: Place) -> None:
     bar = place.view.todo
+    bar.set_expanded(True)
     place.chat.talk.tell(StateChanged(ConversationState.RUNNING))
     assert not bar.get_visible()
     place.chat.plan(("Read", "in_progress"), ("Fix\n\x1b it", "pending"))
