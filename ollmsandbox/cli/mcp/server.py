@@ -28,7 +28,7 @@ _UNSUPPORTED_REVISION = -32022
 _META = "io.modelcontextprotocol/"
 _LONGEST_NAME = 60
 # The seconds after which a question counts as denied if the client does not come back.
-_PATIENCE = 600.0
+_PATIENCE = 300.0
 _INSTRUCTIONS = (
     "These tools work on the project in a sandbox: commands see this computer read-only and "
     "without secrets, and have network access only to hosts that the user allows. Every change is "
@@ -115,7 +115,9 @@ class McpServer:
             return None
 
     def client_of(self, call_id: str) -> str:
-        return self._calls[call_id].client.name
+        """Return the name of the client that made a call; "" if the call is over."""
+        running = self._calls.get(call_id)
+        return running.client.name if running is not None else ""
 
     # --- requests ------------------------------------------------------------------------------
 

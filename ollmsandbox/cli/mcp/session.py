@@ -72,7 +72,7 @@ class AgentSession:
         self._one_writes = asyncio.Lock()
         self._running: dict[str, ToolCalls] = {}
         # Those that were cancelled, and may still settle their changes.
-        self._cancelled: list[ToolCalls] = []
+        self._cancelled: dict[str, ToolCalls] = {}
 
     async def connect_window(self) -> None:
         await self._link.connect(os.environ)
@@ -115,7 +115,7 @@ class AgentSession:
         try:
             await calls.execute([call], (), [])
         except asyncio.CancelledError:
-            self._cancelled.append(calls)
+            self._cancelled[call.id] = calls
             raise
         finally:
             del self._running[call.id]
@@ -142,8 +142,11 @@ class AgentSession:
     async def _settled(self) -> None:
         """Wait until the calls that were cancelled have settled their changes."""
         while self._cancelled:
-            await self._cancelled[-1].settled()
-            self._cancelled.pop()
+            call_id, calls = next(iter(self._cancelled.items()))
+            await calls.settled()
+            self._cancelled.pop(call_id, None)
+            # Its changes are known now.
+            await self._show_end(call_id)
 
 
 def _subject(call: ToolCall) -> str:
