@@ -238,7 +238,7 @@ def try_through_mcp(name: str, home: Path) -> None:
         installed = one.cli("mcp", "install", name, "--yes")
         assert installed.returncode == 0, installed
         done = subprocess.run(
-            [name, *setup.arguments, *one.agent.once],
+            [name, *agent.always.arguments, *setup.arguments, *one.agent.once],
             cwd=one.project,
             env={**one.environ, **dict(setup.environment), **_CLAUDE},
             stdin=subprocess.DEVNULL,
