@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs real agents in the sandbox with a fake model: at a terminal, where they change files that
-are then undone; and with --tools, where their own write fails and ours works.
+are then undone; with --tools, where their own write fails and ours works; and outside the sandbox,
+with our tools as an MCP server.
 
     build-aux/test-agents [NAME...]
 """
@@ -20,13 +21,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from support.servers.agent_model import OURS, OWN, SAID, ModelServer, Step  # noqa: E402
+
+from ollmsandbox.sandbox.profile.agent import AgentSetup  # noqa: E402
+from ollmsandbox.sandbox.profile.file import read_profile  # noqa: E402
 
 # opencode takes a minute until its first request on a slow machine, in a sandbox or not.
 _PATIENCE = 240.0
 _PROGRAM = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox")]
+# Else it begins without the tools, and refuses to run everything for root.
+_CLAUDE = {"MCP_CONNECTION_NONBLOCKING": "false", "IS_SANDBOX": "1"}
 _KEY = "sk-ant-fakefakefakefakefakefake"
 
 
@@ -84,7 +90,7 @@ class Try:
         self.project = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=home.parent))
         subprocess.run(["git", "init", "-q", self.project], check=True)
         url = f"http://localhost:{self.model.port}"
-        path = f"{home}/.npm-global/bin:{os.environ['PATH']}"
+        path = f"{home}/.npm-global/bin:{ROOT}/build:{os.environ['PATH']}"
         self.environ = {"HOME": str(home), "PATH": path, "LANG": "C.UTF-8"}
         self.environ["TERM"] = "xterm-256color"
         if not self.agent.has_connection:
@@ -219,6 +225,37 @@ def try_with_tools(name: str, home: Path) -> None:
         one.close()
 
 
+def try_through_mcp(name: str, home: Path) -> None:
+    """The agent runs outside the sandbox, and our tools are in it: each call is a run."""
+    one = Try(name, home, [Step(OURS, "echo ours > ours")])
+    agent = read_profile(name, home / "none").agent
+    assert agent is not None
+    setup = AgentSetup()
+    if agent.connection is not None and one.agent.has_connection:
+        url = f"http://localhost:{one.model.port}"
+        setup = agent.connection.filled({"URL": url, "MODEL": "fake"})
+    try:
+        installed = one.cli("mcp", "install", name, "--yes")
+        assert installed.returncode == 0, installed
+        done = subprocess.run(
+            [name, *agent.always.arguments, *setup.arguments, *one.agent.once],
+            cwd=one.project,
+            env={**one.environ, **dict(setup.environment), **_CLAUDE},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        offered = one.model.missing
+        assert (one.project / "ours").exists(), f"{done}\noffered: {offered}"
+        assert "echo ours" in one.cli("history").stdout
+        undone = one.cli("undo")
+        assert undone.returncode == 0 and not (one.project / "ours").exists(), undone
+    finally:
+        one.cli("mcp", "uninstall", name, "--yes")
+        one.close()
+
+
 def main(home: Path, names: Sequence[str]) -> int:
     failed = 0
     for name in names or AGENTS:
@@ -230,7 +267,10 @@ def main(home: Path, names: Sequence[str]) -> int:
             check=False,
         )
         print(f"{name} {version.stdout.strip()}", flush=True)
-        for attempt in (try_as_a_whole, try_with_tools):
+        attempts = [try_as_a_whole, try_with_tools]
+        if name != "kimi":  # `mcp install` does not know it
+            attempts.append(try_through_mcp)
+        for attempt in attempts:
             what = attempt.__name__.removeprefix("try_").replace("_", " ")
             begin = time.monotonic()
             try:
