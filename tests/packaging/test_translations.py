@@ -96,7 +96,7 @@ def test_the_badge_is_in_the_user_s_language(german: dict[str, Any]) -> None:
     writable, _rest, hidden, network, _limits = badge.values()
     assert any("/project" in text for text in writable)
     assert any("/.ssh" in text for text in hidden)
-    assert len(network) == 1
+    assert len(network) == 2
 
 
 def test_missing_parts_are_reported_in_the_user_s_language(german: dict[str, Any]) -> None:
