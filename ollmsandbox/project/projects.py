@@ -79,7 +79,7 @@ class ProjectManager:
         return self.record_project(_existing_folder(path))
 
     def record_project(self, path: str) -> Project:
-        """Do the same for a folder that may be missing, by its real path."""
+        """Record a project by its real path; the folder may be missing."""
         name = os.path.basename(path) or path
         now = time.time()
         with self.store.transaction():

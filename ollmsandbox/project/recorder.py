@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders that a run's command may change, and what becomes of its changes.
+"""Tells which folders a command may change, and settles its changes after the run.
 
-What is needed only once something has changed is not loaded before.
+Modules that only changes need are loaded when there are some.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _SPARE = "spare-"
 
 
 class PlainFolder(Enum):
-    """The kinds of folders with caches that have nothing below: one for each system."""
+    """Where caches go that the user does not have: one folder for the host, one for Alpine."""
 
     HOST = "plain"
     ROOTFS = "rootfs"
@@ -89,7 +89,7 @@ class CacheLayers:
         return os.path.join(self._run, "work", part)
 
     def mounted_parts(self, part: str) -> list[str]:
-        """Return the folders of that name in the mounted layers, but none behind a link."""
+        """Return the folders with this name in the mounted layers, except behind a link."""
         whole = [f"{layer}/{part}" for layer in self.mounted]
         return [folder for folder in whole if real_path(folder) == folder and os.path.isdir(folder)]
 
@@ -237,7 +237,7 @@ class ProjectCaches:
         return files, size
 
     def clear(self) -> bool:
-        """Remove all but what a running command uses; return whether that is everything."""
+        """Remove what no running command uses; return whether nothing is left."""
         return _remove_free(self.folder, self._content())
 
     def _content(self) -> list[str]:
@@ -326,7 +326,7 @@ def _merge_free(layers: list[str]) -> None:
 
 
 def _remove_free(folder: str | os.PathLike[str], names: Sequence[str]) -> bool:
-    """Remove those of a project's folders that nobody uses; return whether these are all."""
+    """Remove the folders of a project that nobody uses; return whether none is left."""
     if not names:
         return True
     free: list[tuple[str, FileLock]] = []

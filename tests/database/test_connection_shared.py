@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -22,13 +21,6 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody
-
-
-@pytest.fixture
-def manager(person: Person) -> Iterator[ProjectManager]:
-    manager = ProjectManager(person.paths)
-    yield manager
-    manager.close()
 
 
 def test_a_thread_writes_through_its_own_store(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,13 +20,6 @@ from ollmsandbox.sandbox.spec import RunSpec
 pytestmark = pytest.mark.anybody
 
 NOT_UTF_8 = os.fsdecode(b"/caf\xe9/\xff\n'\"")
-
-
-@pytest.fixture
-def manager(person: Person) -> Iterator[ProjectManager]:
-    manager = ProjectManager(person.paths)
-    yield manager
-    manager.close()
 
 
 def make(folder: Path) -> Path:

@@ -7,7 +7,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from support.person import Person
@@ -15,7 +14,7 @@ from support.timing import PATIENCE, wait_for
 
 from ollmsandbox.database.tables import FileRecord, Run
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers
-from ollmsandbox.project import backups, write_file
+from ollmsandbox.project import backups
 from ollmsandbox.project.change import Type
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import project_lock
@@ -24,25 +23,14 @@ from ollmsandbox.project.recover import recover
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.settings import KEEP_DAYS
 from ollmsandbox.project.versions import Version, Versions
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.text.diff import LARGEST
 
 pytestmark = pytest.mark.anybody
 
 
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
-
-
 def write(person: Person, review: Review, name: str, text: str, mode: Mode = Mode.AUTO) -> Run:
-    path = f"{person.project}/{name}"
-    report = write_file.write_file(
-        person.paths, RunSpec(str(person.project), mode=mode), path, text.encode()
-    )
-    return review.manager.run(report.run_id)
+    return review.manager.run(person.write(name, text, mode))
 
 
 def both(review: Review, run: Run) -> tuple[Version, Version]:

@@ -21,6 +21,7 @@ from ollmsandbox import loop
 from ollmsandbox.paths import Paths, make_folder
 from ollmsandbox.project.change import Report
 from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.write_file import write_file
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
 from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe
@@ -97,20 +98,26 @@ class Person:
         """Return the folders in which the next command sees the project, from the top."""
         return Recorder(RunSpec(os.path.realpath(self.project)), self.paths).roots()[0].lowers
 
-    def run_outside(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command without the sandbox, to prove that an attack works."""
+    def run_outside(
+        self, command: str | Sequence[str], **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run shell text or a program without the sandbox, to prove that an attack works, or as the
+        user does."""
+        argv = ["/bin/bash", "-c", command] if isinstance(command, str) else command
+        given = {"cwd": self.project, "env": self.environ, "stdin": subprocess.DEVNULL, **options}
         return subprocess.run(
-            ["/bin/bash", "-c", command],
-            cwd=self.project,
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
+            argv,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=PATIENCE,
-            check=False,
-            **options,
+            **{"check": False, **given},
         )
+
+    def write(self, name: str, text: str, mode: Mode = Mode.AUTO) -> str:
+        """Write a file of the project as a tool does; return the id of the run."""
+        spec = RunSpec(str(self.project), mode=mode)
+        return write_file(self.paths, spec, f"{self.project}/{name}", text.encode()).run_id
 
     def cli(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run the command line as a process of its own; in a new Python process if it has special

@@ -70,33 +70,21 @@ def _fail(*_given: object) -> None:
     raise OllmSandboxError("The disk is full.")
 
 
-def test_an_interrupted_run_is_settled_before_the_next_one(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("step", "text"), [("back_up", "new\n"), ("capture", "old")])
+def test_an_interrupted_run_is_settled_or_pending_before_the_next_one(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, step: str, text: str
 ) -> None:
     file, paths = agent.person.project / "file", agent.person.paths
     file.write_text("old")
     with monkeypatch.context() as patched:
-        patched.setattr(settle, "back_up", _fail)
+        patched.setattr(settle, step, _fail)
         assert "The disk is full" in agent.run("echo new > file").text
     assert [*paths.cache.glob("overlay-*")]
     assert agent.run("cat file").text == "new"
     assert not [*paths.cache.glob("overlay-*")]
-    assert file.read_text() == "new\n"
-    assert [copy.read_text() for copy in paths.backups.iterdir()] == ["old"]
-
-
-def test_changes_that_could_not_be_kept_are_pending_for_the_next_command(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, paths = agent.person.project / "file", agent.person.paths
-    file.write_text("old")
-    with monkeypatch.context() as patched:
-        patched.setattr(settle, "capture", _fail)
-        assert "The disk is full" in agent.run("echo new > file").text
-    assert [*paths.cache.glob("overlay-*")]
-    assert agent.run("cat file").text == "new"
-    assert not [*paths.cache.glob("overlay-*")]
-    assert file.read_text() == "old"
+    assert file.read_text() == text
+    copies = [copy.read_text() for copy in paths.backups.iterdir()] if step == "back_up" else []
+    assert copies == (["old"] if step == "back_up" else [])
 
 
 def test_changes_that_cannot_be_settled_are_reported_and_kept(agent: Agent) -> None:

@@ -18,7 +18,7 @@ from ...errors import OllmSandboxError, SandboxError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
 from ..arguments import FAILED, default_project
-from ..streams import give_up, print_error
+from ..streams import Writer, give_up, print_error, stdin_for
 
 if TYPE_CHECKING:
     from ...engine.run import PreparedRun
@@ -145,7 +145,6 @@ class _Run:
         from ...engine.run import finish_interrupted_runs, prepare_run
         from ...project.opening import check_links
         from ...sandbox.plan.folders import find_project
-        from ..streams import stdin_for
 
         given = self._given
         paths = Paths.from_environ(os.environ)
@@ -298,7 +297,6 @@ class _Streams:
     """Connects a command with our own streams, through a filter where they are terminals."""
 
     def __init__(self, given: argparse.Namespace) -> None:
-        from ..streams import Writer
 
         self._given = given
         self._writers = {number: Writer(number) for number in (1, 2)}

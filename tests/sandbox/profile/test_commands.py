@@ -31,13 +31,6 @@ commands:
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "profiles"
-    made.mkdir()
-    return made
-
-
 @pytest.mark.anybody
 @pytest.mark.parametrize(
     ("command", "time", "most", "colour"),

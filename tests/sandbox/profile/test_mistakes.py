@@ -18,13 +18,6 @@ pytestmark = pytest.mark.anybody
 OF_ANOTHER_MACHINE = "modify_ldt" if os.uname().machine == "riscv64" else "riscv_flush_icache"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "profiles"
-    made.mkdir()
-    return made
-
-
 def mistake(folder: Path, text: str, name: str = "mine") -> str:
     """The message about it, without the file's name, which it must begin with."""
     file = write(folder, name, text)

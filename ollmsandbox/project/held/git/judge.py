@@ -61,7 +61,7 @@ class GitJudge:
         self._staged: dict[str, dict[str, bytes]] = {}
 
     def judge(self, change: Change, git: str) -> GitAnswer | Note:
-        """Return what becomes of a change in the git folder `git`; a note if it is held."""
+        """Decide about a change in the git folder `git`; return a note if it is held."""
         plain = os.path.basename(git)
         is_folder = change.type is Type.FOLDER
         if git and normalised(plain) in (".git", "git~1") and plain != ".git" and not is_folder:

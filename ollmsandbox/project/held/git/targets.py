@@ -192,7 +192,7 @@ class GitTargets:
                 self._add_named(value, worktree, is_path=key.endswith(_PATHS))
 
     def _add_named(self, value: str, worktree: str, *, is_path: bool = False) -> None:
-        """Add what a value names: a file or a folder, or a command with files in it.
+        """Add the targets that a value names: a file, a folder, or a command with files in it.
 
         A word without a slash is only a path if its key says so: `main` may be a branch.
         """
@@ -213,7 +213,7 @@ class GitTargets:
             self._add_text(value, worktree, worktree)
 
     def _add_scripts(self, folder: str, worktree: str) -> None:
-        """Add what the hooks in a folder run: files that they name, and what managers read."""
+        """Add the files that the hooks in a folder run or that their managers read."""
         if os.path.basename(folder.rstrip("/")) == "_":
             # Husky's hooks run those of the folder around them.
             around = os.path.dirname(os.path.normpath(folder))
@@ -228,7 +228,7 @@ class GitTargets:
             self._add_script(_read(f"{folder}/{name}") or "", worktree, folder)
 
     def _add_script(self, text: str, worktree: str, folder: str) -> None:
-        """Add what a hook runs: the files that it names, and what managers read and run."""
+        """Add the files that a hook runs, and those that its manager reads and runs."""
         texts = [text]
         if MANAGERS.search(text):
             self.reads_manifests = True
