@@ -53,6 +53,19 @@ def test_one_bar_sums_up_the_turn_and_undoes_all_of_it(screen: Screen, person: P
         wait_until(lambda: not window.chat.turn.get_reveal_child())
 
 
+def test_a_command_of_the_user_s_own_is_undone_in_the_bar(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        old = _begin(person, session)
+        finish(session.conversation.run("true"))
+        # It changed nothing: the turn can still be undone.
+        wait_until(lambda: says(window.chat.turn, "2 files changed"))
+        finish(session.conversation.run("echo mine > mine.txt"))
+        wait_until(lambda: says(window.chat.turn, "1 file changed"))
+        press(window.chat.turn, "Undo")
+        wait_until(lambda: not (person.project / "mine.txt").exists())
+        assert old.read_text() != "a\nb\n"
+
+
 def test_the_turn_is_reviewed(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         _begin(person, session)
