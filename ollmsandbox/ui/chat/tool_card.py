@@ -231,7 +231,7 @@ class ToolCard(Gtk.Box):
                 self.output = None
                 self.output_place.set_child(None)
             if self.usage is not None:
-                self.usage.graph.set_visible(self.usage.graph.has_curve)
+                self.usage.graph.set_visible(False)
             if self.output is not None:
                 self.output.finish()
             self._show_note()

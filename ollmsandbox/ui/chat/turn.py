@@ -13,6 +13,7 @@ from ...i18n import _, ngettext
 from ...project.change import State
 from ...project.projects import ProjectManager
 from ..sessions.entries import CallEntry, MessageEntry
+from ..sessions.tool_text import has_changes
 from ..widgets.labels import describe, name_buttons
 from ..widgets.readable import ignored_files, number
 from ..widgets.signals import signals
@@ -159,12 +160,15 @@ class TurnSummary:
 
 
 def last_turn_runs(session: OpenSession) -> list[str]:
-    """Return the runs since the user's last message. A command that the user ran has its own card
-    right above."""
+    """Return the runs since the user's last message, or since a command of their own that changed
+    something."""
     runs: list[str] = []
     for entry in reversed(list(session)):
         if isinstance(entry, MessageEntry) and entry.role is Role.USER:
             return runs[::-1]
-        if isinstance(entry, CallEntry) and entry.run_id and not entry.own:
+        if isinstance(entry, CallEntry) and entry.own:
+            if has_changes(entry):
+                return [*runs, entry.run_id][::-1]
+        elif isinstance(entry, CallEntry) and entry.run_id:
             runs.append(entry.run_id)
     return []

@@ -127,9 +127,9 @@ class ChatView(Gtk.Box):
         self._to_end = Gtk.Button(
             icon_name="go-bottom-symbolic",
             tooltip_text=_("Go to the End"),
-            halign=Gtk.Align.END,
+            # In the middle: the buttons of cards are at the side.
+            halign=Gtk.Align.CENTER,
             valign=Gtk.Align.END,
-            margin_end=18,
             margin_bottom=12,
             visible=False,
         )

@@ -117,11 +117,6 @@ class UsageGraph(Gtk.Box):
         self.description = ""
         self.update_property([Gtk.AccessibleProperty.LABEL], [_("Resource usage")])
 
-    @property
-    def has_curve(self) -> bool:
-        """Whether there are enough samples for a curve."""
-        return len(self.memory.values) > 1
-
     def add(self, sample: Sample) -> None:
         if sample.cpu is not None and math.isfinite(sample.cpu):
             self.cpu.add(sample.cpu, cpu_text(sample.cpu))

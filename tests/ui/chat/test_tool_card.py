@@ -360,7 +360,7 @@ def test_usage_of_a_command_that_runs_for_long_is_drawn(
         assert watch is not None
         wait_until(lambda: len(watch.graph.memory.values) >= 2)
         chat.end(entry, done())
-        assert watch.graph.get_parent() is not None
+        assert not watch.graph.get_visible()
         wait_until(lambda: watch.is_over)
 
 

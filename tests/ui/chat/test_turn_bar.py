@@ -109,6 +109,19 @@ def test_a_discarded_turn_was_never_done_and_cannot_be_redone(
         assert "Redo" not in buttons(window.chat.turn)
 
 
+def test_a_command_of_the_user_s_own_is_undone_in_the_bar(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        old = _begin(person, session)
+        finish(session.conversation.run("true"))
+        # It changed nothing: the turn can still be undone.
+        wait_until(lambda: says(window.chat.turn, "2 files changed"))
+        finish(session.conversation.run("echo mine > mine.txt"))
+        wait_until(lambda: says(window.chat.turn, "1 file changed"))
+        press(window.chat.turn, "Undo")
+        wait_until(lambda: not (person.project / "mine.txt").exists())
+        assert old.read_text() != "a\nb\n"
+
+
 def test_the_turn_is_reviewed(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
