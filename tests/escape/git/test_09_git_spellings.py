@@ -162,3 +162,14 @@ def test_objects_of_many_repositories_are_unpacked_only_so_far(
     objects = [item for item in report.changes if item.change.path[2:].startswith(".git/objects/")]
     assert sum(item.is_held for item in objects) == 1
     assert sum(not item.is_held and not item.change.ends_folder for item in objects) > 0
+
+
+def test_other_content_among_the_objects_of_a_plain_folder(person: Person, checkout: Path) -> None:
+    """The user's repository has its objects in a folder that is no repository."""
+    outside(person, "mv .git/objects objs; mkdir -p .git/objects/info .git/objects/pack;"
+                    "echo ../../objs >.git/objects/info/alternates")  # fmt: skip
+    assert "right" in outside(person, "git log -p")
+    report = settle(person, "rm -r objs/pack; mkdir -p objs/aa; echo x >objs/aa/x")
+    files = [item for item in report.changes if not item.change.ends_folder]
+    assert files and all(item.is_held for item in files if item.change.path.count("/") == 2)
+    assert "right" in outside(person, "git log -p")

@@ -12,12 +12,12 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from ....files.dirfd import folders_above, open_regular_file
 from ....paths import is_inside
 from ...change import Type
+from ...roots import is_git_folder
 from ..risky import normalised
 from .config import own_config
 from .hooks import (
@@ -49,12 +49,6 @@ _ADDRESSES = frozenset(
         ("branch", "merge"), ("branch", "remote"), ("core", "worktree"), ("user", "name"),
     )
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Repository:
-    worktree: str
-    folder: str
 
 
 class GitTargets:
@@ -123,9 +117,12 @@ class GitTargets:
         for folder in (own, common, f"{common}/hooks", f"{common}/info"):
             self._add_linked(folder)
         self._add_scripts(f"{common}/hooks", worktree)
-        repository = _Repository(worktree, common)
+        for line in (_read(f"{common}/objects/info/alternates") or "").splitlines():
+            place = os.path.normpath(f"{common}/objects/{line}") if line[:1] != "/" else line
+            if not is_git_folder(os.path.dirname(place.rstrip("/"))):
+                self._add(place, self._folders)
         for file in (*own_config(), f"{common}/config", f"{own}/config.worktree"):
-            self._add_config(file, repository, _INCLUDES)
+            self._add_config(file, worktree, common, _INCLUDES)
 
     def covers(self, path: str, *, is_new_folder: bool = False, is_program: bool = False) -> bool:
         """Return whether a path is a target, is in one, or replaces a folder above one."""
@@ -166,8 +163,7 @@ class GitTargets:
         is_hook = name in HOOKS and folder.endswith(self._common_hooks)
         return is_hook or f"/{plain}".endswith(self._common_hooks)
 
-    def _add_config(self, file: str, repository: _Repository, deep: int) -> None:
-        worktree = repository.worktree
+    def _add_config(self, file: str, worktree: str, common: str, deep: int) -> None:
         real = os.path.realpath(file)
         if self._is_all or real in self._read:
             return
@@ -180,12 +176,13 @@ class GitTargets:
         for section, key, value in _settings(text):
             if key == "hookspath":
                 # Hooks that run on a push run in the repository's own folder.
-                for place in (worktree, repository.folder):
-                    self._add_hooks(os.path.join(place, os.path.expanduser(value)), repository)
+                for place in (worktree, common):
+                    folder = os.path.join(place, os.path.expanduser(value))
+                    self._add_hooks(folder, worktree, common)
             elif key == "path" and section.startswith("include") and deep:
                 included = os.path.join(os.path.dirname(file), os.path.expanduser(value))
                 self._add(included, self._files)
-                self._add_config(included, repository, deep - 1)
+                self._add_config(included, worktree, common, deep - 1)
             elif section == "alias" and not value.startswith("!"):
                 continue  # a command of git's
             elif section not in _NOT_FILES and (section, key) not in _ADDRESSES:
@@ -254,16 +251,16 @@ class GitTargets:
                 for name in (module, f"{module}.py"):
                     self._add_named(name, worktree)
 
-    def _add_hooks(self, folder: str, repository: _Repository) -> None:
+    def _add_hooks(self, folder: str, worktree: str, common: str) -> None:
         real = os.path.realpath(folder)
-        if real in map(os.path.realpath, (repository.worktree, repository.folder, self._root)):
+        if real in map(os.path.realpath, (worktree, common, self._root)):
             # Most files in there are not hooks.
             for name in sorted(HOOKS):
                 self._add(f"{folder}/{name}", self._files)
         else:
             self._add(folder, self._folders)
             self._add_linked(folder)
-            self._add_scripts(folder, repository.worktree)
+            self._add_scripts(folder, worktree)
 
     def _add_linked(self, folder: str) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
