@@ -574,12 +574,10 @@ class ChatView(Gtk.Box):
         self._on_scrolled()
 
     def _on_scrolled(self, *_args: object) -> None:
-        self._to_end.set_visible(not self.column.at_end)
-        hidden = [
-            entry
-            for entry in (self.session.asking() if self.session else ())
-            if not self.column.is_in_view(entry)
-        ]
+        asking = self.session.asking() if self.session else []
+        hidden = [entry for entry in asking if not self.column.is_in_view(entry)]
+        # It must not cover the buttons of a question.
+        self._to_end.set_visible(not self.column.at_end and hidden == asking)
         is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
         self.waiting.show_count(len(hidden), is_below=is_below)
 

@@ -34,7 +34,7 @@ def test_a_question_has_the_keyboard_escape_is_no_and_a_letter_is_its_button(
             window.until(lambda: _is_asked(window, "touch b"), "the next one is asked")
             window.wait_focus("Deny")
             window.wait_at_rest("button", "Allow Once")
-            window.press("alt+a", then=lambda: window.reads("Allowed once, "))
+            window.press("alt+a", then=lambda: window.reads("$ touch b. Succeeded"))
             window.wait_for("Round 1 is over.")
             window.close()
     assert [path.name for path in person.project.iterdir()] == ["b"]
@@ -51,11 +51,11 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
         with program(person, f"{person.project}/", **settings) as window:
             window.say("go")
             for answer, verdict in (
-                ("Deny", "Denied, "),
-                ("Allow Once", "Allowed once, "),
-                (LASTING[0], "Allowed for this session, "),
-                (LASTING[1], "Allowed, now and always, "),
-                (LASTING[2], "Denied, now and always, "),
+                ("Deny", "$ touch a. Denied, did not run"),
+                ("Allow Once", "$ touch b. Succeeded"),
+                (LASTING[0], "$ touch c. Succeeded"),
+                (LASTING[1], "$ touch d. Succeeded"),
+                (LASTING[2], "$ touch e. Denied, did not run"),
             ):
                 said = partial(window.reads, verdict)
                 if answer in LASTING:
