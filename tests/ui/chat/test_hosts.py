@@ -98,7 +98,6 @@ def test_a_running_command_asks_about_hosts(screen: Screen, tmp_path: Path) -> N
         os.environ.pop("DBUS_SESSION_BUS_ADDRESS", None)
         import ollmsandbox.ui
         from support.person import make_person
-        from support.screen import texts
         from support.scripted import ScriptedModel, call
         from support.window import cards, in_project, wait_until
         from ollmsandbox.permission.request import Answer
@@ -122,7 +121,7 @@ def test_a_running_command_asks_about_hosts(screen: Screen, tmp_path: Path) -> N
                 button = card.button_for(answer)
                 wait_until(lambda: button.get_sensitive() and card.is_at_rest)
                 button.emit("clicked")
-                wait_until(lambda: not card.is_open)
+                wait_until(lambda: card.get_root() is None)
 
             for is_known in (False, True):
                 session.conversation.use_model(
@@ -137,15 +136,13 @@ def test_a_running_command_asks_about_hosts(screen: Screen, tmp_path: Path) -> N
                 question("other.example.org?")
                 session.emit("state-changed")
                 wait_until(
-                    lambda: window.badge.get_tooltip_text() == "Sandboxed, allowed hosts only"
+                    lambda: window.badge.label.get_label() == "Sandboxed, allowed hosts only"
                 )
                 press("Let the command reach other.example.org?", Answer.DENY)
                 wait_until(lambda: not session.is_busy)
-                wait_until(lambda: window.badge.get_tooltip_text() == "Sandboxed, no network")
+                wait_until(lambda: window.badge.label.get_label() == "Sandboxed, no network")
                 card = cards(window)[-1]
                 assert card.hosts.get_label() == "1 host allowed, 1 host refused"
-                said = [text for text in texts(card) if "private network? Allowed for this" in text]
-                assert len(said) == 1, texts(card)
                 (end,) = [use for use in card.entry.hosts if use.allowed]
                 assert (end.host, end.received > 0) == ("intra.example.org", True)
         """,
