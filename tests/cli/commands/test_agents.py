@@ -12,7 +12,6 @@ from support.person import Person
 from support.servers.world import in_world
 
 from ollmsandbox.cli.arguments import AGENTS
-from ollmsandbox.cli.main import COMMANDS
 from ollmsandbox.paths import Paths
 from ollmsandbox.sandbox.profile.agent import AgentSetup
 from ollmsandbox.sandbox.profile.file import read_profile
@@ -278,7 +277,6 @@ def test_with_tools_the_agent_itself_cannot_write(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.skipif(all(c.name != "mcp" for c in COMMANDS), reason="there is no MCP server")
 def test_with_tools_ours_write(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
