@@ -104,7 +104,7 @@ def command_question(
             # A rule is for one command in one folder.
             target="" if network else run.plan.working_dir,
             network=network,
-            facts=_plan_facts(context, run.plan, hosts),
+            facts=_plan_facts(context, run.plan, hosts, spec.hosts),
             sees=run.plan.describe(),
         )
     if run.confinement is Confinement.INNER:
@@ -309,7 +309,9 @@ def _request(
     )
 
 
-def _plan_facts(context: ToolContext, plan: Plan, hosts: str) -> list[Fact]:
+def _plan_facts(
+    context: ToolContext, plan: Plan, hosts: str, named: Sequence[str]
+) -> list[Fact]:
     writes = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | WritableFolder)]
     playground = (f"{context.paths.real_home}/playground", PLAYGROUND)
     # The project first; the plan lists mounts in the order of mounting.
@@ -321,7 +323,7 @@ def _plan_facts(context: ToolContext, plan: Plan, hosts: str) -> list[Fact]:
     folder = _folder(context, plan.working_dir)
     return [
         *((network, *folder) if plan.by_host else (*folder, network)),
-        *_proxies(context, hosts),
+        *_proxies(context, named),
         *_keys(plan),
         _writes(", ".join(names)),
         *_devices(plan),
