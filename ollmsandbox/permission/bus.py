@@ -61,7 +61,7 @@ def request_from_json(text: str) -> PermissionRequest:
         request = PermissionRequest(**given)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise OllmSandboxError("The question is malformed.") from error
-    flags = {"one_time_only", "for_project", "sandboxed", "network"}
+    flags = {"one_time_only", "for_project", "for_session", "sandboxed", "network"}
     texts: list[object] = [*request.sees, *(fact.label for fact in request.facts)]
     texts += [fact.value for fact in request.facts]
     for field in fields(request):

@@ -528,9 +528,6 @@ class ChangesView(Gtk.Box):
             # A conflict has to be decided file by file.
             self.apply_all.set_sensitive(False)
 
-    def undo_run(self, run_id: str) -> None:
-        self._act_on(run_id, "undo")
-
     def act_on_runs(self, verb: str, run_ids: Sequence[str]) -> None:
         """Act on several runs, given from the oldest to the newest."""
 

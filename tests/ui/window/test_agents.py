@@ -96,7 +96,7 @@ def test_a_running_command_is_shown_and_the_user_can_stop_it(
         assert ended.entry.run_id == found["run_id"]
         wait_until(lambda: not session.is_busy)
         # It is reviewed and undone as any other.
-        press(window.chat.turn, "Undo")
+        window.changes.act_on_runs("undo", (found["run_id"],))
         wait_until(lambda: not (person.project / "file").exists())
 
 
