@@ -52,6 +52,8 @@ class ContextRing(Gtk.MenuButton):
         box.append(self.button)
         name_buttons(box)
         self.set_popover(Gtk.Popover(child=box))
+        none = _("{percent} %").format(percent=0)
+        set_accessible_name(self, _("Context: {share}").format(share=none))
 
     def show_session(self, session: OpenSession) -> None:
         spent, room = session.spent, session.room

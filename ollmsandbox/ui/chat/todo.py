@@ -49,6 +49,7 @@ class TodoBar(Gtk.Expander):
         self.bind_property("expanded", self._list, "visible", GObject.BindingFlags.SYNC_CREATE)
         self.set_child(self._list)
         self.add_css_class("todo-bar")
+        set_accessible_name(self, _("Plan"))
 
     def show_steps(self, steps: tuple[TodoStep, ...], *, is_busy: bool) -> None:
         """Show the steps, unless all of them are done and nothing goes on."""
