@@ -108,8 +108,11 @@ def status(entry: CallEntry) -> str:
     if is_stopped(entry):
         return localized(Stop.PERSON.sentence)
     if is_denied(entry):
-        nobody = entry.record is not None and entry.record.source is Source.NOBODY
-        return _("No answer, did not run") if nobody else _("Denied, did not run")
+        source = entry.record.source if entry.record is not None else None
+        if source is Source.NOBODY:
+            return _("No answer, did not run")
+        is_saved = source is Source.SAVED
+        return _("Always denied, did not run") if is_saved else _("Denied, did not run")
     if entry.stop is not None:
         return localized(entry.stop.sentence)
     if entry.record is not None and entry.record.exit_code is not None:
