@@ -168,7 +168,7 @@ async def change_files(_application: Application, window: Window, bare_window: B
         await asyncio.sleep(3)
     probe.print_result(f"{FILES} changed files are shown")
     with MainLoopProbe(bare_window) as probe:
-        window.changes.undo_run(window.changes._found.runs[0].id)
+        window.changes.act_on_runs("undo", (window.changes._found.runs[0].id,))
         await until(lambda: not window.changes.progress.is_working, "undone")
         await asyncio.sleep(3)
     assert not (Path(os.environ["HOME"]) / "project" / "d").exists()

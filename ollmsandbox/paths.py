@@ -93,6 +93,11 @@ class Paths:
     def projects(self) -> Path:
         return self.data / "projects"
 
+    def shown(self, path: str) -> str:
+        """Return the path with ~ for the user's home folder."""
+        home = self.real_home
+        return f"~{path[len(home) :]}" if is_inside(path, home) else path
+
     def project_data(self, project: str) -> Path:
         """The folder for the lock, the job and the pending layer of a project, named by a hash of
         its path, so that it is found without the database."""

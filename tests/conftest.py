@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from support.screen import Screen
     from support.tools import Agent
 
+    from ollmsandbox.project.projects import ProjectManager
     from ollmsandbox.project.records.folder import Folder
+    from ollmsandbox.project.review import Review
     from ollmsandbox.sandbox.rootfs.store import Installed
 from support.person import Person, Start, cli_argv, make_person
 
@@ -66,6 +68,24 @@ def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     from support.rootfs import built  # here, because most tests know nothing of it
 
     return built(tmp_path_factory)
+
+
+@pytest.fixture
+def manager(person: Person) -> Iterator[ProjectManager]:
+    from ollmsandbox.project.projects import ProjectManager
+
+    manager = ProjectManager(person.paths)
+    yield manager
+    manager.close()
+
+
+@pytest.fixture
+def review(person: Person) -> Iterator[Review]:
+    from ollmsandbox.project.review import Review
+
+    review = Review(person.paths)
+    yield review
+    review.close()
 
 
 @pytest.fixture

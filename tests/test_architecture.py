@@ -33,8 +33,8 @@ LEVELS = (
     {"__init__"},
 )
 # Modules of neighbours on one level that may be imported: `project` reads what an overlay made, and
-# has git index packs in a sandbox, and records what a spec describes.
-WITHIN = {"project": {"sandbox.isolated", "sandbox.overlay", "sandbox.spec"}}
+# has git index packs in a sandbox, and records what a spec describes and which hosts were reached.
+WITHIN = {"project": {"sandbox.isolated", "sandbox.network", "sandbox.overlay", "sandbox.spec"}}
 # All that may be imported from gi.repository outside the window.
 WITHOUT_WIDGETS = {"GLib", "Gio", "GObject", "Secret"}
 # Run by themselves, in a bare interpreter.

@@ -7,15 +7,19 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..permission.request import PermissionRequest, Verdict
 from ..sandbox.monitor import FileEvent
+from ..sandbox.network.publish import CommandPorts
+from ..sandbox.output import Capture
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Stop
+from ..sandbox.terminal import CommandTerminal
+from ..text.ansi import harmless
 from ..tools.base import Outcome, RequestBase, Stream, Tool, UserQuestion
 from .events import (
     CallBegan,
@@ -51,6 +55,8 @@ _MAX_REPEATS = 5
 # After this many refusals without another call between them, the turn ends.
 _MAX_REFUSALS = 3
 _MOST_SHOWN = 200
+# Bytes to keep of the output of a stopped call, at its beginning and at its end.
+_PRINTED = 12_000
 SAME_ID = N_("Two calls in this reply had the same id. Give each call its own id.")
 
 
@@ -68,6 +74,10 @@ class ActiveCall:
     request: RequestBase | None = None
     verdict: Verdict | None = None
     outcome: Outcome | None = None
+    # The size of a terminal for a command of the user's own.
+    terminal_size: tuple[int, int] | None = None
+    # What it printed, in case that it is stopped.
+    printed: Capture = field(default_factory=lambda: Capture(_PRINTED, _PRINTED))
     # Why it was stopped: by the user, or by the time limit of the turn.
     stopped: Stop | None = None
     task: asyncio.Task[Outcome] | None = None
@@ -155,6 +165,7 @@ class CallRunner:
         self._refusals = 0
         active.description = request.describe()
         active.request = request
+        request.terminal_size = active.terminal_size
         return request
 
     def _beside(self, active: ActiveCall) -> RequestBase | None:
@@ -306,10 +317,11 @@ class _CallWatcher:
         self._runner.answered(self._active)
         self._runner.watched(self._active, QuestionAnswered(self._id, answer))
 
-    def started(self, pid: int, plan: Plan | None) -> None:
-        self._runner.watched(self._active, CommandStarted(self._id, pid, plan))
+    def started(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
+        self._runner.watched(self._active, CommandStarted(self._id, pid, plan, ports))
 
     def output(self, stream: Stream, data: bytes) -> None:
+        self._active.printed.feed(data)
         self._runner.watched(self._active, CommandOutput(self._id, stream, data))
 
     def changed(self, event: FileEvent) -> None:
@@ -381,9 +393,17 @@ class ToolCalls:
             self._runner.give_up(active, Outcome.failed(_NO_TOKENS))
             messages.append(_answer(active))
 
-    async def execute_own(self, command: str, call: ToolCall, messages: list[Message]) -> Outcome:
-        """Execute a command of the user's own."""
-        active = ActiveCall(call, self._number(), own=True, description=command)
+    async def execute_own(
+        self,
+        command: str,
+        call: ToolCall,
+        messages: list[Message],
+        terminal_size: tuple[int, int] | None,
+    ) -> Outcome:
+        """Execute a command of the user's own, in a terminal if that has a size."""
+        active = ActiveCall(
+            call, self._number(), own=True, description=command, terminal_size=terminal_size
+        )
         if self._writer is not None:
             # Until its end is stored in the same place, it counts as interrupted.
             begun = Message(Role.USER, _introduction(active) + INTERRUPTED, at=time.time())
@@ -409,6 +429,13 @@ class ToolCalls:
                 task.add_done_callback(partial(self._stopped_one, active))
                 task.cancel()
 
+    def terminal_of(self, call_id: str) -> CommandTerminal | None:
+        """Return the terminal of a running command."""
+        for active in self._active_calls:
+            if active.call.id == call_id and active.request is not None:
+                return active.request.terminal
+        return None
+
     async def settled(self) -> None:
         """Wait until all stopped calls have settled their changes."""
         if self._lingering:
@@ -417,7 +444,9 @@ class ToolCalls:
     async def _execute(self, active_calls: Sequence[ActiveCall]) -> None:
         self._active_calls = active_calls
         try:
-            self._runner.queue(active_calls if self._lingering else active_calls[1:])
+            # All of them, or else the first one would be known last.
+            if self._lingering or len(active_calls) > 1:
+                self._runner.queue(active_calls)
             if self._lingering:
                 self._enter(ConversationState.RUNNING)
                 await self.settled()
@@ -470,7 +499,7 @@ class ToolCalls:
         if self._writer is not None and active.outcome is not None:
             record = CallRecord.of(active.outcome, active.description).asked(active.verdict)
             if active.own:
-                record = replace(record, own=True, output_start=len(_introduction(active)))
+                record = record.moved(len(_introduction(active)))
             self._writer.write(StoredMessage(active.number, _answer(active), record))
 
 
@@ -478,10 +507,12 @@ def _stopped(active: ActiveCall) -> Outcome:
     """Return the outcome of a stopped call, with the changes it had made, as far as known."""
     stop = active.stopped or Stop.PERSON
     partial = active.request.partial if active.request else None
-    if partial is None:
-        return stopped_outcome(stop, active.verdict)
-    text = f"{_STOP_TEXTS[stop]}\n{partial.text}".rstrip()
-    return replace(partial, text=text, ok=False, cancelled=stop)
+    outcome = partial or stopped_outcome(stop, active.verdict)
+    printed = harmless(active.printed.text).rstrip()
+    parts = [printed, _STOP_TEXTS[stop], partial.text if partial else ""]
+    text = "\n".join(filter(None, parts))
+    end = len(printed) if active.printed.total else None
+    return replace(outcome, text=text, ok=False, cancelled=stop, output_end=end)
 
 
 def stopped_outcome(stop: Stop = Stop.PERSON, verdict: Verdict | None = None) -> Outcome:

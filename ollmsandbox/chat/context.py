@@ -130,6 +130,11 @@ class ContextWindow:
         gone = messages[_covered(messages) : self._cut]
         return (*_last_summary(messages), *(m for m in gone if m.role is not Role.SUMMARY))
 
+    def since_summary(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return everything that a model reads now: the last summary, and what came since."""
+        since = messages[_covered(messages) :]
+        return (*_last_summary(messages), *(m for m in since if m.role is not Role.SUMMARY))
+
     def summary_request(
         self, dropped: Sequence[Message], length: int | None
     ) -> tuple[Message, Message]:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..sandbox.process import Stop
+from ..sandbox.terminal import CommandTerminal
 from ..tools.base import Outcome, Picture, Tool
 from ..tools.context import ToolContext, ToolPreferences
 from .calls import GRACE, ToolCalls, stopped_outcome
@@ -35,7 +36,7 @@ from .events import (
     TurnEnded,
     report,
 )
-from .instructions import ProjectInstructions
+from .instructions import ProjectInstructions, instructions_notice
 from .messages import Message, QueuedMessage, Role, ToolCall
 from .providers.base import FinishPiece, Model, ProviderError
 from .reply import ReplyReader, StreamedReply
@@ -160,8 +161,11 @@ class Conversation:
         self._queue: list[QueuedMessage] = []
         # Whether the model works, and not a command of the user's own.
         self.is_in_turn = False
+        # The number of the reply that is being read.
+        self._reply_number: int | None = None
         if writer is not None:
-            writer.notify = lambda text: self._emit(Notice(text))
+            # Not stored: that is what fails.
+            writer.notify = lambda text: self._listeners.tell(Notice(text))
 
     def listen(self, listener: Callable[[ChatEvent], None]) -> Callable[[], None]:
         """Return a function that removes the listener again."""
@@ -210,6 +214,19 @@ class Conversation:
         self._tool_calls.begin()
         return await self._run_task(self._turn(None), TurnEnded(TurnEnd.STOPPED))
 
+    async def summarise(self) -> None:
+        """Let the model go on from its summary of everything so far."""
+        if self.model is None:
+            raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
+        self._check_idle()
+        await self._run_task(self._summarise(self.model), None)
+
+    async def _summarise(self, model: Model) -> None:
+        self._enter(ConversationState.WAITING)
+        if (summary := await self._reader.summarise(model, self.messages)) is not None:
+            self._add(summary)
+            self._emit(MessageAdded(summary))
+
     @property
     def is_busy(self) -> bool:
         """Whether the model, or a command of the user's own, works."""
@@ -256,15 +273,23 @@ class Conversation:
                     self._writer.remove_from(at)
                 return
 
-    async def run(self, command: str, *, network: bool = False, working_dir: str = "") -> Outcome:
-        """Run a command of the user's own. The model sees it with the next message."""
+    async def run(
+        self,
+        command: str,
+        *,
+        network: bool = False,
+        working_dir: str = "",
+        terminal_size: tuple[int, int] | None = None,
+    ) -> Outcome:
+        """Run a command of the user's own, in a terminal of so many rows and columns if they are
+        given. The model sees it with the next message."""
         self._check_idle()
         self._begin(f"!{command}")
         arguments: dict[str, object] = {"command": command, "network": network}
         if working_dir:
             arguments["working_dir"] = working_dir
         call = ToolCall(new_call_id(self.messages), "run_command", arguments)
-        work = self._tool_calls.execute_own(command, call, self.messages)
+        work = self._tool_calls.execute_own(command, call, self.messages, terminal_size)
         return await self._run_task(work, stopped_outcome())
 
     async def stop(self) -> None:
@@ -274,6 +299,10 @@ class Conversation:
             await asyncio.wait({self._task})
             # Let the task that waits for the turn have its result first.
             await asyncio.sleep(0)
+
+    def terminal_of(self, call_id: str) -> CommandTerminal | None:
+        """Return the terminal of a running command of the user's own."""
+        return self._tool_calls.terminal_of(call_id)
 
     def stop_call(self, call_id: str) -> None:
         """Stop one call; the turn goes on."""
@@ -345,10 +374,8 @@ class Conversation:
             self.is_in_turn = False
             if timer is not None:
                 timer.cancel()
-        if self._writer is not None and ended.end not in (TurnEnd.DONE, TurnEnd.STOPPED):
-            why = ended.why or Sentence(ended.end.value)
-            notice = Message(Role.NOTICE, why, at=time.time(), end=ended.end.name)
-            self._writer.write(StoredMessage(self._writer.take_number(), notice))
+        if ended.end is not TurnEnd.DONE:
+            self._store_notice(ended.why or Sentence(ended.end.value), ended.end)
         self._emit(ended)
         return ended
 
@@ -459,28 +486,35 @@ class Conversation:
         model = self.model
         if model is None:
             raise ProviderError(N_("No model is selected."), N_("Choose a model first."))
-        number = self._writer.take_number() if self._writer else 0
+        self._reply_number = self._writer.take_number() if self._writer else 0
 
         def summarised(summary: Message) -> None:
             """Store a summary in front of the reply."""
-            nonlocal number
-            self._add(summary, number)
+            self._add(summary)
             self._emit(MessageAdded(summary))
-            number = self._writer.take_number() if self._writer else 0
+
+        def save(message: Message) -> None:
+            if self._reply_number is not None:
+                self._save(self._reply_number, message)
 
         self._enter(ConversationState.WAITING)
-        reply = StreamedReply(model.name, self._grew, lambda m: self._save(number, m))
+        reply = StreamedReply(model.name, self._grew, save)
         try:
             await self._child(self._reader.read(model, reply, self.messages, summarised))
-        except BaseException:
+            return reply, self._reply_number
+        except BaseException as error:
             # Keep what the user has already read, whatever happened.
             reply.close()
             if reply.has_begun:
-                message = reply.message(partial=True)
+                is_stopped = isinstance(error, asyncio.CancelledError)
+                end = self._ending or TurnEnd.STOPPED if is_stopped else TurnEnd.FAILED
+                message = replace(reply.message(partial=True), end=end.name)
+                number, self._reply_number = self._reply_number, None
                 self._add(message, number)
                 self._emit(MessageAdded(message))
             raise
-        return reply, number
+        finally:
+            self._reply_number = None
 
     async def _child(self, work: Coroutine[object, object, None]) -> None:
         """Run in a task of its own: one that does not end must not delay a stop."""
@@ -509,8 +543,20 @@ class Conversation:
     def _add(self, message: Message, number: int | None = None) -> None:
         self.messages.append(message)
         if self._writer is not None:
-            place = self._writer.take_number() if number is None else number
+            place = self._take_number() if number is None else number
             self._writer.write(StoredMessage(place, message))
+
+    def _take_number(self) -> int:
+        """Return the number of what is added now: in front of the reply that is about to begin."""
+        number = self._writer.take_number() if self._writer is not None else 0
+        if self._reply_number is not None:
+            number, self._reply_number = self._reply_number, number
+        return number
+
+    def _store_notice(self, text: str, end: TurnEnd | None = None) -> None:
+        if self._writer is not None:
+            notice = Message(Role.NOTICE, text, at=time.time(), end=end.name if end else "")
+            self._writer.write(StoredMessage(self._take_number(), notice))
 
     def _save(self, number: int, message: Message) -> None:
         # Not if others are queued: a locked database would get one more every second.
@@ -523,6 +569,10 @@ class Conversation:
             self._emit(StateChanged(state))
 
     def _emit(self, event: ChatEvent) -> None:
+        if isinstance(event, Notice):
+            self._store_notice(event.text)
+        elif isinstance(event, InstructionsRead):
+            self._store_notice(instructions_notice(event.files))
         self._listeners.tell(event)
         report = event.outcome.report if isinstance(event, CallEnded) else None
         report = event.report if isinstance(event, CallSettled) else report
@@ -535,4 +585,4 @@ class Conversation:
             self._instructions.enter(event.call, event.outcome)
         if isinstance(event, CallEnded | TurnEnded):
             for text in self._notices():
-                self._listeners.tell(Notice(text))
+                self._emit(Notice(text))

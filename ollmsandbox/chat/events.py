@@ -11,6 +11,7 @@ from enum import Enum
 from ..permission.request import PermissionRequest, Verdict
 from ..project.change import Report
 from ..sandbox.monitor import FileEvent
+from ..sandbox.network.publish import CommandPorts
 from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, Stream, UserQuestion
 from .instructions import InstructionFile
@@ -111,6 +112,8 @@ class CommandStarted:
     call_id: str
     pid: int
     plan: Plan | None
+    # The ports it listens on, if they can be published.
+    ports: CommandPorts | None = None
 
 
 @dataclass(frozen=True)

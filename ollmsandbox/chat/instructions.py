@@ -8,10 +8,11 @@ They are untrusted: the prompt says so, and nothing in this program acts on them
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..errors import OllmSandboxError
+from .. import N_
+from ..errors import OllmSandboxError, Sentence
 from ..paths import is_inside
 from ..permission.shell import entered_folders
 from ..sandbox.rootfs.paths import PathMap
@@ -42,6 +43,12 @@ class InstructionFile:
     path: str
     size: int
     is_cut: bool
+
+
+def instructions_notice(files: Iterable[InstructionFile]) -> Sentence:
+    """Tell the user which files the model reads from now on."""
+    names = ", ".join(escape_line(file.path) for file in files)
+    return Sentence(N_("The agent reads the project's instructions: {names}"), names=names)
 
 
 class ProjectInstructions:

@@ -17,7 +17,7 @@ class Role(Enum):
     TOOL = "tool"
     # The model's summary of earlier messages, which are no longer sent.
     SUMMARY = "summary"
-    # Tells the user why a turn ended. It is stored, and no model reads it.
+    # Tells the user something, such as why a turn ended. It is stored, and no model reads it.
     NOTICE = "notice"
 
 
@@ -61,7 +61,7 @@ class Message:
     # An answer that was interrupted.
     partial: bool = False
     fields: ServerFields | None = None
-    # In a notice: the name of the TurnEnd.
+    # In a notice or an interrupted answer: the name of the TurnEnd.
     end: str = ""
     # In a summary: the number of messages just before it that it does not cover.
     keeps: int = 0

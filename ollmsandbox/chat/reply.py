@@ -190,6 +190,11 @@ class ReplyReader:
             self._context.learn(reply.usage.prompt)
             self._count(reply.usage)
 
+    async def summarise(self, model: Model, messages: Sequence[Message]) -> Message | None:
+        """Return the model's summary of everything so far, or None if it writes none."""
+        self.length = await self._context_length(model)
+        return await self._summarise(model, self._context.since_summary(model.sent(messages)))
+
     def spent(self, reply: StreamedReply, messages: Sequence[Message]) -> int:
         """Return the number of tokens used, as counted by the server, or else estimated."""
         if reply.usage is not None:

@@ -101,8 +101,6 @@ class SessionFactory:
         is named. The session has no model if none can be used."""
         id_ = session_id or new_session_id()
         await asyncio.to_thread(_load)
-        from ..permission.provider import Provider
-        from ..tools.context import ToolContext
         from .storage.writer import SessionWriter
 
         writer = await asyncio.to_thread(SessionWriter, self.history, id_)
@@ -128,18 +126,41 @@ class SessionFactory:
             stored,
             told,
             limits,
-            tool_context=ToolContext(
-                project=_real(project),
-                paths=self.paths,
-                environ=self.environ,
-                permissions=Provider(self._asker, self.rules, writer.audit),
+            tool_context=self.tool_context(
+                writer,
+                project,
                 mode=mode,
                 profile_name=profile_name,
                 ask_every_command=ask_every_command,
                 allow_private=allow_private,
-                session_id=id_,
-                questions=self._questions,
             ),
+        )
+
+    def tool_context(
+        self,
+        writer: SessionWriter,
+        project: str | None,
+        *,
+        mode: Mode,
+        profile_name: str,
+        ask_every_command: bool,
+        allow_private: bool = False,
+    ) -> ToolContext:
+        """Return what the tools of a session work with."""
+        from ..permission.provider import Provider
+        from ..tools.context import ToolContext
+
+        return ToolContext(
+            project=_real(project),
+            paths=self.paths,
+            environ=self.environ,
+            permissions=Provider(self._asker, self.rules, writer.audit),
+            mode=mode,
+            profile_name=profile_name,
+            ask_every_command=ask_every_command,
+            allow_private=allow_private,
+            session_id=writer.session_id,
+            questions=self._questions,
         )
 
     def _conversation(

@@ -64,6 +64,12 @@ def _time(text: str, unit: str) -> float:
     return given
 
 
+def parse_port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) < 1 << 16):
+        raise ArgumentTypeError(f"{text!r} is not a port, a number from 1 to 65535")
+    return int(text)
+
+
 def parse_between(smallest: float, largest: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
@@ -176,6 +182,44 @@ def add_shell_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(timeout=float("inf"), text=None, tty=None, json=False)
 
 
+# The agents that have a profile and a command of their own.
+AGENTS = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "gemini": "Gemini CLI",
+    "opencode": "opencode",
+    "qwen": "Qwen Code",
+    "kimi": "Kimi Code",
+}
+
+_AGENT_DESCRIPTION = """\
+Run {title} in the sandbox: it can write only to the project, the playground and caches of its own,
+and reach only the hosts of its model, which you are asked about before it starts. Of its changes to
+its own settings, only a new login is kept.
+When it ends, its changes to the project are recorded, and you can undo them.
+"""
+
+_AGENT_NOTES = """\
+examples:
+  ollmsandbox {name}
+  ollmsandbox {name} --apply review -- ARGUMENTS...
+  ollmsandbox {name} --tools                the project is read-only, and only our tools write
+  ollmsandbox {name} --connection NAME      with the model of one of your connections
+"""
+
+
+def add_agent_program_arguments(parser: argparse.ArgumentParser) -> None:
+    name = parser.prog.split()[-1]
+    parser.usage = f"ollmsandbox {name} [options] [-- ARGUMENTS...]"
+    parser.description = _AGENT_DESCRIPTION.format(title=AGENTS[name])
+    parser.epilog = _AGENT_NOTES.format(name=name)
+    _add_sandbox_options(parser, "end it after this time (default: no limit)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="ARGUMENTS")
+    parser.set_defaults(
+        program=name, profile=name, title="", text=None, tty=None, json=False, rootfs=False
+    )
+
+
 def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
     parser.formatter_class = RawHelpFormatter
     parser.allow_abbrev = False
@@ -198,7 +242,8 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         dest="hosts",
         metavar="NAME[:PORT]",
         help="let the command reach this host (example.org, *.example.org, example.org:8443; "
-        "localhost:5432 is a service of this computer); may be given several times",
+        "localhost:5432 is a service of this computer; @NAME is a list of yours, see "
+        "`ollmsandbox hosts`); may be given several times",
     )
     parser.add_argument(
         "--network",
@@ -210,6 +255,21 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
     # For argparse, an option has a value always or never: see `main`.
     parser.add_argument(
         WHOLE_NETWORK, action="store_const", const="all", dest="network", help=argparse.SUPPRESS
+    )
+    parser.add_argument(
+        "--ssh-agent",
+        action="store_true",
+        help="let the command log in with your ssh-agent at hosts that it may reach; your key "
+        "files stay hidden",
+    )
+    parser.add_argument(
+        "--publish",
+        action="append",
+        default=[],
+        type=parse_port,
+        metavar="PORT",
+        help="let programs of this computer reach this port of the command, at localhost and while "
+        "it runs; may be given several times",
     )
     parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help=timeout)
     parser.add_argument(
@@ -236,6 +296,17 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         "them, but let the next command see them; never: show them, then drop them",
     )
     parser.add_argument("--quiet", action="store_true", help="print only the command's output")
+    parser.add_argument(
+        "--tools",
+        action="store_true",
+        help="for an agent: the project is read-only, and only our tools, which it gets as an MCP "
+        "server, change it",
+    )
+    parser.add_argument(
+        "--connection",
+        metavar="NAME",
+        help="for an agent: use the model of this connection; the agent does not see its key",
+    )
 
 
 _RUN_HELP = "a run's id, or its beginning (default: the last run that changed this project)"
@@ -277,6 +348,12 @@ def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser, _FORCED_HELP)
     parser.add_argument(
         "--later", action="store_true", help="first undo what later runs did to the same files"
+    )
+    parser.add_argument(
+        "--since",
+        metavar="RUN",
+        help="this run and all later ones in its project: undo what is applied, and discard what "
+        "is pending",
     )
     _add_json(parser)
     parser.set_defaults(action="undo", all=False)
@@ -329,6 +406,25 @@ def add_roots_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder to add or remove")
     parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+
+
+def add_hosts_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "A list of hosts saves typing: `--host @NAME` names all hosts of a list, and a model can "
+        "use it, too. You are still asked about a model's commands."
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="show your lists")
+    listing.add_argument("--json", action="store_true", help="print one JSON document")
+    save = actions.add_parser(
+        "save", help="make a list, or replace one, with the hosts that a run was allowed to reach"
+    )
+    remove = actions.add_parser("remove", help="remove a list")
+    for action in (save, remove):
+        action.add_argument("name", metavar="NAME", help="the name of the list")
+    save.add_argument("run", metavar="RUN", help="a run's id in `ollmsandbox history`")
+    for name, action in actions.choices.items():
+        action.set_defaults(action=name)
 
 
 def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
@@ -461,19 +557,7 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the rules for what commands may see and use (default: standard)",
     )
-    parser.add_argument(
-        "--max-turns",
-        type=parse_count,
-        default=50,
-        metavar="N",
-        help="stop after this many answers of the model (default: 50)",
-    )
-    parser.add_argument(
-        "--max-minutes", type=parse_minutes, metavar="N", help="stop after this time"
-    )
-    parser.add_argument(
-        "--max-tokens", type=parse_count, metavar="N", help="stop after this many tokens"
-    )
+    _add_turn_limits(parser)
     parser.add_argument(
         "--allow-private",
         action="store_true",
@@ -491,6 +575,88 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
         help="print one JSON document per event; with TEXT, read answers and further messages as "
         "JSON from standard input",
     )
+
+
+def _add_turn_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-turns",
+        type=parse_count,
+        default=50,
+        metavar="N",
+        help="stop after this many answers of the model (default: 50)",
+    )
+    parser.add_argument(
+        "--max-minutes", type=parse_minutes, metavar="N", help="stop after this time"
+    )
+    parser.add_argument(
+        "--max-tokens", type=parse_count, metavar="N", help="stop after this many tokens"
+    )
+
+
+_MCP_HELP = """\
+Serve the tools of the sandbox to another agent, over the Model Context Protocol on standard input
+and output. The agent starts this itself. Each command that it runs is recorded: you can review and
+undo what it changed. Questions appear in the window if it is open, else in the agent.
+"""
+_MCP_NOTES = """\
+examples:
+  ollmsandbox mcp install claude --project
+  ollmsandbox mcp install codex
+  ollmsandbox mcp uninstall codex
+"""
+
+
+def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = _MCP_HELP, _MCP_NOTES
+    parser.formatter_class = RawHelpFormatter
+    parser.allow_abbrev = False
+    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+    parser.add_argument(
+        "--apply",
+        choices=("auto", "review", "never"),
+        default="auto",
+        help="apply changes right away (auto), keep them pending until you apply them (review), or "
+        "drop them (never)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        default="standard",
+        help="the rules for what commands may see and use (default: standard)",
+    )
+    parser.add_argument("--ask-every-command", action="store_true", help="ask before every command")
+    parser.add_argument(
+        "--ask-only-in-window",
+        action="store_true",
+        help="never ask through the agent, which could answer for you",
+    )
+    parser.set_defaults(action=None)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+    for name, what in (
+        ("install", "add the tools of the sandbox to an agent's settings"),
+        ("uninstall", "remove them from an agent's settings"),
+    ):
+        action = actions.add_parser(
+            name, help=what, description=f"{what.capitalize()}.", formatter_class=HelpFormatter
+        )
+        action.add_argument("client", metavar="CLIENT", help="the agent, such as claude or codex")
+        where = action.add_mutually_exclusive_group()
+        where.add_argument(
+            "--project",
+            action="store_const",
+            const="project",
+            dest="scope",
+            help="in this project's settings",
+        )
+        where.add_argument(
+            "--user",
+            action="store_const",
+            const="user",
+            dest="scope",
+            help="in your own settings, for all projects (default)",
+        )
+        action.add_argument("--yes", action="store_true", help="do not ask before writing")
+        action.set_defaults(action=name, scope="user")
 
 
 def add_tour_arguments(parser: argparse.ArgumentParser) -> None:
@@ -554,7 +720,21 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         return action
 
     add("list", "list the connections to model servers")
-    new = add("add", "add or change a connection")
+    _add_connection_settings(add("add", "add or change a connection"))
+    add("remove", "remove a connection and its key").add_argument("name", metavar="NAME")
+    test = add("test", "check a connection, and list the server's models")
+    test.add_argument(
+        "name", nargs="?", metavar="NAME", help="the connection (default: the default one)"
+    )
+    default = add("default", "choose the default connection")
+    default.add_argument("name", metavar="NAME")
+    default.add_argument(
+        "model", nargs="?", type=valid_unicode, metavar="MODEL", help="its default model"
+    )
+    add("find", "look for servers on this computer")
+
+
+def _add_connection_settings(new: argparse.ArgumentParser) -> None:
     new.add_argument("name", metavar="NAME")
     new.add_argument("address", metavar="ADDRESS", help="such as http://localhost:11434")
     new.add_argument(
@@ -563,28 +743,24 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         help="the server's API (default: found by asking the server)",
     )
     new.add_argument("--model", type=valid_unicode, metavar="MODEL", help="the model to use first")
-    new.add_argument(
-        "--context",
-        type=parse_between(1024, 1 << 24),
-        metavar="TOKENS",
-        help="the size of the model's context (default: what the server says)",
-    )
-    new.add_argument(
-        "--answer",
-        type=parse_between(1, 1 << 24),
-        metavar="TOKENS",
-        help="the longest answer of the model",
-    )
+    for option, least, most, what in (
+        (
+            "--context TOKENS",
+            1024,
+            1 << 24,
+            "the size of the model's context (default: what the server says)",
+        ),
+        ("--answer TOKENS", 1, 1 << 24, "the longest answer of the model"),
+        ("--temperature NUMBER", 0, 5, "how random answers are: 0 for not at all"),
+        ("--connect-timeout SECONDS", 1, 3600, "how long to wait for a connection (default: 10)"),
+        ("--idle-timeout SECONDS", 1, 86400, "how long the server may send nothing (default: 300)"),
+    ):
+        name, metavar = option.split()
+        new.add_argument(name, type=parse_between(least, most), metavar=metavar, help=what)
     new.add_argument(
         "--effort",
         choices=("none", "minimal", "low", "medium", "high", "max", "default"),
         help="how much the model should think, if the server lets you choose",
-    )
-    new.add_argument(
-        "--temperature",
-        type=parse_between(0, 5),
-        metavar="NUMBER",
-        help="how random answers are: 0 for not at all",
     )
     new.add_argument(
         "--header",
@@ -601,18 +777,6 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         help="the price of a million tokens, to show what answers cost",
     )
     new.add_argument(
-        "--connect-timeout",
-        type=parse_between(1, 3600),
-        metavar="SECONDS",
-        help="how long to wait for a connection (default: 10)",
-    )
-    new.add_argument(
-        "--idle-timeout",
-        type=parse_between(1, 86400),
-        metavar="SECONDS",
-        help="how long the server may send nothing (default: 300)",
-    )
-    new.add_argument(
         "--reset", action="store_true", help="first forget all settings that the connection has"
     )
     new.add_argument(
@@ -621,17 +785,6 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
         help="read the API key from standard input, and store it in the keyring or in a file that "
         "only you can read",
     )
-    add("remove", "remove a connection and its key").add_argument("name", metavar="NAME")
-    test = add("test", "check a connection, and list the server's models")
-    test.add_argument(
-        "name", nargs="?", metavar="NAME", help="the connection (default: the default one)"
-    )
-    default = add("default", "choose the default connection")
-    default.add_argument("name", metavar="NAME")
-    default.add_argument(
-        "model", nargs="?", type=valid_unicode, metavar="MODEL", help="its default model"
-    )
-    add("find", "look for servers on this computer")
 
 
 def add_permissions_arguments(parser: argparse.ArgumentParser) -> None:

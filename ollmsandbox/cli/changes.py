@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..database.tables import Run
+from ..engine.run import finish_interrupted_runs
 from ..errors import OllmSandboxError
 from ..files.atomic import write_atomically
 from ..paths import Paths, is_inside, make_folder
@@ -182,6 +183,17 @@ def print_notice(lines: Iterable[str]) -> None:
     """Print to standard error: standard output may be the command's own."""
     for number, line in enumerate(lines):
         print(f"ollmsandbox: {line}" if number == 0 else line, file=sys.stderr)
+
+
+def finish_earlier_runs(paths: Paths) -> None:
+    """Finish what was interrupted, at the start of a front end, and print what became of it."""
+    recovered = finish_interrupted_runs(paths, clean_up=True)
+    if recovered is None:
+        return
+    for report in recovered.finished:
+        print_notice(("An earlier run was interrupted. It is finished now:", *summary(report, "")))
+    for notice in (*recovered.notices, *recovered.errors):
+        print_notice((notice,))
 
 
 def note_report(report: Report | None, project: str) -> None:

@@ -7,11 +7,12 @@ import asyncio
 import contextlib
 import os
 
+from ..sandbox.network.proxy import Proxy
 from ..sandbox.output import readable
 from ..text.ansi import escape_line
 from .terminal import TerminalLink
 
-_QUESTION = "ollmsandbox: The command tries to reach {host}, port {port}. Allow it? [y/N] "
+_QUESTION = "ollmsandbox: The command tries to reach {host}, port {port}{how}. Allow it? [y/N] "
 _PRIVATE = (
     "ollmsandbox: {host} is at {address}, in a private network. Allow the command to reach it? "
     "[y/N] "
@@ -37,7 +38,9 @@ class HostAsker:
 
     async def __call__(self, host: str, port: int, address: str) -> bool:
         text = _PRIVATE if address else _QUESTION
-        shown = text.format(host=escape_line(host), port=port, address=address)
+        proxy = Proxy.find(host, port, os.environ)
+        how = f", through your proxy {escape_line(str(proxy))}" if proxy is not None else ""
+        shown = text.format(host=escape_line(host), port=port, how=how, address=address)
         async with self._turn:
             if self._link is None:
                 return await self._ask(shown)

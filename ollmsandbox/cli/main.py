@@ -17,13 +17,17 @@ from importlib import import_module
 from .. import __version__
 from ..errors import OllmSandboxError, in_words
 from . import arguments as arguments_of
-from .arguments import FAILED, WHOLE_NETWORK, HelpFormatter
+from .arguments import AGENTS, FAILED, WHOLE_NETWORK, HelpFormatter
 from .streams import complain, give_up, open_streams
 
 
 class SubCommand:
-    def __init__(self, name: str, help: str, module: str, handler: str) -> None:
+    def __init__(
+        self, name: str, help: str, module: str, handler: str, arguments: str = ""
+    ) -> None:
         self.name = name
+        # The part of its name that says what adds its arguments.
+        self.arguments = arguments or name
         self.help = help
         # Relative to this package.
         self.module = module
@@ -34,6 +38,16 @@ class SubCommand:
 COMMANDS = (
     SubCommand("run", "run a command in the sandbox", ".commands.run", "run_in_sandbox"),
     SubCommand("shell", "open a shell in the sandbox", ".commands.shell", "shell"),
+    *(
+        SubCommand(
+            name,
+            f"run {title} in the sandbox",
+            ".commands.run",
+            "run_agent_program",
+            "agent_program",
+        )
+        for name, title in AGENTS.items()
+    ),
     SubCommand("changes", "show what a run changed", ".commands.changes", "changes"),
     SubCommand(
         "apply",
@@ -43,11 +57,17 @@ COMMANDS = (
     ),
     SubCommand("discard", "drop pending changes", ".commands.changes", "act_on_changes"),
     SubCommand("undo", "undo applied changes", ".commands.changes", "act_on_changes"),
-    SubCommand("history", "list the runs that changed something", ".commands.changes", "history"),
+    SubCommand(
+        "history",
+        "list the runs that changed something or tried to reach hosts",
+        ".commands.changes",
+        "history",
+    ),
     SubCommand("project", "record where a project was moved to", ".commands.project", "project"),
     SubCommand(
         "roots", "folders outside the project that commands may change", ".commands.roots", "roots"
     ),
+    SubCommand("hosts", "lists of hosts for --host", ".commands.hosts", "hosts"),
     SubCommand(
         "settings",
         "how long versions and caches are kept, and where Alpine comes from",
@@ -73,6 +93,7 @@ COMMANDS = (
         "rootfs", "the Alpine system that commands can run in", ".commands.rootfs", "rootfs"
     ),
     SubCommand("agent", "talk to a model that works on the project", ".agent.command", "agent"),
+    SubCommand("mcp", "give another agent the tools of the sandbox", ".mcp.command", "mcp"),
     SubCommand(
         "tour", "see everything on a sample project, without a model", ".agent.tour", "tour"
     ),
@@ -175,7 +196,7 @@ def make_parser(chosen: str = "", *, whole: bool = False) -> argparse.ArgumentPa
                 formatter_class=HelpFormatter,
             )
             if whole or command.name == chosen:
-                getattr(arguments_of, f"add_{command.name}_arguments")(added)
+                getattr(arguments_of, f"add_{command.arguments}_arguments")(added)
             if command.name == chosen:
                 module = import_module(command.module, __package__)
                 added.set_defaults(handler=getattr(module, command.handler))

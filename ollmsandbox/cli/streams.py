@@ -21,7 +21,6 @@ from ..errors import OllmSandboxError
 # Bytes to buffer for a slow reader before the command has to wait.
 _AHEAD = 4 << 20
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
-_LARGE_PIPE = 1 << 20
 # Of a terminal's settings; the module has no name for it.
 _IUTF8 = 0x4000
 # LC_CTYPE, where no locale is set.
@@ -66,7 +65,7 @@ class Writer:
         if self._thread is not None:
             return
         with contextlib.suppress(OSError):
-            fcntl.fcntl(self.descriptor, _F_SETPIPE_SZ, _LARGE_PIPE)
+            fcntl.fcntl(self.descriptor, _F_SETPIPE_SZ, 1 << 20)
         # Not from a pool, whose threads are joined at exit: this one may block forever.
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()

@@ -24,7 +24,6 @@ _AHEAD = 1 << 16
 _KEYS = 4096
 # Seconds between two looks whether the shell has put us into the foreground.
 _PAUSE = 0.3
-_UNKNOWN_SIZE = (24, 80)
 
 
 class ScreenWriter:
@@ -175,7 +174,7 @@ class TerminalLink:
             self._loop.remove_reader(self._keyboard)
 
     def _resize(self) -> None:
-        size = _UNKNOWN_SIZE
+        size = (24, 80)
         for descriptor in (1, self._keyboard):
             if descriptor is not None and os.isatty(descriptor):
                 size = termios.tcgetwinsize(descriptor)

@@ -4,7 +4,7 @@
     finish_interrupted_runs(paths, ...)      at the start, and before each run of a model
     run = prepare_run(spec, paths, ...)      nothing is on disk yet; `run.plan` words the question
     result = await run.execute(command)      the command runs, and its changes are settled
-    run.record_exit(result.exit_code)
+    run.record_end(result.exit_code)
     run.report                               what became of the changes
 
 Where there may be no sandbox, executor.py chooses what takes its place.
@@ -27,9 +27,11 @@ from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
+from ..sandbox.profile.agent import AgentRules
 from ..sandbox.profile.file import read_profile
 from ..sandbox.profile.profile import Profile
 from ..sandbox.spec import RunSpec
+from .agents import agent_command, prepare_agent
 from .system import System, system_of
 
 if TYPE_CHECKING:
@@ -37,7 +39,10 @@ if TYPE_CHECKING:
     from ..project.projects import ProjectManager
     from ..project.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
-    from ..sandbox.network.network import AskHost
+    from ..sandbox.network.hosts import HostUse
+    from ..sandbox.network.network import AskHost, HostNetwork
+    from ..sandbox.network.publish import CommandPorts
+    from ..sandbox.network.relay import Service
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
     from ..sandbox.terminal import CommandTerminal
@@ -132,19 +137,25 @@ def prepare_run(
     *,
     live: Callable[[FileEvent], None] | None = None,
     ask_host: AskHost | None = None,
+    services: Mapping[str, Service] | None = None,
 ) -> PreparedRun:
     """Put a run together without starting it. `live` hears of changes while the command runs, and
-    needs a loop on GLib. `ask_host` asks the user about hosts that the run does not name."""
+    needs a loop on GLib. `ask_host` asks the user about hosts that the run does not name.
+    `services` are names that exist only in this sandbox."""
     spec = spec._replace(project=find_project(spec.project, paths))
+    profile = load_profile(paths, spec, command=spec.command)
+    profile, spec = prepare_agent(profile, spec, paths, environ)
     rootfs = rootfs_for(paths, environ, spec.project, use=spec.use_rootfs)
     recorder = Recorder(spec, paths)
-    profile = load_profile(paths, spec, command=spec.command)
     hosts = None
     if spec.by_host:
         from ..sandbox.network.hosts import parse_hosts
         from ..sandbox.network.network import HostNetwork
+        from ..sandbox.network.ssh import SshAccess
 
-        hosts = HostNetwork(parse_hosts(spec.hosts), ask_host)
+        rules = parse_hosts(spec.hosts)
+        ssh = SshAccess(rules, environ, paths.runtime) if spec.ssh_agent else None
+        hosts = HostNetwork(rules, ask_host, services, ssh, environ)
     bubble = Bubble(
         spec,
         profile=profile,
@@ -154,19 +165,29 @@ def prepare_run(
         rootfs=rootfs,
         hosts=hosts,
     )
-    return PreparedRun(spec.project, rootfs, recorder, bubble)
+    return PreparedRun(spec.project, rootfs, recorder, bubble, hosts, profile.agent, environ)
 
 
 class PreparedRun:
     """A run that can be described, approved and then executed once."""
 
     def __init__(
-        self, project: str, rootfs: Installed | None, recorder: Recorder, bubble: Bubble
+        self,
+        project: str,
+        rootfs: Installed | None,
+        recorder: Recorder,
+        bubble: Bubble,
+        hosts: HostNetwork | None,
+        agent: AgentRules | None,
+        environ: Mapping[str, str],
     ) -> None:
         self.project = project
         self.rootfs = rootfs
         self._recorder = recorder
         self._bubble = bubble
+        self._hosts = hosts
+        self._agent = agent
+        self._environ = environ
 
     @property
     def run_id(self) -> str:
@@ -178,9 +199,19 @@ class PreparedRun:
         return self._bubble.plan
 
     @property
+    def ports(self) -> CommandPorts:
+        """The ports that the command listens on, and those that are published."""
+        return self._bubble.ports
+
+    @property
     def report(self) -> Report | None:
         """The report on the command's changes; None until they are settled."""
         return self._recorder.report
+
+    @property
+    def hosts(self) -> tuple[HostUse, ...]:
+        """The hosts that the command has tried to reach."""
+        return self._hosts.uses if self._hosts is not None else ()
 
     def is_outdated(self) -> bool:
         """Return whether other pending changes than in the plan lie above the project now."""
@@ -195,15 +226,22 @@ class PreparedRun:
         terminal: CommandTerminal | None = None,
     ) -> Result:
         """Run the command, then hold, apply or keep its changes pending, and record them."""
+        command = agent_command(self._agent, command, self._environ)
         return await self._bubble.exec(command, sinks=sinks, stdin=stdin, terminal=terminal)
+
+    @property
+    def settings_notices(self) -> Sequence[str]:
+        """What became of an agent's settings, if the user should know."""
+        return self._bubble.settings_notices
 
     def stop(self) -> None:
         """Kill the command and everything it started; its changes are settled all the same."""
         self._bubble.stop()
 
-    def record_exit(self, exit_code: int) -> None:
-        """Add the exit status to the history."""
-        self._recorder.note_exit(exit_code)
+    def record_end(self, exit_code: int | None = None) -> None:
+        """Add to the history the exit status, if the command was not stopped, and the hosts that it
+        tried to reach."""
+        self._recorder.note_end(self.run_id, exit_code, self.hosts)
 
     @property
     def is_settling(self) -> bool:

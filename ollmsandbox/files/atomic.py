@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from ..paths import make_folder
-from .dirfd import FOLDER_OR_LINK
+from .dirfd import opened_folder
 
 
 def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
@@ -61,12 +61,9 @@ def _try_unnamed(file: Path, text: str, *, durably: bool) -> bool:
     other error.
     """
     try:
-        folder = os.open(file.parent, FOLDER_OR_LINK)
-        try:
+        with opened_folder(file.parent, follow_link=True) as folder:
             new = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=folder)
             _fill(new, text, durably=durably, name=(file.name, folder))
-        finally:
-            os.close(folder)
     except OSError:
         return False
     return True

@@ -18,14 +18,16 @@ from ..errors import ProjectError
 
 # Flags to open a folder.
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# For a folder that the user chose, such as the one for the program's data: it may be a link.
-FOLDER_OR_LINK = FOLDER & ~os.O_NOFOLLOW
 
 
 @contextlib.contextmanager
-def opened_folder(path: str | os.PathLike[str]) -> Iterator[int]:
-    """Open a folder for the block."""
-    descriptor = os.open(path, FOLDER)
+def opened_folder(
+    path: str | os.PathLike[str], dir_fd: int | None = None, *, follow_link: bool = False
+) -> Iterator[int]:
+    """Open a folder for the block. With `follow_link`, it may be a link that the user chose, such
+    as the folder for the program's data."""
+    flags = FOLDER & ~os.O_NOFOLLOW if follow_link else FOLDER
+    descriptor = os.open(path, flags, dir_fd=dir_fd)
     try:
         yield descriptor
     finally:
@@ -229,7 +231,7 @@ def read_modes_file(file: Path) -> dict[str, int]:
 class UnlockedFolder:
     """A folder that has permissions for a while."""
 
-    def __init__(self, name: str, dir_fd: int, mode: int) -> None:
+    def __init__(self, name: str, dir_fd: int | None, mode: int) -> None:
         self.name = name
         self.dir_fd = dir_fd
         self.mode = mode
@@ -238,18 +240,17 @@ class UnlockedFolder:
         set_mode(self.name, self.dir_fd, self.mode)
 
 
-def open_folder(
-    name: str, dir_fd: int, unlocked: list[UnlockedFolder], wanted: int = os.X_OK
-) -> int:
-    """Open a folder, after giving it permissions if it lacks them. That is added to `unlocked`,
-    for the caller to restore."""
+def open_folder(name: str, dir_fd: int | None, unlocked: list[UnlockedFolder], wanted: int) -> int:
+    """Open a folder, after giving it permissions if it lacks the `wanted` ones. That is added to
+    `unlocked`, for the caller to restore."""
     try:
         descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
-        if os.access(".", wanted, dir_fd=descriptor, effective_ids=True):
+        if not wanted or os.access(".", wanted, dir_fd=descriptor, effective_ids=True):
             return descriptor
         os.close(descriptor)
     except PermissionError:
-        pass
+        if not wanted:
+            raise
     mode = stat.S_IMODE(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
     set_mode(name, dir_fd, 0o700 | mode)
     unlocked.append(UnlockedFolder(name, dir_fd, mode))

@@ -84,6 +84,14 @@ class FileLock:
         self.release()
 
 
+def try_lock(path: str | os.PathLike[str], *, is_folder: bool = False) -> FileLock | None:
+    """Return the lock, or None if another program has it, or if there is no such folder."""
+    try:
+        return FileLock(path, is_folder=is_folder, timeout=0)
+    except (BlockingIOError, FileNotFoundError):
+        return None
+
+
 @contextmanager
 def locked(file: Path, *, timeout: float | None = None) -> Iterator[None]:
     """Keep other programs that call this from changing a file, with a lock file beside it."""

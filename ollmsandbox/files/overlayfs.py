@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from .dirfd import FOLDER, OpenTree, open_regular_file
 from .whiteouts import is_whiteout
 
-_ORIGIN = "user.overlay.origin"
 # In that attribute: where the file handle begins, where its type is, and the type of handle that
 # begins with the inode's number.
 _HANDLE, _HANDLE_TYPE, _INODE = 21, 4, 1
@@ -45,7 +44,7 @@ def origin_of(path: str) -> int | None:
 
 def _origin(path: str) -> bytes | None:
     with suppress(OSError):
-        return os.getxattr(path, _ORIGIN, follow_symlinks=False)
+        return os.getxattr(path, "user.overlay.origin", follow_symlinks=False)
     return None
 
 

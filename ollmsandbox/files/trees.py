@@ -1,22 +1,80 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measure and remove folders as a command may leave them: without permissions, deeper than any path
-can be long, full of links."""
+"""Walk through folders as a command may leave them, and measure and remove them: without
+permissions, deeper than any path can be long, full of links."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
-from .dirfd import (
-    FOLDER,
-    FOLDER_OR_LINK,
-    UnlockedFolder,
-    allow_many_descriptors,
-    open_folder,
-    set_mode,
-)
+from .dirfd import UnlockedFolder, allow_many_descriptors, open_folder, opened_folder, set_mode
+
+
+class WalkedFolder:
+    """A folder that a walk has reached. It is open until the walk has left it."""
+
+    def __init__(
+        self, name: str, dir_fd: int | None, parent: WalkedFolder | None, rights: int
+    ) -> None:
+        self._name = name
+        self._parent = parent
+        self._unlocked: list[UnlockedFolder] = []
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.descriptor = open_folder(name, dir_fd, self._unlocked, rights)
+        # The names of the folders to enter from here. The caller adds them.
+        self.folders: list[str] = []
+
+    @property
+    def path(self) -> str:
+        """The path below the top, which is ""."""
+        names, folder = [], self
+        while folder._parent is not None:
+            names.append(folder._name)
+            folder = folder._parent
+        return "/".join(reversed(names))
+
+    def leave(self) -> None:
+        os.close(self.descriptor)
+        for one in self._unlocked:
+            one.restore()
+
+
+def walk(
+    name: str | os.PathLike[str],
+    dir_fd: int | None = None,
+    *,
+    rights: int = 0,
+    skip_errors: bool = False,
+) -> Iterator[WalkedFolder]:
+    """Open a folder, and then each one that the caller adds to its `folders`, and so on.
+
+    Links are not followed. There is one descriptor for each level: a path could be too long to be
+    opened. A folder that lacks these `rights` (os.X_OK and the like) gets them while it is open.
+    With `skip_errors`, folders that cannot be opened are passed over.
+    """
+    allow_many_descriptors()
+    levels: list[WalkedFolder] = []
+    waiting = [os.fspath(name)]
+    failures = (OSError,) if skip_errors else ()
+    try:
+        while waiting or levels:
+            if not waiting:
+                with contextlib.suppress(*failures):
+                    levels.pop().leave()
+            else:
+                parent = levels[-1] if levels else None
+                around = dir_fd if parent is None else parent.descriptor
+                with contextlib.suppress(*failures):
+                    levels.append(WalkedFolder(waiting.pop(), around, parent, rights))
+                    yield levels[-1]
+            waiting = levels[-1].folders if levels else []
+    finally:
+        while levels:
+            with contextlib.suppress(*failures):
+                levels.pop().leave()
 
 
 def measure(
@@ -28,55 +86,23 @@ def measure(
     Each file and folder counts as `least` bytes or more.
     """
     files = size = 0
-    # One descriptor for each level: a path could be too long to be opened.
-    allow_many_descriptors()
-    levels: list[tuple[int, list[str], list[UnlockedFolder]]] = []
-
-    def enter(name: str, dir_fd: int) -> None:
-        nonlocal files, size
+    for level in walk(folder, rights=os.X_OK if unlock else 0, skip_errors=True):
         with contextlib.suppress(OSError):
-            unlocked: list[UnlockedFolder] = []
-            if unlock:
-                descriptor = open_folder(name, dir_fd, unlocked)
-            else:
-                descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
-            folders: list[str] = []
-            levels.append((descriptor, folders, unlocked))
-            for entry in os.listdir(descriptor):
-                found = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
+            for entry in os.listdir(level.descriptor):
+                found = os.stat(entry, dir_fd=level.descriptor, follow_symlinks=False)
                 is_new = found.st_ctime_ns >= since
                 size += max(least, found.st_blocks * 512) if is_new else 0
                 if stat.S_ISDIR(found.st_mode):
-                    folders.append(entry)
+                    level.folders.append(entry)
                 elif is_new:
                     files += 1
-
-    try:
-        around = os.open(folder.parent, FOLDER_OR_LINK)
-    except OSError:
-        return 0, 0
-    enter(folder.name, around)
-    while levels:
-        descriptor, folders, unlocked = levels[-1]
-        if folders:
-            enter(folders.pop(), descriptor)
-        else:
-            os.close(descriptor)
-            for one in unlocked:
-                with contextlib.suppress(OSError):
-                    one.restore()
-            levels.pop()
-    os.close(around)
     return files, size
 
 
 def empty(folder: Path) -> None:
     """Remove everything in a folder."""
-    top = os.open(folder, FOLDER)
-    try:
+    with opened_folder(folder) as top:
         _empty(top)
-    finally:
-        os.close(top)
 
 
 def remove(name: str, dir_fd: int) -> None:
@@ -85,11 +111,8 @@ def remove(name: str, dir_fd: int) -> None:
         os.unlink(name, dir_fd=dir_fd)
         return
     _unlock(name, dir_fd)
-    folder = os.open(name, FOLDER, dir_fd=dir_fd)
-    try:
+    with opened_folder(name, dir_fd) as folder:
         _empty(folder)
-    finally:
-        os.close(folder)
     os.rmdir(name, dir_fd=dir_fd)
 
 
@@ -102,15 +125,12 @@ def _empty(top: int) -> None:
                 os.unlink(name, dir_fd=top)
                 continue
             _unlock(name, top)
-            inner = os.open(name, FOLDER, dir_fd=top)
-            try:
+            with opened_folder(name, top) as inner:
                 for entry in os.listdir(inner):
                     if _is_folder(entry, inner):
                         number = _move_up(entry, inner, top, number)
                     else:
                         os.unlink(entry, dir_fd=inner)
-            finally:
-                os.close(inner)
             os.rmdir(name, dir_fd=top)
 
 

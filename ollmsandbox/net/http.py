@@ -39,7 +39,6 @@ from .addresses import is_loopback, server_of
 # server stops sending.
 _QUEUE_LIMIT = 64
 _PIECE = 64 * 1024
-_BODY_LIMIT = 64 << 20
 _HEADERS = {
     "User-Agent": f"ollmsandbox/{__version__}",
     "Accept": "*/*",
@@ -246,7 +245,7 @@ class Exchange:
     """`async with` waits for the head of the response. Leaving the block, or cancelling the task
     inside it, closes the connection at once."""
 
-    def __init__(self, request: Request, limit: int = _BODY_LIMIT) -> None:
+    def __init__(self, request: Request, limit: int = 64 << 20) -> None:
         self._request = request
         self._limit = limit
         self._sockets = CancellableSockets()

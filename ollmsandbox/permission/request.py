@@ -13,6 +13,8 @@ from .shell import Unparsable, read_command_line
 
 # The tool whose rules are found by the words of a command.
 RUN_COMMAND = "run_command"
+# Questions about a host that a running command tries to reach. No answer to them is ever saved.
+REACH_HOST = "reach_host"
 
 
 class Answer(Enum):
@@ -46,6 +48,8 @@ class Fact:
     value: str
     # Whether the value is our own wording, and not a path, host or command.
     is_wording: bool = False
+    # Whether it stands out.
+    is_emphasized: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class PermissionRequest:
     one_time_only: bool
     # Whether "Allow" is stored with the project, and not as a rule.
     for_project: bool = False
+    # Whether "Allow" can also be for the session, but never be saved.
+    for_session: bool = False
     sandboxed: bool = True
     network: bool = False
     facts: tuple[Fact, ...] = ()
@@ -89,6 +95,8 @@ class PermissionRequest:
             return (Answer.DENY, Answer.ALLOW_PROJECT)
         if self.is_once_only:
             return (Answer.DENY, Answer.ALLOW)
+        if self.for_session:
+            return (Answer.DENY, Answer.ALLOW, Answer.ALLOW_SESSION)
         if self.why_not_remembered:
             return (Answer.DENY_ALWAYS, Answer.DENY, Answer.ALLOW)
         return tuple(answer for answer in Answer if answer is not Answer.ALLOW_PROJECT)

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from . import shell
-from .request import RUN_COMMAND, Answer, PermissionRequest
+from .request import REACH_HOST, RUN_COMMAND, Answer, PermissionRequest
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,10 @@ class Key:
 
     @property
     def allowed_answers(self) -> tuple[Answer, ...]:
-        """The answers that can be saved. A command that cannot be parsed can only be denied."""
+        """The answers that can be remembered. A command that cannot be parsed can only be denied,
+        and no answer about a command's host can be saved."""
+        if self.tool == REACH_HOST:
+            return (Answer.ALLOW_SESSION,)
         if isinstance(self.what, UnparsedCommand):
             return (Answer.DENY_ALWAYS,)
         return (Answer.DENY_ALWAYS, Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happened to files: projects, their records, the changes of each run, and their undoing."""
+"""Projects, the records of their files, and the changes of each run, which can be undone."""
 
 # The seconds of a day.
 DAILY = 86400

@@ -175,20 +175,21 @@ def cleanup_old_runs(manager: ProjectManager, *, now: float) -> list[str]:
     """Remove runs that were not used for too long, and the oldest ones beyond the size limit.
 
     A run with pending changes stays, as do those that its changes are based on, and the newest run
-    of each project, unless it is too old. Return the ids of the removed runs.
+    with changes in each project, unless it is too old. Return the ids of the removed runs.
     """
     keep, most = KEEP_DAYS.read(manager) * DAILY, KEEP_MIB.read(manager) << 20
     unlisted = set(run_ids(manager.paths))
     with manager.store.translated_errors():
         used = {run: _used_at(manager.paths, run) for run in Run.select()}
-    needed = _needed(manager, [run.id for run in used])
+    ids = [run.id for run in used]
+    needed, changed = _needed(manager, ids), count_states(manager, ids)
     total, newest = 0, set[int]()
     old: dict[str, list[str]] = {}
     for run in sorted(used, key=lambda run: (used[run], str(run.id)), reverse=True):
         unlisted.discard(run.id)
         total += trees.measure(manager.paths.runs / run.id)[1]
-        is_newest = run.project_id not in newest
-        newest.add(run.project_id)
+        is_newest = run.project_id not in newest and bool(changed[run.id])
+        newest |= {run.project_id} if is_newest else set()
         too_much = total > most and not is_newest
         if (now - used[run] > keep or too_much) and run.id not in needed:
             old.setdefault(run.project.path, []).append(run.id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a change is. There may be a hundred thousand at once, and tuples are quickest to make."""
+"""The types that describe changes: tuples, since there may be a hundred thousand at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Type(Enum):
 
 
 class Flag(Enum):
-    """Why the user should look at a change twice."""
+    """A reason for which the user should look at a change twice."""
 
     # Git or another version control system runs it, or obeys it.
     LATER = "runs-later"
@@ -42,7 +42,7 @@ class Flag(Enum):
 
 
 class Change(NamedTuple):
-    """One name that is not what it was. `path` is relative to the root; "." is the root itself."""
+    """A change of one path. `path` is relative to the root; "." is the root itself."""
 
     root: str
     path: str
@@ -87,7 +87,7 @@ PENDING_STATES = (State.PENDING, State.CONFLICT, State.FAILED)
 
 
 class Recorded(NamedTuple):
-    """A change of a run, and what became of it."""
+    """A change of a run, and its state."""
 
     number: int
     change: Change
@@ -130,7 +130,7 @@ _STATES = {state.value: state for state in State}
 
 
 def pack_change(roots: Sequence[str], item: Recorded) -> list[object]:
-    """Return what stays as it is of a change, for JSON."""
+    """Return the part of a change that never changes, for JSON."""
     # `_value_` is what `value` returns, without a call for each of a hundred thousand.
     change = item.change
     return [
@@ -157,7 +157,7 @@ def unpack_change(roots: Sequence[str], values: Sequence[Any]) -> Recorded:
 
 
 def pack_state(item: Recorded) -> list[object]:
-    """Return what changes about a change, for JSON."""
+    """Return the part of a change that can be another one later, for JSON."""
     note = item.note
     return [
         item.number, item.state._value_, note.packed() if note else None,
@@ -175,7 +175,7 @@ def unpack_state(item: Recorded, values: Sequence[Any]) -> Recorded:
 
 
 class Skipped(NamedTuple):
-    """What cannot be in a project; it is left out, and what was at its name stays."""
+    """A path that is left out because it cannot be in a project. What was there stays."""
 
     root: str
     path: str
@@ -194,7 +194,7 @@ MANY = 1000
 
 
 class Report(NamedTuple):
-    """What a run changed, and what became of it."""
+    """The changes of a run, and the state of each."""
 
     run_id: str
     changes: tuple[Recorded, ...] = ()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Applies, discards, undoes and redoes single hunks of a change: the same merge, with a part of it.
+"""Applies, discards, undoes and redoes single hunks of a change: a merge of these hunks alone.
 
-Other changes to the file, the user's or other runs', stay.
+Other edits of the file, by the user or by other runs, stay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .state import TextVersions, current_hunk_states, encode_lines, text_version
 
 
 def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
-    """Take hunks of a change back that are in the project."""
+    """Undo hunks of a change that are in the project."""
     states = (State.APPLIED, State.DISCARDED, *PENDING_STATES)
     found = _versions_with(manager, run, item, chosen, states)
     there = _states_of(manager, run, item, chosen)
@@ -37,7 +37,7 @@ def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequen
 
 
 def redo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
-    """Make hunks of a change again that were undone, or discarded."""
+    """Apply hunks of a change again that were undone or discarded."""
     states = (State.APPLIED, State.UNDONE, State.DISCARDED)
     found = _versions_with(manager, run, item, chosen, states)
     part = with_hunks(found.old, chosen)
@@ -139,7 +139,7 @@ def _versions_with(
 def _states_of(
     manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]
 ) -> set[HunkState]:
-    """Return what became of these hunks; nothing if the file is as the run left it."""
+    """Return the states of these hunks; nothing if the file is as the run left it."""
     states = current_hunk_states(manager, run, item)
     return {states[hunk] for hunk in chosen if hunk in states}
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..database.tables import Project, Run, as_bytes
 from ..paths import Paths
+from ..sandbox.network.hosts import HostUse
 from .change import Kind, Recorded, State, Type
 from .projects import ProjectManager
 from .run import Replaced, RunFolder, RunInfo, RunStates, read_run, run_ids
@@ -41,8 +43,22 @@ def add_run(manager: ProjectManager, run_id: str, info: RunInfo, states: RunStat
         write_changes(manager, run_id, states.changes)
 
 
-def note_exit(paths: Paths, run_id: str, exit_code: int) -> None:
-    RunFolder(paths, run_id).append((), exit=exit_code)
+def add_unchanged_run(
+    paths: Paths, run_id: str, info: RunInfo, exit_code: int | None, hosts: Sequence[HostUse]
+) -> None:
+    """Record a run that changed nothing, and the hosts that it tried to reach."""
+    run, ended = RunFolder(paths, run_id), time.time()
+    run.create(info)
+    run.append((), ended=ended, exit=exit_code, hosts=[use.document() for use in hosts])
+    run.write_changes(info, ())
+    with contextlib.closing(ProjectManager(paths)) as manager:
+        add_run(manager, run_id, info, RunStates([], ended, exit_code))
+
+
+def note_end(paths: Paths, run_id: str, exit_code: int | None, hosts: Sequence[HostUse]) -> None:
+    """Add the exit status and the hosts to the record of a run."""
+    facts = {"hosts": [use.document() for use in hosts]} if hosts else {}
+    RunFolder(paths, run_id).append((), exit=exit_code, **facts)
     with contextlib.closing(ProjectManager(paths)) as manager, manager.store.transaction():
         Run.update(exit_code=exit_code).where(Run.id == run_id).execute()
 

@@ -197,7 +197,7 @@ class PendingLayer:
 
 
 def layer_index(layer: str) -> dict[str, tuple[str, int]]:
-    """Return the change that each path of a layer is from: its run and number, by path."""
+    """Return the run and the number of the change behind each path of a layer."""
     folder, name = os.path.split(layer)
     index = json.loads(Path(folder, _INDEX).read_text(encoding="utf-8"))[name]
     return {path: (run_id, number) for path, (run_id, number) in index.items()}

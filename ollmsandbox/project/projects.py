@@ -23,6 +23,8 @@ from .roots import may_be_root
 
 # SQLite takes only so many values in one statement.
 _CHUNK = 500
+# Selects runs that changed something; others only tried to reach hosts.
+_HAS_CHANGES = "EXISTS (SELECT 1 FROM change WHERE change.run_id = t1.id)"
 # Selects runs with changes that are neither applied nor discarded.
 _HAS_PENDING = (
     "EXISTS (SELECT 1 FROM change WHERE change.run_id = t1.id"
@@ -77,7 +79,7 @@ class ProjectManager:
         return self.record_project(_existing_folder(path))
 
     def record_project(self, path: str) -> Project:
-        """Do the same for a folder that may be missing, by its real path."""
+        """Record a project by its real path; the folder may be missing."""
         name = os.path.basename(path) or path
         now = time.time()
         with self.store.transaction():
@@ -249,10 +251,12 @@ class ProjectManager:
         limit: int = 50,
         *,
         text: str = "",
+        only_changed: bool = False,
         only_pending: bool = False,
         session_id: str = "",
     ) -> list[Run]:
         """Return runs, the newest first: of all projects if none is given, and of all sessions.
+        Those that only tried to reach hosts have no changes.
 
         With a `text`, return those that have it in their command or in a path they changed.
         """
@@ -269,6 +273,8 @@ class ProjectManager:
                 )
                 command = SQL("t1.command LIKE ? ESCAPE '!'", (like,))
                 query = query.where(command | paths)
+            if only_changed:
+                query = query.where(SQL(_HAS_CHANGES))
             if only_pending:
                 query = query.where(SQL(_HAS_PENDING))
             if session_id:
@@ -281,7 +287,8 @@ class ProjectManager:
             return list(Run.select().where(Run.id.in_(list(ids))))
 
     def last_run(self, project: Project) -> Run | None:
-        return next(iter(self.runs(project, 1)), None)
+        """Return the last run that changed something."""
+        return next(iter(self.runs(project, 1, only_changed=True)), None)
 
     def run(self, run_id: str) -> Run:
         """Return the run with this id, or the only one whose id begins with it; or raise."""
@@ -334,7 +341,6 @@ def escape_like(text: str) -> str:
 # --- the names of backups ---------------------------------------------------------------------
 
 _LONGEST = 255
-_SURELY_SHORT = 50
 _BACKUP = re.compile(r"(\d+)-(\d\d-\d\d-\d\d)-", re.ASCII)
 
 
@@ -348,7 +354,7 @@ class Backup(NamedTuple):
 def backup_name(number: int, path: str, day: str) -> str:
     """Return `{id}-{YY-MM-DD}-{basename}`; a long name keeps its end, with the extension."""
     start, short = f"{number}-{day}-", path.rpartition("/")[2]
-    if len(short) < _SURELY_SHORT:
+    if len(short) < 50:
         return start + short
     name = os.fsencode(short)
     return start + os.fsdecode(name[-(_LONGEST - len(start)) :])

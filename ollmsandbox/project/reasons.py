@@ -85,7 +85,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Note:
-    """A reason, and what its sentence mentions."""
+    """A reason, and the values in its sentence."""
 
     reason: Reason
     arguments: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -97,7 +97,7 @@ class Note:
         return Sentence(_SENTENCES[self.reason], **self.arguments)
 
     def packed(self) -> list[object]:
-        """Return what a run's file has of it."""
+        """Return it as a run's file stores it."""
         return [self.reason.value, dict(self.arguments), self.found]
 
     @classmethod

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders that a run's command may change, and what becomes of its changes.
+"""Tells which folders a command may change, and settles its changes after the run.
 
-What is needed only once something has changed is not loaded before.
+Modules that only changes need are loaded when there are some.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..files.atomic import write_atomically
@@ -22,6 +22,7 @@ from .roots import common_git_folder, may_be_root
 
 if TYPE_CHECKING:
     from ..files.locks import FileLock
+    from ..sandbox.network.hosts import HostUse
     from .change import Report
 
 
@@ -77,13 +78,20 @@ class Recorder:
         """Return whether the changes of the run are listed, and not settled yet."""
         return self.report is None and (self._paths.runs / run_id / "changes.jsonl").exists()
 
-    def note_exit(self, exit_code: int) -> None:
-        """Record the exit status of the command."""
-        if self.report is None or not self.report.changes or self._mode is Mode.NEVER:
-            return
-        from .index import note_exit
+    def note_end(self, run_id: str, exit_code: int | None, hosts: Sequence[HostUse]) -> None:
+        """Record the exit status of the command, if it is known, and the hosts that it tried to
+        reach. A run without changes and hosts is not recorded."""
+        is_listed = bool(self.report and self.report.changes) and self._mode is not Mode.NEVER
+        if is_listed and (hosts or exit_code is not None):
+            from .index import note_end
 
-        note_exit(self._paths, self.report.run_id, exit_code)
+            note_end(self._paths, run_id, exit_code, hosts)
+        elif hosts and not is_listed:
+            from .index import add_unchanged_run
+            from .run import RunInfo
+
+            info = RunInfo.of(self._project, [self._project], self.about)
+            add_unchanged_run(self._paths, run_id, info, exit_code, hosts)
 
 
 def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:

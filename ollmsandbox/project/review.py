@@ -29,7 +29,7 @@ _Changes = dict[tuple[str, int], Recorded]
 
 
 class Review:
-    """Whole runs, or chosen paths of them. A folder stands for all that is in it."""
+    """Decides about whole runs, or chosen paths of them. A folder stands for all that is in it."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
@@ -120,7 +120,7 @@ class Review:
             return None if planning.failed else planning.do(jobs)
 
     def discard(self, run: Run, chosen: Sequence[str] = ()) -> Report:
-        """Discard pending changes, and those of later runs that cannot be without them."""
+        """Discard pending changes, and those of later runs that depend on them."""
         with self.locked(run.project.path) as jobs:
             found = self._to_discard(run, chosen)
             decided = tuple((run_id, _dropped(item)) for (run_id, _), item in found.items())
@@ -163,7 +163,7 @@ class Review:
         )
 
     def _has_lines(self, run_id: str, number: int) -> bool:
-        """Return whether a command left a text."""
+        """Return whether a command left a text file."""
         try:
             return b"\0" not in RunFolder(self._paths, run_id).whole_result(number).read_bytes()
         except OSError:
@@ -181,7 +181,7 @@ class Review:
         return self._each(self.discard, self.waiting(project)[::-1])
 
     def _each(self, does: Callable[[Run], Report], runs: Sequence[Run]) -> list[Report]:
-        """Do the same for some runs. One that waits for a missing folder does not stop the rest."""
+        """Decide about several runs. One that waits for a missing folder does not stop the rest."""
         done = []
         for run in runs:
             try:
@@ -228,7 +228,7 @@ class Review:
     def later_changes(
         self, run: Run, items: Iterable[Recorded]
     ) -> list[tuple[Run, list[Recorded]]]:
-        """Return what later runs did to the same paths and is applied, the last run first."""
+        """Return the applied changes of later runs to the same paths, the last run first."""
         numbers: dict[str, set[int]] = {}
         for item in items:
             for run_id, number in index.later_runs(self.manager, run, item):
@@ -241,7 +241,7 @@ class Review:
         ]
 
     def _rows(self, run: Run) -> list[Recorded]:
-        """Return the changes, applied or undone as they are in the project now."""
+        """Return the changes in the states that the files in the project show now."""
         rows = index.read_changes(self.manager, run)
         now = current_changes(self.manager, run, rows)
         # The notes are what the user was told when something was tried.
@@ -322,7 +322,7 @@ class _Planning:
             self.failed[key] = planned.failed
 
     def do(self, jobs: ProjectJobs, gone: Sequence[Recorded] = ()) -> Report:
-        """Do what was planned, and report also what is `gone`."""
+        """Do what was planned; the report includes the changes that are `gone`."""
         job = Job(
             self._project,
             self._run_id,
@@ -388,7 +388,7 @@ class _Planning:
 
 
 def _of_others(run: Run, found: _Changes) -> list[Report]:
-    """Return what was found of other runs."""
+    """Return the changes of other runs."""
     others: dict[str, list[Recorded]] = {}
     for (run_id, _), item in found.items():
         if run_id != run.id:

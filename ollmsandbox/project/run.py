@@ -3,7 +3,8 @@
 
     run.json       the project, the roots, the command, when it started, its mode
     changes.jsonl  a line for each change, written once
-    state.jsonl    a line is appended when the state of a change is decided; the last one counts
+    state.jsonl    a line is appended when the state of a change is decided; the last one counts.
+                   Other lines have the end of the run, and the hosts that it tried to reach
     base/7         the version of change 7 that the command saw
     result/7       the version that it left; result/7.rest is the same without the hunks that the
                    user discarded
@@ -34,6 +35,8 @@ from ..files.atomic import flush, write_locked
 from ..files.copying import HALF, copy_whole, strip
 from ..files.dirfd import FOLDER, DirEntryAt, OpenTree, open_regular_file
 from ..paths import Paths, make_folder
+from ..sandbox.network.hosts import HostUse
+from ..sandbox.spec import Mode
 from ..text.diff import LARGEST
 from .change import (
     PENDING_STATES,
@@ -69,6 +72,19 @@ class RunInfo(NamedTuple):
     # Whether the user approved what would be held.
     is_approved: bool = False
 
+    @classmethod
+    def of(cls, project: str, roots: Iterable[str], about: Mapping[str, str]) -> RunInfo:
+        """Return what a recorder noted about a run before it started."""
+        return cls(
+            project,
+            tuple(roots),
+            about.get("command", ""),
+            about.get("mode", Mode.NEVER.value),
+            float(about.get("started", time.time())),
+            about.get("session_id", ""),
+            about.get("call_id", ""),
+        )
+
 
 class RunStates(NamedTuple):
     """The decisions about a run."""
@@ -77,6 +93,8 @@ class RunStates(NamedTuple):
     # When it was settled; None if it was not.
     ended: float | None = None
     exit_code: int | None = None
+    # The hosts that its command tried to reach.
+    hosts: tuple[HostUse, ...] = ()
 
 
 class Replaced(NamedTuple):
@@ -134,15 +152,17 @@ class RunFolder:
         lines = (self.path / _CHANGES).read_text(encoding="utf-8").splitlines()
         changes = [unpack_change(roots, row) for row in json.loads(f"[{','.join(lines)}]")]
         ended = exit_code = None
+        hosts: list[dict[str, object]] = []
         last: dict[int, list[object]] = {}
         for values in self._state_rows():
             if isinstance(values, list):
                 last[values[0]] = values
             else:
                 ended, exit_code = values.get("ended", ended), values.get("exit", exit_code)
+                hosts = values.get("hosts", hosts)
         for number, values in last.items():
             changes[number] = unpack_state(changes[number], values)
-        return RunStates(changes, ended, exit_code)
+        return RunStates(changes, ended, exit_code, tuple(map(HostUse.from_document, hosts)))
 
     def _state_rows(self) -> list[Any]:
         try:
@@ -158,8 +178,8 @@ class RunFolder:
                 rows.append(json.loads(line))
         return rows
 
-    def append(self, items: Iterable[Recorded], **facts: float) -> None:
-        """Record what was decided; `facts` are `ended` and `exit`."""
+    def append(self, items: Iterable[Recorded], **facts: object) -> None:
+        """Record what was decided; `facts` are `ended`, `exit` and `hosts`."""
         text = _lines([pack_state(item) for item in items])
         text += f"{json.dumps(facts)}\n" if facts else ""
         if not text:

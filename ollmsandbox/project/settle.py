@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -98,18 +97,12 @@ class _Settling:
         return self._do(run, info, items)._replace(skipped=found.skipped)
 
     def _info(self, interrupted: bool) -> RunInfo:
-        about = self._overlay.about
-        command = about.get("command", "")
-        return RunInfo(
-            self._overlay.project,
-            tuple(self._overlay.overlay_map.values()),
-            f"{command} (interrupted)" if interrupted else command,
-            Mode.REVIEW.value if interrupted else self._mode.value,
-            float(about.get("started", time.time())),
-            about.get("session_id", ""),
-            about.get("call_id", ""),
-            self._approved,
-        )
+        overlay = self._overlay
+        info = RunInfo.of(overlay.project, overlay.overlay_map.values(), overlay.about)
+        info = info._replace(is_approved=self._approved)
+        if not interrupted:
+            return info
+        return info._replace(command=f"{info.command} (interrupted)", mode=Mode.REVIEW.value)
 
     def _do(self, run: RunFolder, info: RunInfo, items: Sequence[Recorded]) -> Report:
         """Apply the changes that need not wait, in one job, which also records the run."""

@@ -45,7 +45,6 @@ _MANY, _FEW = 400, 40
 _TURN = 20
 # Long names must not push a mark out of sight. The window and `--json` show them whole.
 _LONGEST_NAME = 240
-_REFS_BY_NAME = 3
 _REPOSITORY = re.compile(
     r"(?P<folder>(?:[^/]+/)*?)\.git/(?P<inner>(?:(?:modules|worktrees)/[^/]+/)*)(?P<name>.+)",
     re.DOTALL,
@@ -119,7 +118,7 @@ class GitLine:
     @property
     def refs(self) -> int:
         """Return the number of refs, unless they are so few that their names are shown."""
-        return len(self.all_refs) if len(self.all_refs) > _REFS_BY_NAME else 0
+        return len(self.all_refs) if len(self.all_refs) > 3 else 0
 
     @property
     def names(self) -> tuple[str, ...]:

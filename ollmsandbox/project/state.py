@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether changes are in the project, read from the project: the database knows only what was
+"""Finds out whether changes are in the project, from its files: the database knows only what was
 decided, and anybody may have edited a file since."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def text_versions(manager: ProjectManager, run: Run, item: Recorded) -> TextVers
 
 
 def current_hunk_states(manager: ProjectManager, run: Run, item: Recorded) -> dict[Hunk, HunkState]:
-    """Return what became of each hunk of a change in the project; nothing if the file is as the run
+    """Return the state of each hunk of a change in the project; nothing if the file is as the run
     left it, or has no hunks."""
     if not item.change.is_edit:
         return {}

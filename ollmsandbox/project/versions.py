@@ -106,7 +106,7 @@ class Versions:
         return base.content, self.after(run, item).read(), self.on_disk(item).content
 
     def _left_there(self, item: Recorded) -> Version:
-        """Return what we left in the project, or what the next run found there."""
+        """Return the version that we left in the project, or that the next run found there."""
         there = self.on_disk(item)
         if there.seen is not None and signature(there.seen.found) == item.after:
             return there
@@ -117,7 +117,7 @@ class Versions:
         return _CHANGED_SINCE
 
     def on_disk(self, item: Recorded) -> Version:
-        """Return what is in the project now."""
+        """Return the version in the project now."""
         return _find(item.change.root, item.change.path)
 
     def _folder(self, run: Run) -> RunFolder:
@@ -138,7 +138,7 @@ def _find(folder: str, path: str) -> Version:
 
 @dataclass(frozen=True)
 class EarlierVersion:
-    """A version of a file from before; it can be restored."""
+    """An older version of a file, which can be restored."""
 
     # When something else took its place; of a backup only the day is known.
     until: float

@@ -69,7 +69,7 @@ def restore(paths: Paths, project: str, path: str, version: Version) -> Report:
 
 @dataclass(frozen=True)
 class _Edit:
-    """One file that is made, at a full path in a project."""
+    """An edit that creates or replaces one file, by its full path in a project."""
 
     spec: RunSpec
     paths: Paths
@@ -114,11 +114,11 @@ class _Edit:
                 raise
             overlay.cleanup()
         recorder.report = report
-        recorder.note_exit(0)
+        recorder.note_end(report.run_id, 0, ())
         return report
 
     def _fill(self, upper: str, inner: str, root: Root) -> None:
-        """Make an upper folder that has the file, and the folders around it as they are."""
+        """Make an upper folder with the file, in folders like those around it in the project."""
         present = find_in_layers(root.lowers, inner)
         self._check(present)
         modes: dict[str, int] = {}

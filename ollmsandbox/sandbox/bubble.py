@@ -22,18 +22,22 @@ from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
 from .plan.host import Host
 from .plan.host_plan import make_host_plan
+from .plan.mounts import AgentSettings
 from .plan.plan import Plan, PlanInputs
 from .plan.projects import other_projects
 from .probe.probe import Capabilities, probe
 from .process import Result, Running, Sinks, Stop
 from .profile.file import read_profile
 from .profile.profile import Profile
+from .settings_layer import SettingsLayer
 from .spec import RunSpec
 from .status import BwrapStatus
 
 if TYPE_CHECKING:
     from .monitor import FileEvent, Monitor
+    from .network.inside import NetworkNamespace
     from .network.network import HostNetwork
+    from .network.publish import CommandPorts
     from .rootfs.store import Installed
     from .terminal import CommandTerminal
 
@@ -44,7 +48,6 @@ _START_TIMEOUT = 15.0
 _KILL_TIMEOUT = 10.0
 # Seconds to wait for the caches at most, and between two attempts.
 _CACHES_TIMEOUT = 20.0
-_CACHES_PAUSE = 0.05
 
 
 class Bubble:
@@ -54,7 +57,7 @@ class Bubble:
     fields of it are not used. Its profile is loaded by whoever knows the command.
 
     The keeper receives what the command changes. Without one it is a dry run, which leaves the
-    project as it is. `live` is called for changes as they happen, and needs a loop on GLib.
+    project as it is. `live` is called for changes while the command runs.
     """
 
     def __init__(
@@ -85,7 +88,8 @@ class Bubble:
                 capture=capture,
             )
         if hosts is not None:
-            spec = spec._replace(network=True, by_host=True)
+            has_agent = hosts.ssh is not None
+            spec = spec._replace(network=True, by_host=True, ssh_agent=has_agent)
         self._spec = spec
         self._hosts = hosts
         self.project = find_project(spec.project, self._paths)
@@ -105,6 +109,7 @@ class Bubble:
         # The root file system it runs in, if that is not the host's.
         self._rootfs = rootfs
         self._running: Running | None = None
+        self._ports: CommandPorts | None = None
         # Whether the command has ended and its changes are being settled.
         self.is_settling = False
         self._is_spent = self._is_stopped = False
@@ -113,6 +118,9 @@ class Bubble:
         self._has_own_pids = False
         self._witness: WitnessPipe | None = None
         self._status = BwrapStatus()
+        self._settings: list[SettingsLayer] = []
+        # What became of an agent's settings, if the user should know.
+        self.settings_notices: list[Sentence] = []
 
     @staticmethod
     def can_wrap(environ: Mapping[str, str] | None = None) -> bool:
@@ -144,6 +152,16 @@ class Bubble:
         from .rootfs.plan import make_rootfs_plan
 
         return make_rootfs_plan(inputs, self._rootfs)
+
+    @property
+    def ports(self) -> CommandPorts:
+        """The ports that the command listens on, and those that are published."""
+        if self._ports is None:
+            from .network.publish import CommandPorts  # few commands need it
+
+            ours = self._hosts.places if self._hosts is not None else set[tuple[str, int]]
+            self._ports = CommandPorts(self._find_namespace, ours)
+        return self._ports
 
     def stop(self) -> None:
         """Kill the command and everything it started, as soon as it has started."""
@@ -188,6 +206,10 @@ class Bubble:
         self.overlay.create()
         try:
             await self._open_caches()
+            layered = (mount for mount in self.plan.mounts if isinstance(mount, AgentSettings))
+            self._settings = [SettingsLayer(mount) for mount in layered]
+            for layer in self._settings:
+                layer.fill()
             # Lets a window draw a frame before the next long step.
             await asyncio.sleep(0)
             if self.monitor is not None:
@@ -217,7 +239,7 @@ class Bubble:
                         N_("Another program is changing the caches of this project."),
                         N_("Try again later."),
                     ) from None
-            await asyncio.sleep(_CACHES_PAUSE)
+            await asyncio.sleep(0.05)
 
     def _set_aside_if_untouched(self) -> bool:
         try:
@@ -232,13 +254,15 @@ class Bubble:
         return True
 
     def _is_untouched(self) -> bool:
-        if self._has_new_caches() or self.overlay.has_playground_changes():
+        if self._settings or self._has_new_caches() or self.overlay.has_playground_changes():
             return False
         return self.overlay.is_untouched()
 
     async def _settle(self) -> None:
         self.is_settling = True
         try:
+            for layer in self._settings:
+                self.settings_notices += await asyncio.to_thread(layer.empty)
             if self.plan.caches is not None and self._has_new_caches():
                 await asyncio.to_thread(self.plan.caches.keep)
             await asyncio.to_thread(self.overlay.merge_playground)
@@ -271,6 +295,12 @@ class Bubble:
         self, argv: list[str], sinks: Sinks, stdin: int | None, terminal: CommandTerminal | None
     ) -> Result:
         async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(self._close_ports)
+            if self._spec.publish:
+                self.ports.open(self._spec.publish)
+            if self._hosts is not None and self._hosts.ssh is not None:
+                closing.callback(self._hosts.ssh.close)
+                await asyncio.to_thread(self._hosts.ssh.open, self.overlay.run_id)
             stdout, stderr = self._start(argv, stdin, terminal, closing)
             running = Running(
                 stdout=stdout,
@@ -288,19 +318,18 @@ class Bubble:
             if self._hosts is not None:
                 closing.push_async_callback(self._hosts.close)
                 await self._open_network(self._hosts)
+            if self._spec.publish:
+                await self._status.wait_for_start()
+                self.ports.serve()
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)
             own, shared = [self.overlay.folder], [str(self._paths.playground)]
             if self.plan.caches is not None:
                 own.append(self.plan.caches.own_folder)
                 shared.append(self.plan.caches.plain)
-            written = None
-            if self.monitor is not None:
-                written = asyncio.Event()
-                self.monitor.listen(lambda _event: written.set())
             disk = DiskWatch(self.plan.limits, own, shared)
             clock = time.monotonic if terminal is None else terminal.clock
-            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, written, clock)
+            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, clock)
             late = asyncio.get_running_loop().call_later(_START_TIMEOUT, self._kill_if_not_started)
             try:
                 await running.wait(asyncio.ensure_future(limits))
@@ -362,17 +391,31 @@ class Bubble:
         """Make the sockets in the sandbox's network namespace, then let the command start."""
         try:
             await self._status.wait_for_start()
-            if self._status.begun:
-                # bwrap is in a PID namespace of its own, and numbers processes as they are there.
-                proc = f"/proc/{self._bwrap_pid}/root/proc" if self._has_own_pids else "/proc"
-                namespace = f"{proc}/{self._status.child}/ns/net"
-                await asyncio.to_thread(hosts.make_sockets, namespace, self._status.network)
+            if (namespace := self._find_namespace()) is not None:
+                await asyncio.to_thread(hosts.make_sockets, namespace)
                 hosts.serve()
         except BaseException:
             self._kill()
             raise
         finally:
             os.close(self._block)
+
+    def _find_namespace(self) -> NetworkNamespace | None:
+        """Return the network namespace of the command while it runs, if it has one of its own."""
+        from .network.inside import NetworkNamespace
+
+        if self._running is None or not self.plan.has_own_network:
+            return None
+        self._status.read()
+        if not self._status.begun:
+            return None
+        # bwrap is in a PID namespace of its own, and numbers processes as they are there.
+        proc = f"/proc/{self._bwrap_pid}/root/proc" if self._has_own_pids else "/proc"
+        return NetworkNamespace(f"{proc}/{self._status.child}", self._status.network)
+
+    async def _close_ports(self) -> None:
+        if self._ports is not None:
+            await self._ports.close()
 
     async def _read_oom_kills(self) -> None:
         """Learn from the control group whether the kernel killed a process for its memory."""

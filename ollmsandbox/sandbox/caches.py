@@ -26,9 +26,10 @@ from pathlib import Path
 from .. import N_
 from ..errors import SandboxError
 from ..files import trees
-from ..files.locks import FileLock
+from ..files.dirfd import opened_folder
+from ..files.locks import FileLock, try_lock
 from ..paths import Paths, make_folder, project_key, real_path
-from .merging import last_change, merge_layer, note_change, opened, strip_rights
+from .merging import last_change, merge_layer, note_change, strip_rights
 from .overlay import empty_work_folder
 
 # Where commands see the folder of caches that the user does not have.
@@ -42,7 +43,7 @@ _SPARE = "spare-"
 
 
 class PlainFolder(Enum):
-    """The kinds of folders with caches that have nothing below: one for each system."""
+    """Where caches go that the user does not have: one folder for the host, one for Alpine."""
 
     HOST = "plain"
     ROOTFS = "rootfs"
@@ -88,7 +89,7 @@ class CacheLayers:
         return os.path.join(self._run, "work", part)
 
     def mounted_parts(self, part: str) -> list[str]:
-        """Return the folders of that name in the mounted layers, but none behind a link."""
+        """Return the folders with this name in the mounted layers, except behind a link."""
         whole = [f"{layer}/{part}" for layer in self.mounted]
         return [folder for folder in whole if real_path(folder) == folder and os.path.isdir(folder)]
 
@@ -134,8 +135,8 @@ class CacheLayers:
     def _take_spare(self, spares: Sequence[str]) -> bool:
         """Take the folders of an earlier run, if there are any that no program still holds."""
         for name in spares:
-            with contextlib.suppress(BlockingIOError):
-                self._locks = [FileLock(f"{self.folder}/{name}", is_folder=True, timeout=0)]
+            if lock := try_lock(f"{self.folder}/{name}", is_folder=True):
+                self._locks = [lock]
                 os.rename(f"{self.folder}/{name}", self._run)
                 return True
         return False
@@ -154,7 +155,7 @@ class CacheLayers:
 
     def _make_plain(self, wanted: Sequence[str]) -> None:
         # By single names: a command may have put a link there, which must not lead out.
-        with opened(self.plain) as folder:
+        with opened_folder(self.plain) as folder:
             for name in set(wanted).difference(os.listdir(folder)):
                 with contextlib.suppress(FileExistsError):  # another run has just made it
                     os.mkdir(name, 0o700, dir_fd=folder)
@@ -179,7 +180,7 @@ class CacheLayers:
         for lock in others:
             lock.release()
         with contextlib.suppress(OSError), FileLock(f"{self.folder}/{_LOCK}"):
-            with opened(f"{self._run}/upper") as upper:
+            with opened_folder(f"{self._run}/upper") as upper:
                 strip_rights(upper)
             layers = _sorted_layers(self.folder, os.listdir(self.folder))
             newest = int(os.path.basename(layers[-1])) if layers else 0
@@ -236,7 +237,7 @@ class ProjectCaches:
         return files, size
 
     def clear(self) -> bool:
-        """Remove all but what a running command uses; return whether that is everything."""
+        """Remove what no running command uses; return whether nothing is left."""
         return _remove_free(self.folder, self._content())
 
     def _content(self) -> list[str]:
@@ -314,23 +315,28 @@ def _merge_free(layers: list[str]) -> None:
             below = layers.pop()
             locks.enter_context(FileLock(below, is_folder=True, timeout=0))
             # What cannot be merged is dropped. Otherwise the layers could become too many to mount.
-            with contextlib.suppress(OSError), opened(newest) as above, opened(below) as into:
+            with (
+                contextlib.suppress(OSError),
+                opened_folder(newest) as above,
+                opened_folder(below) as into,
+            ):
                 merge_layer(above, into)
             _remove_tree(newest)
             newest = below
 
 
 def _remove_free(folder: str | os.PathLike[str], names: Sequence[str]) -> bool:
-    """Remove those of a project's folders that nobody uses; return whether these are all."""
+    """Remove the folders of a project that nobody uses; return whether none is left."""
     if not names:
         return True
     free: list[tuple[str, FileLock]] = []
     # A command that starts meanwhile must not wait until all is removed, which may take minutes.
     with FileLock(f"{folder}/{_LOCK}"):
         for name in names:
-            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):
                 os.chmod(f"{folder}/{name}", 0o700)  # a command may have left it without any rights
-                lock = FileLock(f"{folder}/{name}", is_folder=True, timeout=0)
+                if (lock := try_lock(f"{folder}/{name}", is_folder=True)) is None:
+                    continue
                 taken = f"{folder}/{_RUN}{os.urandom(8).hex()}"
                 os.rename(f"{folder}/{name}", taken)
                 free.append((taken, lock))
@@ -342,5 +348,5 @@ def _remove_free(folder: str | os.PathLike[str], names: Sequence[str]) -> bool:
 
 
 def _remove_tree(folder: str | os.PathLike[str]) -> None:
-    with opened(os.path.dirname(folder)) as around:
+    with opened_folder(os.path.dirname(folder)) as around:
         trees.remove(os.path.basename(folder), around)

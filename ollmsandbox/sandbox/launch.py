@@ -15,7 +15,14 @@ from ..files.atomic import write_atomically
 from ..paths import Paths
 from .limits import WitnessPipe, witness_command
 from .plan import mask_layer
-from .plan.mounts import CacheFolders, MaskedFolder, OverlaidFolder, PlainCaches, ResolverFile
+from .plan.mounts import (
+    AgentSettings,
+    CacheFolders,
+    MaskedFolder,
+    OverlaidFolder,
+    PlainCaches,
+    ResolverFile,
+)
 from .plan.plan import Plan
 from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file, start_process
@@ -89,8 +96,7 @@ def launch(
         lead = _LEAD if terminal.gives_input else _LEAD_WITH_INPUT
         argv = [SHELL, "-c", lead, SHELL, *argv]
     order, arguments = _make_order(plan, argv, programs, paths)
-    ours, theirs = [], []
-    witness = None
+    ours, theirs, witness = [], [], None
     with contextlib.ExitStack() as handed_over:
         for _ in range(3):
             reader, writer = os.pipe()
@@ -154,7 +160,9 @@ def _make_order(
             mask_layer.prepare_mount_point(runtime, mount.base.number)
         if isinstance(mount, MaskedFolder):
             mask_layer.prepare(runtime, mount.spec)
-        if isinstance(mount, OverlaidFolder | CacheFolders | PlainCaches) or (
+        if isinstance(mount, AgentSettings):
+            os.makedirs(mount.empty, 0o700, exist_ok=True)
+        if isinstance(mount, OverlaidFolder | CacheFolders | PlainCaches | AgentSettings) or (
             isinstance(mount, MaskedFolder) and not mount.in_place
         ):
             mask_layer.prepare_mount_point(runtime, mount.number)

@@ -76,11 +76,9 @@ class WitnessPipe:
 
 
 _INTERVAL = 0.25
-_SHORTEST = 0.05
 _SMALL_WRITE = 16 << 20
 # The starter's child, and two of bwrap.
 _OWN_PROCESSES = 3
-_MOST_SCANNED = 256
 # What a file counts at least: an empty one takes an inode, and records in the database.
 _BYTES_PER_FILE = 4096
 # The part of a disk's inodes that must stay free.
@@ -158,22 +156,14 @@ async def watch_limits(
     limits: Limits,
     first_process: int,
     disk: DiskWatch,
-    written: asyncio.Event | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Stop:
-    """Return the limit that a process and its descendants exceed. Setting `written` makes the next
-    check come sooner. `clock` counts the seconds for the time limit."""
+    """Return the limit that a process and its descendants exceed. `clock` counts the seconds for
+    the time limit."""
     end = clock() + limits.time if limits.time is not None else None
     while True:
         pause = _INTERVAL if end is None else min(_INTERVAL, max(0.0, end - clock()))
-        if written is None:
-            await asyncio.sleep(pause)
-        else:
-            await asyncio.sleep(min(pause, _SHORTEST))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, pause - _SHORTEST)):
-                    await written.wait()
-            written.clear()
+        await asyncio.sleep(pause)
         if end is not None and clock() >= end:
             return Stop.TIME
         found = await disk.exceeded(tasks_below(first_process, 1 << 20)[0])
@@ -193,7 +183,7 @@ def _processes(limits: Limits, first: int) -> Stop | None:
     memory = limits.memory
     if memory is None:
         return None
-    unlinked = _memfd_size(found[:_MOST_SCANNED])
+    unlinked = _memfd_size(found[:256])
     # The first sum counts shared memory once for each process; the second is exact, and slow.
     if sum(map(_rss, found), unlinked) > memory:
         return Stop.MEMORY if sum(map(_pss, found), unlinked) > memory else None

@@ -6,21 +6,13 @@ It is the command's work: no link in it is followed.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from ..files import trees
-from ..files.dirfd import (
-    FOLDER,
-    UnlockedFolder,
-    allow_many_descriptors,
-    open_folder,
-    set_mode,
-)
+from ..files.dirfd import opened_folder, set_mode
 from ..files.whiteouts import OPAQUE, is_opaque
 
 # A folder that is deeper replaces the one below it as a whole.
@@ -54,7 +46,7 @@ def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int =
         if there is not None and stat.S_ISDIR(there.st_mode):
             if is_folder and depth < _DEEPEST and not _is_opaque_at(name, above):
                 set_mode(name, below, there.st_mode | 0o700)
-                with opened(name, above) as inner, opened(name, below) as into:
+                with opened_folder(name, above) as inner, opened_folder(name, below) as into:
                     merge_layer(inner, into, is_lowest=is_lowest, depth=depth + 1)
                 set_mode(name, below, stat.S_IMODE(found.st_mode))
                 os.rmdir(name, dir_fd=above)
@@ -63,11 +55,11 @@ def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int =
         elif there is not None and is_folder:
             if not is_lowest:
                 # It goes on hiding what a deletion or a file there hid in the layers below.
-                with opened(name, above) as folder:
+                with opened_folder(name, above) as folder:
                     os.setxattr(folder, OPAQUE, b"y")
             os.unlink(name, dir_fd=below)
         if is_folder and is_lowest:
-            with opened(name, above) as folder:
+            with opened_folder(name, above) as folder:
                 _remove_special(folder)
         os.rename(name, name, src_dir_fd=above, dst_dir_fd=below)
         if is_folder:
@@ -94,27 +86,21 @@ def last_change(file: str | os.PathLike[str]) -> int:
 
 def strip_rights(top: int) -> None:
     """Take the setuid and setgid bits from everything in a folder of a layer."""
-
-    def strip(folder: int, entries: Sequence[os.DirEntry[str]]) -> None:
+    for folder, entries in _walk(top):
         for entry in entries:
             mode = entry.stat(follow_symlinks=False).st_mode
             if mode & _LENT and not stat.S_ISLNK(mode):
                 set_mode(entry.name, folder, stat.S_IMODE(mode) & ~_LENT, any_kind=True)
 
-    _walk(top, strip)
-
 
 def _remove_special(top: int) -> None:
     """Remove all but files, links and folders: pipes, sockets, and whiteouts of what is gone."""
-
-    def remove(folder: int, entries: Sequence[os.DirEntry[str]]) -> None:
+    for folder, entries in _walk(top):
         for entry in entries:
             mode = entry.stat(follow_symlinks=False).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
                 os.unlink(entry.name, dir_fd=folder)
         _disarm_hooks(folder)
-
-    _walk(top, remove)
 
 
 def _disarm_hooks(folder: int) -> None:
@@ -129,71 +115,30 @@ def _disarm_hooks(folder: int) -> None:
         os.unlink("hooks", dir_fd=folder)
     if not stat.S_ISDIR(found.st_mode):
         return
-    unlocked: list[UnlockedFolder] = []
-    level = _Level(open_folder("hooks", folder, unlocked, os.W_OK | os.X_OK), [], unlocked)
-    try:
+    for level in trees.walk("hooks", folder, rights=os.W_OK | os.X_OK):
         for name in os.listdir(level.descriptor):
             mode = os.stat(name, dir_fd=level.descriptor, follow_symlinks=False).st_mode
             if stat.S_ISLNK(mode):
                 os.unlink(name, dir_fd=level.descriptor)
             elif stat.S_ISREG(mode) and mode & 0o111:
                 set_mode(name, level.descriptor, stat.S_IMODE(mode) & ~0o111, any_kind=True)
-    finally:
-        level.leave()
 
 
-def _walk(top: int, look: Callable[[int, Sequence[os.DirEntry[str]]], None]) -> None:
-    """Call `look` for each folder and what is in it. Remove what is deeper than any real folder,
-    where nobody would look."""
-    levels: list[_Level] = []
-
-    def enter(name: str, dir_fd: int) -> None:
-        unlocked: list[UnlockedFolder] = []
-        levels.append(_Level(open_folder(name, dir_fd, unlocked, os.W_OK | os.X_OK), [], unlocked))
-        descriptor, folders, _unlocked = levels[-1]
-        with os.scandir(descriptor) as found:
+def _walk(top: int) -> Iterator[tuple[int, list[os.DirEntry[str]]]]:
+    """Yield each folder and what is in it. Remove what is deeper than any real folder, where nobody
+    would look."""
+    for level in trees.walk(".", top, rights=os.W_OK | os.X_OK):
+        with os.scandir(level.descriptor) as found:
             entries = list(found)
-        folders += [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        look(descriptor, entries)
-
-    allow_many_descriptors()
-    try:
-        enter(".", top)
-        while levels:
-            descriptor, folders, _unlocked = levels[-1]
-            if not folders:
-                levels.pop().leave()
-            elif len(levels) <= _NO_DEEPER:
-                enter(folders.pop(), descriptor)
-            else:
-                trees.remove(folders.pop(), descriptor)
-    finally:
-        while levels:
-            levels.pop().leave()
-
-
-class _Level(NamedTuple):
-    descriptor: int
-    # Those that are still to be searched.
-    folders: list[str]
-    unlocked: list[UnlockedFolder]
-
-    def leave(self) -> None:
-        os.close(self.descriptor)
-        for one in self.unlocked:
-            one.restore()
+        yield level.descriptor, entries
+        folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        if level.depth < _NO_DEEPER:
+            level.folders += folders
+        else:
+            for name in folders:
+                trees.remove(name, level.descriptor)
 
 
 def _is_opaque_at(name: str, dir_fd: int) -> bool:
-    with opened(name, dir_fd) as folder:
+    with opened_folder(name, dir_fd) as folder:
         return is_opaque(folder)
-
-
-@contextlib.contextmanager
-def opened(name: str, dir_fd: int | None = None) -> Iterator[int]:
-    """Open a folder, not through a link, and close it at the end."""
-    descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

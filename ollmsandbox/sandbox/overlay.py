@@ -20,9 +20,10 @@ from .. import N_
 from ..errors import SandboxError
 from ..files import trees
 from ..files.atomic import flush
-from ..files.locks import FileLock
+from ..files.dirfd import opened_folder
+from ..files.locks import FileLock, try_lock
 from ..paths import make_folder
-from .merging import last_change, merge_layer, note_change, opened, strip_rights
+from .merging import last_change, merge_layer, note_change, strip_rights
 from .process import read_stat
 
 _PREFIX = "overlay-"
@@ -41,7 +42,6 @@ _CREATING = "overlays.lock"
 # Held while a run is merged into the playground.
 _PLAYGROUND_LOCK = "playground.lock"
 _PLAYGROUND_CHANGED = "playground.changed"
-_MOST_READINGS = 100
 _CLOSE_ENOUGH = 20_000  # nanoseconds
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
@@ -172,7 +172,8 @@ class Overlay:
                 continue
             # It may end just now.
             with contextlib.suppress(OSError):
-                if _is_alive(folder) or _is_locked(folder):
+                is_held = os.path.isdir(folder) and try_lock(folder, is_folder=True) is None
+                if is_held or _is_alive(folder):
                     self._write(_SHARED, "")
                     os.close(os.open(f"{folder}/{_SHARED}", _NEW, 0o600))
 
@@ -242,8 +243,8 @@ class Overlay:
         make_folder(Path(self.playground))
         with (
             FileLock(f"{os.path.dirname(self.folder)}/{_PLAYGROUND_LOCK}"),
-            opened(self.playground_upper) as above,
-            opened(self.playground) as below,
+            opened_folder(self.playground_upper) as above,
+            opened_folder(self.playground) as below,
         ):
             strip_rights(above)
             merge_layer(above, below, is_lowest=True)
@@ -339,12 +340,11 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
         return
     for name in sorted(names):
         folder = f"{cache}/{name}"
-        try:
-            with FileLock(cache / _CREATING):
-                lock = FileLock(folder, is_folder=True, timeout=0)
-        except OSError:
-            # In use, removed, or not ours.
-            continue
+        lock = None
+        with contextlib.suppress(OSError), FileLock(cache / _CREATING):  # it may not be ours
+            lock = try_lock(folder, is_folder=True)
+        if lock is None:
+            continue  # in use, or removed
         if _is_alive(folder):
             lock.release()
             continue
@@ -381,14 +381,6 @@ def _has_content(folder: str) -> bool:
         return True
 
 
-def _is_locked(folder: str) -> bool:
-    try:
-        FileLock(folder, is_folder=True, timeout=0).release()
-    except BlockingIOError:
-        return True
-    return False
-
-
 def remove_work_folder(folder: str) -> None:
     """Remove an overlay's work folder. Raise OSError if there is more than the kernel creates."""
     empty_work_folder(folder)
@@ -417,7 +409,7 @@ def clock_offset() -> int:
     little time has passed; the best reading counts.
     """
     best, offset = 1 << 62, 0
-    for _ in range(_MOST_READINGS):
+    for _ in range(100):
         before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         now = time.time_ns()
         passed = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before

@@ -86,17 +86,24 @@ class Result(NamedTuple):
     def truncated(self) -> bool:
         return self.stdout.truncated or self.stderr.truncated
 
-    def for_model(self) -> str:
-        """Return output, then errors, then the status if it is not 0."""
+    def printed(self) -> str:
+        """Return output, then errors, as text."""
         from ..text.ansi import harmless  # not needed by a command line that shows all output
 
-        parts = [harmless(self.stdout.text), harmless(self.stderr.text)]
+        return _in_paragraphs([harmless(self.stdout.text), harmless(self.stderr.text)])
+
+    def for_model(self) -> str:
+        """Return what was printed, then the status if it is not 0, then the remarks."""
+        parts = [self.printed()]
         if self.stop is not None:
             parts.append(f"The command did not finish. {self.stop.sentence}.")
         if self.exit_code != 0:
             parts.append(f"Exit status: {self.exit_code}")
-        parts += self.remarks
-        return "\n".join(part.rstrip("\n") for part in parts if part.strip())
+        return _in_paragraphs([*parts, *self.remarks])
+
+
+def _in_paragraphs(parts: list[str]) -> str:
+    return "\n".join(part.rstrip("\n") for part in parts if part.strip())
 
 
 class Sinks(NamedTuple):

@@ -17,6 +17,15 @@ class Mode(Enum):
     NEVER = "never"
 
 
+class AgentOptions(NamedTuple):
+    """How a whole agent runs, if the profile is that of one."""
+
+    # Whether only our tools may change the project.
+    tools: bool = False
+    # The model of the connection that the agent uses in place of its own; None if it uses its own.
+    model: str | None = None
+
+
 # To create a dataclass takes 1 ms, and every command waits for this.
 class RunSpec(NamedTuple):
     """The description of a run. The executed command may be longer than the one in the history."""
@@ -31,6 +40,10 @@ class RunSpec(NamedTuple):
     # about.
     by_host: bool = False
     hosts: tuple[str, ...] = ()
+    # Whether the command may use the user's ssh-agent, to log in at these hosts.
+    ssh_agent: bool = False
+    # Ports of the command that can be reached on this computer while it runs.
+    publish: tuple[int, ...] = ()
     mode: Mode = Mode.AUTO
     profile: str = DEFAULT_PROFILE
     # The user's limits, which replace those of the profile.
@@ -39,6 +52,7 @@ class RunSpec(NamedTuple):
     timeout: float | None = None
     # Whether the command runs in Alpine; None is what the project uses.
     use_rootfs: bool | None = None
+    agent: AgentOptions = AgentOptions()
     session_id: str = ""
     call_id: str = ""
     # The number of bytes to keep of the output, at its beginning and at its end.

@@ -55,6 +55,8 @@ class CommandTerminal:
 
     def send(self, keys: bytes) -> None:
         """Type something, as soon as the command reads."""
+        if self.master < 0:
+            return
         self.unsent += keys
         try:
             self.unsent = self.unsent[os.write(self.master, self.unsent) :]
@@ -79,6 +81,10 @@ class CommandTerminal:
         """Return whether the command reads whole lines."""
         return bool(termios.tcgetattr(self.master)[3] & termios.ICANON)
 
+    def echoes(self) -> bool:
+        """Return whether it shows what is typed: not while the command asks for a password."""
+        return self.master < 0 or bool(termios.tcgetattr(self.master)[3] & termios.ECHO)
+
     def suspend_key(self) -> bytes:
         """Return the key that suspends a job if nobody else does what it is for, or something that
         is no key."""
@@ -101,8 +107,11 @@ class CommandTerminal:
             _signal_group(group, signal.SIGWINCH)
 
     def close(self) -> None:
-        self.stop_sending()
-        os.close(self.master)
+        if self.master >= 0:
+            self.stop_sending()
+            os.close(self.master)
+            # The number may soon be that of another file.
+            self.master = -1
 
     def _group(self) -> int:
         """Return the job in the foreground, or 0."""

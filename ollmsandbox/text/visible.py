@@ -43,8 +43,6 @@ _NAMES = {
     "\x1b": "ESC",
     "\x7f": "DEL",
 }
-_OPENING = "⟨"
-_RIGHT_TO_LEFT = ("R", "AL", "AN")
 # Around a word that runs from right to left: what is beside it keeps its place.
 _ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
 _MOST_MARKS = 3
@@ -171,7 +169,7 @@ def _marked_line(text: str, kept: str) -> str:
         before = text[at - 1] if at else ""
         named = at in disguised or (is_mark and (marks > _MOST_MARKS or _is_odd(before, character)))
         seen = character if character in kept and not named else _seen(character, named=named)
-        turns = len(seen) == 1 and unicodedata.bidirectional(seen) in _RIGHT_TO_LEFT
+        turns = len(seen) == 1 and unicodedata.bidirectional(seen) in ("R", "AL", "AN")
         turns = turns or (right_to_left and is_mark and len(seen) == 1)
         if turns != right_to_left:
             shown.append(_ISOLATE if turns else _END_OF_ISOLATE)
@@ -184,7 +182,7 @@ def _marked_line(text: str, kept: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _seen(character: str, *, named: bool = False) -> str:
-    named = named or character in _NAMES or character == _OPENING
+    named = named or character in _NAMES or character == "⟨"
     if named or _is_unseen(character) or _is_like_ascii(character):
         return _mark(character)
     return character

@@ -17,7 +17,6 @@ from .parameters import Parameters, parameter
 NAME = "ask"
 
 _MOST_CHOICES = 8
-_LONGEST_ANSWER = 20_000
 _NOBODY = (
     "Nobody is there to answer. Decide yourself, choose what can be undone, and say at the end "
     "what you assumed."
@@ -83,7 +82,7 @@ class AskRequest(RequestBase):
         watcher.questioned(self._question)
         try:
             if asker is not None:
-                answer = (await asker.ask_user(self._question))[:_LONGEST_ANSWER].strip()
+                answer = (await asker.ask_user(self._question))[:20_000].strip()
         except Unanswered:
             pass  # the model is told
         finally:
@@ -91,5 +90,5 @@ class AskRequest(RequestBase):
         if answer is None:
             return Outcome.failed(_NOBODY)
         if not answer:
-            return Outcome("The user gave no answer. Decide yourself.", ok=True)
-        return Outcome(f"The user answered: {answer}", ok=True)
+            return Outcome("The user gave no answer. Decide yourself.", ok=True, reply="")
+        return Outcome(f"The user answered: {answer}", ok=True, reply=answer)

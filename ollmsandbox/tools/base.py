@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from ..permission.request import PermissionRequest, Verdict
     from ..project.change import Report
     from ..sandbox.monitor import FileEvent
+    from ..sandbox.network.hosts import HostUse
+    from ..sandbox.network.publish import CommandPorts
     from ..sandbox.plan.plan import Plan
     from ..sandbox.process import Result, Stop
+    from ..sandbox.terminal import CommandTerminal
 
 
 class ToolError(OllmSandboxError):
@@ -53,8 +56,9 @@ class Watcher(Protocol):
     def replied(self, answer: str | None) -> None:
         """The user answered the question; None if nobody did."""
 
-    def started(self, pid: int, plan: Plan | None) -> None:
-        """The command is running; it is not sandboxed if `plan` is None."""
+    def started(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
+        """The command is running; it is not sandboxed if `plan` is None. The user can have `ports`
+        of it published."""
 
     def output(self, stream: Stream, data: bytes) -> None: ...
 
@@ -89,6 +93,12 @@ class Outcome:
     cancelled: Stop | None = None
     # Pictures that the model sees beside the text.
     pictures: tuple[Picture, ...] = ()
+    # The hosts that a command tried to reach.
+    hosts: tuple[HostUse, ...] = ()
+    # Where the output of a command ends in the text; None for other tools.
+    output_end: int | None = None
+    # The user's answer to a question of the model.
+    reply: str | None = None
 
     @classmethod
     def failed(
@@ -127,6 +137,10 @@ class RequestBase(ABC):
     plan: Plan | None = None
     # The outcome of a cancelled call so far.
     partial: Outcome | None = None
+    # The rows and columns of a terminal that the command gets; None without one.
+    terminal_size: tuple[int, int] | None = None
+    # That terminal, while the command runs.
+    terminal: CommandTerminal | None = None
 
     @property
     def permission_question(self) -> str:

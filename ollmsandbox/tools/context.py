@@ -14,7 +14,7 @@ from ..engine.executor import Executor, find_executor
 from ..engine.run import load_profile, prepare_rootfs, rootfs_for
 from ..errors import OllmSandboxError
 from ..i18n import _
-from ..paths import Paths, is_inside
+from ..paths import Paths
 from ..permission.request import PermissionRequest, Verdict
 from ..sandbox.plan.folders import find_project
 from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
@@ -48,6 +48,8 @@ class ToolPreferences:
     ask_every_command: bool
     # The user's limits, which replace those of the profile.
     own_limits: Limits
+    # Whether the user may allow a host for the whole session.
+    session_hosts: bool
 
 
 @dataclass
@@ -63,6 +65,8 @@ class ToolContext:
     ask_every_command: bool = False
     # The user's limits, which replace those of the profile.
     own_limits: Limits = field(default_factory=Limits)
+    # Whether the user may allow a host for the whole session.
+    session_hosts: bool = False
     # Whether web pages may come from this computer and the local network.
     allow_private: bool = False
     session_id: str = ""
@@ -78,6 +82,7 @@ class ToolContext:
         self.profile_name = preferences.profile_name
         self.ask_every_command = preferences.ask_every_command
         self.own_limits = preferences.own_limits
+        self.session_hosts = preferences.session_hosts
 
     def folder(self) -> str:
         """Return the project's folder with links resolved; raise ToolError if it is unusable."""
@@ -140,7 +145,4 @@ class ToolContext:
 
     def shown(self, path: str) -> str:
         """Return the path with ~ for the user's home folder."""
-        home = self.paths.real_home
-        if is_inside(path, home):
-            return f"~{path[len(home) :]}"
-        return path
+        return self.paths.shown(path)

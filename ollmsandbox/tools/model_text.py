@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from ..project.change import Flag, Recorded, Report, State
@@ -22,6 +23,8 @@ from ..text.ansi import escape_line
 
 # Bytes to keep of each stream, at its beginning and at its end.
 _OUTPUT = 12_000
+# The earlier states of a progress bar.
+_DRAWN_OVER = re.compile(r"[^\n]*\r(?!\n)")
 _STATES = {
     State.CONFLICT: "NOT applied: someone else has changed it, too",
     State.FAILED: "NOT applied",
@@ -31,15 +34,16 @@ _STATES = {
 _RISKY = frozenset((Flag.LATER, Flag.OPENING, Flag.TOOL, Flag.BUILD))
 
 
-def output_text(result: Result) -> str:
-    """Return standard output, standard error, and the exit status if it is not 0."""
+def output_text(result: Result) -> tuple[str, int]:
+    """Return standard output, standard error, and the exit status if it is not 0; and where in this
+    text the output ends."""
     small = result._replace(stdout=_shortened(result.stdout), stderr=_shortened(result.stderr))
-    return small.for_model() or "The command printed nothing."
+    return small.for_model() or "The command printed nothing.", len(small.printed())
 
 
 def _shortened(capture: Capture) -> Capture:
     small = Capture(_OUTPUT, _OUTPUT)
-    small.feed(capture.text.encode("utf-8"))
+    small.feed(_DRAWN_OVER.sub("", capture.text).encode("utf-8"))
     if small.truncated:
         small.total = max(small.total, capture.total)
     return small

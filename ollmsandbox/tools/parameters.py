@@ -26,7 +26,6 @@ else:
 
 Value = str | bool | int | tuple[object, ...]
 
-_LARGEST_CALL = 8 << 20
 _MOST_ITEMS = 100
 _KINDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer"}
 _EXCERPT = 40
@@ -166,7 +165,7 @@ class Parameters(Generic[Given]):
 
 def parse(text: str) -> Mapping[str, object]:
     """Return the JSON object in the text that a model wrote."""
-    if len(text) > _LARGEST_CALL:
+    if len(text) > 8 << 20:
         raise ToolError(f"The arguments are too large: {len(text):,} characters.")
     if not text.strip():
         return {}

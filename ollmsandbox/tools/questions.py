@@ -17,7 +17,9 @@ from ..engine.executor import Executor, Run
 from ..engine.run import PreparedRun
 from ..errors import DeniedError, in_lines
 from ..i18n import _, pgettext
-from ..permission.request import RUN_COMMAND, Fact, PermissionRequest, Source, Verdict
+from ..permission.request import REACH_HOST, RUN_COMMAND, Fact, PermissionRequest, Source, Verdict
+from ..sandbox.network.hosts import HostUse, parse_hosts
+from ..sandbox.network.proxy import Proxy
 from ..sandbox.plan.mounts import Device, OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
 from ..sandbox.rootfs.paths import PLAYGROUND
@@ -80,10 +82,12 @@ def command_question(
     executor: Executor,
     run: Run,
     spec: RunSpec,
+    hosts: str,
     *,
     again: bool = False,
 ) -> PermissionRequest:
-    """Return the question about a command; `again` if the project changed before the answer."""
+    """Return the question about a command. `hosts` are those that it names, as text; `again` if the
+    project changed before the answer."""
     network, folder = spec.network, spec.working_dir or spec.project
     request = partial(
         _request,
@@ -100,7 +104,7 @@ def command_question(
             # A rule is for one command in one folder.
             target="" if network else run.plan.working_dir,
             network=network,
-            facts=_plan_facts(context, run.plan, spec.hosts),
+            facts=_plan_facts(context, run.plan, hosts, spec.hosts),
             sees=run.plan.describe(),
         )
     if run.confinement is Confinement.INNER:
@@ -129,24 +133,27 @@ def host_question(
 ) -> PermissionRequest:
     """Return the question about a host that a running command tries to reach; with an `address`,
     about its being in a private network."""
+    for_session = context.session_hosts
     # Translators: names a line of the card: "Host   example.org"
     facts = [Fact(pgettext("permission card", "Host"), host)]
     # Translators: names a line of the card: "Port   443"
     facts.append(Fact(pgettext("permission card", "Port"), str(port)))
+    facts += _proxies(context, [f"{host}:{port}"])
     if address:
         # Translators: names a line of the card: "Private address   10.1.2.3"
         facts.append(Fact(pgettext("permission card", "Private address"), address))
     return _request(
         context,
-        RUN_COMMAND,
+        REACH_HOST,
         N_("Let the command reach {host} in your private network?")
         if address
         else N_("Let the command reach {host}?"),
         command,
-        host=host if port in (80, 443) else f"{host}:{port}",
+        host=str(HostUse(host, port)),
+        target=" ".join(filter(None, (f"{host}:{port}", address))) if for_session else "",
+        for_session=for_session,
         network=True,
         facts=facts,
-        sees=[_("The answer is for this command and this host. The connection waits for it.")],
         call_id=call_id,
     )
 
@@ -234,6 +241,22 @@ def page_question(
     )
 
 
+def decision_question(
+    context: ToolContext, question: str, lines: Sequence[str], call_id: str, *, again: bool
+) -> PermissionRequest:
+    """Return the question about recorded changes; `lines` list them. `question` is marked for
+    translation; `again` if the changes are not what they were when it was asked first."""
+    return _request(
+        context,
+        "decide_changes",
+        question,
+        "\n".join(lines),
+        facts=[_writes(context.shown(context.project or ""))],
+        call_id=call_id,
+        notice=_PROJECT_CHANGED if again else "",
+    )
+
+
 def every_time() -> Fact:
     # Translators: names a line of the card: "Asked   Every time"
     return Fact(pgettext("permission card", "Asked"), _("Every time"), is_wording=True)
@@ -249,6 +272,7 @@ def _request(
     host: str = "",
     target: str = "",
     for_project: bool = False,
+    for_session: bool = False,
     sandboxed: bool = True,
     network: bool = False,
     facts: Sequence[Fact] = (),
@@ -272,6 +296,7 @@ def _request(
         target_path=target or f"once:{uuid.uuid4().hex}",
         one_time_only=one_time_only,
         for_project=for_project,
+        for_session=for_session,
         sandboxed=sandboxed,
         network=network,
         facts=(*facts, *((every_time(),) if one_time_only else ())),
@@ -284,7 +309,9 @@ def _request(
     )
 
 
-def _plan_facts(context: ToolContext, plan: Plan, hosts: Sequence[str]) -> list[Fact]:
+def _plan_facts(
+    context: ToolContext, plan: Plan, hosts: str, named: Sequence[str]
+) -> list[Fact]:
     writes = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | WritableFolder)]
     playground = (f"{context.paths.real_home}/playground", PLAYGROUND)
     # The project first; the plan lists mounts in the order of mounting.
@@ -292,20 +319,21 @@ def _plan_facts(context: ToolContext, plan: Plan, hosts: Sequence[str]) -> list[
     names = [
         _("Playground") if folder in playground else context.shown(folder) for folder in writes
     ]
+    network = _hosts(hosts) if plan.by_host else _network(on=plan.network)
+    folder = _folder(context, plan.working_dir)
     return [
-        _folder(context, plan.working_dir),
-        _hosts(hosts) if plan.by_host else _network(on=plan.network),
+        *((network, *folder) if plan.by_host else (*folder, network)),
+        *_proxies(context, named),
+        *_keys(plan),
         _writes(", ".join(names)),
-        _devices(plan),
-        # Translators: names a line of the card: "Can read   The project and the playground"
-        Fact(pgettext("permission card", "Can read"), plan.describe_reading(), is_wording=True),
+        *_devices(plan),
     ]
 
 
 def _unsandboxed_facts(context: ToolContext, folder: str, *, offline: bool = False) -> list[Fact]:
-    network = _network(on=not offline, how=_("On: it cannot be turned off here"))
+    network = _network(on=not offline, how=_("On: it cannot be turned off or limited here"))
     writes = replace(_writes(_("Everything you can write to")), is_wording=True)
-    return [_folder(context, folder), network, writes]
+    return [*_folder(context, folder), network, writes]
 
 
 def _inner_facts(context: ToolContext, folder: str, project: str, *, network: bool) -> list[Fact]:
@@ -313,7 +341,7 @@ def _inner_facts(context: ToolContext, folder: str, project: str, *, network: bo
     # path, full-width characters are shown by their number.
     text = _("{folder}, playground: right away, and not recorded")
     writes = _writes(text.format(folder=context.shown(project)))
-    return [_folder(context, folder), _network(on=network), writes]
+    return [*_folder(context, folder), _network(on=network, how=_("On, to all hosts")), writes]
 
 
 def _writes(value: str) -> Fact:
@@ -321,19 +349,19 @@ def _writes(value: str) -> Fact:
     return Fact(pgettext("permission card", "Can write"), value)
 
 
-def _devices(plan: Plan) -> Fact:
-    # Translators: names a line of the card: "Devices   /dev/dri/renderD128"
-    label = pgettext("permission card", "Devices")
+def _devices(plan: Plan) -> list[Fact]:
+    """Return the devices of this computer that the command can use, if there are any."""
     found = [mount.path for mount in plan.mounts if isinstance(mount, Device)]
-    if found:
-        return Fact(label, ", ".join(found))
-    # Translators: no devices; it stands beside "Devices"
-    return Fact(label, pgettext("devices", "None"), is_wording=True)
+    # Translators: names a line of the card: "Devices   /dev/dri/renderD128"
+    return [Fact(pgettext("permission card", "Devices"), ", ".join(found))] if found else []
 
 
-def _folder(context: ToolContext, folder: str) -> Fact:
+def _folder(context: ToolContext, folder: str) -> list[Fact]:
+    """Return the folder that the command starts in, unless it is the project."""
+    if folder == context.folder():
+        return []
     # Translators: names a line of the card, the folder a command starts in: "Folder   ~/parser"
-    return Fact(pgettext("permission card", "Folder"), context.shown(folder))
+    return [Fact(pgettext("permission card", "Folder"), context.shown(folder))]
 
 
 def _network(*, on: bool, how: str = "") -> Fact:
@@ -344,15 +372,35 @@ def _network(*, on: bool, how: str = "") -> Fact:
     return Fact(label, (how or _("On, for this command")) if on else off, is_wording=True)
 
 
-def _hosts(hosts: Sequence[str]) -> Fact:
+def _hosts(hosts: str) -> Fact:
     fact = _network(on=True, how=_("You are asked about each host"))
-    return replace(fact, value=", ".join(hosts), is_wording=False) if hosts else fact
+    return replace(fact, value=hosts, is_wording=False, is_emphasized=True) if hosts else fact
+
+
+def _proxies(context: ToolContext, hosts: Sequence[str]) -> list[Fact]:
+    """Return the proxies of the user's environment that lead to these hosts."""
+    rules = [rule for rule in parse_hosts(hosts) if not rule.is_local]
+    found = {Proxy.find(rule.host, rule.port or 443, context.environ) for rule in rules} - {None}
+    if not found:
+        return []
+    # Translators: names a line of the card: "Through   proxy.example.org:3128", which is a proxy
+    label = pgettext("permission card", "Through")
+    return [Fact(label, ", ".join(sorted(map(str, found))))]
+
+
+def _keys(plan: Plan) -> list[Fact]:
+    if not plan.ssh_agent:
+        return []
+    # Translators: names a line of the card: "SSH keys   Your ssh-agent signs for this command"
+    label = pgettext("permission card", "SSH keys")
+    return [Fact(label, _("Your ssh-agent signs for this command"), is_wording=True)]
 
 
 def _inner_sandbox(*, network: bool) -> list[str]:
     """Return sentences that explain a Flatpak's inner sandbox."""
+    on = _("Network access is on, to all hosts: it cannot be limited to some of them here.")
     return [
-        _("Network access is on.") if network else _("Network access is off."),
+        on if network else _("Network access is off."),
         _(
             "The Flatpak portal starts a separate sandbox for this command. It contains this "
             "Flatpak's programs, the project and the playground, and no other files of yours."

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 
 from .. import N_
@@ -15,13 +15,15 @@ from ..engine.run import PreparedRun, finish_interrupted_runs
 from ..errors import OllmSandboxError, SandboxError, in_lines
 from ..permission.request import Source
 from ..sandbox.launch import text_shell
-from ..sandbox.network.hosts import parse_hosts
+from ..sandbox.network.hosts import hosts_text
+from ..sandbox.network.lists import HostListError, NamedHosts, load_host_lists
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
 from ..sandbox.refusals import find_refusals, links_in_the_way
 from ..sandbox.rootfs.paths import rewrite_paths, skills_folder
 from ..sandbox.spec import RunSpec
+from ..sandbox.terminal import CommandTerminal
 from ..sandbox.unsandboxed.runner import UnsandboxedRunner
 from ..text.ansi import escape_line
 from . import questions
@@ -53,7 +55,6 @@ Network Access:
 
 If the command fails, you should handle the error gracefully and provide a helpful error message \
 to the user."""
-_SHELL = "Commands run in {shell}."
 _TIME = "A command is stopped after {time:,} seconds, unless you set `timeout`{most}."
 _SANDBOXED = """\
 Each command runs in a sandbox of its own. /tmp is empty at the start and forgotten at the end, \
@@ -77,6 +78,8 @@ There is no sandbox on this machine: the user is asked before each command, and 
 rights of the user. What commands change is not recorded and cannot be undone. Keep them few and \
 careful."""
 
+# What programs know the terminal of a command as.
+_TERMINAL = "xterm-256color"
 # After this many bytes of output at once, pause for this many seconds.
 _MUCH, _PAUSE = 1 << 16, 0.002
 
@@ -97,10 +100,16 @@ class CommandParameters:
         default=False,
     )
     hosts: tuple[str, ...] = parameter(
-        "The hosts that the command needs, such as example.org, *.example.org or example.org:8443. "
-        "The user is asked about any other host when the command tries to reach it.",
+        "The hosts that the command needs, such as example.org, *.example.org or example.org:8443; "
+        "@NAME stands for a list of the user's. The user is asked about any other host when the "
+        "command tries to reach it.",
         default=(),
         longest=253,
+    )
+    ssh_agent: bool = parameter(
+        "Whether the command may log in with the user's ssh-agent, as `git push` over ssh does. "
+        "Name the server in `hosts`. Defaults to false.",
+        default=False,
     )
     timeout: int | None = parameter(
         "Stop the command after this many seconds. Set it for a command that takes long.",
@@ -127,13 +136,15 @@ class RunCommand(Tool):
                 skills = _SKILLS if skills_folder(context.profile(), context.paths) else ""
                 rules = together(rules, _ALPINE.format(system=rootfs.title), skills)
             shell = text_shell(rootfs.folder if rootfs is not None else "")
-            rules = together(rules, _SHELL.format(shell=shell), _time(context.profile().limits))
+            limit = _time(context.profile().limits)
+            rules = together(rules, f"Commands run in {shell}.", limit)
             found = programs_of(context)
+            named = _lists_text(context) if is_sandboxed else ""
         except OllmSandboxError:
             # Running a command reports the error; the description just says less.
             return _DESCRIPTION
         offers = f"Programs found here: {', '.join(found)}." if found else ""
-        return f"{_DESCRIPTION}\n\n{together(rules, offers)}"
+        return f"{_DESCRIPTION}\n\n{together(rules, offers, named)}"
 
     @property
     def is_sandboxed(self) -> bool:
@@ -148,12 +159,10 @@ class RunCommand(Tool):
         if not given.command.strip():
             raise ToolError(N_("Command cannot be empty"))
         try:
-            hosts = tuple(map(str, parse_hosts(given.hosts)))
+            hosts = NamedHosts(given.hosts, self._context.paths.config)
         except SandboxError as error:
             raise ToolError(error.message, error.remedy) from error
-        return RunRequest(
-            self._context, replace(given, hosts=hosts), self._context.folder(), call_id
-        )
+        return RunRequest(self._context, given, hosts, self._context.folder(), call_id)
 
 
 class RunRequest(RequestBase):
@@ -161,10 +170,16 @@ class RunRequest(RequestBase):
     outside the project."""
 
     def __init__(
-        self, context: ToolContext, given: CommandParameters, project: str, call_id: str
+        self,
+        context: ToolContext,
+        given: CommandParameters,
+        hosts: NamedHosts,
+        project: str,
+        call_id: str,
     ) -> None:
         self.context = context
         self.given = given
+        self._hosts = hosts
         self.project = project
         self.call_id = call_id
         # Even in the sandbox.
@@ -218,7 +233,7 @@ class RunRequest(RequestBase):
                     self.plan = run.plan
                 if shown is not None:
                     question = questions.command_question(
-                        context, executor, run, spec, again=is_again
+                        context, executor, run, spec, str(self._hosts), again=is_again
                     )
                     await questions.ask_or_end(context, watcher, self, question, what)
                 # Only what the user has approved may run.
@@ -245,7 +260,8 @@ class RunRequest(RequestBase):
             working_dir=given.working_dir or None,
             network=self._has_network,
             by_host=by_host and self._has_network,
-            hosts=given.hosts,
+            hosts=self._hosts.texts,
+            ssh_agent=by_host and self._has_network and given.ssh_agent,
             timeout=self._timeout(),
             call_id=self.call_id,
         )
@@ -283,28 +299,27 @@ class RunRequest(RequestBase):
 
     async def _run(self, run: PreparedRun, watcher: Watcher, errors: Sequence[str]) -> Outcome:
         plan = run.plan
-        sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan))
+        sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan, run.ports))
         # In Alpine the project has another path. The user sees the host's, the model the other.
         shown = nullcontext(sinks) if run.rootfs is None else rewrite_paths(sinks, self.project)
         try:
             async with shown as shown_sinks:
-                result = await run.execute(self.given.command, sinks=shown_sinks)
+                with self._open_terminal() as terminal:
+                    result = await run.execute(
+                        self.given.command, sinks=shown_sinks, terminal=terminal
+                    )
         except asyncio.CancelledError:
-            self.partial = self._outcome(None, run, "The command was stopped.")
+            notices = ["The command was stopped."]
+            self.partial = self._outcome(None, run, *notices)
+            # The user who stopped it may want to know which hosts it has reached.
+            await asyncio.shield(asyncio.to_thread(_record, run, None, notices))
+            self.partial = self._outcome(None, run, *notices)
             raise
         except OllmSandboxError as error:
             return self._outcome(None, run, str(error))
         notices = [*errors, *plan.notices(), self._timeout_notice(result)]
-
-        def record() -> None:
-            try:
-                run.record_exit(result.exit_code)
-            except OllmSandboxError as error:
-                # The output and the changes matter more than the recorded exit status.
-                notices.append(str(error))
-
         try:
-            await asyncio.to_thread(record)
+            await asyncio.to_thread(_record, run, result.exit_code, notices)
             asked, declined = await self._open_folders(watcher, plan, result)
             return await asyncio.to_thread(self._outcome, asked, run, *notices, *declined)
         except asyncio.CancelledError:
@@ -312,6 +327,19 @@ class RunRequest(RequestBase):
             status = f"The command had just ended, with status {result.exit_code}."
             self.partial = self._outcome(None, run, status)
             raise
+
+    @contextmanager
+    def _open_terminal(self) -> Iterator[CommandTerminal | None]:
+        if self.terminal_size is None:
+            yield None
+            return
+        self.terminal = terminal = CommandTerminal(_TERMINAL)
+        try:
+            terminal.resize(self.terminal_size)
+            yield terminal
+        finally:
+            self.terminal = None
+            terminal.close()
 
     async def _open_folders(
         self, watcher: Watcher, plan: Plan, result: Result
@@ -341,10 +369,31 @@ class RunRequest(RequestBase):
         return result, notices
 
     def _outcome(self, result: Result | None, run: PreparedRun | None, *notices: str) -> Outcome:
-        output, report = output_text(result) if result else "", run.report if run else None
-        text = in_lines(output, changes_text(report, self.project), *notices)
+        report = run.report if run else None
+        output, end = output_text(result) if result else ("", None)
+        hosts = run.hosts if run else ()
+        changed = changes_text(report, self.project)
+        text = in_lines(output, hosts_text(hosts), changed, *notices)
         ok = result is not None and result.exit_code == 0 and result.stop is None
-        return Outcome(text, ok, result, report, self.verdict)
+        return Outcome(text, ok, result, report, self.verdict, output_end=end, hosts=hosts)
+
+
+def _record(run: PreparedRun, exit_code: int | None, notices: list[str]) -> None:
+    """Record how a run ended. If that fails, add a notice: its output and its changes matter
+    more."""
+    try:
+        run.record_end(exit_code)
+    except OllmSandboxError as error:
+        notices.append(str(error))
+
+
+def _lists_text(context: ToolContext) -> str:
+    """Return the sentence about the user's lists of hosts; "" if there are none."""
+    try:
+        names = ", ".join(f"@{name}" for name in load_host_lists(context.paths.config))
+    except HostListError:
+        return ""  # using a list reports it
+    return f"The user's lists of hosts: {names}." if names else ""
 
 
 def _time(limits: Limits) -> str:

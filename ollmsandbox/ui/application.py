@@ -22,6 +22,7 @@ from .permission.text import notification_text
 from .resources import icons, stylesheet
 from .sessions.sessions import Sessions
 from .settings import SCHEMA, Settings
+from .window.agents import AgentService
 from .window.garbage import keep_smooth
 from .window.window import Window
 
@@ -43,7 +44,8 @@ _SHORTCUTS = {
     "win.open-project": ["<Control>o"],
     "win.preferences": ["<Control>comma"],
     "win.show-help-overlay": ["<Control>question"],
-    "win.toggle-changes": ["F9", "<Control><Shift>c"],
+    "win.toggle-side-pane": ["F9"],
+    "win.toggle-changes": ["<Control><Shift>c"],
     "win.back": ["<Alt>Left"],
     "win.stop": ["<Control>period"],
     "win.compose": ["<Control>l"],
@@ -70,6 +72,25 @@ class Application(Adw.Application):
         # Whether a signal has asked the program to end.
         self._is_leaving = False
         self.asker = WindowAsker()
+        self._agents: AgentService | None = None
+
+    def do_dbus_register(self, bus: Gio.DBusConnection, path: str) -> bool:
+        """Serve other agents, before they can see that the window is there."""
+        self._agents = AgentService(bus, lambda: self.sessions, self.asker, self._on_agent_gone)
+        return bool(Adw.Application.do_dbus_register(self, bus, path))
+
+    def do_dbus_unregister(self, bus: Gio.DBusConnection, path: str) -> None:
+        self._close_agents()
+        Adw.Application.do_dbus_unregister(self, bus, path)
+
+    def _close_agents(self) -> None:
+        if self._agents is not None:
+            self._agents.close()
+            self._agents = None
+
+    def _on_agent_gone(self, session_id: str) -> None:
+        if self.window is not None:
+            self.window.show_ended(session_id)
 
     def do_startup(self) -> None:
         Adw.Application.do_startup(self)
@@ -101,6 +122,9 @@ class Application(Adw.Application):
         question = Gio.SimpleAction.new("show-question", GLib.VariantType.new("(ss)"))
         question.connect("activate", lambda _action, target: self._show_question(*target.unpack()))
         self.add_action(question)
+        shown = Gio.SimpleAction.new("show-session", GLib.VariantType.new("s"))
+        shown.connect("activate", lambda _action, target: self._show_session(target.get_string()))
+        self.add_action(shown)
         # The desktop offers these, too, before there is a window.
         for name in ("new-session", "preferences"):
             action = Gio.SimpleAction.new(name, None)
@@ -155,6 +179,7 @@ class Application(Adw.Application):
         if requests:
             self.release()
         else:
+            self._close_agents()
             self.quit()
 
     def _quit(self) -> None:
@@ -205,6 +230,9 @@ class Application(Adw.Application):
     def _on_window_action(self, action: Gio.SimpleAction, _target: None) -> None:
         name = f"win.{action.get_name()}"
         self._with_window(lambda window: window.activate_action(name, None))
+
+    def _show_session(self, session_id: str) -> None:
+        self._with_window(lambda window: window.show_session(session_id))
 
     def _show_question(self, session_id: str, call_id: str) -> None:
         self._with_window(lambda window: window.show_question(session_id, call_id))

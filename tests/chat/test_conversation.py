@@ -365,7 +365,10 @@ def test_the_calls_that_never_ran_are_answered_too_when_a_turn_is_stopped() -> N
 
     conversation = run(main())
     check_pairs(conversation.messages)
-    assert [message.text for message in conversation.messages[-2:]] == [STOPPED, STOPPED]
+    assert [message.text for message in conversation.messages[-2:]] == [
+        f"working\n{STOPPED}",
+        STOPPED,
+    ]
 
 
 def test_cancelling_the_task_of_a_turn_stops_it() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.scripted import FakeTool, Part, ScriptedModel
+from support.timing import PATIENCE
 from support.turn import check_pairs
 
 from ollmsandbox import loop
@@ -70,7 +71,7 @@ def test_any_output_of_a_model_is_handled(replies: list[list[Part]], length: int
         ]
         model = ScriptedModel(*replies, length=length)
         conversation = Conversation(model=model, tools=tools, limits=TurnLimits(turns=8))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             for text in ("first", "second"):
                 ended = await conversation.say(text)
                 assert "went wrong in this program" not in ended.why

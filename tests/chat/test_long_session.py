@@ -9,8 +9,10 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from support.agent import opened
+from support.person import Person
 from support.provider import ollama, openai
-from support.scripted import FakeTool, Listening
+from support.scripted import FakeTool, Listening, ScriptedModel
 from support.servers.http import (
     Answer,
     Replay,
@@ -218,3 +220,28 @@ def test_without_a_summary_the_session_goes_on_and_says_so() -> None:
     texts = [notice.text for notice in listening.of(Notice)]
     assert any("no summaries here" in text for text in texts)
     assert any("left out" in text for text in texts)
+
+
+def test_the_user_can_have_the_conversation_summarised_at_any_time(person: Person) -> None:
+    async def main() -> None:
+        model = ScriptedModel(["First."], ["Task: count."], ["Second."])
+        async with opened(person, model) as scene:
+            await scene.conversation.say("One")
+            await scene.conversation.summarise()
+            summary = scene.conversation.messages[-1]
+            assert (summary.role, summary.text) == (Role.SUMMARY, "Task: count.")
+            await scene.conversation.say("Two")
+            assert await scene.conversation.is_written()
+            stored = scene.factory.history.load(scene.conversation.session_id)
+        read = "\n".join(message.text for message in model.seen[-1][1:])
+        assert "Task: count." in read and "Two" in read
+        assert "First." not in read
+        assert [message.role for message in stored.messages] == [
+            Role.USER,
+            Role.ASSISTANT,
+            Role.SUMMARY,
+            Role.USER,
+            Role.ASSISTANT,
+        ]
+
+    loop.run(main())

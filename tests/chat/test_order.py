@@ -10,6 +10,7 @@ import pytest
 from support.agent import opened
 from support.person import Person
 from support.scripted import FOREVER, FakeTool, Listening, ScriptedModel, call
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
@@ -54,8 +55,11 @@ def test_a_call_that_waits_for_its_turn_is_known_before_it_begins(person: Person
         async with opened(person, ScriptedModel(calls)) as scene:
             turn = asyncio.ensure_future(scene.conversation.say("go"))
             await scene.listening.until(lambda: scene.listening.of(CommandStarted))
-            [queued] = scene.listening.of(CallQueued)
-            assert (queued.call.id, queued.description) == ("2", "echo 2")
+            queued = scene.listening.of(CallQueued)
+            assert [(one.call.id, one.description) for one in queued] == [
+                ("1", go),
+                ("2", "echo 2"),
+            ]
             assert [began.call.id for began in scene.listening.of(CallBegan)] == ["1"]
             (person.playground / "go").touch()
             assert (await turn).end is TurnEnd.DONE
@@ -75,7 +79,7 @@ def test_calls_that_cannot_write_overlap() -> None:
     model = ScriptedModel([call("sleep", "1"), call("sleep", "2")])
 
     async def main() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await Conversation(model=model, tools=[tool]).say("go")
 
     loop.run(main())

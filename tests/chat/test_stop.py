@@ -15,6 +15,7 @@ import pytest
 from support.agent import Scene, opened, with_words
 from support.person import Person
 from support.scripted import ScriptedModel, SlowModel, call
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.chat.calls import stopped_outcome
@@ -41,8 +42,6 @@ pytestmark = pytest.mark.anybody
 STOPPED = stopped_outcome(Stop.PERSON).text
 OUT_OF_TIME = stopped_outcome(Stop.TIME).text
 
-# Seconds until a stop counts as stuck, on any machine.
-CEILING = 100
 # Seconds: at the first of them by which something had begun it is seen how it ends.
 LIMITS = (0.5, 5.0, 30.0)
 
@@ -51,7 +50,7 @@ async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go
     """Begin a turn and stop it as soon as the condition is true."""
     turn = asyncio.ensure_future(scene.conversation.say(text))
     await scene.listening.until(is_time)
-    await asyncio.wait_for(scene.conversation.stop(), CEILING)
+    await asyncio.wait_for(scene.conversation.stop(), PATIENCE)
     assert turn.done()
     assert turn.result().end is TurnEnd.STOPPED
     assert scene.conversation.state is ConversationState.IDLE
@@ -139,7 +138,7 @@ def test_while_a_command_runs(person: Person) -> None:
             await scene.listening.until(lambda: not with_words("sleep", seconds))
             answer = scene.conversation.messages[-1]
             assert answer.role is Role.TOOL
-            assert answer.text.startswith(STOPPED)
+            assert answer.text.startswith(f"ready\n{STOPPED}")
             await assert_goes_on(scene)
             await scene.conversation.close()
             # What it had written stays in the project, and can be undone.
@@ -188,9 +187,9 @@ def test_stopping_one_command_lets_the_turn_continue(person: Person) -> None:
             await scene.listening.until(lambda: not with_words("sleep", seconds))
             assert (await turn).end is TurnEnd.DONE
             answers = [m.text for m in model.seen[1] if m.role is Role.TOOL]
-            assert answers[0].startswith(STOPPED)
+            assert STOPPED in answers[0]
             assert "a.txt" in answers[0]
-            assert not answers[1].startswith(STOPPED)
+            assert STOPPED not in answers[1]
             assert len(scene.listening.of(CallEnded)) == 2
             assert {file.name for file in person.project.iterdir()} == {"a.txt", "b.txt"}
 
@@ -229,7 +228,7 @@ def test_a_command_of_the_user(person: Person) -> None:
             return outcome
 
     outcome = loop.run(main())
-    assert outcome.text.startswith(STOPPED)
+    assert outcome.text.startswith(f"ready\n{STOPPED}")
     assert not outcome.ok
     assert not with_words("sleep", seconds)
     assert (person.project / "a.txt").exists()
@@ -296,7 +295,7 @@ def test_a_locked_database_delays_no_stop_of_a_command(
                     scene,
                     lambda: scene.listening.of(CommandOutput) and scene.listening.of(FilesChanged),
                 )
-                assert scene.conversation.messages[-1].text.startswith(STOPPED)
+                assert scene.conversation.messages[-1].text.startswith(f"ready\n{STOPPED}")
             # Only now can the change be recorded; the stop did not wait for it.
             await scene.listening.until(lambda: scene.listening.of(CallSettled))
             [settled] = scene.listening.of(CallSettled)
@@ -346,7 +345,7 @@ def test_a_call_ended_by_the_time_limit_does_not_count_as_stopped_by_the_user(
                     continue
                 told = scene.conversation.messages[-1]
                 assert told.role is Role.TOOL
-                assert told.text.startswith(OUT_OF_TIME)
+                assert told.text.startswith(f"begun\n{OUT_OF_TIME}")
                 assert STOPPED not in told.text
                 await assert_goes_on(scene)
                 return

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from support.person import Person, cli_argv
+from support.timing import PATIENCE
 
 pytestmark = pytest.mark.anybody
 
@@ -62,7 +63,7 @@ def test_a_turn_ends_with_its_reader(person: Person, more: list[str]) -> None:
         assert process.stdout.readline()
         process.stdout.close()
         said = process.stderr.read()
-        assert process.wait(120) == 128 + 13
+        assert process.wait(PATIENCE) == 128 + 13
     assert "Traceback" not in said
     # The last thing that the tour does.
     assert (person.paths.data.parent / "OLLM Sandbox Tour" / "old-notes.txt").exists()

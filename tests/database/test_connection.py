@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -30,13 +29,6 @@ from ollmsandbox.project.projects import ProjectManager
 pytestmark = pytest.mark.anybody
 
 NOT_UTF_8 = os.fsdecode(b"/caf\xe9/\xff\n'\"")
-
-
-@pytest.fixture
-def manager(person: Person) -> Iterator[ProjectManager]:
-    manager = ProjectManager(person.paths)
-    yield manager
-    manager.close()
 
 
 def file_of(person: Person) -> Path:

@@ -8,12 +8,12 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from support.folder import records_for
 from support.person import ROOT, Person
+from support.timing import PATIENCE
 
 from ollmsandbox.database.connection import Database
 from ollmsandbox.database.tables import FileRecord, Project
@@ -21,13 +21,6 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody
-
-
-@pytest.fixture
-def manager(person: Person) -> Iterator[ProjectManager]:
-    manager = ProjectManager(person.paths)
-    yield manager
-    manager.close()
 
 
 def test_a_thread_writes_through_its_own_store(
@@ -82,7 +75,7 @@ def test_processes_that_start_at_once_share_one_database(person: Person, broken:
         assert writer.stdin is not None
         writer.stdin.close()
         writer.stdin = None
-    notices = [int(writer.communicate(timeout=60)[0]) for writer in writers]
+    notices = [int(writer.communicate(timeout=PATIENCE)[0]) for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0, 0]
     assert sum(notices) == broken
     with closing(Database(person.paths)):

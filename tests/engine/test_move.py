@@ -37,13 +37,6 @@ from ollmsandbox.ui.settings import Settings
 pytestmark = pytest.mark.anybody
 
 
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
-
-
 class _Nobody:
     async def ask(self, request: PermissionRequest) -> Answer:
         raise AssertionError(request.question)

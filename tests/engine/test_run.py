@@ -29,7 +29,7 @@ def test_a_run_is_executed_settled_and_recorded(person: Person) -> None:
     run = prepare(person, "the command")
     assert run.plan.limits.time == 60
     result = loop.run(run.execute("echo x > a; exit 3"))
-    run.record_exit(result.exit_code)
+    run.record_end(result.exit_code)
     assert run.report is not None
     assert [(item.change.path, item.state) for item in run.report.changes] == [("a", State.APPLIED)]
     assert (person.project / "a").read_text() == "x\n"

@@ -27,6 +27,7 @@ from support.escape.attack import (
     works_outside,
 )
 from support.person import Person
+from support.timing import PATIENCE
 
 SECRET = "correct horse battery staple"
 
@@ -128,7 +129,7 @@ def test_killing_a_program_outside(person: Person) -> None:
         assert {process.poll() for process in there.values()} == {None}
         assert all(work_outside(person, codes).values())
         for process in there.values():
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("target", [-1, 0, "-os.getpgid(0)", "-os.getsid(0)"])

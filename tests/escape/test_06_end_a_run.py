@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 from support.cli_server import Started
 from support.escape.attack import python
-from support.escape.processes import CHAIN, MOMENTS, SOON, STUBBORN, Mark, unsandboxed, within
+from support.escape.processes import CHAIN, MOMENTS, STUBBORN, Mark, unsandboxed, within
 from support.person import ROOT, Person
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
@@ -36,10 +37,10 @@ def mark() -> Iterator[Mark]:
 
 async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
     """Return whether a run ends by itself; otherwise end it, so that the test does not hang."""
-    done, _ = await asyncio.wait({task}, timeout=SOON)
+    done, _ = await asyncio.wait({task}, timeout=PATIENCE)
     if not done:
         mark.kill()
-        await asyncio.wait({task}, timeout=SOON)
+        await asyncio.wait({task}, timeout=PATIENCE)
     return bool(done)
 
 
@@ -52,7 +53,7 @@ def test_the_user_ends(person: Person, mark: Mark, way: str, sandbox: bool, act:
 
     async def main() -> Result | None:
         task = asyncio.ensure_future(runner.exec(command))
-        await asyncio.to_thread(within, SOON, mark.sleeps)
+        await asyncio.to_thread(within, mark.sleeps)
         if act == "stop":
             runner.stop()
         else:
@@ -161,10 +162,10 @@ def test_a_signal_to_the_command_line_ends_the_command(
     person: Person, mark: Mark, number: signal.Signals, way: str
 ) -> None:
     with _command_line(person, "-c", mark.put_into(STUBBORN[way])) as process:
-        assert within(SOON, mark.sleeps)
+        assert within(mark.sleeps)
         process.send_signal(number)
         expected = -number if number == signal.SIGKILL else 128 + number
-        assert process.wait(SOON) == expected
+        assert process.wait(PATIENCE) == expected
         assert mark.gone()
 
 
@@ -173,11 +174,11 @@ def test_a_helper_that_is_killed_takes_the_command_with_it(
     person: Person, mark: Mark, depth: int
 ) -> None:
     with _command_line(person, "-c", mark.put_into(STUBBORN["ignored signals"])) as p:
-        assert within(SOON, mark.sleeps)
+        assert within(mark.sleeps)
         (helper,) = _below(p.pid, depth)
         assert _is_bwrap(helper) == (depth == 3)
         os.kill(helper, signal.SIGKILL)
-        assert p.wait(SOON) not in (0, None)
+        assert p.wait(PATIENCE) not in (0, None)
         assert mark.gone()
 
 
@@ -189,7 +190,7 @@ def test_a_command_line_that_is_killed_at_any_moment_leaves_nothing(
     for number in MOMENTS[::3]:
         with _command_line(person, "-c", f"sleep {mark.seconds}; true") as process:
             # Us, the starter, and its child, which starts bwrap.
-            assert within(SOON, lambda: bool(_below(process.pid, 2)))
+            assert within(lambda: bool(_below(process.pid, 2)))
             time.sleep(number * 0.0005)
             process.kill()
             process.wait()
@@ -252,7 +253,7 @@ def test_a_program_without_sandbox_that_is_killed_takes_the_command_with_it(
     argv = [sys.executable, "-I", "-c", _UNSANDBOXED, str(ROOT), str(person.project), command]
     process = subprocess.Popen(argv, env=person.environ, cwd=person.project)
     try:
-        assert within(SOON, mark.sleeps)
+        assert within(mark.sleeps)
     finally:
         process.kill()
         process.wait()
@@ -279,8 +280,8 @@ def test_stopping_again_and_again_spares_nothing(person: Person, mark: Mark, pau
     async def main() -> Result:
         runner = unsandboxed(person)
         task = asyncio.ensure_future(runner.exec(command))
-        await asyncio.to_thread(within, SOON, mark.sleeps)
-        end = time.monotonic() + SOON
+        await asyncio.to_thread(within, mark.sleeps)
+        end = time.monotonic() + PATIENCE
         while not task.done() and time.monotonic() < end:
             runner.stop()
             await asyncio.sleep(pause)

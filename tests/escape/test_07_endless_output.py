@@ -16,8 +16,9 @@ from typing import IO
 
 import pytest
 from support.cli_server import Started
-from support.escape.processes import SOON, Mark, turns, unsandboxed
+from support.escape.processes import Mark, turns, unsandboxed
 from support.person import Person, make_person
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.errors import SandboxError
@@ -103,14 +104,14 @@ def _measured(person: Person, pause: float, *options: str) -> tuple[int, int, in
     with _command_line(person, *options) as process:
         read: list[int] = []
         readers = [_read_all(stream, pause, read) for stream in (process.stdout, process.stderr)]
-        end = time.monotonic() + 4 * SOON
+        end = time.monotonic() + PATIENCE
         most = 0
         while process.poll() is None and time.monotonic() < end:
             most = max(most, _memory_of(process.pid))
             time.sleep(0.02)
-        code = process.wait(SOON)
+        code = process.wait(PATIENCE)
         for reader in readers:
-            reader.join(SOON)
+            reader.join(PATIENCE)
     return code, sum(read), most
 
 
@@ -153,7 +154,7 @@ def test_any_output_of_a_command_can_be_printed(person: Person, kind: str) -> No
     (person.project / "said").write_bytes(BYTES[kind])
     # As it is on a pipe, as text in JSON, harmless for the model.
     with _command_line(person, "--", "cat", "said") as process:
-        assert process.communicate(SOON)[0] == BYTES[kind]
+        assert process.communicate(PATIENCE)[0] == BYTES[kind]
     told = json.loads(person.cli("run", "--json", "--", "cat", "said").stdout)
     assert told["exit_code"] == 0
     result = person.run("cat said")
@@ -193,25 +194,25 @@ def test_a_reader_that_leaves_ends_the_command(person: Person, kind: str) -> Non
         assert os.read(stream.fileno(), 2) == b"y\n"
         process.stdout.close()
         process.stderr.close()
-        assert process.wait(SOON) == 128 + signal.SIGPIPE
+        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
         assert mark.gone()
 
 
 def test_a_reader_that_does_not_read_keeps_no_command_alive(person: Person) -> None:
-    with _marked(person, "yes", "--timeout", "0.6") as (process, mark):
+    with _marked(person, "yes", "--timeout", "10") as (process, mark):
         assert process.stdout is not None
         assert os.read(process.stdout.fileno(), 2) == b"y\n"
         # The rest waits to be read, by us; the command does not.
         assert mark.gone()
         process.stdout.close()
-        assert process.wait(SOON) in (124, 128 + signal.SIGPIPE)
+        assert process.wait(PATIENCE) in (124, 128 + signal.SIGPIPE)
 
 
 def test_a_slow_reader_gets_everything(person: Person) -> None:
     with _command_line(person, "-c", "head -c 3M /dev/zero; echo end") as process:
         read: list[int] = []
-        _read_all(process.stdout, 0.01, read).join(30)
-        assert process.wait(SOON) == 0
+        _read_all(process.stdout, 0.01, read).join(PATIENCE)
+        assert process.wait(PATIENCE) == 0
     assert sum(read) == 3 * MIB + 4
 
 

@@ -15,8 +15,9 @@ import subprocess
 import pytest
 from support.bubble import with_profile
 from support.escape.attack import IS_ROOT, python, writable_caches
-from support.escape.processes import SOON, turns
-from support.person import Person, given_time
+from support.escape.processes import turns
+from support.person import Person
+from support.timing import PATIENCE, given_time
 
 from ollmsandbox.sandbox.process import Result, Stop
 
@@ -97,7 +98,7 @@ def test_a_bomb_is_limited(person: Person, kind: str) -> None:
         result = given_time(attempt, lambda ran: "fork" in ran.stderr.text)
         assert "fork" in result.stderr.text
         return
-    result = attempt(SOON)
+    result = attempt(PATIENCE)
     if IS_ROOT:
         # The kernel holds no limit against root.
         assert (result.stop, result.exit_code) == (Stop.PROCESSES, 137)
@@ -165,7 +166,7 @@ ctypes.memset(libc.shmat(kept, None, 0), 120, 400 << 20)
 @pytest.mark.parametrize("kind", sorted(MEMORY))
 def test_memory_is_limited(person: Person, kind: str) -> None:
     profile = limited(person, "memory: 200 MiB")
-    result = person.run(python(MEMORY[kind]), profile=profile, timeout=SOON)
+    result = person.run(python(MEMORY[kind]), profile=profile, timeout=PATIENCE)
     # By us, or by a control group's.
     assert result.stop is Stop.MEMORY or result.signal == signal.SIGKILL, result.stderr.text
     assert result.exit_code == 137
@@ -235,13 +236,13 @@ DISK = {
 def test_the_disk_is_limited(person: Person, kind: str, where: str) -> None:
     profile = limited(person, "disk: 100 MiB")
     command = f"cd {where} && {_AGAIN.format(DISK[kind])}"
-    result = person.run(command, profile=profile, timeout=SOON)
+    result = person.run(command, profile=profile, timeout=PATIENCE)
     assert (result.stop, result.exit_code) == (Stop.DISK, 137)
 
 
 def test_a_full_disk_ends_a_command(person: Person) -> None:
     command = _AGAIN.format("head -c 200M /dev/zero >>big")
-    result = person.run(command, profile=limited(person, "free: 900 TiB"), timeout=SOON)
+    result = person.run(command, profile=limited(person, "free: 900 TiB"), timeout=PATIENCE)
     assert (result.stop, result.exit_code) == (Stop.FULL, 137)
     assert "almost full" in result.for_model()
 
@@ -501,7 +502,7 @@ def test_a_project_with_a_mess_is_a_project_still(person: Person) -> None:
     try:
         result = person.run("ls | wc -l")
         assert (result.stdout.text, result.exit_code) == (f"{len(names)}\n", 0)
-        assert result.duration < SOON
+        assert result.duration < PATIENCE
     finally:
         subprocess.run(["chmod", "-R", "u+rwx", person.project], check=False)
         subprocess.run(["rm", "-rf", person.project], check=True)

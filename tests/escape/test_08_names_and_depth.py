@@ -215,14 +215,7 @@ def test_folders_deeper_than_the_limit_of_open_files(
     def limited(*arguments: str) -> subprocess.CompletedProcess[str]:
         # As some systems are set up, and containers on them.
         argv = ["prlimit", "--nofile=512:512", *cli_argv(*arguments)]
-        return subprocess.run(
-            argv,
-            cwd=person.project,
-            env=person.environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return person.run_outside(argv)
 
     done = limited("run", "--apply", mode, "--json", "-c", attack)
     document = json.loads(done.stdout)

@@ -75,14 +75,8 @@ def test_the_program_s_own_code(person: Person) -> None:
     done 2>/dev/null
     touch mine && echo fine
     """
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code, str(person.project), "run", "-c", attack],
-        cwd=person.project,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = person.run_outside(
+        [sys.executable, "-I", "-c", code, str(person.project), "run", "-c", attack]
     )
     assert done.stdout == "fine\n", done.stderr
     for file in (ROOT / "ollmsandbox").rglob("*.py"):
@@ -100,14 +94,8 @@ def test_what_builds_the_program(person: Person) -> None:
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     code += "from ollmsandbox.__main__ import main; sys.exit(main())"
     attack = f"for f in {' '.join(inputs)} docs/x.md tests/x.py; do echo evil >>$f; done"
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code, str(person.project), "run", "--json", "-c", attack],
-        cwd=person.project,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = person.run_outside(
+        [sys.executable, "-I", "-c", code, str(person.project), "run", "--json", "-c", attack]
     )
     changes = json.loads(done.stdout)["changes"]
     assert {one["path"] for one in changes if one["state"] == "pending"} == set(inputs)

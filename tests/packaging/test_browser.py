@@ -11,26 +11,18 @@ import re
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.timing import PATIENCE, wait_for
 
 pytestmark = pytest.mark.anybody
 
 IN_BROWSER = Path(__file__).resolve().parents[2] / "build-aux/browser.py"
-PATIENCE = 60
 # Of the protocol: any text of this kind will do.
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def start(folder: Path, text: str) -> subprocess.Popen[str]:
@@ -110,8 +102,8 @@ def test_a_signal_ends_the_program_and_the_page(tmp_path: Path) -> None:
         assert "broadway.js" in page
         program.terminate()
         assert program.wait(PATIENCE) < 0
-    until(lambda: is_closed(window.port))
-    until(lambda: not any(tmp_path.iterdir()))
+    wait_for(lambda: is_closed(window.port))
+    wait_for(lambda: not any(tmp_path.iterdir()))
 
 
 def test_nobody_gets_in_without_the_token(window: Window) -> None:
@@ -145,7 +137,7 @@ def test_only_one_browser_gets_in_at_a_time(window: Window) -> None:
         with window.opened(window.token) as third:
             return " 101 " in third
 
-    until(is_free)
+    wait_for(is_free)
 
 
 def test_an_open_connection_takes_one_request(window: Window) -> None:
@@ -172,4 +164,4 @@ def test_the_status_is_the_program_s_and_nothing_is_left(tmp_path: Path) -> None
         # To the end of the stream: no other process holds it open.
         assert "http://127.0.0.1:" in program.communicate(timeout=PATIENCE)[0]
         assert program.returncode == 7
-    until(lambda: not any(tmp_path.iterdir()))
+    wait_for(lambda: not any(tmp_path.iterdir()))

@@ -16,6 +16,7 @@ from types import ModuleType
 
 import pytest
 import yaml
+from support.timing import PATIENCE
 
 import ollmsandbox
 
@@ -256,7 +257,7 @@ def test_a_staged_installation_runs(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=300,
+            timeout=PATIENCE,
             check=False,
         )
         assert done.returncode == 0, done.stdout
@@ -292,7 +293,7 @@ def test_a_staged_installation_runs(tmp_path: Path) -> None:
 def test_the_flatpak_is_not_tried_where_something_would_have_to_be_fetched(tmp_path: Path) -> None:
     def run(option: str) -> subprocess.CompletedProcess[str]:
         argv = [str(TREE / "flatpak/test-local"), option, str(tmp_path / "nothing")]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     left_out, not_ready = run("--if-ready"), run("--ready")
     assert (left_out.returncode, left_out.stderr) == (0, "")

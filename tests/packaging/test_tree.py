@@ -10,6 +10,8 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.timing import PATIENCE
+
 import ollmsandbox
 
 TREE = Path(__file__).resolve().parents[2]
@@ -102,7 +104,11 @@ def test_every_system_package_has_a_name_for_each_package_manager() -> None:
 
 def run_from(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [TREE / "build-aux/run", *arguments], cwd=folder, capture_output=True, text=True, timeout=60
+        [TREE / "build-aux/run", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
 
 
@@ -124,7 +130,7 @@ def test_code_in_the_current_folder_is_not_loaded(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONSTARTUP": str(tmp_path / "json.py")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert ollmsandbox.__version__ in result.stdout

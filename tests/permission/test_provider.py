@@ -9,7 +9,8 @@ import dataclasses
 
 import pytest
 from support.person import Person
-from support.questions import ScriptedUser, VerdictRecorder, command, other, until
+from support.questions import ScriptedUser, VerdictRecorder, command, other
+from support.timing import until
 
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError

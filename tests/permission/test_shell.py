@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.timing import PATIENCE
 
 from ollmsandbox.permission.shell import (
     Simple,
@@ -232,7 +233,7 @@ def run(shell: Sequence[str], folder: Path, *arguments: str, path: str = "/nonex
         env={"PATH": path, "HOME": "/somebody", "a": "value", "LC_ALL": "C.UTF-8"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert not done.stderr, done.stderr.decode(errors="replace")

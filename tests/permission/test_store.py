@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.person import ROOT, Person
 from support.questions import command, other
+from support.timing import PATIENCE
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
@@ -328,7 +329,7 @@ def test_several_programs_at_once_lose_nothing(store: RuleStore, person: Person)
         subprocess.Popen([sys.executable, "-I", "-c", _ADDING, ROOT, str(n)], env=person.environ)
         for n in range(3)
     ]
-    assert [program.wait(timeout=120) for program in programs] == [0, 0, 0]
+    assert [program.wait(timeout=PATIENCE) for program in programs] == [0, 0, 0]
     assert len(store.rules()) == 30
     left = set(os.listdir(store.file.parent))
     assert left == {"permissions.yaml", ".permissions.lock"}

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 from support.bubble import in_mounts
 from support.person import Person, cli_argv
 
@@ -27,15 +25,8 @@ def test_on_a_full_disk_changes_are_listed_and_undone(person: Person) -> None:
     file.write_text("old\n")
     assert person.cli("run", "-c", "echo new >file").returncode == 0
     data = person.paths.data
-    done = subprocess.run(
-        [*in_mounts(SMALL, data), "sh", "-c", FILL, "sh", str(data), *cli_argv()],
-        cwd=person.project,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    done = person.run_outside(
+        [*in_mounts(SMALL, data), "sh", "-c", FILL, "sh", str(data), *cli_argv()]
     )
     assert done.returncode == 0 and "(run " in done.stderr, done.stderr
     first, *_, last = done.stdout.splitlines()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 import pytest
 from support.person import Person
@@ -23,13 +22,6 @@ pytestmark = pytest.mark.anybody
 
 OLD = "".join(f"line {number}\n" for number in range(30))
 NEW = OLD.replace("line 3\n", "changed 3\n").replace("line 15\n", "").replace("line 28\n", "a\nb\n")
-
-
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
 
 
 def change(person: Person, review: Review, new: str, mode: Mode) -> tuple[Run, Recorded]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -13,7 +13,6 @@ from support.person import Person
 
 from ollmsandbox.database.tables import Run
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers
-from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.reasons import Note, Reason
@@ -21,28 +20,17 @@ from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.state import read_current
 from ollmsandbox.project.swap import Item, Swapper
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 
 
 class Killed(BaseException):
     pass
 
 
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
-
-
 def write(person: Person, review: Review, mode: Mode, **texts: str) -> Run:
     """Write each file in a run of its own; return the last run."""
-    for name, text in texts.items():
-        path = f"{person.project}/{name}"
-        report = write_file.write_file(
-            person.paths, RunSpec(str(person.project), mode=mode), path, text.encode()
-        )
-    return review.manager.run(report.run_id)
+    ids = [person.write(name, text, mode) for name, text in texts.items()]
+    return review.manager.run(ids[-1])
 
 
 def states(report: Report) -> dict[str, State]:

@@ -5,7 +5,6 @@ unasked."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,13 +20,6 @@ from ollmsandbox.sandbox.spec import Mode
 pytestmark = pytest.mark.ordinary
 
 LINES = "".join(f"{number}\n" for number in range(1, 31))
-
-
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
 
 
 @pytest.fixture

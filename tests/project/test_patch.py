@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -38,13 +37,6 @@ MINE = "my own line\n"
 FIRST = OLD.replace("line 3\n", "third\n")
 SECOND = OLD.replace("line 20\n", "twentieth\n")
 EDIT = "sed -i -e 's/^line 3$/third/' -e 's/^line 20$/twentieth/' file"
-
-
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
 
 
 @pytest.fixture(autouse=True)

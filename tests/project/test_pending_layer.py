@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 
 import pytest
 from support.escape.copy_back import WAIT
@@ -15,7 +14,7 @@ from ollmsandbox import loop
 from ollmsandbox.database.tables import Run
 from ollmsandbox.files import trees
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_seen
-from ollmsandbox.project import hunks, state, write_file
+from ollmsandbox.project import hunks, state
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.recorder import Recorder
@@ -31,22 +30,9 @@ TEXT = "1\n2\n3\n4\n5\n"
 MANY = 40
 
 
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
-
-
 def write(person: Person, review: Review, text: str, name: str = "file") -> Run:
     """Write a file in a run whose change is pending."""
-    report = write_file.write_file(
-        person.paths,
-        RunSpec(str(person.project), mode=Mode.REVIEW),
-        f"{person.project}/{name}",
-        text.encode(),
-    )
-    return review.manager.run(report.run_id)
+    return review.manager.run(person.write(name, text, Mode.REVIEW))
 
 
 def states(report: Report) -> dict[str, State]:

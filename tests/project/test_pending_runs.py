@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,6 @@ from support.person import Person
 
 from ollmsandbox.database.tables import Run
 from ollmsandbox.files.overlayfs import find_in_layers, read_seen
-from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.reasons import Note, Reason
@@ -25,19 +24,8 @@ from ollmsandbox.text.diff import LARGEST
 pytestmark = pytest.mark.ordinary
 
 
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
-
-
 def write(person: Person, review: Review, mode: Mode, text: str, name: str = "file") -> Run:
-    path = f"{person.project}/{name}"
-    report = write_file.write_file(
-        person.paths, RunSpec(str(person.project), mode=mode), path, text.encode()
-    )
-    return review.manager.run(report.run_id)
+    return review.manager.run(person.write(name, text, mode))
 
 
 def delete(person: Person, review: Review, mode: Mode, name: str = "file") -> Run:

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.folder import records_for
 from support.person import Person
 
-from ollmsandbox.database.tables import FileRecord, Project, Run
+from ollmsandbox.database.tables import ChangeRow, FileRecord, Project, Run
 from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.projects import ProjectManager
@@ -21,13 +20,6 @@ from ollmsandbox.sandbox.spec import RunSpec
 pytestmark = pytest.mark.anybody
 
 NOT_UTF_8 = os.fsdecode(b"/caf\xe9/\xff\n'\"")
-
-
-@pytest.fixture
-def manager(person: Person) -> Iterator[ProjectManager]:
-    manager = ProjectManager(person.paths)
-    yield manager
-    manager.close()
 
 
 def make(folder: Path) -> Path:
@@ -219,9 +211,20 @@ def test_runs_come_newest_first(manager: ProjectManager, person: Person) -> None
         make_run(project, f"run-{number}", started_at=number)
     assert [run.id for run in manager.runs(one, 10)] == ["run-3", "run-2", "run-0"]
     assert [run.id for run in manager.runs(None, 2)] == ["run-3", "run-2"]
-    last = manager.last_run(two)
-    assert last is not None
-    assert last.id == "run-1"
+
+
+def test_the_last_run_is_one_that_changed_something(
+    manager: ProjectManager, person: Person
+) -> None:
+    project = manager.add_project(person.project)
+    make_run(project, "run-0", started_at=0)
+    assert manager.last_run(project) is None
+    ChangeRow.create(run="run-0", number=0, root="/p", path="a", kind="added", state="applied")
+    make_run(project, "run-1", started_at=1)
+    assert [run.id for run in manager.runs(project)] == ["run-1", "run-0"]
+    assert [run.id for run in manager.runs(project, only_changed=True)] == ["run-0"]
+    last = manager.last_run(project)
+    assert last is not None and last.id == "run-0"
 
 
 def test_a_run_is_found_by_its_beginning(manager: ProjectManager, person: Person) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -26,13 +25,6 @@ from ollmsandbox.project.write_file import write_file
 from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.ordinary
-
-
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
 
 
 def write(person: Person, name: str, text: str, mode: Mode = Mode.AUTO) -> str:

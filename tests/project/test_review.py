@@ -18,11 +18,13 @@ from ollmsandbox import loop
 from ollmsandbox.cli.changes import diff_lines
 from ollmsandbox.database.tables import FileRecord
 from ollmsandbox.project import backups
-from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.index import add_unchanged_run, read_changes
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.review import Review
+from ollmsandbox.project.run import RunInfo, read_run
 from ollmsandbox.project.settings import KEEP_DAYS, KEEP_MIB
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
+from ollmsandbox.sandbox.network.hosts import HostUse
 
 pytestmark = pytest.mark.ordinary
 
@@ -382,6 +384,23 @@ def test_the_oldest_of_too_many_versions_are_removed(person: Person) -> None:
     assert backups.cleanup_old_runs(manager, now=time.time()) == [first]
     assert (person.paths.runs / second).exists()
     assert KEEP_DAYS.read(manager) == 30
+
+
+def test_a_run_that_only_reached_hosts_does_not_end_the_last_undo(person: Person) -> None:
+    (person.project / "file").write_bytes(b"x" * (3 << 20))
+    changed = run(person, "head -c 3145728 /dev/urandom > file")["run_id"]
+    reached = HostUse("www.example.org", 443, allowed=True)
+    info = RunInfo.of(str(person.project), [str(person.project)], {"command": "curl"})
+    # Later than the other one.
+    add_unchanged_run(person.paths, "20990101-000000-00000000", info, 0, [reached])
+    manager = ProjectManager(person.paths)
+    KEEP_MIB.write(manager, "1")
+    assert backups.cleanup_old_runs(manager, now=time.time()) == []
+    assert [found.id for found in manager.runs(only_changed=True)] == [changed]
+    (known,) = read_run(person.paths, manager.runs()[0].id).hosts
+    assert known == reached
+    removed = backups.cleanup_old_runs(manager, now=time.time() + 31 * 86400)
+    assert len(removed) == 2 and manager.runs() == []
 
 
 def test_cleaning_is_done_by_a_run_once_a_day(person: Person) -> None:

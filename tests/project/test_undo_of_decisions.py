@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,7 @@ from ollmsandbox.project.change import Recorded, Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.review import Review
-from ollmsandbox.project.write_file import write_file
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.text.diff import Hunk
 
 pytestmark = pytest.mark.ordinary
@@ -29,13 +27,6 @@ EXTRA = "a line of the user\n"
 
 
 @pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
-
-
-@pytest.fixture
 def file(person: Person) -> Path:
     file = person.project / "file"
     file.write_text(TEXT)
@@ -44,10 +35,7 @@ def file(person: Person) -> Path:
 
 def write(person: Person, review: Review, text: str) -> Run:
     """Write the file in a run whose change is pending."""
-    path = str(person.project / "file")
-    project = str(person.project)
-    report = write_file(person.paths, RunSpec(project, mode=Mode.REVIEW), path, text.encode())
-    return review.manager.run(report.run_id)
+    return review.manager.run(person.write("file", text, Mode.REVIEW))
 
 
 def conflict(person: Person, review: Review, file: Path) -> Run:
@@ -78,19 +66,25 @@ def parts(review: Review, run: Run) -> tuple[Hunk, ...]:
     return found.hunks
 
 
-def test_both_versions_are_undone_to_the_users_and_made_again(
-    person: Person, review: Review, file: Path
-) -> None:
-    run = conflict(person, review, file)
-    assert states(review.keep_both(run)) == [State.APPLIED]
-    assert file.read_text() == BOTH
+def assert_back_and_forth(review: Review, run: Run, file: Path) -> None:
+    """Undo a decision to the user's version, and make it again, twice."""
+    decided = file.read_text()
     for _ in range(2):
         assert now(review, run) == (State.APPLIED, None)
         assert states(review.undo(run)) == [State.UNDONE]
         assert file.read_text() == MINE
         assert now(review, run) == (State.UNDONE, None)
         assert states(review.apply(run)) == [State.APPLIED]
-        assert file.read_text() == BOTH
+        assert file.read_text() == decided
+
+
+def test_both_versions_are_undone_to_the_users_and_made_again(
+    person: Person, review: Review, file: Path
+) -> None:
+    run = conflict(person, review, file)
+    assert states(review.keep_both(run)) == [State.APPLIED]
+    assert file.read_text() == BOTH
+    assert_back_and_forth(review, run, file)
 
 
 @pytest.mark.parametrize("way", ["told twice", "anyway"])
@@ -100,13 +94,7 @@ def test_the_commands_version_is_undone_to_the_users_and_made_again(
     run = conflict(person, review, file)
     assert states(review.apply(run, [str(file)], anyway=way == "anyway")) == [State.APPLIED]
     assert file.read_text() == THEIRS
-    for _ in range(2):
-        assert now(review, run) == (State.APPLIED, None)
-        assert states(review.undo(run)) == [State.UNDONE]
-        assert file.read_text() == MINE
-        assert now(review, run) == (State.UNDONE, None)
-        assert states(review.apply(run)) == [State.APPLIED]
-        assert file.read_text() == THEIRS
+    assert_back_and_forth(review, run, file)
 
 
 @pytest.mark.parametrize("decision", ["both", "theirs"])

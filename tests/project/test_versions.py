@@ -7,14 +7,14 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from support.person import Person
+from support.timing import PATIENCE, wait_for
 
 from ollmsandbox.database.tables import FileRecord, Run
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers
-from ollmsandbox.project import backups, write_file
+from ollmsandbox.project import backups
 from ollmsandbox.project.change import Type
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import project_lock
@@ -23,25 +23,14 @@ from ollmsandbox.project.recover import recover
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.settings import KEEP_DAYS
 from ollmsandbox.project.versions import Version, Versions
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.text.diff import LARGEST
 
 pytestmark = pytest.mark.anybody
 
 
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
-
-
 def write(person: Person, review: Review, name: str, text: str, mode: Mode = Mode.AUTO) -> Run:
-    path = f"{person.project}/{name}"
-    report = write_file.write_file(
-        person.paths, RunSpec(str(person.project), mode=mode), path, text.encode()
-    )
-    return review.manager.run(report.run_id)
+    return review.manager.run(person.write(name, text, mode))
 
 
 def both(review: Review, run: Run) -> tuple[Version, Version]:
@@ -208,7 +197,7 @@ def test_an_old_run_is_not_cleaned_up_while_the_project_is_locked(
             "UPDATE change SET state = 'failed' WHERE run_id = ?", (old.id,)
         )
         review.manager.store.connection.commit()
-    cleaner.join(timeout=60)
+    cleaner.join(timeout=PATIENCE)
     # One whose changes have begun to wait stays.
     assert old.id not in removed
     assert len(removed) == 1
@@ -217,13 +206,12 @@ def test_an_old_run_is_not_cleaned_up_while_the_project_is_locked(
 def _wait_until_locked_out(person: Person) -> None:
     lock = person.paths.project_data(str(person.project)) / "lock"
     inode = f":{lock.stat().st_ino} "
-    give_up = time.monotonic() + 60
-    while time.monotonic() < give_up:
+
+    def is_awaited() -> bool:
         with open("/proc/locks", encoding="ascii") as locks:
-            if any("->" in line and inode in line for line in locks):
-                return
-        time.sleep(0.01)
-    raise AssertionError("no process waits for the lock")
+            return any("->" in line and inode in line for line in locks)
+
+    wait_for(is_awaited)
 
 
 def test_records_of_deleted_files_go_with_their_backups(person: Person, review: Review) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,9 @@ GIT = "git -c user.name=me -c user.email=me@example.org"
 
 def git(person: Person, folder: Path, *words: str) -> str:
     # Looking at the status must not write to the index.
-    return subprocess.run(
-        [*GIT.split(), *words],
-        cwd=folder,
-        env=person.environ | {"GIT_OPTIONAL_LOCKS": "0"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    environ = person.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    argv = [*GIT.split(), *words]
+    return person.run_outside(argv, cwd=folder, env=environ, check=True).stdout
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ from ollmsandbox.project.versions import earlier_versions
 from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 pytestmark = pytest.mark.ordinary
-
-
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
 
 
 def write(

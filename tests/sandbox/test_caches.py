@@ -15,6 +15,7 @@ import pytest
 from support.bubble import by, each_overlay, each_way, in_mounts, run_beside
 from support.escape.attack import folder_elsewhere
 from support.person import Person
+from support.timing import wait_for
 
 from ollmsandbox import loop
 from ollmsandbox.files import trees
@@ -274,9 +275,7 @@ def test_nothing_is_kept_of_a_program_that_was_killed(person: Person) -> None:
     (person.home / ".npm").mkdir()
     person.share_playground()
     started = person.start("run", "-c", "echo x >~/.npm/x; touch ~/playground/ready; sleep 600")
-    while not (person.playground / "ready").exists():
-        assert started.poll() is None
-        time.sleep(0.02)
+    wait_for((person.playground / "ready").exists)
     os.kill(started.pid, 9)
     started.wait()
     (caches,) = all_caches(person.paths)

@@ -10,7 +10,7 @@ import threading
 import tracemalloc
 
 import pytest
-from support.linear import assert_linear
+from support.timing import assert_linear
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.output import Capture, pump

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from support.bubble import by, each_overlay, in_mounts, run_beside
 from support.escape.attack import python
-from support.escape.paused import kill, until
+from support.escape.paused import kill
 from support.person import Person
+from support.timing import PATIENCE, wait_for
 
 from ollmsandbox import loop
 from ollmsandbox.files import trees
@@ -162,7 +163,7 @@ def run_during(person: Person, command: str, meanwhile: Callable[[], object] | s
             f"{command}; echo ready; cat", stdin=reader, sinks=Sinks(noticed)
         )
         running = asyncio.ensure_future(first)
-        await asyncio.wait_for(ready.wait(), 60)
+        await asyncio.wait_for(ready.wait(), PATIENCE)
         if callable(meanwhile):
             meanwhile()
         else:
@@ -217,7 +218,7 @@ def test_what_a_killed_program_wrote_is_merged_at_the_next_start(person: Person)
     write = "cd ~/playground; rm gone; mkfifo pipe; printf new >new; sleep 600"
     started = person.start("run", "-c", write)
     files = person.paths.cache.glob
-    until(lambda: any(file.stat().st_size for file in files("overlay-*/playground/new")))
+    wait_for(lambda: any(file.stat().st_size for file in files("overlay-*/playground/new")))
     kill(person, started)
     assert tree(person.playground) == {"gone": "", "kept": "old"}
     assert person.cli("run", "--", "true").returncode == 0

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.person import Person, cli_argv
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
@@ -227,7 +228,7 @@ def test_no_descriptor_of_the_program_reaches_the_starter_or_a_sandbox(
         env={**person.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.stderr == ""

@@ -7,7 +7,8 @@ import asyncio
 import time
 
 import pytest
-from support.person import Person, given_time
+from support.person import Person
+from support.timing import given_time
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.process import Sinks, Stop

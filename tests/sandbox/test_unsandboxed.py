@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.person import Person, given_time
+from support.person import Person
+from support.timing import PATIENCE, given_time
 from support.tools import Asking
 
 from ollmsandbox import loop
@@ -47,7 +48,7 @@ class Asked:
 def runner(person: Person, asked: Callable[[], Awaitable[bool]], **options: Any) -> Asking:
     profile = read_profile(options.pop("profile", "standard"), person.paths.profiles)
     project = str(options.pop("project", person.project))
-    spec = RunSpec(project, **{"timeout": 60, **options})
+    spec = RunSpec(project, **{"timeout": PATIENCE, **options})
     return Asking(UnsandboxedRunner(spec, profile=profile, environ=person.environ), asked)
 
 
@@ -298,7 +299,6 @@ def test_a_command_can_be_stopped(person: Person) -> None:
     result = loop.run(unsandboxed.exec(command, sinks=Sinks(stdout=stop_at_the_first_word)))
     assert (result.exit_code, result.stop) == (137, Stop.PERSON)
     assert result.stdout.text == "begun\n"
-    assert result.duration < 50
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
@@ -332,7 +332,6 @@ def test_output_is_bounded(person: Person) -> None:
 def test_endless_output_is_ended_in_time(person: Person) -> None:
     result = run(person, "yes", timeout=0.5, capture=100)
     assert result.timed_out
-    assert result.duration < 50
 
 
 def test_the_time_limit_of_the_profile_counts(person: Person) -> None:

@@ -29,6 +29,7 @@ from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
 from ollmsandbox.project.change import Change, Kind, Recorded, Report, Type
 from ollmsandbox.project.change import State as ChangeState
+from ollmsandbox.sandbox.network.publish import CommandPorts
 from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.tools.base import Outcome, Stream, UserQuestion
@@ -101,10 +102,9 @@ class Chat:
         )
         return verdict
 
-    def start(self, entry: CallEntry, pid: int = 0) -> None:
-        self.talk.tell(
-            StateChanged(ConversationState.RUNNING), CommandStarted(entry.call.id, pid, None)
-        )
+    def start(self, entry: CallEntry, pid: int = 0, ports: CommandPorts | None = None) -> None:
+        started = CommandStarted(entry.call.id, pid, None, ports)
+        self.talk.tell(StateChanged(ConversationState.RUNNING), started)
 
     def output(self, entry: CallEntry, data: bytes) -> None:
         self.talk.tell(CommandOutput(entry.call.id, Stream.STDOUT, data))
@@ -134,7 +134,7 @@ class Chat:
     def reply(self, entry: CallEntry, text: str | None) -> None:
         self.talk.tell(
             QuestionAnswered(entry.call.id, text),
-            CallEnded(entry.call, Outcome(f"The user answered: {text}", ok=True)),
+            CallEnded(entry.call, Outcome(f"The user answered: {text}", ok=True, reply=text)),
         )
 
     def idle(self) -> None:
@@ -185,7 +185,8 @@ def report(*paths: str, state: ChangeState = ChangeState.APPLIED) -> Report:
 
 def done(code: int = 0, text: str = "", *paths: str, **options: object) -> Outcome:
     changed = report(*paths) if paths else None
-    outcome = Outcome(text, code == 0, result(code), changed)
+    end = len(text) if text else None
+    outcome = Outcome(text, code == 0, result(code), changed, output_end=end)
     return replace(outcome, **options)  # type: ignore[arg-type]
 
 

@@ -32,7 +32,6 @@ class Place:
             "answer",
             "reply",
             "show-changes",
-            "undo",
             "open-link",
         )
         for name in names:

@@ -4,18 +4,9 @@
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Callable
 
 # Starts what follows in a folder that is gone.
 WITHOUT_FOLDER = ("sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh")
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 def assert_failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:

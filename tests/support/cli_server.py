@@ -28,14 +28,16 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NoReturn
 
+from support.timing import PATIENCE
+
 _ROOT = Path(__file__).parents[2]
 _MAIN = """
 import sys
 sys.path[:0] = sys.argv[1:3]
+from support.timing import PATIENCE
 from support import cli_server
 cli_server.serve(int(sys.argv[3]))
 """
-_PATIENCE = 120.0
 # The order, standard input, output and errors, and where to tell of it.
 _GIVEN = 5
 _PIPE, _NOWHERE = subprocess.PIPE, subprocess.DEVNULL
@@ -120,7 +122,7 @@ class Server:
         finally:
             if given:
                 os.close(stdin)
-        said, complained = started.communicate(_PATIENCE)
+        said, complained = started.communicate(PATIENCE)
         return started.wait(), said, complained
 
     def start(
@@ -148,7 +150,7 @@ class Server:
             numbers.append(handed_over.enter_context(theirs).fileno())
             rights = array.array("i", numbers)
             self._line.sendmsg([b"run"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        told.settimeout(_PATIENCE)
+        told.settimeout(PATIENCE)
         in_, out, err = ours
         return Started(int(told.recv(16)), told, in_, out, err)
 

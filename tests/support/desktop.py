@@ -15,9 +15,9 @@ from pathlib import Path
 from gi.repository import GLib, Gtk
 from support.person import Person, cli_argv
 from support.screen_reader import Area, Node, Reader
+from support.timing import PATIENCE
 
 # Seconds: for a machine that has ten times as much to do; and when a user would try once more.
-PATIENCE = 180.0
 AGAIN = 30.0
 # Seconds that something stands still before it is pressed; and a question before it is allowed,
 # which counts only after a user could have seen which one is there.

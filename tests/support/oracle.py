@@ -16,6 +16,7 @@ from pathlib import Path
 
 from support.oracle_steps import Seen, Step, look
 from support.person import Person
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.database.tables import Run
@@ -98,7 +99,7 @@ def run_plain(person: Person, command: Command) -> Ran:
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
@@ -106,7 +107,7 @@ def run_plain(person: Person, command: Command) -> Ran:
 
 async def run_inside(person: Person, command: Command, mode: Mode = Mode.AUTO) -> Ran:
     keeper = Recorder(RunSpec(real_project(person), mode=mode), person.paths)
-    result = await person.bubble(keeper=keeper, timeout=120).exec(command)
+    result = await person.bubble(keeper=keeper, timeout=PATIENCE).exec(command)
     return Ran(result.exit_code, result.stdout.text, result.stderr.text, keeper.report)
 
 

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from support import cli_server
 from support.cli_server import Started
+from support.timing import PATIENCE
 
 import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports it
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths, make_folder
 from ollmsandbox.project.change import Report
 from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.write_file import write_file
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
 from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe
@@ -68,7 +70,7 @@ class Person:
         make_folder(self.playground)
 
     def bubble(self, *, network: bool = False, profile: str = "standard", **options: Any) -> Bubble:
-        options.setdefault("timeout", 60)
+        options.setdefault("timeout", PATIENCE)
         self._copy_probe()
         project = options.pop("project", self.project)
         if "\0" not in str(project):
@@ -96,20 +98,26 @@ class Person:
         """Return the folders in which the next command sees the project, from the top."""
         return Recorder(RunSpec(os.path.realpath(self.project)), self.paths).roots()[0].lowers
 
-    def run_outside(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command without the sandbox, to prove that an attack works."""
+    def run_outside(
+        self, command: str | Sequence[str], **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run shell text or a program without the sandbox, to prove that an attack works, or as the
+        user does."""
+        argv = ["/bin/bash", "-c", command] if isinstance(command, str) else command
+        given = {"cwd": self.project, "env": self.environ, "stdin": subprocess.DEVNULL, **options}
         return subprocess.run(
-            ["/bin/bash", "-c", command],
-            cwd=self.project,
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
+            argv,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=60,
-            check=False,
-            **options,
+            timeout=PATIENCE,
+            **{"check": False, **given},
         )
+
+    def write(self, name: str, text: str, mode: Mode = Mode.AUTO) -> str:
+        """Write a file of the project as a tool does; return the id of the run."""
+        spec = RunSpec(str(self.project), mode=mode)
+        return write_file(self.paths, spec, f"{self.project}/{name}", text.encode()).run_id
 
     def cli(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run the command line as a process of its own; in a new Python process if it has special
@@ -133,7 +141,7 @@ class Person:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
             **options,
         )
@@ -196,16 +204,6 @@ def _profile(name: str, paths: Paths) -> Profile:
 
 def cli_argv(*arguments: str) -> list[str]:
     return [sys.executable, "-I", "-c", _MAIN, str(ROOT), *arguments]
-
-
-def given_time(attempt: Callable[[float], Result], began: Callable[[Result], object]) -> Result:
-    """Run a command with growing time limits until it got far enough before the limit ended it: a
-    busy machine may not even start it within the short ones."""
-    for seconds in (0.3, 3.0, 30.0):
-        result = attempt(seconds)
-        if began(result):
-            break
-    return result
 
 
 Start = Callable[..., subprocess.Popen[bytes]]

@@ -7,15 +7,15 @@ import asyncio
 import os
 import signal
 import subprocess
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from support.person import ROOT, Person
 from support.servers.bus import Bus, private_bus, service_on
+from support.timing import PATIENCE, wait_for
 from support.tools import Agent, Asking
 
 from ollmsandbox import loop
@@ -49,7 +49,7 @@ class Flatpak:
     def runner(self, **options: Any) -> Asking:
         ask, profile = options.pop("ask", self._ask), options.pop("profile", None)
         confinement = options.pop("confinement", Confinement.INNER)
-        spec = RunSpec(str(self.person.project), **{"timeout": 60, **options})
+        spec = RunSpec(str(self.person.project), **{"timeout": PATIENCE, **options})
         environ = {**self.person.environ, **self.environ}
         return Asking(InnerRunner(spec, confinement, profile=profile, environ=environ), ask)
 
@@ -70,7 +70,7 @@ class Flatpak:
         else:
             for pid in children_of(self.service.pid):
                 os.killpg(pid, signal.SIGKILL)
-            wait_until(lambda: not children_of(self.service.pid))
+            wait_for(lambda: not children_of(self.service.pid))
 
     def sleeping(self) -> list[str]:
         """Return the processes with the mark that are still alive."""
@@ -85,13 +85,6 @@ class Flatpak:
 
 def children_of(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def wait_until(is_so: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @contextmanager

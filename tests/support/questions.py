@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from support.timing import until
 
 from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
 
@@ -38,14 +39,6 @@ def other(tool: str, target: str, project: str, **options: object) -> Permission
 
 def _request(options: dict[str, object]) -> PermissionRequest:
     return PermissionRequest(**{"id": "q", "one_time_only": False, **options})  # type: ignore[arg-type]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.001)
 
 
 @dataclass

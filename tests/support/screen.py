@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
+from support.timing import PATIENCE
 
 from ollmsandbox.ui.resources import stylesheet
 from ollmsandbox.ui.settings import find_schema
@@ -108,7 +109,7 @@ def spin(seconds: float = 0.0) -> None:
             break
 
 
-def spin_until(condition: Callable[[], object], seconds: float = 60) -> None:
+def spin_until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Run the main loop until the condition is true. It is checked at every turn."""
     end = time.monotonic() + seconds
     # Without it a loop with nothing to do would never ask again.
@@ -207,13 +208,7 @@ _SERIOUS = (
 )
 # Libadwaita 1.7 shows what dims the chat under a pane only while it lays it out, each time the pane
 # comes back: for one frame it has no place.
-_NOT_OURS = (
-    "Trying to snapshot AdwGizmo",
-    # When a window becomes narrow, an Adw.Flap asks for the height of its content beside the flap,
-    # although it is about to fold. These are in the content.
-    "Trying to measure OllmNoticeBar",
-    "Trying to measure GtkStack",
-)
+_NOT_OURS = "Trying to snapshot AdwGizmo"
 
 
 def _write(
@@ -222,7 +217,7 @@ def _write(
     if level & _SERIOUS:
         text = GLib.log_writer_format_fields(level, fields, False)
         print(text, file=sys.stderr)
-        if not any(words in text for words in _NOT_OURS):
+        if _NOT_OURS not in text:
             for troubles in _listeners:
                 troubles.append(text)
     return GLib.LogWriterOutput.HANDLED

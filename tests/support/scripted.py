@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from support.timing import PATIENCE
+
 from ollmsandbox.chat.events import ChatEvent
 from ollmsandbox.chat.messages import Message, ToolCall, ToolSpec
 from ollmsandbox.chat.providers.base import (
@@ -101,7 +103,7 @@ class Listening:
     def of(self, kind: type[T]) -> list[T]:
         return [event for event in self.heard if isinstance(event, kind)]
 
-    async def until(self, found: Callable[[], object], seconds: float = 60) -> None:
+    async def until(self, found: Callable[[], object], seconds: float = PATIENCE) -> None:
         """Wait for a condition, which is checked at each event and now and then besides."""
         async with asyncio.timeout(seconds):
             while not found():

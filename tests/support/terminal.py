@@ -17,8 +17,8 @@ from types import TracebackType
 
 from support.person import Person
 from support.servers.http import Answer, Part, Replay, Reply, Stall
+from support.timing import PATIENCE
 
-PATIENCE = 60.0
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 
 

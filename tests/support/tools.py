@@ -17,6 +17,7 @@ from ollmsandbox.permission.provider import Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.sandbox.monitor import FileEvent
+from ollmsandbox.sandbox.network.publish import CommandPorts
 from ollmsandbox.sandbox.plan.plan import Plan
 from ollmsandbox.sandbox.process import Result, Sinks
 from ollmsandbox.sandbox.profile.profile import Limits
@@ -74,7 +75,7 @@ class Looking:
     def replied(self, answer: str | None) -> None:
         self.replies.append(answer)
 
-    def started(self, pid: int, plan: Plan | None) -> None:
+    def started(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
         self.starts.append((pid, plan))
 
     def output(self, stream: Stream, data: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from gi.repository import Gtk
 from support.person import Person
 from support.screen import all_of, descendants, texts
+from support.timing import PATIENCE
 
 from ollmsandbox.chat.providers.tour.model import TourModel, TourServer
 from ollmsandbox.loop import end, new_loop
@@ -47,7 +48,7 @@ def finish(work: Coroutine[object, object, T]) -> T:
     return asyncio.get_event_loop().run_until_complete(work)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     async def wait() -> None:
         end = time.monotonic() + seconds
         while not condition():

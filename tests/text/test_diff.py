@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.timing import PATIENCE
 
 from ollmsandbox.text import diff
 from ollmsandbox.text.diff import (
@@ -171,5 +172,5 @@ def test_no_text_takes_long_to_compare(
         target=lambda: found.append(with_hunks(old, find_hunks(old, new))), daemon=True
     )
     work.start()
-    work.join(30)
+    work.join(PATIENCE)
     assert found == [new]

@@ -22,7 +22,6 @@ KeySource = Callable[[], Awaitable[str]]
 
 # Seconds before each new attempt.
 RETRY_DELAYS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
-_ERROR_LIMIT = 64 * 1024
 _LIST_LIMIT = 16 << 20
 _LONGEST_LINE = 4 << 20
 _SHORT_TIMEOUTS = Timeouts(connect=5.0, idle=15.0)
@@ -134,7 +133,7 @@ class Client:
         if exchange.status == 200:
             return
         try:
-            data = await exchange.read_all(_ERROR_LIMIT)
+            data = await exchange.read_all(64 * 1024)
         except NetError:
             data = b""  # the status says enough
         body = self.mask.whole(data.decode("utf-8", "replace"))

@@ -178,6 +178,10 @@ class ConnectionStore:
             )
             self._write(ConnectionList(connections, name))
 
+    async def key_of(self, connection: Connection) -> str:
+        """Return the stored key of a connection; "" if it has none."""
+        return await self._keys.get(connection.name, connection.key)
+
     def server(self, connection: Connection, key: str | None = None) -> Server:
         """Return the server of a connection; `key` replaces the stored one."""
         if connection.kind is ServerKind.TOUR:
@@ -188,7 +192,7 @@ class ConnectionStore:
         async def find_key() -> str:
             if key is not None:
                 return key
-            return await self._keys.get(connection.name, connection.key)
+            return await self.key_of(connection)
 
         # Imported late: requests takes a fifth of the time until the window appears.
         from .ollama import OllamaServer

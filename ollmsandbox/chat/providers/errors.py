@@ -36,7 +36,6 @@ _TOO_LONG = re.compile(
     r"|context_length_exceeded|exceed_context_size|reduce the length",
     re.IGNORECASE | re.DOTALL,
 )
-_TOO_LONG_STATUS = (400, 413, 422, 500)
 # Says that the wanted answer is too long, not the conversation.
 _ANSWER_TOO_LONG = re.compile(r"max_(completion_|output_)?tokens|completion tokens", re.IGNORECASE)
 _NO_TOOLS = (
@@ -68,31 +67,20 @@ def from_status(
 def _by_status(
     status: int, headers: Mapping[str, str], body: str, url: str, model: str, said: str
 ) -> ProviderError:
-    where = server_of(url)
     # Translators: follows another sentence, hence the space.
     says = Sentence(N_(" It says: {said}"), said=said) if said else ""
+    where = server_of(url)
     if status in (401, 403):
-        return RefusedError(
-            N_("{where} does not accept the key.{says}"),
-            N_("Check the API key."),
-            where=where,
-            says=says,
-        )
+        text = N_("{where} does not accept the key.{says}")
+        return RefusedError(text, N_("Check the API key."), where=where, says=says)
     if status == 404:
         if model and said and "model" in said.lower():
-            return ProviderError(
-                N_("{where} has no model {model}.{says}"),
-                N_("Download the model first, or choose another one."),
-                where=where,
-                model=repr(model),
-                says=says,
-            )
-        return ProviderError(
-            N_("{where} does not support this request.{says}"),
-            N_("Check the address and the server type."),
-            where=where,
-            says=says,
-        )
+            text = N_("{where} has no model {model}.{says}")
+            remedy = N_("Download the model first, or choose another one.")
+            return ProviderError(text, remedy, where=where, model=repr(model), says=says)
+        text = N_("{where} does not support this request.{says}")
+        remedy = N_("Check the address and the server type.")
+        return ProviderError(text, remedy, where=where, says=says)
     wait = _retry_after(headers)
     retries = MOST_RETRIES if status in _TEMPORARY and (wait or 0) <= LONGEST_WAIT else 0
     if status in _OVERLOADED:
@@ -111,12 +99,9 @@ def _by_status(
     if 300 <= status < 400:
         # Translators: in place of an address: "… redirects to another address."
         target = _short(headers.get("location", "")) or Sentence(N_("another address"))
-        return ProviderError(
-            N_("{where} redirects to {target}. Redirects are not followed."),
-            N_("If that address is right, use it instead."),
-            where=where,
-            target=target,
-        )
+        text = N_("{where} redirects to {target}. Redirects are not followed.")
+        remedy = N_("If that address is right, use it instead.")
+        return ProviderError(text, remedy, where=where, target=target)
     if status in _TEMPORARY or status >= 500:
         return ProviderError(
             N_("{where} failed ({status}).{says}"),
@@ -130,9 +115,8 @@ def _by_status(
         )
     if _is_page(headers, body):
         return not_a_model_server(url)
-    return ProviderError(
-        N_("{where} refused the request ({status}).{says}"), where=where, status=status, says=says
-    )
+    text = N_("{where} refused the request ({status}).{says}")
+    return ProviderError(text, where=where, status=status, says=says)
 
 
 def from_message(body: str, url: str, model: str = "") -> ProviderError:
@@ -198,7 +182,7 @@ def _known(said: str, model: str, status: int) -> ProviderError | None:
             said=_quoted(said),
         )
     if status == 413 or (
-        status in _TOO_LONG_STATUS
+        status in (400, 413, 422, 500)
         and _TOO_LONG.search(start)
         and ("context" in lower or not _ANSWER_TOO_LONG.search(start))
     ):

@@ -49,7 +49,6 @@ from .mask import KeyMask
 from .think import TextSplitter
 
 _MOST_CALLS = 128
-_MOST_DETAILS = 10_000
 _THINKING_FIELDS = ("reasoning_content", "reasoning")
 # Other fields of a message that its server may expect back.
 _MESSAGE_FIELDS = ("extra_content", "provider_specific_fields", "thinking_blocks")
@@ -88,7 +87,7 @@ class _Details:
         last = self._found[-1] if self._found else None
         same = last and all(last[0].get(key) == given.get(key) for key in ("type", "index"))
         if last is None or not same or (not any(texts.values()) and "data" in others):
-            if len(self._found) >= _MOST_DETAILS:
+            if len(self._found) >= 10_000:
                 return
             last = ({}, {})
             self._found.append(last)
@@ -257,7 +256,6 @@ _LENGTHS = (
     ("context_window",),
     ("max_context_length",),
 )
-_WHOLE_LIMIT = 64 << 20
 _ABOUT_PICTURES = re.compile(r"image|picture|vision|multimodal|mmproj", re.IGNORECASE)
 _ABOUT_ORDER = re.compile(r"roles must alternate|role .?user.? after role .?tool", re.IGNORECASE)
 _DEPLOYMENT = re.compile(r"(?P<root>.*)/deployments/(?P<name>[^/]+)")
@@ -469,7 +467,7 @@ class OpenAIModel:
 
     async def _whole(self, exchange: Exchange) -> list[str]:
         """Return the answer of a server that does not stream."""
-        return [(await exchange.read_all(_WHOLE_LIMIT)).decode("utf-8", "replace")]
+        return [(await exchange.read_all(64 << 20)).decode("utf-8", "replace")]
 
     def _read(self, answer: OpenAIStream, event: str) -> list[Piece]:
         pieces = answer.read(event)

@@ -133,6 +133,7 @@ def _result(history: History, record: CallRecord) -> dict[str, object]:
         "answer": record.answer.value if record.answer else None,
         "source": record.source.value if record.source else None,
         "run_id": record.run_id or None,
+        "hosts": [use.document() for use in record.hosts],
         "changes": [
             {
                 "path": _path(item),

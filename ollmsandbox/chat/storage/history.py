@@ -9,7 +9,8 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from operator import or_
+from typing import NamedTuple, cast
 
 from peewee import JOIN, Case, ModelSelect, fn
 
@@ -63,11 +64,27 @@ DELETE FROM chatpicture WHERE id IN (
 )"""
 
 
+# A session, when a message of it was sent, its call, its text, and the call's description.
+_Row = tuple[str, float, str, str, str | None]
+# Characters of a line that was found: before the first word, and all.
+_BEFORE, _LONGEST_LINE = 16, 160
+
+
 class SessionRun(NamedTuple):
     id: str
     command: str
     project: str
     changes: tuple[Recorded, ...]
+
+
+class FoundLine(NamedTuple):
+    """A line of a session that has what was searched for."""
+
+    text: str
+    # When its message was sent.
+    at: float
+    # The call that it is of; "" if it was said.
+    call_id: str
 
 
 def new_session_id() -> str:
@@ -123,6 +140,30 @@ class History:
             rows = list(query.limit(limit))
             spent = self._spent(row.id for row in rows)
             return [_info(row, spent.get(row.id)) for row in rows]
+
+    def found_lines(self, search: str) -> dict[str, FoundLine]:
+        """Return a line of the last message, or of the last call, that has all words of a search,
+        by session."""
+        words = search.split()
+        if not words:
+            return {}
+        described = _described()
+        with self.manager.store.translated_errors():
+            newest = ChatMessage.select(fn.MAX(ChatMessage.id)).group_by(ChatMessage.session)
+            for word in words:
+                newest = newest.where(or_(_has(ChatMessage.text, word), _has(described, word)))
+            query = ChatMessage.select(
+                ChatMessage.session,
+                ChatMessage.at,
+                ChatMessage.call_id,
+                ChatMessage.text,
+                described,
+            ).where(ChatMessage.id.in_(newest))
+            rows = list(cast(Iterable[_Row], query.tuples()))
+        return {
+            session: FoundLine(_line_with(words, f"{said or ''}\n{text}"), at, call_id)
+            for session, at, call_id, text, said in rows
+        }
 
     def find(self, beginning: str) -> SessionInfo:
         """Return the session with an id, or with an unambiguous beginning of one."""
@@ -291,18 +332,6 @@ class History:
             run = Run.get_or_none(Run.id == run_id)
         return read_changes(self.manager, run) if run else []
 
-    def states(self, session_id: str) -> dict[str, frozenset[State]]:
-        """Return the states of the changes of each run in the session, as they are now."""
-        from ...project.state import read_current  # the list of sessions needs no changes
-
-        with self.manager.store.translated_errors():
-            query = Run.select(Run, Project).join(Project).where(Run.session_id == session_id)
-            rows = list(query)
-        return {
-            row.id: frozenset(item.state for item in read_current(self.manager, row))
-            for row in rows
-        }
-
     def session_runs(self, session_id: str) -> list[SessionRun]:
         """Return the runs of a session with their changes, the oldest first."""
         with self.manager.store.translated_errors():
@@ -429,6 +458,16 @@ def _has(field: object, word: str) -> object:
         one = fn.instr(fn.lower(field), fn.lower(spelling)) > 0
         found = one if found is None else found | one
     return found
+
+
+def _line_with(words: Sequence[str], text: str) -> str:
+    """Return the first of the lines that have the most of these words, from a little before the
+    first of them."""
+    lower = [word.lower() for word in words]
+    line = max(text.splitlines(), key=lambda one: sum(word in one.lower() for word in lower))
+    start = min((at for word in lower if (at := line.lower().find(word)) >= 0), default=0)
+    cut = max(0, start - _BEFORE)
+    return printable_line(f"{'…' if cut else ''}{line[cut : cut + _LONGEST_LINE].strip()}")
 
 
 def _described() -> object:

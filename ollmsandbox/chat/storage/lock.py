@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...files.locks import FileLock
+from ...files.locks import FileLock, try_lock
 from ...paths import Paths, make_folder
 
 
@@ -18,13 +18,12 @@ class SessionLock:
 
     def _acquire(self) -> FileLock:
         while True:
-            try:
-                lock = FileLock(self._file, timeout=0)
-            except BlockingIOError:
+            lock = try_lock(self._file)
+            if lock is None:
                 raise OllmSandboxError(
                     N_("This session is open in another program."),
                     N_("Close it there, or start a new session."),
-                ) from None
+                )
             # The previous holder may have removed the file between our two steps.
             if lock.fstat().st_nlink:
                 return lock

@@ -12,12 +12,16 @@ from ...errors import Sentence, sentence
 from ...permission.request import Answer, Source, Verdict
 from ...project.change import Kind
 from ...project.short_list import count_files, count_kinds, split_ignored
+from ...sandbox.network.hosts import HostUse
 from ...sandbox.process import Stop
 from ..messages import Message, Role, ServerFields, ToolCall
 
 if TYPE_CHECKING:
+    from ...project.change import Report
     from ...tools.base import Outcome
 
+# Characters. What a command printed is stored once, as text.
+_LONGEST_SENTENCE = 1000
 INTERRUPTED = "ERROR: The program ended before this call was answered."
 
 
@@ -41,10 +45,18 @@ class CallRecord:
     ignored: int = 0
     # The user's own command, not the model's.
     own: bool = False
-    # Where the output begins in the text for the model.
+    # Where the output of a command begins in the text for the model, and where it ends.
     output_start: int = 0
+    output_end: int | None = None
+    # The processes that its command left running, and what the sandbox refused to it.
+    left_running: int = 0
+    refusals: tuple[str, ...] = ()
+    # The user's answer to a question of the model; "" if the model decides, None without one.
+    reply: str | None = None
     # The program ended before the call.
     is_interrupted: bool = False
+    # The hosts that a command tried to reach.
+    hosts: tuple[HostUse, ...] = ()
 
     @property
     def was_denied(self) -> bool:
@@ -53,24 +65,42 @@ class CallRecord:
     @classmethod
     def of(cls, outcome: Outcome, description: str) -> CallRecord:
         result, verdict = outcome.result, outcome.verdict
-        shown, ignored = split_ignored(outcome.report.changes if outcome.report else ())
-        return cls(
+        record = cls(
             ok=outcome.ok,
             description=description,
-            run_id=outcome.run_id,
             exit_code=result.exit_code if result else None,
             duration=round(result.duration, 3) if result else None,
             answer=verdict.answer if verdict else None,
             source=verdict.source if verdict else None,
             stop=outcome.stop,
+            output_end=outcome.output_end,
+            left_running=result.left_running if result else 0,
+            refusals=result.refusals if result else (),
+            reply=outcome.reply,
+            hosts=outcome.hosts,
+        )
+        return record.with_report(outcome.report) if outcome.report else record
+
+    def with_report(self, report: Report) -> CallRecord:
+        shown, ignored = split_ignored(report.changes)
+        return replace(
+            self,
+            run_id=report.run_id,
             changes=count_kinds(shown),
             ignored=count_files(ignored),
         )
 
     def asked(self, verdict: Verdict | None) -> CallRecord:
-        if verdict is None:
+        """Return the record with the answer that kept the call from running. An answer to a command
+        that runs is about something else, such as a host."""
+        if verdict is None or self.exit_code is not None:
             return self
         return replace(self, answer=verdict.answer, source=verdict.source)
+
+    def moved(self, start: int) -> CallRecord:
+        """Return the record of a command of the user's own, whose output begins at `start`."""
+        end = None if self.output_end is None else self.output_end + start
+        return replace(self, own=True, output_start=start, output_end=end)
 
 
 @dataclass(frozen=True)
@@ -164,26 +194,34 @@ def calls_from_json(text: str) -> tuple[ToolCall, ...]:
 
 
 def extra_to_json(message: Message) -> str:
-    if message.role is Role.NOTICE:
-        return json.dumps({"end": message.end, "sentence": _sentence_to_json(message.text)})
-    fields = asdict(message.fields) if message.fields else None
-    return json.dumps({"fields": fields, "keeps": message.keeps}) if fields or message.keeps else ""
+    kept: dict[str, object] = {}
+    if message.fields is not None:
+        kept["fields"] = asdict(message.fields)
+    if message.keeps:
+        kept["keeps"] = message.keeps
+    if message.end:
+        kept["end"] = message.end
+    if isinstance(message.text, Sentence) and len(message.text) <= _LONGEST_SENTENCE:
+        kept["sentence"] = _sentence_to_json(message.text)
+    return json.dumps(kept) if kept else ""
 
 
 def with_extra(message: Message, text: str) -> Message:
     """Return the message with what `extra_to_json` made of another one."""
     try:
         kept = json.loads(text) if text else {}
-        if message.role is Role.NOTICE:
-            why = _sentence_from_json(kept["sentence"])
-            # A sentence stays one.
-            why = why if isinstance(why, str) else str(why)
-            return replace(message, text=why, end=str(kept["end"]))
-        fields = None
+        fields, said = None, _sentence_from_json(kept.get("sentence"))
         if given := kept.get("fields"):
             others = dict(given["others"])
             fields = ServerFields(str(given["origin"]), str(given["thinking"]), others)
-        return replace(message, keeps=int(kept.get("keeps", 0)), fields=fields)
+        return replace(
+            message,
+            # A sentence stays one.
+            text=said if isinstance(said, str) else message.text,
+            keeps=int(kept.get("keeps", 0)),
+            end=str(kept.get("end", "")),
+            fields=fields,
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return message  # it can do without
 
@@ -220,7 +258,12 @@ def record_to_json(record: CallRecord | None) -> str:
             "ignored": record.ignored,
             "own": record.own,
             "output_start": record.output_start,
+            "output_end": record.output_end,
+            "left_running": record.left_running,
+            "refusals": [_sentence_to_json(refusal) for refusal in record.refusals],
+            "reply": record.reply,
             "is_interrupted": record.is_interrupted,
+            "hosts": [use.document() for use in record.hosts],
         }
     )
 
@@ -232,6 +275,8 @@ def record_from_json(text: str) -> CallRecord | None:
         if not isinstance(kept, dict):
             return None
         code, duration = kept.get("exit_code"), kept.get("duration")
+        end, reply = kept.get("output_end"), kept.get("reply")
+        refusals = map(_sentence_from_json, kept.get("refusals", ()))
         return CallRecord(
             ok=bool(kept.get("ok")),
             description=str(kept.get("description", "")),
@@ -245,7 +290,12 @@ def record_from_json(text: str) -> CallRecord | None:
             ignored=int(kept.get("ignored", 0)),
             own=bool(kept.get("own")),
             output_start=int(kept.get("output_start", 0)),
+            output_end=end if isinstance(end, int) else None,
+            left_running=int(kept.get("left_running", 0)),
+            refusals=tuple(said for said in refusals if isinstance(said, str)),
+            reply=reply if isinstance(reply, str) else None,
             is_interrupted=bool(kept.get("is_interrupted")),
+            hosts=tuple(map(HostUse.from_document, kept.get("hosts", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ...chat.conversation import TurnLimits
 from ...chat.sessions import SessionFactory
-from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...loop import new_loop
 from ...paths import Paths
@@ -24,7 +23,7 @@ from ...sandbox.profile.file import read_profile
 from ...sandbox.profile.profile import DEFAULT_PROFILE
 from ...sandbox.spec import Mode
 from ..arguments import default_project
-from ..changes import print_notice, summary
+from ..changes import finish_earlier_runs, print_notice
 from .asker import TerminalAsker
 from .client import JsonClient, has_client
 from .events import JsonPrinter
@@ -84,7 +83,7 @@ def _agent(given: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     paths = Paths.from_environ(os.environ)
-    _finish_interrupted_runs(paths)
+    finish_earlier_runs(paths)
     if given.project is not None or given.session is None:
         named = given.project if given.project is not None else default_project(os.environ)
         check_links(named, paths)
@@ -180,13 +179,3 @@ def _session(factory: SessionFactory, given: argparse.Namespace, project: str) -
             raise OllmSandboxError("This project has no sessions yet.")
         return last[0].id
     return None
-
-
-def _finish_interrupted_runs(paths: Paths) -> None:
-    recovered = finish_interrupted_runs(paths, clean_up=True)
-    if recovered is None:
-        return
-    for report in recovered.finished:
-        print_notice(("An earlier run was interrupted. It is finished now:", *summary(report, "")))
-    for notice in (*recovered.notices, *recovered.errors):
-        print_notice((notice,))

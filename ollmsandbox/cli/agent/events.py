@@ -78,19 +78,9 @@ class JsonPrinter:
     def _of_call(self, event: ChatEvent) -> dict[str, object] | None:
         match event:
             case events.CallQueued(call, description, own):
-                return {
-                    "event": "queued",
-                    **_call(call),
-                    "description": description,
-                    "own": own,
-                }
+                return {"event": "queued", **_call(call), "description": description, "own": own}
             case events.CallBegan(call, description, own):
-                return {
-                    "event": "call",
-                    **_call(call),
-                    "description": description,
-                    "own": own,
-                }
+                return {"event": "call", **_call(call), "description": description, "own": own}
             case events.PermissionAsked(call_id, request):
                 return {"event": "asking", "call_id": call_id, **_request(request)}
             case events.PermissionAnswered(call_id, verdict):
@@ -110,12 +100,7 @@ class JsonPrinter:
             case events.CommandOutput(call_id, stream, data):
                 decoder = self._decoders.setdefault((call_id, stream), _DECODER("replace"))
                 text = decoder.decode(data)
-                return {
-                    "event": "output",
-                    "call_id": call_id,
-                    "stream": stream.value,
-                    "text": text,
-                }
+                return {"event": "output", "call_id": call_id, "stream": stream.value, "text": text}
             case events.FilesChanged(call_id, change):
                 return {
                     "event": "files",
@@ -148,6 +133,7 @@ class JsonPrinter:
             "text": outcome.text,
             "run_id": outcome.run_id or None,
             "exit_code": result.exit_code if result else None,
+            "hosts": [use.document() for use in outcome.hosts],
             **report_document(outcome.report, self.project),
         }
 

@@ -11,6 +11,7 @@ from ...chat.events import ChatEvent
 from ...chat.messages import Role
 from ...permission.request import Source, Verdict
 from ...project.change import Report
+from ...sandbox.network.hosts import hosts_text
 from ...text.ansi import LiveOutput, harmless
 from ...text.visible import visible_line
 from ...tools.base import Outcome
@@ -21,7 +22,6 @@ from ..streams import wants_colour
 from .card import question_line
 
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
-_MOST_HELD = 1 << 20
 _MOST_SHOWN = 2000
 _MARKS = {
     TodoState.PENDING.value: "[ ]",
@@ -157,7 +157,9 @@ class Printer:
     def _ended(self, call_id: str, outcome: Outcome) -> None:
         result = outcome.result
         tail = self._live[call_id].end() if call_id in self._live else ""
-        says_more = result is not None and (result.exit_code != 0 or result.remarks)
+        remarks = [*result.remarks] if result is not None else []
+        remarks += filter(None, [hosts_text(outcome.hosts)])
+        says_more = remarks or (result is not None and result.exit_code != 0)
         if tail or says_more or not outcome.ok:
             self._name(call_id)
         self._live.pop(call_id, None)
@@ -168,7 +170,7 @@ class Printer:
             self._print(f"  exit status {result.exit_code}")
         elif result is None and not outcome.ok:
             self._print(f"  {harmless(outcome.text[:_MOST_SHOWN])}")
-        for remark in result.remarks if result is not None else ():
+        for remark in remarks:
             self._print(f"  {harmless(remark)}")
         if outcome.report is not None:
             self._reports.append(outcome.report)
@@ -197,7 +199,7 @@ class Printer:
         if self._is_holding:
             self._held_size += len(text)
             # A command may print very much.
-            if self._held_size < _MOST_HELD:
+            if self._held_size < 1 << 20:
                 self._held.append((stream, text))
             return
         stream.write(text)

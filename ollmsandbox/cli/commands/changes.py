@@ -13,15 +13,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 from ...database.tables import Run
+from ...engine.restore import changes_to_restore, runs_since, undo_runs
 from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_missing
 from ...project.change import Recorded, Report, State
-from ...project.index import read_changes
+from ...project.index import count_states, read_changes
 from ...project.jobs import unfinished
 from ...project.missing import discard_interrupted
 from ...project.review import Review
-from ...project.run import is_part
+from ...project.run import is_part, read_run
 from ...project.short_list import (
     count_files,
     counted,
@@ -30,6 +31,7 @@ from ...project.short_list import (
     split_ignored,
 )
 from ...project.state import read_current
+from ...sandbox.network.hosts import hosts_text
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
 from ..arguments import default_project
@@ -82,8 +84,10 @@ def changes(given: argparse.Namespace) -> int:
             else:
                 when = _when(run.started_at)
                 print(f"{escape_line(run.command)}  (run {run.id}, {when}{_where(run)})")
-                for line in listing(items, project):
+                for line in listing(items, project) if items else ["  no changes"]:
                     print(line)
+                if reached := hosts_text(read_run(review.manager.paths, run.id).hosts):
+                    print(f"  {reached}")
                 for line in advice(Report(run.id, tuple(items))):
                     print(line)
         if given.json:
@@ -100,6 +104,8 @@ def act_on_changes(given: argparse.Namespace) -> int:
         print(json.dumps(found) if given.json else "The run's changes are discarded.")
         return 0
     with _open() as review:
+        if getattr(given, "since", None) is not None:
+            return _undo_since(review, given)
         runs = _runs(review, given)
         if not runs and not given.all:
             return _no_run(review, given)
@@ -147,6 +153,42 @@ def act_on_changes(given: argparse.Namespace) -> int:
         for error in errors:
             print_error(error)
         return 1 if missed or left or errors else 0
+
+
+def _undo_since(review: Review, given: argparse.Namespace) -> int:
+    """Undo a run and all later ones in its project, after listing what that changes."""
+    first = review.manager.run(given.since)
+    project = first.project.path
+    runs = runs_since(review.manager, project, first.started_at)
+    found = changes_to_restore(review.manager, runs)
+    if not given.json:
+        lines = ["This takes back:"]
+        for report in found:
+            lines.append(escape_line(review.manager.run(report.run_id).command))
+            lines += listing(report.changes, project)
+        print_notice(lines if found else ())
+        if found and not confirmed("Continue?"):
+            return 1
+    try:
+        reports = undo_runs(review, runs)
+    except KeyboardInterrupt:
+        _report_interruption(runs)
+        raise
+    _note_newest(runs)
+    done = [item for report in reports for item in report.changes]
+    missed = [item for item in done if item.state not in (State.UNDONE, State.DISCARDED)]
+    if given.json:
+        print(json.dumps(_document(reports, first, project)))
+        return 1 if missed else 0
+    if any(item.state is State.DISCARDED for item in done):
+        _print_done("discard", done, [], [], project)
+    _print_done("undo", done, [], missed, project)
+    if any(item.state is State.CONFLICT for item in missed):
+        print("These files have changed since and are left as they are. To overwrite them:")
+    for report in reports:
+        if any(item.state is State.CONFLICT for item in report.changes):
+            print(f"  ollmsandbox undo {report.run_id} PATH")
+    return 1 if missed else 0
 
 
 def _print_done(
@@ -273,19 +315,24 @@ def history(given: argparse.Namespace) -> int:
             runs: list[Run] = []
         else:
             runs = manager.runs(project, limit=given.limit)
-        _note_newest(runs)
+        changed = count_states(manager, [run.id for run in runs])
+        _note_newest([run for run in runs if changed[run.id]])
         if given.json:
-            print(json.dumps([{**_about(run), **_counts(review, run)} for run in runs]))
+            print(json.dumps([_history_document(review, run) for run in runs]))
             return 0
         for run in runs:
-            shown, ignored = split_ignored(read_current(review.manager, run))
+            items = read_current(review.manager, run)
+            shown, ignored = split_ignored(items)
             counts = ", ".join(f"{number:,} {state}" for state, number in _counts_of(shown))
             if ignored:
                 counts += f"{', ' if counts else ''}{ignored_line(ignored)}"
+            counts = counts if items else "no changes"
             command = escape_line(run.command)
             where = f"  {escape_line(run.project.path)}" if given.all else ""
             print(f"{run.id}  {_when(run.started_at)}  {counts}{where}")
             print(f"    {command if len(command) <= 100 else command[:99] + '…'}")
+            if reached := hosts_text(read_run(manager.paths, run.id).hosts):
+                print(f"    {reached}")
         if not runs:
             print("No command has changed anything yet.")
             for line in _gone(review):
@@ -333,6 +380,8 @@ def _project(given: argparse.Namespace) -> str:
 def _check(given: argparse.Namespace) -> None:
     if given.all and given.run is not None:
         raise OllmSandboxError("Both a run and --all were given.", "Use one of them.")
+    if getattr(given, "since", None) is not None and (given.run is not None or given.later):
+        raise OllmSandboxError("--since stands alone.", "Use it without a run, paths and --later.")
 
 
 def _run(review: Review, given: argparse.Namespace) -> Run | None:
@@ -419,8 +468,12 @@ def _counts_of(items: Iterable[Recorded]) -> Iterator[tuple[str, int]]:
             yield word, number
 
 
-def _counts(review: Review, run: Run) -> dict[str, object]:
-    return {"states": dict(_counts_of(read_current(review.manager, run)))}
+def _history_document(review: Review, run: Run) -> dict[str, object]:
+    return {
+        **_about(run),
+        "states": dict(_counts_of(read_current(review.manager, run))),
+        "hosts": [use.document() for use in read_run(review.manager.paths, run.id).hosts],
+    }
 
 
 def _when(at: float) -> str:

@@ -18,13 +18,15 @@ from ...errors import OllmSandboxError, SandboxError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
 from ..arguments import FAILED, default_project
-from ..streams import give_up, print_error
+from ..streams import Writer, give_up, print_error, stdin_for
 
 if TYPE_CHECKING:
     from ...engine.run import PreparedRun
     from ...project.change import Report
     from ...project.recover import RecoveryResult
     from ...sandbox.network.network import AskHost
+    from ...sandbox.network.publish import PublishedPort
+    from ...sandbox.network.relay import Service
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import PathRewriter
@@ -78,6 +80,13 @@ def run_in_sandbox(given: argparse.Namespace) -> int:
     if job.report is None:
         _exit_now(code)
     return code
+
+
+def run_agent_program(given: argparse.Namespace) -> int:
+    """Run an agent by its name: `ollmsandbox claude`."""
+    words: list[str] = given.command
+    given.command = [given.program, *(words[1:] if words[:1] == ["--"] else words)]
+    return run_in_sandbox(given)
 
 
 def _exit_now(code: int) -> None:
@@ -136,7 +145,6 @@ class _Run:
         from ...engine.run import finish_interrupted_runs, prepare_run
         from ...project.opening import check_links
         from ...sandbox.plan.folders import find_project
-        from ..streams import stdin_for
 
         given = self._given
         paths = Paths.from_environ(os.environ)
@@ -148,14 +156,23 @@ class _Run:
         if given.rootfs is not False:
             await self._install_alpine(paths, project)
         spec = _spec(given, project, command)
+        services: dict[str, Service] = {}
+        if given.profile or given.tools or given.connection:
+            from ..agents import prepare_front
+
+            spec, services = await prepare_front(given, spec, paths)
         streams = _Streams(given)
-        run = prepare_run(spec, paths, os.environ, ask_host=streams.host_asker(spec))
+        run = prepare_run(
+            spec, paths, os.environ, ask_host=streams.host_asker(spec), services=services
+        )
         if run.rootfs is not None:
             self.system = run.rootfs.title
         self.run_id = run.run_id
         self.notices += run.plan.notices()
         self._handle_signals(run, streams)
         sinks = streams.sinks(project if run.rootfs is not None else "")
+        if spec.publish:
+            sinks = self._naming_ports(sinks, run)
         with contextlib.closing(streams), stdin_for(0) as stdin:
             try:
                 terminal = streams.link.theirs if streams.link is not None else None
@@ -170,9 +187,29 @@ class _Run:
                 self.report = run.report
         if self._signal:
             result = result._replace(exit_code=128 + self._signal)
-        run.record_exit(result.exit_code)
-        self.notices += result.remarks
+        run.record_end(result.exit_code)
+        self.notices += [*result.remarks, *run.settings_notices]
         return result
+
+    def _naming_ports(self, sinks: Sinks, run: PreparedRun) -> Sinks:
+        """Say where the published ports are, when the command starts."""
+
+        def started(pid: int) -> None:
+            for one in run.ports.published:
+                if one.host_port != one.port:
+                    self._say_port(one)
+            if sinks.started is not None:
+                sinks.started(pid)
+
+        return sinks._replace(started=started)
+
+    def _say_port(self, one: PublishedPort) -> None:
+        """Say that a port has another number here: even with --quiet, since nobody could know."""
+        text = f"Port {one.port} is in use here. The command's is at {one.url}."
+        if self._given.json:
+            self.notices.append(text)
+        else:
+            print(f"ollmsandbox: {text}", file=sys.stderr, flush=True)
 
     def _handle_signals(self, run: PreparedRun, streams: _Streams) -> None:
         """Stop the command at a signal, and exit even if the rest takes long."""
@@ -260,7 +297,6 @@ class _Streams:
     """Connects a command with our own streams, through a filter where they are terminals."""
 
     def __init__(self, given: argparse.Namespace) -> None:
-        from ..streams import Writer
 
         self._given = given
         self._writers = {number: Writer(number) for number in (1, 2)}
@@ -361,13 +397,25 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
     from ...sandbox.profile.profile import DEFAULT_PROFILE
     from ...sandbox.spec import Mode, RunSpec
 
+    if given.publish and given.network == "all":
+        raise SandboxError(
+            "With --network=all, the command's ports are this computer's own.",
+            "Leave --publish out.",
+        )
+    if given.ssh_agent and (given.network == "all" or not (given.hosts or given.network)):
+        raise SandboxError(
+            "--ssh-agent is for commands that reach single hosts.",
+            "Name the server with --host.",
+        )
     return RunSpec(
         project,
         given.title or _text(command),
         working_dir=_working_dir(given, project),
         network=given.network is not None or bool(given.hosts),
         by_host=given.network == "ask" or (given.network is None and bool(given.hosts)),
-        hosts=tuple(given.hosts),
+        hosts=_hosts(given),
+        ssh_agent=given.ssh_agent,
+        publish=tuple(dict.fromkeys(given.publish)),
         mode=Mode(given.apply),
         profile=given.profile or DEFAULT_PROFILE,
         timeout=_timeout(given),
@@ -375,6 +423,15 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
         # Output that streams through is not needed again.
         capture=1 << 20 if given.json else 1 << 12,
     )
+
+
+def _hosts(given: argparse.Namespace) -> tuple[str, ...]:
+    """Return the hosts that the user named, also those of lists."""
+    if not given.hosts:
+        return ()
+    from ...sandbox.network.lists import NamedHosts
+
+    return NamedHosts(given.hosts, Paths.from_environ(os.environ).config).texts
 
 
 def _timeout(given: argparse.Namespace) -> float | None:
@@ -439,6 +496,7 @@ def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]
         "stderr": result.stderr.text if result else "",
         "truncated": result.truncated if result else False,
         "duration": round(result.duration, 6) if result else 0.0,
+        "hosts": [use.document() for use in result.hosts] if result else [],
         **report_document(job.report, job.project),
         "notices": job.notices,
         "errors": list(dict.fromkeys([*job.errors, *([error] if error else [])])),

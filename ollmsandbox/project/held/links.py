@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Marks what links with the names of risky files lead to: `.vscode` may be a link to `tools`."""
+"""Marks the targets of links with risky names: `.vscode` may be a link to `tools`."""
 
 from __future__ import annotations
 

@@ -7,10 +7,12 @@ counted for a run that deletes little, and counting ends as soon as enough files
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...files.ignore import GENERATED, IgnoredPaths
+from ...files.trees import walk
 from ..change import Change, Flag, Kind, Type
 from ..roots import is_git_folder
 
@@ -74,30 +76,26 @@ def _is_most_of_project(root: str, deletions: Sequence[Change], changes: Iterabl
         return False
     # Most are gone unless so many are left: lost <= (deleted + left) / 2.
     enough = len(deleted) - 2 * len(added)
-    for file in _files(root, "", ignored.covers):
+    for file in _files(root, ignored.covers):
         enough -= file not in deleted
         if enough <= 0:
             return False
     return enough > 0
 
 
-def _files(root: str, folder: str, is_left_out: Callable[..., bool]) -> Iterator[str]:
-    """Yield the files on disk, without repositories, nearest first. Links are not followed."""
-    waiting = [folder]
-    while waiting:
-        inner = []
-        for folder in waiting:
-            try:
-                entries = list(os.scandir(f"{root}/{folder}"))
-            except OSError:
-                continue  # what cannot be read is not counted
+def _files(root: str, is_left_out: Callable[..., bool]) -> Iterator[str]:
+    """Yield the files on disk, without repositories. Links are not followed, and what cannot be
+    read is not counted."""
+    for folder in walk(root, skip_errors=True):
+        around = f"{folder.path}/" if folder.path else ""
+        with contextlib.suppress(OSError):
+            entries = list(os.scandir(folder.descriptor))
             for entry in entries:
-                path = f"{folder}/{entry.name}" if folder else entry.name
+                path = around + entry.name
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if entry.name == ".git" or is_left_out(path, is_folder=is_folder):
                     continue
                 if is_folder:
-                    inner.append(path)
+                    folder.folders.append(entry.name)
                 else:
                     yield path
-        waiting = inner

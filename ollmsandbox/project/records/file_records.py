@@ -14,12 +14,12 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from ... import N_
 from ...errors import ProjectError
-from ...files.dirfd import FOLDER
+from ...files.dirfd import opened_folder
 from ...files.ignore import IgnoredPaths
+from ...files.trees import WalkedFolder, walk
 from ...paths import is_inside
 from ..projects import ProjectManager
 from .scan_cache import KnownFolder, ScanCache, stamp_of
@@ -34,23 +34,6 @@ _SEE = (
     " ON CONFLICT (project_id, path)"
     " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
 )
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-
-
-@dataclass
-class _Level:
-    """A folder above the present one, by its path in the project: what is in it. Its subfolders
-    are those that are still to be visited."""
-
-    descriptor: int
-    path: str
-    # Whether the ignore files here and further out are those of the last scan.
-    has_same_rules: bool
-    folders: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)
-
-    def inner(self, name: str) -> str:
-        return f"{self.path}/{name}" if self.path else name
 
 
 class _Stopped(Exception):
@@ -68,7 +51,6 @@ class Scanner:
         self._is_stopped = is_stopped
         self._stamp = time.time()
         self._project_id = 0
-        self._levels: list[_Level] = []
         self._old = ScanCache(0)
         self._new = ScanCache(self._stamp)
         # Paths in the project.
@@ -99,86 +81,77 @@ class Scanner:
 
     def _walk(self) -> None:
         try:
-            top = os.open(self._path, FOLDER)
+            with opened_folder(self._path) as top:
+                exclude = _find(".git/info/exclude", top)
         except OSError as error:
             raise ProjectError(
                 N_("{folder} cannot be read: {why}."), folder=self._path, why=error.strerror
             ) from error
-        try:
-            exclude = _find(".git/info/exclude", top)
-            self._new.exclude = self._new.settled_stamp(exclude)
-            ignored = IgnoredPaths(self._path)
-            self._enter(top, "", ignored, has_same_rules=stamp_of(exclude) == self._old.exclude)
-            while self._levels:
-                level = self._levels[-1]
-                if not level.folders:
-                    os.close(self._levels.pop().descriptor)
-                    continue
-                name = level.folders.pop()
-                if len(self._levels) >= _DEEPEST:
-                    continue
-                try:
-                    descriptor = os.open(name, FOLDER, dir_fd=level.descriptor)
-                except OSError:
-                    continue  # closed, deleted or replaced: the records stay, or go with the files
-                same = level.has_same_rules
-                self._enter(descriptor, level.inner(name), ignored, has_same_rules=same)
-            self._write_batch()
-        finally:
-            for level in self._levels:
-                os.close(level.descriptor)
+        self._new.exclude = self._new.settled_stamp(exclude)
+        ignored = IgnoredPaths(self._path)
+        # By level: whether the ignore files there and further out are those of the last scan.
+        are_same = [stamp_of(exclude) == self._old.exclude]
+        # The records of a folder that cannot be opened stay, or go with the files.
+        for folder in walk(self._path, skip_errors=True):
+            del are_same[folder.depth + 1 :]
+            are_same.append(self._enter(folder, ignored, has_same_rules=are_same[-1]))
+            if folder.depth + 1 >= _DEEPEST:
+                folder.folders.clear()
+        self._write_batch()
 
-    def _enter(
-        self, descriptor: int, path: str, ignored: IgnoredPaths, *, has_same_rules: bool
-    ) -> None:
-        level = _Level(descriptor, path, has_same_rules)
-        self._levels.append(level)
+    def _enter(self, folder: WalkedFolder, ignored: IgnoredPaths, *, has_same_rules: bool) -> bool:
+        """Record what is in a folder; return whether the ignore files are the same here, too."""
+        path = folder.path
         # Before it is read: a later change makes another stamp.
-        found, ignore_file = os.fstat(descriptor), _find(".gitignore", descriptor)
+        found, ignore_file = os.fstat(folder.descriptor), _find(".gitignore", folder.descriptor)
         known = self._old.folders.get(path)
-        level.has_same_rules &= known is not None and known.ignore_file == stamp_of(ignore_file)
-        if known is not None and known.stamp == stamp_of(found) and level.has_same_rules:
+        has_same_rules &= known is not None and known.ignore_file == stamp_of(ignore_file)
+        if known is not None and known.stamp == stamp_of(found) and has_same_rules:
             self._pause()
             self._new.folders[path] = known
             self._unchanged.add(path)
-            level.folders += known.folders
+            folder.folders += known.folders
             for link in known.links:
                 # What it leads to may have changed.
-                self._follow(level.inner(link))
-            return
+                self._follow(os.path.join(path, link))
+            return True
         with contextlib.suppress(OSError):  # it cannot be read
-            with os.scandir(descriptor) as entries:
+            links: list[str] = []
+            with os.scandir(folder.descriptor) as entries:
                 for entry in entries:
-                    self._meet(entry, level, ignored)
+                    is_entered = self._meet(entry, os.path.join(path, entry.name), ignored)
+                    if entry.is_symlink():
+                        links.append(entry.name)
+                    elif is_entered:
+                        folder.folders.append(entry.name)
             self._new.folders[path] = KnownFolder(
                 self._new.settled_stamp(found),
                 self._new.settled_stamp(ignore_file),
-                list(level.folders),
-                level.links,
+                list(folder.folders),
+                links,
             )
+        return has_same_rules
 
     def _pause(self) -> None:
         if self._is_stopped():
             raise _Stopped
 
-    def _meet(self, entry: os.DirEntry[str], level: _Level, ignored: IgnoredPaths) -> None:
+    def _meet(self, entry: os.DirEntry[str], path: str, ignored: IgnoredPaths) -> bool:
+        """Record a file or a link; return whether it is a folder to be entered."""
         self._pause()
         if entry.name == ".git":
-            return
-        path = level.inner(entry.name)
+            return False
         is_folder = entry.is_dir(follow_symlinks=False)
         is_link = entry.is_symlink()
         if is_link:
-            level.links.append(entry.name)
             self._follow(path)
         if ignored.covers(path, is_folder=is_folder):
-            return
-        if is_folder:
-            level.folders.append(entry.name)
-        elif is_link or entry.is_file(follow_symlinks=False):
+            return False
+        if is_link or entry.is_file(follow_symlinks=False):
             self._batch.append(path)
             if len(self._batch) >= _BATCH:
                 self._write_batch()
+        return is_folder
 
     def _follow(self, link: str) -> None:
         """Note where a link leads if that is a folder outside the project. Do not enter it."""
@@ -281,7 +254,7 @@ class Scanner:
         try:
             return not stat.S_ISDIR(os.lstat(path).st_mode)
         except OSError as error:
-            return False if error.errno in _NOT_THERE else None
+            return False if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP) else None
 
     def _is_known(self, path: bytes, seen_at: float) -> bool:
         """Return whether an earlier scan saw a file in a folder that has not changed since."""

@@ -26,7 +26,7 @@ def stamp_of(found: os.stat_result | None) -> str:
 
 
 class KnownFolder(NamedTuple):
-    """What the last scan found in a folder."""
+    """The entries of a folder in the last scan."""
 
     stamp: str
     # The stamp of its ignore file.
@@ -47,7 +47,8 @@ class ScanCache:
         self.folders: dict[str, KnownFolder] = {}
 
     def settled_stamp(self, found: os.stat_result | None) -> str:
-        """Return a stamp that equals no other one if it might stay the same after a change."""
+        """Return a stamp; if the last change is so new that another one may look the same, one that
+        equals no other."""
         is_fresh = found and max(found.st_mtime, found.st_ctime) + _TOO_FRESH > self.began
         return _UNKNOWN if is_fresh else stamp_of(found)
 
@@ -67,7 +68,7 @@ class ScanCache:
         return cache
 
     def write(self, file: Path, project_id: int) -> None:
-        """Write what is found here by `read`. A failure only makes the next scan slower."""
+        """Write the file for `read`. A failure only makes the next scan slower."""
         stored = {
             "version": _VERSION,
             "project": project_id,

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import N_
 from ...errors import SandboxError, Sentence
 from .names import RANGE, is_host_name, is_local_name
 
+WEB_PORTS = (80, 443)
 # What a host is reached by if no port is named.
-USUAL_PORTS = (22, 80, 443)
+USUAL_PORTS = (22, *WEB_PORTS)
+_MOST_NAMED = 30
 _WITH_PORT = re.compile(r"(.+):(\d{1,5})")
 
 
@@ -106,6 +108,7 @@ class Trouble(Enum):
     OTHER_NAME = N_("A connection to {host} was closed, because it was meant for {name}.")
     NOT_FOUND = N_("The host {host} was not found.")
     UNREACHABLE = N_("The host {host} did not answer.")
+    PROXY = N_("The proxy of your environment did not connect to {host}.")
 
 
 @dataclass
@@ -121,14 +124,62 @@ class HostUse:
     other_name: str = ""
     sent: int = 0
     received: int = 0
+    # Whether a program was connected with it, or had given up when the user allowed it.
+    was_reached: bool = False
+    was_late: bool = False
 
     def __str__(self) -> str:
-        return self.host if self.port in (80, 443) else f"{self.host}:{self.port}"
+        return str(self.rule)
+
+    @property
+    def rule(self) -> HostRule:
+        """Return what a user would name to allow it."""
+        is_usual = self.port in WEB_PORTS and not is_local_name(self.host)
+        return HostRule(self.host, None if is_usual else self.port)
 
     @property
     def refusal(self) -> Sentence | None:
         """Return why the command did not reach it, for the user and the model."""
         if self.trouble is not None:
             return Sentence(self.trouble.value, host=str(self), name=self.other_name)
-        text = N_("The host {host} was not allowed.")
-        return Sentence(text, host=str(self)) if not self.allowed else None
+        if not self.allowed:
+            text = N_("The host {host} was not allowed.")
+        elif self.was_late and not self.was_reached:
+            text = N_("{host} was allowed too late, the program had given up. Run it again.")
+        else:
+            return None
+        return Sentence(text, host=str(self))
+
+    def document(self) -> dict[str, object]:
+        """Return what is recorded, and shown as JSON."""
+        return {
+            "host": self.host,
+            "port": self.port,
+            "allowed": bool(self.allowed),
+            "trouble": self.trouble.name.lower() if self.trouble else None,
+            "sent": self.sent,
+            "received": self.received,
+        }
+
+    @classmethod
+    def from_document(cls, kept: Mapping[str, Any]) -> HostUse:
+        """Return what `document` recorded; raise KeyError, TypeError or ValueError if it cannot be
+        read."""
+        trouble = Trouble[kept["trouble"].upper()] if kept["trouble"] else None
+        sent, received = int(kept["sent"]), int(kept["received"])
+        allowed = bool(kept["allowed"])
+        return cls(str(kept["host"]), int(kept["port"]), allowed, trouble, "", sent, received)
+
+
+def hosts_text(uses: Sequence[HostUse]) -> str:
+    """Return the hosts in one line, with what became of each; "" if there are none."""
+    if not uses:
+        return ""
+    shown = [
+        f"{use} ({use.sent:,} bytes sent, {use.received:,} received)"
+        if use.allowed
+        else f"{use} (refused)"
+        for use in uses[:_MOST_NAMED]
+    ]
+    more = len(uses) - len(shown)
+    return f"Hosts: {', '.join(shown)}{f', and {more:,} more' if more else ''}"

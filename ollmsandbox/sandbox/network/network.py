@@ -3,25 +3,21 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
-import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ... import N_
 from ...errors import SandboxError
-from ...files.dirfd import allow_many_descriptors
 from ...net.addresses import resolve
 from ..plan.resolver import SERVER
-from ..starter.client import SocketOrder, start_process
-from .hosts import USUAL_PORTS, HostRule, HostUse, is_address
+from .hosts import USUAL_PORTS, WEB_PORTS, HostRule, HostUse, is_address
+from .inside import NetworkNamespace
 from .names import MASK, Names
-from .relay import Listener, Relay, sorted_uses
-
-_TIMEOUT = 10.0
-_AT_ONCE = 250
+from .proxy import Proxy
+from .relay import Listener, Relay, Service, sorted_uses
+from .ssh import SshAccess
 
 
 class AskHost(Protocol):
@@ -32,11 +28,23 @@ class AskHost(Protocol):
 
 
 class HostNetwork:
-    """Decides which hosts a command reaches. Without `ask`, it reaches only those of the rules."""
+    """Decides which hosts a command reaches. Without `ask`, it reaches only those of the rules.
+    `services` are names that exist only in this sandbox."""
 
-    def __init__(self, rules: Sequence[HostRule], ask: AskHost | None = None) -> None:
-        self.rules = tuple(rules)
+    def __init__(
+        self,
+        rules: Sequence[HostRule],
+        ask: AskHost | None = None,
+        services: Mapping[str, Service] | None = None,
+        ssh: SshAccess | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.rules = (*rules, *(ssh.rules() if ssh is not None else ()))
+        self._services = services or {}
+        # Set if the command may use the user's ssh-agent.
+        self.ssh = ssh
         self._ask = ask
+        self._environ = environ or {}
         self._names = Names()
         self._relay: Relay | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,20 +62,12 @@ class HostNetwork:
 
     # --- sockets -----------------------------------------------------------------------------
 
-    def make_sockets(self, namespace: str, inode: int) -> None:
+    def make_sockets(self, namespace: NetworkNamespace) -> None:
         """Make the sockets in a network namespace. Blocks."""
-        allow_many_descriptors()
         wanted, addresses = self._wanted()
         sockets = [("udp", SERVER, 53), ("tcp", SERVER, 53)]
         sockets += [("tcp", address, port) for address, port, _host, _is_local in wanted]
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours:
-            ours.settimeout(_TIMEOUT)
-            with theirs:
-                order = SocketOrder(namespace, inode, [(SERVER, MASK), *addresses], sockets)
-                started = start_process(order, [theirs.fileno()])
-            os.close(started.pidfd)
-            made = _receive_sockets(ours, len(sockets))
+        made = namespace.make_sockets(sockets, [(SERVER, MASK), *addresses])
         dns, rest = made[:2], made[2:]
         if None in dns:
             raise SandboxError(N_("The network of the sandbox could not be prepared."))
@@ -95,10 +95,17 @@ class HostNetwork:
                 found.append((address or "0.0.0.0", port, "", False))
         return found, addresses
 
+    def places(self) -> set[tuple[str, int]]:
+        """Return the addresses and ports inside on which we listen, not the command."""
+        wanted, _addresses = self._wanted()
+        return {(SERVER, 53), *((address, port) for address, port, _host, _is_local in wanted)}
+
     def serve(self) -> None:
         """Serve the sockets, in a thread."""
         self._loop = asyncio.get_running_loop()
-        self._relay = Relay(self._names, self._sockets, self._listeners, self, resolve)
+        self._relay = Relay(
+            self._names, self._sockets, self._listeners, self, resolve, self._services
+        )
 
     async def close(self) -> None:
         """End all connections and questions."""
@@ -114,6 +121,16 @@ class HostNetwork:
     def decide(self, host: str, port: int, address: str = "") -> bool | None:
         """Return whether a host may be reached; None if the user is being asked. Called by the
         relay's thread."""
+        allowed = self._decide(host, port, address)
+        if allowed and self.ssh is not None and host != "localhost" and port not in WEB_PORTS:
+            self.ssh.add_host(host, port)
+        return allowed
+
+    def proxy_for(self, host: str, port: int) -> Proxy | None:
+        """Return the proxy of the user's environment for a host."""
+        return Proxy.find(host, port, self._environ)
+
+    def _decide(self, host: str, port: int, address: str) -> bool | None:
         key = (host, port, address)
         if host == "localhost" or (not address and self._is_named(host, port)):
             return True
@@ -141,26 +158,3 @@ class HostNetwork:
             self._answers[key] = allowed
             if self._relay is not None:
                 self._relay.wake()
-
-
-def _receive_sockets(connection: socket.socket, number: int) -> list[socket.socket | None]:
-    """Return the sockets that were made, and None for those that were not."""
-    try:
-        made = connection.recv(1 << 16)
-        if not made or made.startswith(b"!"):
-            raise SandboxError(
-                N_("The network of the sandbox could not be prepared: {why}."),
-                why=made[1:].decode("utf-8", "replace") or "no answer",
-            )
-        found: list[int] = []
-        while len(found) < sum(made):
-            room = socket.CMSG_LEN(_AT_ONCE * array.array("i").itemsize)
-            _data, ancillary, _flags, _from = connection.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
-            for _level, _kind, content in ancillary:
-                found += array.array("i", content)
-            if not ancillary:
-                raise SandboxError(N_("The network of the sandbox could not be prepared."))
-    except TimeoutError as error:
-        raise SandboxError(N_("The network of the sandbox could not be prepared.")) from error
-    left = iter(found)
-    return [socket.socket(fileno=next(left)) if is_made else None for is_made in made[:number]]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -49,45 +49,47 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
             given=given,
         )
     project = real_path(given)
-    home = paths.real_home
-    if is_inside(home, project):
-        raise ProjectError(
-            N_("{project} contains your whole home folder, with your keys and passwords."),
-            N_("Choose a folder inside it."),
-            project=project,
-        )
-    for own in (*paths.own, paths.runtime):
-        real = real_path(own)
-        if is_inside(project, real) or is_inside(real, project):
-            # A command that could write there would decide what the next one may do.
-            raise ProjectError(
-                N_("{project} contains files of this program, or is inside its folders."),
-                project=project,
-            )
-    for place in _NOT_ON_DISK:
-        if is_inside(project, place) and not is_inside(project, "/dev/shm"):
-            raise ProjectError(
-                N_("{project} cannot be a project because it is not on a disk."), project=project
-            )
-    if project in _SHARED_FOLDERS or is_inside(project, *_SYSTEM_FOLDERS):
-        raise ProjectError(
-            N_("{project} belongs to the system and cannot be a project."),
-            N_("Choose a folder of your own."),
-            project=project,
-        )
-    if is_inside(project, f"{home}/playground"):
-        raise ProjectError(
-            N_("{project} is where commands find the playground."),
-            N_("Move it to another folder."),
-            project=project,
-        )
-    if project in EMPTY_FOLDERS:
-        raise ProjectError(
-            N_("{project} is for temporary files of all programs."),
-            N_("Choose a folder inside it."),
-            project=project,
-        )
+    for is_so, why, remedy in _refusals(project, paths):
+        if is_so:
+            raise ProjectError(why, remedy, project=project)
     return project
+
+
+def _refusals(project: str, paths: Paths) -> Iterator[tuple[bool, str, str]]:
+    """Yield the reasons for which a folder cannot be a project, and whether each applies."""
+    home = paths.real_home
+    yield (
+        is_inside(home, project),
+        N_("{project} contains your whole home folder, with your keys and passwords."),
+        N_("Choose a folder inside it."),
+    )
+    own = [real_path(folder) for folder in (*paths.own, paths.runtime)]
+    yield (
+        # A command that could write there would decide what the next one may do.
+        is_inside(project, *own) or any(is_inside(folder, project) for folder in own),
+        N_("{project} contains files of this program, or is inside its folders."),
+        "",
+    )
+    yield (
+        is_inside(project, *_NOT_ON_DISK) and not is_inside(project, "/dev/shm"),
+        N_("{project} cannot be a project because it is not on a disk."),
+        "",
+    )
+    yield (
+        project in _SHARED_FOLDERS or is_inside(project, *_SYSTEM_FOLDERS),
+        N_("{project} belongs to the system and cannot be a project."),
+        N_("Choose a folder of your own."),
+    )
+    yield (
+        is_inside(project, f"{home}/playground"),
+        N_("{project} is where commands find the playground."),
+        N_("Move it to another folder."),
+    )
+    yield (
+        project in EMPTY_FOLDERS,
+        N_("{project} is for temporary files of all programs."),
+        N_("Choose a folder inside it."),
+    )
 
 
 def is_home(folder: str) -> bool:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from ... import N_
-from ...errors import ProjectError, WorkingDirError
+from ...errors import ProjectError, SandboxError, WorkingDirError
 from ...paths import FolderSet, home_on_record, is_inside, project_key, real_path
 from ..caches import PLAIN_CACHES, CacheLayers
+from ..profile.agent import SettingsFolder
 from ..profile.profile import FolderTemplate
 from .caches import (
     FoundCaches,
@@ -24,6 +25,7 @@ from .folders import EMPTY_FOLDERS, find_working_dir, is_home
 from .home import AllowedPaths, allowed_paths, unlisted_names
 from .mask_layer import spec_for
 from .mounts import (
+    AgentSettings,
     AllowedHome,
     BoundFolder,
     CacheFolders,
@@ -38,6 +40,7 @@ from .mounts import (
 )
 from .plan import Plan, PlanBuilder, PlanInputs, path_prefixes
 from .resolver import resolver_files, without_proxies
+from .ssh import ssh_files, ssh_variables
 
 _NOT_FILES = ("/proc", "/sys", "/dev")
 
@@ -68,7 +71,11 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     mounts += builder.run_folder(profile.run, inputs.host.resolver if uses_resolver else None)
     if inputs.spec.by_host:
         mounts += resolver_files(inputs.paths.runtime)
+    if inputs.spec.ssh_agent:
+        mounts += ssh_files(inputs.paths.runtime, inputs.overlay.run_id)
+        environment |= ssh_variables()
     mounts += builder.home()
+    mounts += builder.agent_settings()
     mounts += builder.playground_at(f"{home}/playground")
     mounts += builder.roots()
     mounts += builder.own_code()
@@ -86,6 +93,8 @@ class _HostBuilder(PlanBuilder):
         super().__init__(inputs)
         self.environment = environment
         self._home = inputs.paths.real_home
+        settings = {os.path.realpath(path) for path, _rules in self._settings_folders()}
+        self.hidden = tuple(path for path in self.hidden if path not in settings)
         if inputs.spec.network:
             shown = [*(root.path for root in inputs.overlay.roots), self.playground]
             for home in dict.fromkeys((self._home, real_path(home_on_record() or self._home))):
@@ -141,6 +150,61 @@ class _HostBuilder(PlanBuilder):
         if cached:
             others.insert(0, self._layered(masks, cached))
         return [masks, *others, *plain, *self._caches_apart(p for p in existing if p not in below)]
+
+    def _settings_folders(self) -> list[tuple[str, SettingsFolder]]:
+        """Return the folders with the settings of the profile's agent, with their paths."""
+        agent = self.inputs.profile.agent
+        found = []
+        for rules in agent.folders if agent is not None else ():
+            template = FolderTemplate.of(rules.folder)
+            assert template is not None
+            value = self.environment.get(template.variable, "")
+            found.append((template.expand(value, self._home), rules))
+        return found
+
+    def agent_settings(self) -> list[Mount]:
+        """Return mounts for the folders with an agent's settings."""
+        mounts: list[Mount] = []
+        agent, inputs = self.inputs.profile.agent, self.inputs
+        files = agent.always.files if agent is not None else ()
+        for path, rules in self._settings_folders():
+            assert agent is not None
+            lower = os.path.realpath(path)
+            roots = [root.path for root in inputs.overlay.roots]
+            if any(is_inside(root, lower) or is_inside(lower, root) for root in roots):
+                raise ProjectError(
+                    N_("{agent} keeps its settings in {folder}, so that cannot be in the project."),
+                    N_("Choose another project."),
+                    agent=agent.title,
+                    folder=path,
+                )
+            if not inputs.can_cache or not self.can_overlay(lower):
+                raise SandboxError(
+                    N_(
+                        "No layer can be mounted over {folder} here, so {agent} cannot run in the "
+                        "sandbox."
+                    ),
+                    N_("See `ollmsandbox doctor`."),
+                    agent=agent.title,
+                    folder=path,
+                )
+            mounts.append(
+                AgentSettings(
+                    path,
+                    lower if os.path.isdir(lower) else "",
+                    rules,
+                    files,
+                    agent.hides_login,
+                    self._home,
+                    self._cache_layers(),
+                    f"settings-{project_key(path)}",
+                    inputs.method,
+                    self.runtime,
+                    self.next_number(),
+                )
+            )
+            files = ()
+        return mounts
 
     @cached_property
     def allowed(self) -> AllowedPaths | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from ... import N_
 from ...i18n import _
 from ..caches import PLAIN_CACHES, CacheLayers, LayerPart
+from ..profile.agent import SettingsFolder
 from .mask_layer import LayerSpec
 
 # What a folder is for, shown after its path: "/home/me/parser (the project)".
@@ -282,6 +283,13 @@ class SeparatePlayground(OverlaidFolder):
         return WritableFolder(self.folder, self.lowers[0], self.what).describe()
 
 
+class ReadOnlyRoot(ReadOnlyBind):
+    """A folder of the project that only our tools may change."""
+
+    def describe(self) -> str:
+        return _("{folder} is read-only for the agent.").format(folder=self.folder)
+
+
 class UnrecordedFolder:
     """A folder that is read-only because its changes cannot be recorded."""
 
@@ -476,6 +484,53 @@ class PlainCaches(NamedTuple):
 
     def describe(self) -> str:
         return _("Caches are writable for this project. Your own do not change.")
+
+
+class AgentSettings(NamedTuple):
+    """A folder with an agent's settings, below a layer: see settings_layer.py."""
+
+    path: str
+    # The user's own folder; "" if there is none.
+    lower: str
+    rules: SettingsFolder
+    # Names and texts of files for this run.
+    files: tuple[tuple[str, str], ...]
+    hides_login: bool
+    home: str
+    layers: CacheLayers
+    # Its name in the layers.
+    part: str
+    method: OverlayMethod
+    runtime: str
+    number: int
+
+    def parts(self) -> list[LayerPart]:
+        """Return the folder for writes that the run needs."""
+        return [LayerPart(self.part, 0o700)]
+
+    def overlay_mounts(self) -> Sequence[OverlayMount]:
+        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
+        return self._overlay().overlay_mounts()
+
+    def args(self) -> Sequence[str]:
+        return self._overlay().args()
+
+    @property
+    def empty(self) -> str:
+        """Return the folder that stands for the user's own if there is none."""
+        return f"{self.runtime}/empty"
+
+    def _overlay(self) -> OverlaidFolder:
+        layers = self.layers
+        lowers = (*layers.mounted_parts(self.part), self.lower or self.empty)
+        upper, work = layers.upper(self.part), layers.work(self.part)
+        return OverlaidFolder(
+            self.path, lowers, upper, work, "", self.method, self.runtime, self.number
+        )
+
+    def describe(self) -> str:
+        text = _("The agent sees {folder}. Of its changes there, only a new login is kept.")
+        return text.format(folder=self.path)
 
 
 class CacheFolders(NamedTuple):

@@ -30,12 +30,12 @@ from .mounts import (
     LINKED,
     PLAYGROUND,
     PROJECT,
+    AgentSettings,
     BindMounts,
     CacheFolders,
     Device,
     DevicesAndProcesses,
     HiddenPath,
-    HostSystem,
     MaskedFolder,
     Mount,
     OverlaidFolder,
@@ -44,6 +44,7 @@ from .mounts import (
     PinnedFolder,
     PlainCaches,
     ReadOnlyBind,
+    ReadOnlyRoot,
     SeparatePlayground,
     UnrecordedFolder,
     WritableFolder,
@@ -82,6 +83,13 @@ class Plan(NamedTuple):
     playground: str = ""
     # Whether the network is only for hosts that the user allows.
     by_host: bool = False
+    # Whether the user's ssh-agent signs for the command.
+    ssh_agent: bool = False
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether the command has a network namespace of its own."""
+        return not self.network or self.by_host
 
     def args(self) -> list[str]:
         """Return bwrap's arguments, without the command."""
@@ -90,7 +98,7 @@ class Plan(NamedTuple):
             made += mount.args()
         made += ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         made += ["--unshare-cgroup-try", "--new-session"]
-        if not self.network or self.by_host:
+        if self.has_own_network:
             made += ["--unshare-net"]
         uid, gid = self.ids or (os.getuid(), os.getgid())
         made += ["--uid", str(uid), "--gid", str(gid)]
@@ -104,7 +112,7 @@ class Plan(NamedTuple):
 
     def overlay_mounts(self) -> list[OverlayMount | BindMounts]:
         """Return what to mount before bwrap starts."""
-        kinds = (MaskedFolder, OverlaidFolder, CacheFolders, PlainCaches)
+        kinds = (MaskedFolder, OverlaidFolder, CacheFolders, PlainCaches, AgentSettings)
         layered = (mount for mount in self.mounts if isinstance(mount, kinds))
         return [overlay for mount in layered for overlay in mount.overlay_mounts()]
 
@@ -112,7 +120,8 @@ class Plan(NamedTuple):
         """Create the folders for what the command writes to caches."""
         if self.caches is not None:
             plain = [mount for mount in self.mounts if isinstance(mount, PlainCaches)]
-            layered = [mount for mount in self.mounts if isinstance(mount, CacheFolders)] + plain
+            kinds = (CacheFolders, PlainCaches, AgentSettings)
+            layered = [mount for mount in self.mounts if isinstance(mount, kinds)]
             self.caches.open(
                 [part for mount in layered for part in mount.parts()],
                 [name for mount in plain for name in mount.names],
@@ -131,15 +140,11 @@ class Plan(NamedTuple):
     def describe(self) -> list[str]:
         """Return sentences for the user: about the network, then about each mount."""
         mounts = filter(None, (mount.describe() for mount in self.mounts))
-        return [self.describe_network(), *mounts]
+        return [self.describe_network(), *self.describe_keys(), *mounts]
 
-    def describe_reading(self) -> str:
-        """Return in a few words what a command can read."""
-        if not any(isinstance(mount, HostSystem) for mount in self.mounts):
-            return _("The project and the playground")
-        if self.network:
-            return _("The project, the playground, tools and caches; no other files of yours")
-        return _("Your files and the system, except for what is hidden")
+    def describe_keys(self) -> list[str]:
+        text = _("Your ssh-agent signs for the command when it logs in somewhere.")
+        return [text] if self.ssh_agent else []
 
     def describe_network(self) -> str:
         if self.by_host:
@@ -196,6 +201,10 @@ class PlanBuilder:
             what = PROJECT if root.path == self.project else LINKED
             shown = self.shown(root.path)
             listening = self.host.sockets_below(root.path)
+            if self.inputs.spec.agent.tools:
+                mounts.append(ReadOnlyRoot(root.path, shown))
+                mounts += self.hide(listening)
+                continue
             if not self.can_overlay(root.path):
                 mounts.append(UnrecordedFolder(root.path, what, shown))
                 mounts += self.hide(listening)
@@ -317,6 +326,7 @@ class PlanBuilder:
             caches=self.caches,
             playground=self.playground if self._is_separate else "",
             by_host=self.inputs.spec.by_host,
+            ssh_agent=self.inputs.spec.ssh_agent,
         )
 
     def _git_settings(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ..bubble import Bubble
+from ..network.network import HostNetwork
 from ..plan.mounts import OverlayMethod
 from .probe import Capabilities, Finding
 
@@ -32,6 +33,9 @@ test "$(ls -d /proc/[0-9]* | wc -l)" -lt 20 && echo processes=yes
 grep -q '^NoNewPrivs:.*1$' /proc/self/status && grep -q '^CapEff:.*0000000000000000$' \
     /proc/self/status && echo rights=yes
 """
+_LOOK_UP = "getent ahostsv4 doctor.example.org"
+_NO_NAMES = "No name is found in the sandbox."
+_WHOLE = "`ollmsandbox run --network=all` opens the whole network to a command."
 _TITLES = {
     "writes": "The project is writable",
     "playground": "The playground is writable",
@@ -56,11 +60,28 @@ async def selftest(
             result = await bubble.exec(_COMMAND)
         except OllmSandboxError as error:
             return [_finding("command", "A command runs", ok=False, cause=str(error))]
+        hosts = await _try_hosts(project, capabilities, environ)
     said = set(result.stdout.text.split())
     found = [_finding(key, title, ok=f"{key}=yes" in said) for key, title in _TITLES.items()]
     if capabilities.overlay is OverlayMethod.NONE and not found[0].ok:
         found[0] = found[0]._replace(needed=False, cause=_UNRECORDED[0], remedy=_UNRECORDED[1])
-    return found
+    return [*found, hosts]
+
+
+async def _try_hosts(
+    project: str, capabilities: Capabilities, environ: Mapping[str, str]
+) -> Finding:
+    """Find out whether the network of a sandbox can be opened to single hosts."""
+    key, title = "hosts", "The network can be opened to single hosts"
+    network = HostNetwork(())
+    bubble = Bubble(project, environ=environ, capabilities=capabilities, timeout=30, hosts=network)
+    try:
+        result = await bubble.exec(_LOOK_UP)
+    except OllmSandboxError as error:
+        return Finding(key, title, ok=False, needed=False, cause=str(error), remedy=_WHOLE)
+    if not result.stdout.text.startswith("198.18."):
+        return Finding(key, title, ok=False, needed=False, cause=_NO_NAMES, remedy=_WHOLE)
+    return Finding(key, title, ok=True, needed=False)
 
 
 def _finding(key: str, title: str, *, ok: bool, cause: str = _BROKEN) -> Finding:

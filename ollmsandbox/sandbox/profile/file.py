@@ -16,6 +16,7 @@ from ... import N_
 from ...errors import OllmSandboxError, ProfileError, SandboxError
 from ...files.atomic import write_atomically
 from ..seccomp import find_call
+from .agent import AgentRules, agent_from_json, read_agent
 from .devices import is_forbidden
 from .profile import DEFAULT_PROFILE, CommandRules, FolderTemplate, Limits, Profile, join
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from ...config.yaml_reader import Value
 
 BUILT_IN = Path(__file__).with_name("builtin")
+# Those of whole agents, which are not offered for commands.
+AGENTS_BUILT_IN = BUILT_IN / "agents"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -34,7 +37,7 @@ _NO_TEMPLATE = N_("{path} is not a folder such as ~/.cargo or ${{CARGO_HOME:-~/.
 
 
 def profile_names(user_folder: Path) -> list[str]:
-    """Return the names of all profiles, built-in ones and the user's."""
+    """Return the names of the profiles for commands, built-in ones and the user's."""
     return sorted({f.stem for folder in (BUILT_IN, user_folder) for f in folder.glob("*.yaml")})
 
 
@@ -51,7 +54,8 @@ def read_profile(name: str, user_folder: Path, cache: Path | None = None) -> Pro
             name=repr(name),
         )
     # All of the user's files: one may extend another.
-    files = [*_files(str(BUILT_IN)), *_files(str(user_folder))]
+    folders = (BUILT_IN, AGENTS_BUILT_IN, user_folder)
+    files = [file for folder in folders for file in _files(str(folder))]
     if not any(file.endswith(f"/{name}.yaml") for file in files):
         raise ProfileError(
             N_("There is no profile {name}."),
@@ -104,7 +108,9 @@ def _load(
 def _from_json(given: dict[str, Any]) -> Profile:
     values: dict[str, Any] = {name: _frozen(value) for name, value in given.items()}
     commands = tuple(CommandRules(*rules) for rules in values["commands"])
-    return Profile(**{**values, "limits": Limits(*given["limits"]), "commands": commands})
+    agent = values["agent"] and agent_from_json(values["agent"])
+    own = {"limits": Limits(*given["limits"]), "commands": commands, "agent": agent}
+    return Profile(**{**values, **own})
 
 
 def _frozen(value: object) -> object:
@@ -113,7 +119,7 @@ def _frozen(value: object) -> object:
 
 def _read(name: str, user_folder: Path, extended_by: tuple[str, ...] = ()) -> Profile:
     extended_by = (*extended_by, name)
-    built_in, own = BUILT_IN / f"{name}.yaml", user_folder / f"{name}.yaml"
+    built_in, own = _built_in(name), user_folder / f"{name}.yaml"
     profile = Profile(name)
     if built_in.exists():
         profile = _File(built_in, user_folder, extended_by).added_to(profile)
@@ -125,6 +131,12 @@ def _read(name: str, user_folder: Path, extended_by: tuple[str, ...] = ()) -> Pr
     return profile._replace(name=name)
 
 
+def _built_in(name: str) -> Path:
+    """Return the file of the built-in profile with this name. It need not exist."""
+    own = AGENTS_BUILT_IN / f"{name}.yaml"
+    return own if own.exists() else BUILT_IN / f"{name}.yaml"
+
+
 class _File:
     """One YAML file."""
 
@@ -132,6 +144,7 @@ class _File:
         self._path = path
         self._user_folder = user_folder
         self._extended_by = extended_by
+        self._is_built_in = path.is_relative_to(BUILT_IN)
 
     def added_to(self, profile: Profile, default_base: str | None = None) -> Profile:
         """Return the profile with this file's values, on top of the profile that it extends."""
@@ -153,9 +166,9 @@ class _File:
         name = value.text()
         if name in self._extended_by:
             raise value.fail(N_("a profile cannot extend itself."))
-        if not (BUILT_IN / f"{name}.yaml").exists():
+        if not _built_in(name).exists():
             raise value.fail(N_("there is no built-in profile {name}."), name=repr(name))
-        if self._path.parent != BUILT_IN and self._path.stem == DEFAULT_PROFILE:
+        if not self._is_built_in and self._path.stem == DEFAULT_PROFILE:
             raise value.fail(N_("{name} extends this profile."), name=repr(name))
         return name
 
@@ -245,7 +258,7 @@ class _File:
         if not _NOT_IN_WORDS.isdisjoint(words):
             text = N_("{command} is more than words, so no command would match it.")
             raise value.fail(text, command=repr(words))
-        entries = value.mapping(_OF_COMMANDS)
+        entries = value.mapping(("environment", "limits", "caches", "devices"))
         own = Profile("")
         for key, entry in entries.items():
             own = _KEYS[key](self, own, entry)
@@ -264,6 +277,13 @@ class _File:
             own.devices,
         )
 
+    def _agent(self, profile: Profile, value: Value) -> Profile:
+        agent = read_agent(value, profile.agent or AgentRules())
+        for folder in agent.folders:
+            if FolderTemplate.of(folder.folder) is None:
+                raise value.fail(_NO_TEMPLATE, path=repr(folder.folder))
+        return profile._replace(agent=agent)
+
     def _unix_sockets(self, profile: Profile, value: Value) -> Profile:
         return profile._replace(unix_sockets=value.choice("allow", "deny") == "allow")
 
@@ -274,7 +294,7 @@ class _File:
     def _deny_syscalls(self, profile: Profile, value: Value) -> Profile:
         names = value.texts()
         # A built-in profile names calls that only some kinds of machines have.
-        if self._path.parent != BUILT_IN:
+        if not self._is_built_in:
             for item in value.items():
                 _check_call(item)
         return profile._replace(deny_syscalls=join(profile.deny_syscalls, names))
@@ -294,6 +314,19 @@ class _File:
             profile = profile._replace(environment_set=join(profile.environment_set, added))
         return profile
 
+    def _secret_values(self, profile: Profile, value: Value) -> Profile:
+        added = tuple((texts, pattern.text()) for texts, pattern in value.mapping().items())
+        for (texts, pattern), entry in zip(added, value.mapping().values(), strict=True):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise entry.fail(
+                    N_("{pattern} is not a pattern: {reason}."), pattern=pattern, reason=error
+                ) from error
+            if texts != texts.lower() or not all(texts.split("|")):
+                raise entry.fail(N_("{text} is not text in lower case."), text=repr(texts))
+        return profile._replace(secret_values=join(profile.secret_values, added))
+
     def _limits(self, profile: Profile, value: Value) -> Profile:
         limits, own_memory = profile.limits, profile.own_memory_limit
         entries = value.mapping(tuple(_UNITS))
@@ -306,7 +339,7 @@ class _File:
             else:
                 limits = limits._replace(**{key: None if amount is None else int(amount)})
             if key == "memory":
-                own_memory = self._path.parent != BUILT_IN and amount is not None
+                own_memory = not self._is_built_in and amount is not None
         if "max_time" not in entries and "time" in entries:
             # Whoever sets a limit means it: a model may not exceed it.
             limits = limits._replace(max_time=limits.time)
@@ -322,6 +355,7 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "mask_variables": _File._mask_variables,
     "moved_folders": _File._moved_folders,
     "environment": _File._environment,
+    "secret_values": _File._secret_values,
     "limits": _File._limits,
     "unix_sockets": _File._unix_sockets,
     "playground": _File._playground,
@@ -337,11 +371,11 @@ _KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
     "commands": _File._commands,
     "extra_ro_binds": _File._extra_ro_binds,
     "skills": _File._skills,
+    "agent": _File._agent,
 }
 # The keys that may differ by command.
 # A command with one of these never matches a rule.
 _NOT_IN_WORDS = frozenset(";&|<>()$`")
-_OF_COMMANDS = ("environment", "limits", "caches", "devices")
 
 
 def _memory_sizes() -> dict[str, int]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from os.path import normpath
 from typing import NamedTuple, TypeVar
 
+from .agent import AgentRules
 from .secret_values import is_secret
 
 DEFAULT_PROFILE = "standard"
@@ -85,6 +86,8 @@ class Profile(NamedTuple):
     # All that a command with the network gets, unless it is dropped.
     environment_with_network: tuple[str, ...] = ()
     environment_set: tuple[tuple[str, str], ...] = ()
+    # Texts, separated by |, of which a value has one, and the pattern of a secret.
+    secret_values: tuple[tuple[str, str], ...] = ()
     limits: Limits = _NO_LIMITS
     unix_sockets: bool = True
     # Runs at the same time see each other's files, sockets and pipes in the playground.
@@ -111,6 +114,8 @@ class Profile(NamedTuple):
     skills: str = ""
     # The user set a memory limit: only then is a control group worth its cost.
     own_memory_limit: bool = False
+    # For a whole agent that runs in the sandbox.
+    agent: AgentRules | None = None
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -172,11 +177,13 @@ class Profile(NamedTuple):
         kept = {
             name: value
             for name, value in inherited.items()
-            if not _drops(name, *rules) and (name in always or not is_secret(value))
+            if not _drops(name, *rules)
+            and (name in always or not is_secret(value, self.secret_values))
         }
         if network and self.environment_with_network:
             # Also those that say where the folders are that such a command sees.
-            templates = (*self.caches, *self.caches_if_present, *self.home_with_network)
+            own = (folder.folder for folder in self.agent.folders) if self.agent else ()
+            templates = (*self.caches, *self.caches_if_present, *self.home_with_network, *own)
             moving = {found.variable for found in map(FolderTemplate.of, templates) if found}
             listed = _any_of(self.environment_with_network)
             kept = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ... import N_
 from ...errors import RootfsError
-from ...files.dirfd import FOLDER, FOLDER_OR_LINK, open_regular_file
+from ...files.dirfd import open_regular_file, opened_folder
 
 # Where the sandbox mounts something.
 RESOLVER = "etc/resolv.conf"
@@ -76,23 +76,19 @@ def _read(name: str, around: int, most: int) -> str:
 @contextlib.contextmanager
 def _inside(folder: Path, name: str, *, make: bool = True) -> Iterator[int]:
     """Open the folder that contains a name, and create it where it is missing."""
-    here = os.open(folder, FOLDER_OR_LINK)
-    try:
+    with contextlib.ExitStack() as opened:
+        here = opened.enter_context(opened_folder(folder, follow_link=True))
         for part in name.split("/")[:-1]:
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, 0o755, dir_fd=here)
             try:
-                inner = os.open(part, FOLDER, dir_fd=here)
+                here = opened.enter_context(opened_folder(part, here))
             except OSError as error:
                 if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                     raise
                 raise _not_alpine(name) from error
-            os.close(here)
-            here = inner
         yield here
-    finally:
-        os.close(here)
 
 
 def _not_alpine(name: str) -> RootfsError:

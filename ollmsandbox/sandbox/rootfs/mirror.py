@@ -19,7 +19,6 @@ FLAVOR = "alpine-minirootfs"
 # Seconds to connect, and between two pieces of an answer.
 _PATIENCE = 10.0
 _REDIRECTS = 5
-_LARGEST_DOCUMENT = 1 << 16
 OTHER_MIRROR = N_("To use another mirror: ollmsandbox settings rootfs-mirror ADDRESS")
 
 
@@ -87,7 +86,7 @@ def fetch(url: str, sockets: CancellableSockets | None = None) -> bytes:
         content = b""
         for piece in pieces(answer, url):
             content += piece
-            if len(content) > _LARGEST_DOCUMENT:
+            if len(content) > 1 << 16:
                 raise RootfsError(
                     N_("{address} is too large."), OTHER_MIRROR, address=without_password(url)
                 )

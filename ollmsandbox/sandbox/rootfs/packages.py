@@ -66,14 +66,13 @@ for name in "$@"; do
 done
 """
 _LONGEST = 1500
-_DATABASE = 16 << 20
 
 
 def missing_packages(folder: Path, wanted: Sequence[str]) -> list[str]:
     """Return the packages that are not in the root file system's list of installed ones."""
     present: set[str] = set()
     for name in ("lib/apk/db/installed", "usr/lib/apk/db/installed"):
-        lines = read_inside(folder, name, _DATABASE).splitlines()
+        lines = read_inside(folder, name, 16 << 20).splitlines()
         present |= {line[2:].strip() for line in lines if line.startswith("P:")}
     return [name for name in wanted if name not in present]
 

@@ -23,6 +23,7 @@ from ..plan.mounts import (
 )
 from ..plan.plan import Plan, PlanBuilder, PlanInputs, path_prefixes
 from ..plan.resolver import resolver_files
+from ..plan.ssh import ssh_files, ssh_variables
 from .files import MOUNT_POINTS, RESOLVER
 from .paths import (
     PLAYGROUND,
@@ -48,6 +49,8 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     mounts += [EmptyFolder("/run", 1 << 20, writable=False)]
     if inputs.spec.by_host:
         mounts += resolver_files(inputs.paths.runtime, rootfs.folder)
+        if inputs.spec.ssh_agent:
+            mounts += ssh_files(inputs.paths.runtime, inputs.overlay.run_id, rootfs.folder)
     elif inputs.spec.network:
         mounts += builder.resolver()
     caches = rootfs_caches(profile)
@@ -61,6 +64,7 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     environment = {variable: f"{PLAIN_CACHES}/{name}" for variable, name in caches.items()}
     has_proxies = inputs.spec.network and not inputs.spec.by_host
     environment |= rootfs_environment(profile, inputs.environ, network=has_proxies)
+    environment |= ssh_variables() if inputs.spec.ssh_agent else {}
     folder = find_working_dir_inside(
         inputs.spec.working_dir, builder.places, inputs.paths, rootfs.folder, builder.hidden
     )

@@ -37,7 +37,6 @@ from ..status import BwrapStatus
 from .files import RESOLVER
 from .paths import PATH, proxy_variables
 
-_CAPTURE = 1 << 16
 _MiB = 1 << 20
 _TIME = 1800.0
 _DISK = 4 << 30
@@ -150,7 +149,7 @@ class RootfsSandbox:
                 stderr=started.stderr,
                 ended=readable(started.pidfd),
                 kill=kill,
-                capture=_CAPTURE,
+                capture=1 << 16,
                 sinks=Sinks(sink, sink),
             )
             closing.push_async_callback(running.close)

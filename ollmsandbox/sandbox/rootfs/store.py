@@ -17,8 +17,8 @@ from ... import N_
 from ...errors import RootfsError
 from ...files import trees
 from ...files.atomic import write_atomically
-from ...files.dirfd import FOLDER_OR_LINK
-from ...files.locks import FileLock
+from ...files.dirfd import opened_folder
+from ...files.locks import FileLock, try_lock
 from ...paths import Paths, make_folder
 from .files import write_inside
 
@@ -208,7 +208,7 @@ class RootfsStore:
         with contextlib.ExitStack() as closing:
             held = []
             for one in self.all():
-                lock = _lock_alone(Path(one.folder))
+                lock = try_lock(Path(one.folder), is_folder=True)
                 if lock is None:
                     return False
                 closing.enter_context(lock)
@@ -231,7 +231,7 @@ class RootfsStore:
 
     def _remove_if_free(self, name: str) -> None:
         # If it is in use, the last command removes it.
-        lock = _lock_alone(self.folder / name)
+        lock = try_lock(self.folder / name, is_folder=True)
         if lock is not None:
             with lock:
                 self._throw_away(name)
@@ -243,14 +243,6 @@ class RootfsStore:
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.folder / name, self.folder / gone)
             _remove(self.folder, gone)
-
-
-def _lock_alone(folder: Path) -> FileLock | None:
-    """Keep commands out; return None if one runs in there, or if the folder is gone."""
-    try:
-        return FileLock(folder, is_folder=True, timeout=0)
-    except (FileNotFoundError, BlockingIOError):
-        return None
 
 
 def _read(folder: Path) -> Installed | None:
@@ -284,10 +276,6 @@ def _is_at(lock: FileLock, folder: str) -> bool:
 
 
 def _remove(folder: Path, name: str) -> None:
-    around = os.open(folder, FOLDER_OR_LINK)
-    try:
-        # Another process may be removing it, too.
-        with contextlib.suppress(FileNotFoundError):
-            trees.remove(name, around)
-    finally:
-        os.close(around)
+    # Another process may be removing it, too.
+    with opened_folder(folder, follow_link=True) as around, contextlib.suppress(FileNotFoundError):
+        trees.remove(name, around)

@@ -24,7 +24,6 @@ _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 0x20, 0x1000, 0x400
 # nosuid, nodev, noexec, noatime, nodiratime: the same numbers in mount() and statvfs().
 _LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
-_PLAIN = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 # Seconds. A process that ends together with the command may need a moment.
@@ -165,7 +164,7 @@ def prepare_mounts(protect: bytes, namespaces: tuple[str, ...]) -> None:
     if "pid" in namespaces:
         # bwrap looks its child up by the number that it has here, and ends if no process has it.
         # Where this is not allowed, the machine's /proc stays, where another process mostly has it.
-        _libc.mount(b"proc", b"/proc", b"proc", _PLAIN, None)
+        _libc.mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)
     if protect:
         bind_read_only(protect)
 

@@ -73,7 +73,8 @@ class SocketOrder(NamedTuple):
     inode: int
     # Addresses for the loopback device, each with its mask.
     addresses: Sequence[tuple[str, str]]
-    # "udp" or "tcp", the address and the port of each.
+    # The kind, the address and the port of each: "udp" receives there, "tcp" listens, and "connect"
+    # is to be connected to such an address later.
     sockets: Sequence[tuple[str, str, int]]
     namespaces: Sequence[str] = ()
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import array
 import ctypes
+import errno
 import fcntl
 import os
 import socket
 import struct
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
 
 _NS_GET_USERNS = 0xB701
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
-_SIOCSIFADDR, _SIOCSIFNETMASK = 0x8916, 0x891C
-_BACKLOG = 1024
+_SIOCGIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8916, 0x891C
+_IFF_UP = 1
+# Seconds.
+_PATIENCE, _PAUSE = 8.0, 0.0005
 # In one message, SCM_MAX_FD of the kernel.
 _AT_ONCE = 250
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -34,6 +38,7 @@ def make_sockets(order: dict[str, Any], answer: int) -> NoReturn:
     try:
         enter(order["namespace"], order["inode"])
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            wait_for_loopback(control)
             for number, (address, mask) in enumerate(order["addresses"], 1):
                 add_address(control, number, address, mask)
         made = [make_socket(*one) for one in order["sockets"]]
@@ -61,6 +66,17 @@ def enter(namespace: bytes, inode: int) -> None:
     _check(_libc.setns(net, _NEWNET))
 
 
+def wait_for_loopback(control: socket.socket) -> None:
+    """Wait until bwrap has set the loopback device up: it reports its child before that."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        answer = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sH22x", b"lo", 0))
+        if struct.unpack_from("H", answer, 16)[0] & _IFF_UP:
+            return
+        time.sleep(_PAUSE)
+    raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+
 def add_address(control: socket.socket, number: int, address: str, mask: str) -> None:
     """Give an address to the loopback device. There, all addresses of its network are local."""
     name = b"lo:%d" % number
@@ -70,15 +86,21 @@ def add_address(control: socket.socket, number: int, address: str, mask: str) ->
 
 
 def make_socket(kind: str, address: str, port: int) -> socket.socket | None:
-    """Return a socket that listens, or None if the port is in use or the address is unknown."""
+    """Return a socket of a kind (see SocketOrder in client.py), or None if its port is in use or
+    its address unknown."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     type_ = socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM
-    made = socket.socket(family, type_)
+    try:
+        made = socket.socket(family, type_)
+    except OSError:
+        return None  # this kernel has no IPv6
+    if kind == "connect":
+        return made
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((address, port))
         if kind == "tcp":
-            made.listen(_BACKLOG)
+            made.listen(1024)
     except OSError:
         made.close()
         return None

@@ -16,7 +16,6 @@ from ..parameters import parameter
 
 _MOST_LINES = 80
 _LONGEST_LINE = 300
-_LOOKED_AT = 20_000
 LARGEST = 4 << 20
 
 
@@ -132,7 +131,7 @@ def _not_found(text: str, old: str) -> str:
     wanted = next((line for line in old.split("\n") if line.strip()), "")[:_LONGEST_LINE]
     if not wanted:
         return f"{what} It contains only white space."
-    lines = text.split("\n")[:_LOOKED_AT]
+    lines = text.split("\n")[:20_000]
     plain = wanted.strip()
     for number, line in enumerate(lines, 1):
         if line.strip() == plain:

@@ -15,8 +15,6 @@ import sys
 
 _LARGEST = 16 << 20
 _LONGEST_LINE = 400
-_MOST_IN_FILE = 50
-_LARGEST_IGNORE_FILE = 1 << 16
 
 
 def glob_expression(pattern: str) -> str:
@@ -71,7 +69,7 @@ class PathRule:
 
 
 def _ignore_rules(folder: str) -> list[PathRule]:
-    text = _text_of(os.path.join(folder, ".gitignore"), _LARGEST_IGNORE_FILE) or ""
+    text = _text_of(os.path.join(folder, ".gitignore"), 1 << 16) or ""
     lines = [line.rstrip() for line in text.split("\n")]
     start = folder + "/" if folder else ""
     return [PathRule(line, start) for line in lines if line.strip("!/") and line[0] != "#"]
@@ -153,7 +151,7 @@ def _matches(path: str, wanted: re.Pattern[str]) -> list[bytes]:
         if wanted.search(line.rstrip("\r")):
             text = line[:_LONGEST_LINE].encode("utf-8", "replace")
             found.append(os.fsencode(path) + b"\0%d:" % number + text + b"\n")
-            if len(found) == _MOST_IN_FILE:
+            if len(found) == 50:
                 break
     return found
 

@@ -33,7 +33,6 @@ _SECONDS = 30.0
 _REDIRECTS = 5
 _MOST = 2 << 20
 _SHOWN = 40_000
-_ACCEPT = "text/html,text/plain,application/json;q=0.9,*/*;q=0.5"
 # urllib3 decodes these; it is never asked to, but some servers compress anyway.
 _COMPRESSED = ("", "identity", "gzip", "x-gzip", "deflate")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
@@ -157,7 +156,7 @@ class FetchRequest(RequestBase):
         request = Request(
             "GET",
             address.text,
-            headers={"Accept": _ACCEPT},
+            headers={"Accept": "text/html,text/plain,application/json;q=0.9,*/*;q=0.5"},
             proxy=proxy,
             ca_bundle=ca_bundle(context.environ),
             lookup=lambda: public_addresses(

@@ -11,13 +11,13 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_words
-from ..widgets.labels import decorative_icon, without_hyphens
+from ..widgets.labels import decorative_icon, show_hidden_as_tooltip, without_hyphens
 
 
 class SandboxState(Enum):
     UNKNOWN = "unknown"
     SANDBOXED = "sandboxed"
-    # A command is using the network right now.
+    # A command may reach hosts that the user allows right now.
     NETWORK = "network"
     # The sandbox of a Flatpak; every command asks there.
     INNER = "inner"
@@ -62,11 +62,12 @@ class SandboxBadge(Gtk.MenuButton):
         super().__init__()
         self.state = SandboxState.UNKNOWN
         self._icon = decorative_icon()
-        self._label = Gtk.Label(ellipsize=Pango.EllipsizeMode.END)
+        self.label = Gtk.Label(ellipsize=Pango.EllipsizeMode.END)
         box = Gtk.Box(spacing=6)
         box.append(self._icon)
-        box.append(self._label)
+        box.append(self.label)
         self.set_child(box)
+        show_hidden_as_tooltip(self, self.label)
         self.add_css_class("flat")
         self._sections = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
         for side in ("start", "end", "top", "bottom"):
@@ -89,7 +90,7 @@ class SandboxBadge(Gtk.MenuButton):
         text = {
             SandboxState.UNKNOWN: _("Checking…"),
             SandboxState.SANDBOXED: _("Sandboxed, no network"),
-            SandboxState.NETWORK: _("Sandboxed, network on"),
+            SandboxState.NETWORK: _("Sandboxed, allowed hosts only"),
             # Translators: commands run in a second sandbox, which the Flatpak portal starts.
             SandboxState.INNER: _("Inner sandbox, no network"),
             SandboxState.INNER_NETWORK: _("Inner sandbox, network on"),
@@ -99,10 +100,9 @@ class SandboxBadge(Gtk.MenuButton):
         }[sandbox]
         self.state = sandbox
         self._icon.set_from_icon_name(_ICONS[sandbox])
-        self._label.set_label(text)
+        self.label.set_label(text)
         # Without this, the title would take its room.
-        self._label.set_width_chars(len(text))
-        self.set_tooltip_text(text)
+        self.label.set_width_chars(len(text))
         self.update_property([Gtk.AccessibleProperty.LABEL], [text])
         for name in ("success", "warning"):
             self.remove_css_class(name)
@@ -115,7 +115,12 @@ class SandboxBadge(Gtk.MenuButton):
 
     def set_narrow(self, narrow: bool) -> None:
         """Show only the icon, whose tooltip has the text."""
-        self._label.set_visible(not narrow)
+        self.label.set_visible(not narrow)
+
+    @property
+    def text_width(self) -> int:
+        """The width of the text in pixels, shown or not."""
+        return self.label.create_pango_layout(self.label.get_label()).get_pixel_size()[0]
 
 
 def _section_box(section: Section) -> Gtk.Widget:

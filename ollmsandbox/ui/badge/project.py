@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import OllmSandboxError
@@ -85,14 +85,14 @@ def _flatpak_state(run: UnsandboxedRunner) -> ProjectState:
     if run.confinement is Confinement.INNER:
         return _inner()
     meaning = _("Commands can do everything this Flatpak can.")
-    network = _("On. It cannot be turned off here.")
+    network: Sequence[str] = (_("On. It cannot be turned off here."),)
     if run.confinement is Confinement.OFFLINE:
         meaning = _("Commands can do everything this Flatpak can, except use the network.")
-        network = _("Off, unless you allow it for a single command.")
+        network = _whole_network()
     sections = (
         _asks_section(),
         Section(_("Not sandboxed"), (meaning, localized(run.why or ""))),
-        Section(_("Network"), (network,)),
+        Section(_("Network"), network),
     )
     return ProjectState(SandboxState.NONE, sections)
 
@@ -118,8 +118,15 @@ def _inner() -> ProjectState:
                 _("Everything else"),
                 (_("Commands see the programs of this Flatpak, but none of your other files."),),
             ),
-            Section(_("Network"), (_("Off, unless you allow it for a single command."),)),
+            Section(_("Network"), _whole_network()),
         ),
+    )
+
+
+def _whole_network() -> Sequence[str]:
+    return (
+        _("Off, unless you allow it for a single command."),
+        _("It cannot be limited to hosts here: allowing it opens the whole network."),
     )
 
 
@@ -160,11 +167,18 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
             Section(_("Can write"), writes),
             Section(_("Everything else"), rest),
             Section(_("Hidden"), hidden),
-            Section(_("Network"), [plan.describe_network()]),
+            Section(_("Network"), [plan.describe_network(), *_host_sentences(plan)]),
             Section(_("Limits"), sentences(plan.limits)),
         )
         if section.sentences
     )
+
+
+def _host_sentences(plan: Plan) -> list[str]:
+    """Return what the user can allow to a command without network."""
+    if plan.network:
+        return []
+    return [_("A command can ask for hosts. You are asked every time, and it reaches no others.")]
 
 
 def _existing(folder: str, names: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ...database.tables import Run
+from ...engine.restore import changes_to_restore, runs_since, undo_runs
 from ...i18n import _, localized
 from ...project import index as runs
 from ...project.change import Recorded, Report, State
@@ -128,6 +129,30 @@ def act_on_run(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()
     later = review.later_changes(row, missed) if verb == "undo" else []
     reports = tuple(Report(other.id, tuple(items)) for other, items in later)
     return ActionResult(_count(done), tuple(problems), reports)
+
+
+def act_on_runs(review: Review, verb: str, run_ids: Sequence[str]) -> ActionResult:
+    """Act on several runs, the oldest of which comes first: it is undone last."""
+    ordered = reversed(run_ids) if verb == "undo" else run_ids
+    done = [act_on_run(review, verb, run_id) for run_id in ordered]
+    problems = tuple(problem for result in done for problem in result.problems)
+    return ActionResult(sum(result.count for result in done), problems)
+
+
+def to_restore_since(review: Review, project: str, session_id: str, since: float) -> list[Report]:
+    """Return what `restore_since` would undo or discard."""
+    runs = runs_since(review.manager, project, since, session_id=session_id)
+    return changes_to_restore(review.manager, runs)
+
+
+def restore_since(review: Review, project: str, session_id: str, since: float) -> ActionResult:
+    """Take back what a session changed since then."""
+    reports = undo_runs(review, runs_since(review.manager, project, since, session_id=session_id))
+    items = [item for report in reports for item in report.changes]
+    missed = [item for item in items if item.state not in (State.UNDONE, State.DISCARDED)]
+    problems = {f"{item.change.path}: {note_text(item.note)}" for item in missed if item.note}
+    places = {(item.change.root, item.change.path): item for item in items if item not in missed}
+    return ActionResult(_count([*places.values()]), tuple(sorted(problems)))
 
 
 def also_affected(

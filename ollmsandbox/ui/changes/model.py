@@ -58,8 +58,9 @@ class RunData:
         return sum(self.states[state] for state in PENDING_STATES)
 
     @property
-    def is_all_applied(self) -> bool:
-        return {*self.states, *self.ignored_states} == {State.APPLIED}
+    def has_one_state(self) -> bool:
+        """Return whether all files are in one state, which the row of the run tells."""
+        return len({*self.states, *self.ignored_states}) == 1
 
     @cached_property
     def has_held(self) -> bool:
@@ -93,7 +94,7 @@ def load(
     found = manager.find_project(project)
     if found is None:
         return RunSearch()
-    newest = manager.runs(found, limit + 1, text=text, session_id=session_id)
+    newest = manager.runs(found, limit + 1, text=text, session_id=session_id, only_changed=True)
     pending = {run.id: run for run in manager.runs(found, -1, only_pending=True)}
     listed = {run.id: run for run in newest[:limit]}
     if not text:
@@ -115,6 +116,12 @@ def load(
         any(held),
         len(newest) > limit,
     )
+
+
+def load_runs(manager: ProjectManager, run_ids: Sequence[str]) -> list[RunData]:
+    """Return these runs, the oldest first. Slow: call it from a thread."""
+    runs = sorted(manager.known_runs(run_ids), key=lambda run: run.started_at)
+    return [_read(manager, run, "") for run in runs]
 
 
 def are_same(runs: Sequence[RunData], others: Sequence[RunData]) -> bool:

@@ -29,23 +29,28 @@ from ..widgets.wrap_box import WrapBox
 from .actions import ShownChange, Side, act_on_hunks, look
 from .model import RunData
 from .rows import dim_folder
-from .text import file_actions, note_text, page_text, pill_label, result_text
+from .text import file_actions, hunk_text, note_text, page_text, pill_label
 from .versions import EarlierVersions
 
 # Milliseconds.
 _PATIENCE = 200
+# Hunks of one of many files that are shown at first.
+_FEW_SECTIONS = 12
 
 
 @Gtk.Template(filename=template("changes/page"))
 class ChangePage(Gtk.Box):
     __gtype_name__ = "OllmChangePage"
 
-    __gsignals__ = signals({"back": (), "act": (str,), "changed": ()})
+    # "open": the full path of the file, for an editor.
+    __gsignals__ = signals({"back": (), "act": (str,), "changed": (), "open": (object,)})
 
     back_button: Gtk.Button = Gtk.Template.Child()
     title_box: Gtk.Box = Gtk.Template.Child()
     path: Gtk.Label = Gtk.Template.Child()
     pill: Gtk.Label = Gtk.Template.Child()
+    tools: Adw.Bin = Gtk.Template.Child()
+    editor_button: Gtk.Button = Gtk.Template.Child()
     about: Gtk.Label = Gtk.Template.Child()
     conflict: Gtk.Label = Gtk.Template.Child()
     versions_button: Gtk.MenuButton = Gtk.Template.Child()
@@ -66,8 +71,13 @@ class ChangePage(Gtk.Box):
         recorded: Recorded,
         tasks: Tasks,
         progress: WorkBar,
+        *,
+        is_one_of_many: bool = False,
     ) -> None:
+        """`is_one_of_many` files stand below each other, and what is around them scrolls."""
         super().__init__()
+        self._is_one_of_many = is_one_of_many
+        self.back_button.set_visible(not is_one_of_many)
         self._manager = manager
         self._settings = settings
         self.run = run
@@ -86,6 +96,7 @@ class ChangePage(Gtk.Box):
         show_ellipsized_as_tooltip(self.path)
         # Not through the template, which would keep the page alive for ever.
         self.back_button.connect("clicked", weakly(self._on_back))
+        self.editor_button.connect("clicked", weakly(self._on_open))
         for side, button in (
             (Side.THEIRS, self.theirs_button),
             (Side.MINE, self.mine_button),
@@ -161,7 +172,7 @@ class ChangePage(Gtk.Box):
             self.conflict.set_label(
                 _(
                     "You also edited this file. Your version is unchanged. Below, lines with - "
-                    "are yours, and lines with + are from the command."
+                    "are yours, and lines with + are from the agent."
                 )
             )
         actions = file_actions(item, found.edited_at if found else None)
@@ -209,6 +220,10 @@ class ChangePage(Gtk.Box):
         self._texts = texts
         if texts is None:
             self.diff = None
+            self.tools.set_child(None)
+        there = item.state is State.APPLIED or item.change.kind is Kind.MODIFIED
+        is_deleted = item.change.kind is Kind.DELETED
+        self.editor_button.set_visible(texts is not None and there and not is_deleted)
         # The focused widget is gone; GTK would move the focus to an arbitrary one.
         if had_focus and self.place.get_focus_child() is None:
             self.focus()
@@ -218,7 +233,10 @@ class ChangePage(Gtk.Box):
             # The same text: keep the scroll position.
             self.diff.refresh_actions()
             return
-        self.diff = diff = DiffView()
+        self.diff = diff = DiffView(*([_FEW_SECTIONS] if self._is_one_of_many else []))
+        diff.is_whole = self._is_one_of_many
+        # One row has all buttons.
+        self.tools.set_child(diff.take_bar())
         diff.set_busy(self._progress.is_working)
         diff.set_section_actions(weakly(self._section_verbs))
         diff.connect("section-action", weakly(self._on_part))
@@ -277,7 +295,7 @@ class ChangePage(Gtk.Box):
                 done = await asyncio.to_thread(
                     partial(act_on_hunks, self._manager, verb, shown, self.run, group)
                 )
-            self._tasks.tell(result_text(verb, done.count, list(done.problems)))
+            self._tasks.tell(hunk_text(verb, list(done.problems)))
             self._part = index
             self.emit("changed")
             await self.look()
@@ -294,6 +312,10 @@ class ChangePage(Gtk.Box):
 
     def _on_counted(self, _versions: EarlierVersions, count: int) -> None:
         self.versions_button.set_visible(count > 0)
+
+    def _on_open(self, _button: Gtk.Button) -> None:
+        change = self.recorded.change
+        self.emit("open", f"{change.root}/{change.path}")
 
     def _on_back(self, _button: Gtk.Button) -> None:
         self.emit("back")

@@ -188,7 +188,7 @@ class FileRow(Gtk.Box):
         self.append(icon)
         self.name = in_sentences(path, change_text(recorded))
         text: Gtk.Widget = path_label(path)
-        below = row_text(recorded, is_all_applied=item.run.is_all_applied)
+        below = row_text(recorded, is_said=item.run.has_one_state)
         if below:
             lines = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
             lines.append(text)
@@ -263,7 +263,6 @@ def _line(text: str) -> Gtk.Label:
 
 
 _BATCH = 8
-_MOST_KNOWN = 5000
 # Seconds in which new rows get their positions. Also limits the work while the list is scrolled.
 _PAUSE = 0.1
 
@@ -308,7 +307,7 @@ class LineCounts:
     async def _count(self, rows: Sequence[FileRow]) -> None:
         items = [row.item for row in rows]
         counts = await asyncio.to_thread(_count_all, self._manager, items)
-        if len(self._known) > _MOST_KNOWN:
+        if len(self._known) > 5000:
             self._known.clear()
         for row, lines in zip(rows, counts, strict=True):
             self._known[_key(row.item)] = lines

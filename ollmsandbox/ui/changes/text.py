@@ -9,7 +9,7 @@ from ... import N_
 from ...i18n import _, localized, ngettext
 from ...project.change import Flag, Kind, Recorded, Report, State, Type
 from ...project.reasons import Note, Reason
-from ...project.short_list import count_files, mode_text
+from ...project.short_list import count_files, mode_text, split_ignored
 from ...text.visible import visible_path, visible_words
 from ..widgets.actions import Action
 from ..widgets.readable import day_and_time, ignored_files, number
@@ -96,13 +96,14 @@ def change_text(item: Recorded) -> str:
     return " · ".join((_kind(item), _state(item), *flag_labels(item), *_details(item)))
 
 
-def row_text(item: Recorded, *, is_all_applied: bool) -> str:
+def row_text(item: Recorded, *, is_said: bool) -> str:
     """Return what is worth a line below the name: neither the kind, which the icon shows, nor the
-    flags, which have a pill, nor that it is applied, where everything is."""
+    flags, which have a pill, nor its state if that `is_said` above, for all files of the run."""
     parts = _details(item)
     # The pill of a held one says that it is pending.
-    is_said = item.state is State.PENDING and item.is_held
-    if not is_said and (item.state is not State.APPLIED or not is_all_applied):
+    is_held = item.state is State.PENDING and item.is_held
+    needs_attention = item.state in (State.CONFLICT, State.FAILED)
+    if needs_attention or not (is_said or is_held):
         parts.insert(0, _state(item))
     return " · ".join(parts)
 
@@ -110,7 +111,8 @@ def row_text(item: Recorded, *, is_all_applied: bool) -> str:
 def page_text(item: Recorded) -> str:
     """Return what is worth a line above the content of the file. A conflict has sentences of its
     own."""
-    is_plain = item.change.kind is Kind.MODIFIED
+    # All lines of a new file are green.
+    is_plain = item.change.kind in (Kind.ADDED, Kind.MODIFIED)
     pill = pill_label(item)
     flags = [label for label in flag_labels(item) if label != pill]
     parts = [*([] if is_plain else [_kind(item)]), *flags]
@@ -183,23 +185,48 @@ def result_text(verb: str, count: int, problems: list[str]) -> str:
         return problems[0]
     same = {"take": "apply", "both": "apply", "keep": "discard", "undo-later": "undo"}
     words = {
-        "apply": ngettext("{} change applied.", "{} changes applied.", count),
-        "redo": ngettext("{} change applied again.", "{} changes applied again.", count),
-        "discard": ngettext("{} change discarded.", "{} changes discarded.", count),
-        "undo": ngettext("{} change undone.", "{} changes undone.", count),
+        "apply": ngettext("{} file applied.", "{} files applied.", count),
+        "redo": ngettext("{} file applied again.", "{} files applied again.", count),
+        "discard": ngettext("{} file discarded.", "{} files discarded.", count),
+        "undo": ngettext("{} file undone.", "{} files undone.", count),
+        "restore": ngettext("{} file restored.", "{} files restored.", count)
+        if count
+        else _("No files have changed since then."),
     }
     return words[same.get(verb, verb)].format(number(count))
+
+
+def hunk_text(verb: str, problems: list[str]) -> str:
+    """Return what a toast says after an action on a hunk."""
+    words = {
+        "apply": _("Hunk applied."),
+        "redo": _("Hunk applied again."),
+        "discard": _("Hunk discarded."),
+        "undo": _("Hunk undone."),
+    }
+    return problems[0] if problems else words[verb]
 
 
 def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
     """Return the heading and body of a question about changes of other runs that are applied or
     discarded, too, and the label of its button."""
-    names = [visible_path(item.change.path) for report in reports for item in report.changes]
+    shown, ignored = split_ignored([item for report in reports for item in report.changes])
+    # Several runs may have changed the same file.
+    names = [*dict.fromkeys(visible_path(item.change.path) for item in shown)]
     left = len(names) - _MOST_NAMES
     lines = names[:_MOST_NAMES]
     if left > 0:
         lines.append(ngettext("{} more", "{} more", left).format(number(left)))
-    if verb == "undo":
+    if ignored:
+        places = {(item.change.root, item.change.path): item for item in ignored}
+        lines.append(ignored_files(count_files([*places.values()])))
+    if verb == "restore":
+        heading, action = _("Restore Files to This Point?"), _("_Restore")
+        body = _(
+            "This session has changed these files since you sent the message. They go back to how "
+            "they were then; your own edits stay:"
+        )
+    elif verb == "undo":
         heading, action = _("Undo Later Changes Too?"), _("_Undo")
         body = _("Later commands changed the same lines of these files:")
     elif verb in ("apply", "take", "redo"):
@@ -221,6 +248,12 @@ def empty_text(*, is_filtered: bool, of_session: bool = False) -> tuple[str, str
         return "document-edit-symbolic", _("No Changes Yet"), sentence
     sentence = _("Changes that commands make appear here.")
     return "document-edit-symbolic", _("No Changes Yet"), sentence
+
+
+def more_files_text(count: int) -> str:
+    """Return that a page does not show so many files."""
+    text = ngettext("{} more file is in the list.", "{} more files are in the list.", count)
+    return text.format(number(count))
 
 
 def busy_text() -> str:
@@ -269,8 +302,8 @@ def file_actions(item: Recorded, edited_at: float | None = None) -> list[Action]
             # Translators: {} is a day and a time.
             when = _("Edited: {}").format(day_and_time(edited_at))
         return [
-            Action("take", _("Use the Command's"), caption=_("Replaces your edit")),
-            Action("both", _("Keep Both"), caption=_("Your lines, then the command's")),
+            Action("take", _("Use the Agent's"), caption=_("Replaces your edit")),
+            Action("both", _("Keep Both"), caption=_("Your lines, then the agent's")),
             Action("keep", _("Keep Mine"), caption=when),
         ]
     if state is State.APPLIED:

@@ -15,6 +15,7 @@ from .lines import LineCount, compare_lines
 
 # Of more files, no lines are counted: nobody waits for that.
 _MOST_FILES = 200
+_OVER = {State.UNDONE, State.DISCARDED}
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,16 @@ class TurnChanges:
     # None if they are too many to count, or not text.
     lines: LineCount | None = None
     pending: int = 0
-    is_applied: bool = False
+    states: frozenset[State] = frozenset()
     ignored: int = 0
 
     @property
+    def is_discarded(self) -> bool:
+        return self.states == {State.DISCARDED}
+
+    @property
     def is_undone(self) -> bool:
-        return not self.pending and not self.is_applied
+        return self.states <= _OVER and State.UNDONE in self.states
 
 
 def turn_changes(manager: ProjectManager, run_ids: Sequence[str]) -> TurnChanges:
@@ -57,7 +62,7 @@ def turn_changes(manager: ProjectManager, run_ids: Sequence[str]) -> TurnChanges
         len(last),
         _count(manager, [(first[place], last[place]) for place in last]),
         sum(map(states.count, PENDING_STATES)),
-        State.APPLIED in states,
+        frozenset(states),
         count_files([item for place, item in ignored.items() if place not in last]),
     )
 

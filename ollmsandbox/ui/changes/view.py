@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .actions import ActionResult
     from .page import ChangePage
     from .rows import LineCounts
+    from .several import FilesPage
 
 
 R = TypeVar("R", FileRow, FoldRow)
@@ -130,8 +131,9 @@ _PAUSE = 0.01
 class ChangesView(Gtk.Box):
     __gtype_name__ = "OllmChangesView"
 
-    # The number of pending changes; and after the user did something with changes.
-    __gsignals__ = signals({"count-changed": (int,), "acted": ()})
+    # The number of pending changes; after the user did something with changes; and the full path of
+    # a file to open in an editor.
+    __gsignals__ = signals({"count-changed": (int,), "acted": (), "open-file": (object,)})
 
     pages: Gtk.Stack = Gtk.Template.Child()
     filter: Gtk.SearchEntry = Gtk.Template.Child()
@@ -201,7 +203,9 @@ class ChangesView(Gtk.Box):
         self.discard_all.connect("clicked", weakly(self._on_discard_all))
         self.older.connect("clicked", weakly(self._on_older))
         self.progress.connect("working", weakly(self._on_working))
+        # What is shown instead of the list: a file, or several.
         self.page: ChangePage | None = None
+        self.several: FilesPage | None = None
 
     def show_project(self, project: str | None, session_id: str = "") -> None:
         """Show the changes of a session, and those of the whole project on request."""
@@ -231,13 +235,13 @@ class ChangesView(Gtk.Box):
         if self._loading is not None:
             self._loading.cancel()
         self._loading = self._tasks.start(self._load())
-        if self.page is not None:
-            self._tasks.start(self.page.look())
+        if (shown := self.page or self.several) is not None:
+            self._tasks.start(shown.look())
 
     def focus(self) -> None:
         """Move the focus to where it was in this pane, or to its beginning."""
-        if self.page is not None:
-            self.page.focus()
+        if (shown := self.page or self.several) is not None:
+            shown.focus()
         elif self.count:
             self.list_view.grab_focus()
         else:
@@ -256,7 +260,12 @@ class ChangesView(Gtk.Box):
     def show_list(self) -> None:
         self.pages.set_visible_child_name("list")
         self.file_place.set_child(None)
-        self.page = None
+        self.page = self.several = None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the list is shown, and not files."""
+        return self.page is None and self.several is None
 
     # --- the list ------------------------------------------------------------------------------
 
@@ -360,7 +369,7 @@ class ChangesView(Gtk.Box):
             else self.apply_all.add_css_class
         )
         suggest("suggested-action")
-        text = ngettext("{} pending change", "{} pending changes", count)
+        text = ngettext("{} pending file", "{} pending files", count)
         text = text.format(number(count)) if count else ignored_files(ignored)
         self.pending.set_label(text)
         self.emit("count-changed", count)
@@ -439,17 +448,40 @@ class ChangesView(Gtk.Box):
         page = ChangePage(
             self._manager, self._settings, item.run, item.recorded, self._tasks, self.progress
         )
+        self._follow(page)
+        self.page, self.several = page, None
+        self._show_page(page)
+
+    def review_runs(self, run_ids: Sequence[str]) -> None:
+        """Show all files of these runs, one below the other."""
+        from .several import FilesPage
+
+        self._asked.update(run_ids)
+        page = FilesPage(self._manager, self._settings, run_ids, self._tasks, self.progress)
+        page.connect("added", weakly(self._on_added))
+        self.page, self.several = None, page
+        self._show_page(page)
+
+    def _show_page(self, page: ChangePage | FilesPage) -> None:
         page.connect("back", weakly(self._on_back))
-        page.connect("act", weakly(self._on_page_act))
-        page.connect("changed", weakly(self._on_page_changed))
-        self.page = page
         self.file_place.set_child(page)
         self.pages.set_visible_child_name("file")
         page.focus()
 
-    def _on_back(self, page: ChangePage) -> None:
+    def _on_added(self, _files: FilesPage, page: ChangePage) -> None:
+        self._follow(page)
+
+    def _follow(self, page: ChangePage) -> None:
+        page.connect("act", weakly(self._on_page_act))
+        page.connect("changed", weakly(self._on_page_changed))
+        page.connect("open", weakly(self._on_page_open))
+
+    def _on_page_open(self, _page: ChangePage, path: str) -> None:
+        self.emit("open-file", path)
+
+    def _on_back(self, page: ChangePage | FilesPage) -> None:
         # A page that was already left may still find out that its change no longer exists.
-        if page is not self.page:
+        if page not in (self.page, self.several):
             return
         window = self.get_root()
         focus = window.get_focus() if isinstance(window, Gtk.Window) else None
@@ -483,8 +515,8 @@ class ChangesView(Gtk.Box):
             self._run_focus.request(item.data.id, kind, verbs=True)
 
     def _on_working(self, _bar: WorkBar, is_working: bool) -> None:
-        if self.page is not None:
-            self.page.set_busy(is_working)
+        if (shown := self.page or self.several) is not None:
+            shown.set_busy(is_working)
         for row in rows_of(self.list_view, FoldRow):
             row.set_busy(is_working)
         self._hold_all()
@@ -496,20 +528,37 @@ class ChangesView(Gtk.Box):
             # A conflict has to be decided file by file.
             self.apply_all.set_sensitive(False)
 
-    def undo_run(self, run_id: str) -> None:
-        self._act_on(run_id, "undo")
-
-    def undo_runs(self, run_ids: Sequence[str]) -> None:
-        """Undo several runs, the last one first."""
+    def act_on_runs(self, verb: str, run_ids: Sequence[str]) -> None:
+        """Act on several runs, given from the oldest to the newest."""
 
         def work(review: Review) -> ActionResult:
-            from .actions import ActionResult, act_on_run  # not needed for the first frame
+            from .actions import act_on_runs  # not needed for the first frame
 
-            done = [act_on_run(review, "undo", run_id) for run_id in reversed(run_ids)]
-            problems = tuple(problem for result in done for problem in result.problems)
-            return ActionResult(sum(result.count for result in done), problems)
+            return act_on_runs(review, verb, run_ids)
 
-        self._start("undo", work, *run_ids)
+        def also(review: Review) -> list[Report]:
+            from .actions import also_affected
+
+            along = (also_affected(review, verb, run_id) for run_id in run_ids)
+            return [one for each in along for one in each if one.run_id not in run_ids]
+
+        self._start(verb, work, *run_ids, also=also)
+
+    def restore(self, project: str, session_id: str, since: float) -> None:
+        """Take files back to how they were before what a session did since then, after showing
+        which ones these are."""
+
+        def work(review: Review) -> ActionResult:
+            from .actions import restore_since  # not needed for the first frame
+
+            return restore_since(review, project, session_id, since)
+
+        def also(review: Review) -> list[Report]:
+            from .actions import to_restore_since
+
+            return to_restore_since(review, project, session_id, since)
+
+        self._start("restore", work, session_id, also=also)
 
     def _act_on(self, run_id: str, verb: str, *paths: str) -> bool:
         """Act on files of a run; without paths, on all of them."""

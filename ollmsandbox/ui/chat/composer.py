@@ -64,6 +64,7 @@ class Composer(Gtk.Box):
     # For the button that chooses a model.
     model_place: Adw.Bin = Gtk.Template.Child()
     mode_button: Gtk.MenuButton = Gtk.Template.Child()
+    context_place: Adw.Bin = Gtk.Template.Child()
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()

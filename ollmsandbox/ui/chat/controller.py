@@ -31,7 +31,8 @@ from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from .links import open_link, open_output
+from .hosts import save_hosts
+from .links import open_in_editor, open_link, open_output, open_port, open_terminal
 from .turn import TurnBar, TurnSummary
 from .view import ChatView
 
@@ -78,19 +79,25 @@ class ChatController:
             ("dropped", self._on_dropped),
             ("pasted", self._on_pasted),
             ("resend", self._on_resend),
+            ("restore", self._on_restore),
             ("stop", self.stop),
             ("retry", self._on_retry),
+            ("summarise", self._on_summarise),
             ("stop-call", self._on_stop_call),
             ("answer", self._on_answer),
             ("reply", self._on_reply),
-            ("undo", self._on_undo),
             ("open-link", self._on_open_link),
             ("open-output", self._on_open_output),
+            ("save-hosts", self._on_save_hosts),
+            ("open-port", self._on_open_port),
+            ("open-terminal", self._on_open_terminal),
         )
         for name, method in heard:
             view.connect(name, weakly(method))
         changes.connect("acted", weakly(self._on_acted))
-        view.turn.connect("undo", weakly(self._on_undo_turn))
+        changes.connect("open-file", weakly(self._on_open_file))
+        for verb in ("undo", "redo", "apply"):
+            view.turn.connect(verb, weakly(self._on_turn_verb), verb)
         self.turn = TurnSummary(view.turn, history.manager, tasks)
         self._rest = 0
         view.composer.completion.find = weakly(self._find_files)
@@ -170,6 +177,10 @@ class ChatController:
         if (session := self._view.session) is not None:
             self._tasks.start(self.send(session, None))
 
+    def _on_summarise(self, view: ChatView) -> None:
+        if view.session is not None:
+            self._tasks.start(view.session.conversation.summarise())
+
     def _on_run(self, view: ChatView, command: str) -> None:
         self._on_send(view, f"!{command}")
 
@@ -216,7 +227,8 @@ class ChatController:
         if message is None:
             ended = await conversation.retry()
         elif message.text.startswith("!"):
-            outcome = await conversation.run(message.text[1:].strip())
+            size = self._view.terminal_size
+            outcome = await conversation.run(message.text[1:].strip(), terminal_size=size)
             return outcome.stop is not Stop.PERSON
         else:
             ended = await conversation.say(message.text, message.pictures)
@@ -326,27 +338,40 @@ class ChatController:
         self._asker.reply(question_id, text)
         view.focus_composer()
 
-    def _on_undo(self, _view: ChatView, run_id: str) -> None:
-        self._changes.undo_run(run_id)
+    def _on_turn_verb(self, _bar: TurnBar, run_ids: tuple[str, ...], verb: str) -> None:
+        self._changes.act_on_runs(verb, run_ids)
 
-    def _on_undo_turn(self, _bar: TurnBar, run_ids: tuple[str, ...]) -> None:
-        self._changes.undo_runs(run_ids)
+    def _on_restore(self, view: ChatView, since: float) -> None:
+        session = view.session
+        if session is None or session.project is None:
+            return
+        if session.is_busy:
+            self._tasks.tell(_("Files can be restored when the agent is done."))
+            return
+        self._changes.restore(session.project, session.id, since)
 
     def _on_acted(self, _changes: ChangesView) -> None:
-        self._tasks.start(self._look_up_states())
         self.turn.refresh()
 
-    async def _look_up_states(self) -> None:
-        """Update the cards after changes were undone or applied elsewhere."""
-        session = self._view.session
-        if session is not None:
-            session.note_states(await asyncio.to_thread(self._history.states, session.id))
+    def _on_open_file(self, _changes: ChangesView, path: str) -> None:
+        self._tasks.start(open_in_editor(self._window, path))
 
     def _on_open_link(self, _view: ChatView, address: str) -> None:
         self._tasks.start(open_link(self._window, address))
 
     def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
         self._tasks.start(open_output(self._window, entry))
+
+    def _on_save_hosts(self, _view: ChatView, entry: CallEntry) -> None:
+        self._tasks.start(save_hosts(self._window, self._manager.paths, entry, self._tasks.tell))
+
+    def _on_open_port(self, _view: ChatView, entry: CallEntry, port: int) -> None:
+        self._tasks.start(open_port(self._window, entry, port))
+
+    def _on_open_terminal(self, view: ChatView, entry: CallEntry) -> None:
+        """Stop a command that wants a whole screen, and give the user a shell in the sandbox."""
+        self.stop()
+        self._tasks.start(open_terminal((view.session.project if view.session else None) or ""))
 
 
 def _near(path: str, folder: str) -> str:

@@ -75,12 +75,13 @@ class QuestionFocus:
         """Move the focus, and keep its question in view, after something has moved."""
         entry = self._next
         card = self._card(entry) if entry is not None else None
-        if entry is not None and card is not None and card.has_question:
+        question = card.open_question if card is not None else None
+        if entry is not None and question is not None:
             # The user must see the question that Enter would answer.
             if is_covered(self._pages):
                 return
             self._next = None
-            if (question := card.open_question) is not None and self.may_take():
+            if self.may_take():
                 question.take_focus()
                 # Last: moving the focus scrolls, too, to where the card was before.
                 if self._held is not None:

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Open links of a message and saved output in other programs."""
+"""Open links of a message, saved output and a shell in other programs."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import sys
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
@@ -16,6 +19,18 @@ from ..widgets.dialogs import confirm
 # The user closed the dialog that offers programs.
 _CANCELLED = Gio.IOErrorEnum.CANCELLED
 _SAFE = ("http://", "https://", "mailto:")
+_OURSELVES = os.path.abspath(sys.argv[0])
+# Terminals, and what stands between them and the command.
+_TERMINALS = (
+    ("xdg-terminal-exec",),
+    ("ptyxis", "--"),
+    ("kgx", "--"),
+    ("gnome-terminal", "--"),
+    ("konsole", "-e"),
+    ("xfce4-terminal", "-x"),
+    ("x-terminal-emulator", "-e"),
+    ("xterm", "-e"),
+)
 
 
 async def open_link(window: Gtk.Window, address: str) -> None:
@@ -49,6 +64,26 @@ async def show_address(window: Gtk.Window, address: str) -> None:
     await shown
 
 
+async def open_port(window: Gtk.Window, entry: CallEntry, port: int) -> None:
+    """Publish a port of a running command, and open it in the browser: the user asked for it."""
+    if entry.ports is not None:
+        await show_address(window, entry.ports.publish(port).url)
+
+
+async def open_in_editor(window: Gtk.Window, path: str) -> None:
+    """Open a text in the default text editor: the program for its own type might run it."""
+    editor = Gio.AppInfo.get_default_for_type("text/plain", False)
+    address = Gio.File.new_for_path(path).get_uri()
+    if editor is None or os.environ.get("FLATPAK_ID"):
+        # In a Flatpak, the desktop asks which program to use.
+        await show_address(window, address)
+        return
+    try:
+        editor.launch_uris([address], window.get_display().get_app_launch_context())
+    except GLib.Error as error:
+        raise OllmSandboxError(_("Cannot open the file: {}").format(error.message)) from error
+
+
 async def open_output(window: Gtk.Window, entry: CallEntry) -> None:
     """Open a readable copy of a call's output in the default text editor."""
     try:
@@ -57,3 +92,18 @@ async def open_output(window: Gtk.Window, entry: CallEntry) -> None:
         raise OllmSandboxError(_("Cannot read the output: {}.").format(error.strerror)) from error
     if file is not None:
         await show_address(window, file.as_uri())
+
+
+async def open_terminal(project: str) -> None:
+    """Open the user's terminal with a shell in the project's sandbox."""
+    program = shutil.which("ollmsandbox") or _OURSELVES
+    for name, *between in _TERMINALS:
+        if (terminal := shutil.which(name)) is not None:
+            command = [terminal, *between, program, "shell"]
+            await asyncio.create_subprocess_exec(
+                *command, cwd=project or None, start_new_session=True
+            )
+            return
+    raise OllmSandboxError(
+        _("No terminal was found."), _("Run `ollmsandbox shell` in the project's folder.")
+    )

@@ -284,9 +284,12 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
             child = _error_row(error)
         if child is None:  # the widget that makes them is gone
             return
-        row = self._rows[item]
-        row.set_child(child)
-        if self._name_row is not None:
+        self._rows[item].set_child(child)
+        self.rename(item)
+
+    def rename(self, item: T) -> None:
+        """Let a screen reader call an item what it is now."""
+        if self._name_row is not None and (row := self._rows.get(item)) is not None:
             row.update_property([Gtk.AccessibleProperty.LABEL], [self._name_row(item)])
 
     def _drop(self, item: T) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from gi.repository import GObject
 
 from ...chat.messages import Role
+from ...i18n import _
+from ...text.visible import visible_line
 from ..models.choice import ModelChoice
 from ..models.chooser import ConnectionState, ModelChooser
 from ..sessions.entries import MessageEntry, NoticeEntry
@@ -100,9 +102,11 @@ class ModelController:
         current = (session.connection, session.model_name) if session else self._choice.default()
         self._chooser.show(self._choice.items, current)
         if session is not None:
-            self._chat.set_can_send(
-                "" if session.conversation.model else self._choice.missing_model_text()
-            )
+            why_not = "" if session.conversation.model else self._choice.missing_model_text()
+            if session.leader:
+                why_not = _("{agent} leads this session. Talk to it where you started it.")
+                why_not = why_not.format(agent=visible_line(session.leader))
+            self._chat.set_can_send(why_not)
 
     def _on_chosen(self, _chooser: ModelChooser, connection: str, model: str) -> None:
         if self._session is not None:

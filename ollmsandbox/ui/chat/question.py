@@ -69,14 +69,13 @@ class QuestionCard(Gtk.Box):
         """Ignore clicks for a moment: the card may have moved under the pointer."""
         self._rests_at = GLib.get_monotonic_time() + 1000 * _PAUSE
 
-    def show_answer(self, text: str | None) -> None:
-        """Fold to one line with the answer; None if the question was withdrawn."""
+    def show_answer(self, text: str) -> None:
+        """Fold to one line with the answer; "" if the agent decides."""
         self._is_answered = True
         self.question_box.set_visible(False)
         self.answer_box.set_visible(True)
         given = _("You answered: {answer}").format(answer=visible_line(text)) if text else ""
-        nothing = _("No answer") if text is None else _("You let the agent decide")
-        self.answer.set_label(given or nothing)
+        self.answer.set_label(given or _("You let the agent decide"))
         wrap_label(self.answer, given)
 
     def _choice(self, text: str) -> Gtk.Button:

@@ -11,7 +11,7 @@ from ...chat.messages import QueuedMessage
 from ...i18n import _
 from ...text.visible import visible_line
 from ...tools.base import Picture
-from ..widgets.labels import set_accessible_name
+from ..widgets.labels import name_buttons, set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -70,25 +70,32 @@ class EditBar(Gtk.Box):
 
     __gtype_name__ = "OllmEditBar"
 
-    __gsignals__ = signals({"cancel": ()})
+    __gsignals__ = signals({"cancel": (), "restore": ()})
 
     def __init__(self) -> None:
         super().__init__(spacing=6, visible=False)
         self.add_css_class("queue-bar")
         # The text and the pictures that the composer had before.
         self.before: tuple[str, tuple[Picture, ...]] = ("", ())
+        # When the message was sent.
+        self.sent_at = 0.0
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
         label = Gtk.Label(label=words, xalign=0, hexpand=True, wrap=True)
         for name in ("caption", "dim-label"):
             label.add_css_class(name)
         self.append(label)
+        self.restore_button = Gtk.Button(label=_("_Restore Files…"), use_underline=True)
+        self.restore_button.set_valign(Gtk.Align.CENTER)
+        self.restore_button.add_css_class("small-button")
+        name_buttons(self.restore_button)
         cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
         for name in ("flat", "circular", "chip-button"):
             cross.add_css_class(name)
         cross.set_tooltip_text(_("Cancel"))
         set_accessible_name(cross, _("Cancel"))
-        cross.connect("clicked", weakly(self._on_cross))
-        self.append(cross)
+        for button, name in ((self.restore_button, "restore"), (cross, "cancel")):
+            button.connect("clicked", weakly(self._on_clicked), name)
+            self.append(button)
 
-    def _on_cross(self, _button: Gtk.Button) -> None:
-        self.emit("cancel")
+    def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
+        self.emit(name)

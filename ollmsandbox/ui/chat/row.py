@@ -41,7 +41,7 @@ _HIGHEST = 160
 class MessageRow(Gtk.Box):
     __gtype_name__ = "OllmMessageRow"
 
-    __gsignals__ = signals({"open-link": (str,), "edit": (), "retry": ()})
+    __gsignals__ = signals({"open-link": (str,), "edit": (), "restore": (), "retry": ()})
 
     def __init__(self, entry: MessageEntry, project: str | None = None) -> None:
         super().__init__(
@@ -95,6 +95,8 @@ class MessageRow(Gtk.Box):
         self._broken_off.add_css_class("caption")
         self._broken_off.add_css_class("dim-label")
         self._actions: Gtk.Box | None = None
+        # Files can be restored only in a project.
+        self._can_restore = is_own and bool(project)
         if not is_own:
             self.append(self._broken_off)
         self._show_state()
@@ -126,6 +128,7 @@ class MessageRow(Gtk.Box):
             self._thinking.connect("notify::expanded", weakly(self._on_unfolded))
             self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Reasoning")])
             self._thinking.add_css_class("dim-label")
+            self._show_thinking()
             if self._body is None:
                 self.append(self._thinking)
             else:
@@ -148,7 +151,13 @@ class MessageRow(Gtk.Box):
         self.entry.is_open = thinking.get_expanded()
         self._show_thoughts()
 
+    def _show_thinking(self) -> None:
+        """Show the reasoning once it is over: until then, the line below says that it goes on."""
+        if self._thinking is not None:
+            self._thinking.set_visible(bool(self.entry.text) or not self.entry.is_growing)
+
     def _on_grew(self, _entry: MessageEntry, text: str) -> None:
+        self._show_thinking()
         if self._body is not None:
             self._body.append(text)
 
@@ -157,6 +166,7 @@ class MessageRow(Gtk.Box):
 
     def _on_changed(self, entry: MessageEntry) -> None:
         self._show_state()
+        self._show_thinking()
         if self._body is not None and entry.is_replaced:
             self._body.set_text(entry.text)
         elif self._body is not None and not entry.is_growing:
@@ -170,11 +180,18 @@ class MessageRow(Gtk.Box):
         self._broken_off.set_visible(entry.partial)
         is_own = entry.role is Role.USER
         # Made when they are needed: most messages stand inside a turn.
-        if self._actions is None and (entry.is_last if is_own else entry.is_final):
+        is_needed = (entry.is_last or self._can_restore) if is_own else entry.is_final
+        if self._actions is None and is_needed:
             self._actions = Gtk.Box(css_classes=["message-actions"])
             if is_own:
                 self._actions.set_valign(Gtk.Align.CENTER)
-                self._add_action("document-edit-symbolic", _("Edit and Send Again"), "edit")
+                self._edit = self._add_action(
+                    "document-edit-symbolic", _("Edit and Send Again"), "edit"
+                )
+                if self._can_restore:
+                    self._add_action(
+                        "document-revert-symbolic", _("Restore Files to This Point"), "restore"
+                    )
                 self._line.attach(self._actions, 1, 0, 1, 1)
             else:
                 self._add_action("edit-copy-symbolic", _("Copy Answer"), "copy")
@@ -184,7 +201,7 @@ class MessageRow(Gtk.Box):
             return
         set_class(self._actions, "last", entry.is_last and not is_own)
         if is_own:
-            self._actions.set_visible(entry.is_last)
+            self._edit.set_visible(entry.is_last)
         else:
             self._retry.set_visible(entry.is_last)
 
@@ -316,7 +333,7 @@ class NoticeRow(Gtk.Box):
             self.add_css_class("card")
             for widget in (label, image):
                 widget.remove_css_class("dim-label")
-            image.add_css_class("warning")
+            self._image = image
             # Below each other where both do not fit, as in German.
             self._buttons = WrapBox()
             for words, name in ((_("_Preferences"), "preferences"), (_("_Try Again"), "retry")):
@@ -336,6 +353,9 @@ class NoticeRow(Gtk.Box):
 
     def _on_changed(self, entry: NoticeEntry) -> None:
         self._buttons.set_visible(entry.is_last)
+        # An error that was overcome is none any more.
+        set_class(self._image, "warning", entry.is_last)
+        set_class(self._image, "dim-label", not entry.is_last)
 
     def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
         self.emit(name)

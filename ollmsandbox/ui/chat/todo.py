@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The model's to-do list, in the card of the call that set it."""
+"""The model's to-do list, in the card of the call that set it and in a bar above the composer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gi.repository import Gtk
+from gi.repository import GObject, Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_line
-from ...tools.todo import TodoState, TodoStep
+from ...tools.todo import TodoState, TodoStep, count_done
 from ..widgets.labels import decorative_icon, set_accessible_name, without_hyphens, wrap_label
+
+# Pixels.
+_HIGHEST = 160
 
 
 class TodoList(Gtk.Box):
@@ -25,6 +28,45 @@ class TodoList(Gtk.Box):
         set_accessible_name(self, _("Plan"))
         for step in steps:
             self.append(_row(step))
+
+
+class TodoBar(Gtk.Expander):
+    """Shows how far the plan is, in one line that opens to the whole list."""
+
+    __gtype_name__ = "OllmTodoBar"
+
+    def __init__(self) -> None:
+        super().__init__(visible=False)
+        self._steps: tuple[TodoStep, ...] = ()
+        self._label = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
+        self.set_label_widget(self._label)
+        self._list = Gtk.ScrolledWindow(
+            hscrollbar_policy=Gtk.PolicyType.NEVER,
+            propagate_natural_height=True,
+            max_content_height=_HIGHEST,
+        )
+        # Else the Tab key leads into it while it is folded.
+        self.bind_property("expanded", self._list, "visible", GObject.BindingFlags.SYNC_CREATE)
+        self.set_child(self._list)
+        self.add_css_class("todo-bar")
+        set_accessible_name(self, _("Plan"))
+
+    def show_steps(self, steps: tuple[TodoStep, ...], *, is_busy: bool) -> None:
+        """Show the steps, unless all of them are done and nothing goes on."""
+        done = count_done(steps)
+        self.set_visible(bool(steps) and (is_busy or done < len(steps)))
+        if steps == self._steps:
+            return
+        self._steps = steps
+        doing = [visible_line(step.text) for step in steps if step.state == TodoState.DOING.value]
+        # Translators: the model's plan: how many of its steps are done, and the one in progress.
+        text = (
+            _("Plan: {done} of {count} done") if not doing else _("Plan: {done} of {count}: {step}")
+        )
+        text = text.format(done=done, count=len(steps), step=doing[0] if doing else "")
+        self._label.set_label(text)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [text])
+        self._list.set_child(TodoList(steps))
 
 
 def _row(step: TodoStep) -> Gtk.Widget:

@@ -7,9 +7,8 @@ import time
 
 from gi.repository import Gdk, GLib, Gtk, Pango
 
-from ...i18n import _, localized
+from ...i18n import _
 from ...permission.request import Answer
-from ...project.change import Report
 from ...text.visible import visible, visible_line
 from ...tools.ask import NAME as ASK
 from ...tools.todo import NAME as PLAN
@@ -33,11 +32,16 @@ from ..widgets.wrap_box import WrapBox
 from .question import QuestionCard
 from .todo import TodoList
 
-_MOST_LISTED = 8
 # Changed lines of an edit that are shown without a click.
 _SMALL_DIFF = 8
 _TICK = 200
+# Seconds that a command runs before its use of the processor and of memory is shown.
+GRAPH_AFTER = 10.0
 _LONG = 60
+_MOST_PORTS = 3
+_MOST_HOSTS = 8
+# Seconds that a command runs before it is offered a line of input.
+_INPUT_AFTER = 0.5
 
 
 @Gtk.Template(filename=template("chat/tool_card"))
@@ -50,8 +54,10 @@ class ToolCard(Gtk.Box):
             "replied": (str, str),
             "stop": (),
             "show-changes": (str,),
-            "undo": (str,),
             "open-output": (object,),
+            "save-hosts": (object,),
+            "open-port": (object, int),
+            "open-terminal": (object,),
         }
     )
 
@@ -70,45 +76,50 @@ class ToolCard(Gtk.Box):
     whole: Gtk.Label = Gtk.Template.Child()
     diff_box: Gtk.Box = Gtk.Template.Child()
     output_place = Gtk.Template.Child()
+    input: Gtk.Entry = Gtk.Template.Child()
+    screen_box: Gtk.Box = Gtk.Template.Child()
+    terminal_button: Gtk.Button = Gtk.Template.Child()
     note: Gtk.Label = Gtk.Template.Child()
     output_tools: Gtk.Box = Gtk.Template.Child()
     usage_place = Gtk.Template.Child()
     find_button: Gtk.Button = Gtk.Template.Child()
     copy_button: Gtk.Button = Gtk.Template.Child()
-    changes_box: Gtk.Box = Gtk.Template.Child()
-    changes_row: WrapBox = Gtk.Template.Child()
-    changes: Gtk.Label = Gtk.Template.Child()
-    undo_button: Gtk.Button = Gtk.Template.Child()
+    ports_box: WrapBox = Gtk.Template.Child()
     show_button: Gtk.Button = Gtk.Template.Child()
-    change_list: Gtk.Label = Gtk.Template.Child()
+    changes_box: Gtk.Box = Gtk.Template.Child()
+    changes: Gtk.Label = Gtk.Template.Child()
     ignored: Gtk.Label = Gtk.Template.Child()
+    hosts_box: Gtk.Box = Gtk.Template.Child()
+    hosts: Gtk.Label = Gtk.Template.Child()
+    host_list: Gtk.Label = Gtk.Template.Child()
+    save_button: Gtk.Button = Gtk.Template.Child()
 
     def __init__(self, entry: CallEntry, project: str | None) -> None:
         super().__init__()
         self.entry = entry
         self._project = project
-        self._questions: list[ChatPermission] = []
+        # The permission question that is open.
+        self.question: ChatPermission | None = None
         self._user_question: QuestionCard | None = None
         self._has_list = False
         self.output: TerminalView | None = None
         self.usage: UsageWatch | None = None
         self._stage: Stage | None = None
-        # The report whose changes are listed.
-        self._listed: Report | None = None
         self._clock = 0
+        self._ports: list[tuple[int, str]] = []
+        self._ports_seen_at = 0.0
         self._has_diff = False
         self.title.set_label(words.title(entry))
         whole = visible(entry.description)
         self.whole.set_label(words.bounded(whole))
-        without_hyphens(self.whole, self.changes, self.change_list)
+        without_hyphens(self.whole, self.changes, self.hosts, self.host_list)
         if entry.call.name in (PLAN, ASK):
             # These are not code.
             self.title.remove_css_class("monospace")
             self.whole.remove_css_class("monospace")
         show_ellipsized_as_tooltip(self.title, self.status)
         # Commands and paths are written from left to right everywhere.
-        for label in (self.whole, self.change_list):
-            label.set_direction(Gtk.TextDirection.LTR)
+        self.whole.set_direction(Gtk.TextDirection.LTR)
         # The title shows only the beginning of these.
         self._is_long = ("\n" in whole or len(whole) > _LONG) and not entry.steps
         self.whole.set_visible(self._is_long)
@@ -118,10 +129,15 @@ class ToolCard(Gtk.Box):
             (self.stop_button, self._on_stop),
             (self.find_button, self._on_find),
             (self.copy_button, self._on_copy),
-            (self.undo_button, self._on_undo),
             (self.show_button, self._on_show),
+            (self.save_button, self._on_save),
+            (self.terminal_button, self._on_terminal),
         ):
             button.connect("clicked", weakly(method))
+        self.input.connect("activate", weakly(self._on_input))
+        typed = Gtk.EventControllerKey()
+        typed.connect("key-pressed", weakly(self._on_input_key))
+        self.input.add_controller(typed)
         find = weakly(self._on_find)
         keys = Gtk.ShortcutController()
         keys.add_shortcut(
@@ -145,22 +161,11 @@ class ToolCard(Gtk.Box):
         self._handlers = []
 
     @property
-    def question(self) -> ChatPermission | None:
-        """The open permission question, or the last one."""
-        return self._questions[-1] if self._questions else None
-
-    @property
-    def has_question(self) -> bool:
-        """Whether it shows a question, open or answered."""
-        return self._user_question is not None or bool(self._questions)
-
-    @property
     def open_question(self) -> ChatPermission | QuestionCard | None:
         """The question of either kind that is still to be answered."""
-        for card in (self._user_question, self.question):
-            if card is not None and card.is_open:
-                return card
-        return None
+        if self._user_question is not None and self._user_question.is_open:
+            return self._user_question
+        return self.question
 
     @property
     def is_open(self) -> bool:
@@ -177,16 +182,14 @@ class ToolCard(Gtk.Box):
         self.arrow.set_from_icon_name("pan-down-symbolic" if is_open else "pan-end-symbolic")
         # An integer: this state has a third value, so GTK does not take a boolean.
         self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(is_open)])
-        self._list_changes()
+        self._show_hosts()
 
     # --- the state of the call -------------------------------------------------------------------
 
     def _on_changed(self, entry: CallEntry) -> None:
         self._show_status()
-        self._show_questions()
+        self._show_question()
         self._show_user_question()
-        if entry.is_replaced and entry.is_open is None and self.is_open:
-            self.open(is_open=False)
         if entry.stage is not self._stage:
             self._stage = entry.stage
             self._show_stage()
@@ -194,12 +197,25 @@ class ToolCard(Gtk.Box):
             # It has a process by now.
             self._begin_clock()
         self._show_changes()
+        self._show_hosts()
+        self._show_input()
+
+    def _show_input(self) -> None:
+        """Offer a line of input to a command that runs in a terminal, once it may wait for one."""
+        entry, terminal = self.entry, self.entry.terminal
+        lasts = time.time() - entry.began_at >= _INPUT_AFTER
+        self.input.set_visible(terminal is not None and lasts and not entry.fills_screen)
+        if terminal is not None:
+            self.input.set_visibility(terminal.echoes())
+        self.screen_box.set_visible(entry.fills_screen)
+        self.output_place.set_visible(not entry.fills_screen and not words.printed_nothing(entry))
 
     def _show_stage(self) -> None:
         entry = self.entry
         is_running = entry.stage is Stage.RUNNING
         # The question shows the command already, in larger type.
         self.header_box.set_visible(entry.stage is not Stage.ASKING)
+        self.whole.set_visible(self._is_long and entry.stage is not Stage.ASKING)
         self.stop_button.set_visible(is_running)
         self.marks.set_visible_child_name("busy" if is_running else "icon")
         self.spinner.set_spinning(is_running)
@@ -209,8 +225,13 @@ class ToolCard(Gtk.Box):
             self._begin_clock()
         elif entry.stage is Stage.DONE:
             self._end_clock()
+            self._show_ports()
+            if self.screen_box.get_visible():
+                # What it drew is no text.
+                self.output = None
+                self.output_place.set_child(None)
             if self.usage is not None:
-                self.usage.graph.set_visible(self.usage.graph.has_curve)
+                self.usage.graph.set_visible(False)
             if self.output is not None:
                 self.output.finish()
             self._show_note()
@@ -218,23 +239,26 @@ class ToolCard(Gtk.Box):
             if words.is_stopped(entry):
                 # Stay open or closed: the user who stopped it was looking at it.
                 entry.is_open = self.is_open if entry.is_open is None else entry.is_open
-            fresh = entry.outcome is not None
-            failed = fresh and not words.succeeded(entry) and not words.is_denied(entry)
-            is_plan = bool(entry.steps) and words.succeeded(entry) and not entry.is_replaced
-            self.open(is_open=failed or is_plan if entry.is_open is None else entry.is_open)
+            failed = not words.succeeded(entry) and not words.is_denied(entry)
+            has_more = bool(entry.printed or entry.shown_text.strip() or words.remarks(entry))
+            opens = (failed or entry.own) and has_more
+            self.open(is_open=opens if entry.is_open is None else entry.is_open)
         self._show_whether_quiet()
 
     def _show_status(self) -> None:
         entry = self.entry
-        parts = [words.tool(entry), words.status(entry)]
+        parts = [words.status(entry)]
         if entry.stage is Stage.RUNNING:
             parts.append(words.clock(time.time() - entry.began_at))
         elif (diff := words.edit_diff(entry)) is not None:
-            parts = [words.line_counts(diff)]
+            parts.append(words.line_counts(diff))
         elif (took := words.call_duration(entry)) is not None:
             parts.append(words.duration(took))
-        text = " · ".join(filter(None, parts))
-        self.status.set_label(text)
+        # The mark shows that it succeeded; a screen reader says it.
+        is_plain = entry.stage is Stage.DONE and words.succeeded(entry)
+        shown = [words.tool(entry), *(parts[1:] if is_plain else parts)]
+        self.status.set_label(" · ".join(filter(None, shown)))
+        text = " · ".join(filter(None, [words.tool(entry), *parts]))
         name = _("{call}. {status}").format(call=words.title(entry), status=text)
         self.header.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
@@ -264,67 +288,57 @@ class ToolCard(Gtk.Box):
             line.add_css_class("added" if sign == "+" else "removed")
             self.diff_box.append(line)
 
-    def _show_questions(self) -> None:
-        for asked, card in zip(self.entry.asked, self._questions, strict=False):
-            if card.is_open and asked.verdict is not None:
-                card.show_verdict(asked.verdict)
-            elif card.is_open and asked.is_over:
-                card.show_over()
-        # Earlier questions stay; a new question gets a new card.
-        for asked in self.entry.asked[len(self._questions) :]:
-            card = ChatPermission(asked.request)
-            card.connect("answered", weakly(self._on_answered))
-            if asked.verdict is not None:
-                card.show_verdict(asked.verdict)
-            elif asked.is_over:
-                card.show_over()
-            self._questions.append(card)
-            self.question_place.append(card)
+    def _show_question(self) -> None:
+        """Show the question that is open: an answer can be seen from what happens then."""
+        asked = self.entry.request if self.entry.stage is Stage.ASKING else None
+        if self.question is not None and self.question.request is not asked:
+            self.question_place.remove(self.question)
+            self.question = None
+        if self.question is None and asked is not None:
+            self.question = ChatPermission(asked)
+            self.question.connect("answered", weakly(self._on_answered))
+            self.question_place.append(self.question)
 
     def _show_user_question(self) -> None:
         entry = self.entry
         if entry.question is None:
+            # Nobody answered it.
+            if self._user_question is not None:
+                self.question_place.remove(self._user_question)
+                self._user_question = None
             return
         if self._user_question is None:
             self._user_question = QuestionCard(entry.question)
             self._user_question.connect("replied", weakly(self._on_replied))
             self.question_place.append(self._user_question)
-        if entry.stage is not Stage.ASKING and self._user_question.is_open:
+        if entry.reply_text is not None and self._user_question.is_open:
             self._user_question.show_answer(entry.reply_text)
 
     def _show_changes(self) -> None:
         entry = self.entry
-        if entry.report is not None:
-            text = words.changed(entry.report, entry.states)
-            self.undo_button.set_visible(words.can_undo(entry))
-        elif entry.record is not None or entry.is_interrupted:
-            text = words.stored_changes(entry)
-            self.undo_button.set_visible(words.can_undo(entry))
-        else:
+        text, ignored = "", words.ignored(entry)
+        if entry.stage is Stage.RUNNING:
             text = words.live_changes(entry.changed_count, entry.last_changed, self._project)
-            self.undo_button.set_visible(False)
-        # Keep the button, so that no other moves under the pointer.
-        self.undo_button.set_label(_("Undone") if entry.is_undone else _("Undo"))
-        self.undo_button.set_sensitive(not entry.is_undone)
-        self.show_button.set_visible(bool(entry.run_id))
         self.changes.set_label(text)
-        self.changes_row.set_visible(bool(text))
-        ignored = words.ignored(entry)
+        self.changes.set_visible(bool(text))
         self.ignored.set_label(ignored)
         self.ignored.set_visible(bool(ignored))
         self.changes_box.set_visible(bool(text or ignored))
-        for button in (self.undo_button, self.show_button):
-            describe(button, in_sentences(words.title(entry), text))
-        self._list_changes()
+        self.show_button.set_visible(words.has_changes(entry))
+        describe(self.show_button, words.title(entry))
 
-    def _list_changes(self) -> None:
-        report = self.entry.report
-        # Only when it is seen, and once: with 100,000 changes, this takes 0.3 s.
-        if self.is_open and report is not self._listed:
-            self._listed = report
-            listed = words.change_lines(report, _MOST_LISTED) if report else []
-            self.change_list.set_label("\n".join(listed))
-        self.change_list.set_visible(bool(self.change_list.get_label()) and self.is_open)
+    def _show_hosts(self) -> None:
+        uses = self.entry.hosts
+        self.hosts_box.set_visible(bool(uses))
+        if not uses:
+            return
+        text = words.hosts_summary(uses)
+        self.hosts.set_label(text)
+        self.save_button.set_visible(any(use.allowed for use in uses))
+        describe(self.save_button, in_sentences(words.title(self.entry), text))
+        if self.is_open:
+            self.host_list.set_label("\n".join(words.host_lines(uses, _MOST_HOSTS)))
+        self.host_list.set_visible(self.is_open)
 
     # --- output ----------------------------------------------------------------------------------
 
@@ -339,13 +353,12 @@ class ToolCard(Gtk.Box):
             self.output_place.set_child(TodoList(steps))
             return
         kept = entry.kept_output()
-        text = entry.stored_text or (localized(entry.outcome.text) if entry.outcome else "")
         if not kept and entry.stage is Stage.DONE:
-            kept = text.encode("utf-8", "replace")
+            kept = entry.shown_text.encode("utf-8", "replace")
         self.output = TerminalView()
         self.output.connect("open-all", weakly(self._on_open_all))
         self.output_place.set_child(self.output)
-        self.output_tools.set_visible(True)
+        self._show_note()
         if kept:
             self.output.feed(kept)
         if entry.stage is Stage.DONE:
@@ -357,24 +370,54 @@ class ToolCard(Gtk.Box):
         text = "\n".join(filter(None, notes))
         self.note.set_label(text)
         self.note.set_visible(bool(text))
-        self.output_place.set_visible(not nothing)
-        self.output_tools.set_visible(self.output is not None and not nothing)
+        self.output_place.set_visible(not nothing and not self.entry.fills_screen)
+        for button in (self.find_button, self.copy_button):
+            button.set_visible(self.output is not None and not nothing)
+        self.output_tools.set_visible(button.get_visible() or words.has_changes(self.entry))
 
     def _on_output(self, entry: CallEntry, data: bytes) -> None:
         if self.output is not None:
             self.output.feed(data)
             self.output.open_all.set_visible(entry.output_file is not None)
 
+    def _show_ports(self) -> None:
+        """Offer the ports that the running command listens on."""
+        ports, is_running = self.entry.ports, self.entry.stage is Stage.RUNNING
+        found: list[tuple[int, str]] = []
+        if ports is not None and is_running:
+            urls = {one.port: one.url for one in ports.published}
+            listening = ports.listening()[:_MOST_PORTS]
+            found = [(port, urls.get(port, f"http://localhost:{port}")) for port in listening]
+        if found == self._ports:
+            return
+        self._ports = found
+        self.ports_box.clear()
+        for port, url in found:
+            # Translators: a button; {url} is an address such as http://localhost:3000
+            button = Gtk.Button(label=_("Open {url}").format(url=url))
+            button.set_tooltip_text(
+                _("Programs on this computer can connect to it until the command ends")
+            )
+            button.connect("clicked", weakly(self._on_open_port), port)
+            self.ports_box.add_group([button])
+        self.ports_box.set_visible(bool(found))
+
     def _begin_clock(self) -> None:
         if not self._clock:
             self._clock = GLib.timeout_add(_TICK, weakly(self._on_tick))
-        if self.usage is None and self.entry.pid > 0:
+        has_lasted = time.time() - self.entry.began_at >= GRAPH_AFTER
+        if self.usage is None and self.entry.pid > 0 and has_lasted:
             self.usage = UsageWatch(self.entry.pid)
             self.usage_place.set_child(self.usage.graph)
 
     def _on_tick(self) -> bool:
+        self._begin_clock()
         self._show_status()
         self._show_changes()
+        if (now := time.monotonic()) > self._ports_seen_at + 1:
+            self._ports_seen_at = now
+            self._show_ports()
+        self._show_input()
         return GLib.SOURCE_CONTINUE
 
     def _end_clock(self) -> None:
@@ -407,6 +450,9 @@ class ToolCard(Gtk.Box):
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")
 
+    def _on_open_port(self, _button: Gtk.Button, port: int) -> None:
+        self.emit("open-port", self.entry, port)
+
     def _on_find(self, *_args: object) -> bool:
         if self.output is None or not self.is_open:
             return Gdk.EVENT_PROPAGATE
@@ -417,8 +463,30 @@ class ToolCard(Gtk.Box):
         if self.output is not None:
             self.output.copy_all()
 
-    def _on_undo(self, _button: Gtk.Button) -> None:
-        self.emit("undo", self.entry.run_id)
+    def _on_input(self, field: Gtk.Entry) -> None:
+        if (terminal := self.entry.terminal) is not None:
+            terminal.send(f"{field.get_text()}\n".encode())
+            field.set_text("")
+
+    def _on_input_key(
+        self, _keys: Gtk.EventControllerKey, key: int, _code: int, state: Gdk.ModifierType
+    ) -> bool:
+        """Pass on Ctrl+C and Ctrl+D, unless there is something to copy or to send."""
+        terminal = self.entry.terminal
+        sent = {Gdk.KEY_c: b"\x03", Gdk.KEY_d: b"\x04"}.get(key)
+        is_free = not self.input.get_selection_bounds()
+        if terminal is None or sent is None or not state & Gdk.ModifierType.CONTROL_MASK:
+            return Gdk.EVENT_PROPAGATE
+        if key == Gdk.KEY_c and not is_free:
+            return Gdk.EVENT_PROPAGATE
+        terminal.send(sent)
+        return Gdk.EVENT_STOP
+
+    def _on_terminal(self, _button: Gtk.Button) -> None:
+        self.emit("open-terminal", self.entry)
 
     def _on_show(self, _button: Gtk.Button) -> None:
         self.emit("show-changes", self.entry.run_id)
+
+    def _on_save(self, _button: Gtk.Button) -> None:
+        self.emit("save-hosts", self.entry)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from gi.repository import Adw, Gio, GObject, Gtk
+from gi.repository import Adw, Gio, GObject, Gtk, Pango
 
 from ...chat.messages import Role
 from ...i18n import _
@@ -20,23 +20,27 @@ from ..sessions.entries import (
     Stage,
     SummaryEntry,
 )
-from ..sessions.folding import CallGroup, can_fold, fold, group_text, is_quiet
+from ..sessions.folding import CallGroup, fold, group_text, is_quiet
 from ..widgets.clamp import ClampedBin
 from ..widgets.labels import name_buttons, set_class
-from ..widgets.readable import money
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
 from .bars import MissingFolderBar, QuestionBar
 from .composer import Composer
+from .context_ring import ContextRing
+from .find import FindBar
 from .focus import QuestionFocus
 from .keyboard import CallNavigation
 from .message_list import MessageList
 from .queue import EditBar, QueueBar
+from .suggestions import Suggestions
+from .todo import TodoBar
 from .tour import TourBar
 from .turn import TurnBar
 
 if TYPE_CHECKING:
+    from ...chat.storage.history import FoundLine
     from ...permission.request import Answer
     from ...sandbox.probe.probe import Capabilities
     from ..sessions.open_session import OpenSession
@@ -46,6 +50,8 @@ if TYPE_CHECKING:
     from .row import MessageRow, NoticeRow
     from .tool_card import ToolCard
 
+# Lines of a terminal for a command of the user's own, and pixels around it.
+_ROWS, _BESIDE_OUTPUT = 24, 50
 # Characters of a message in the name of its row.
 _NAMED = 80
 
@@ -69,15 +75,21 @@ class ChatView(Gtk.Box):
             "pasted": (object,),
             # Send the last message again, as it was or with this text and these pictures.
             "resend": (str, object),
+            # Undo what changed in files since a message, by the time at which it was sent.
+            "restore": (float,),
             "stop-call": (object,),
             "answer": (str, object),
             "reply": (str, str),
             "show-changes": (str,),
-            "undo": (str,),
             "open-link": (str,),
             "open-output": (object,),
+            "save-hosts": (object,),
+            "open-port": (object, int),
+            "open-terminal": (object,),
             "connect-model": (),
+            "show-connections": (),
             "open-project": (),
+            "summarise": (),
             "remove-sample": (),
         }
     )
@@ -89,8 +101,8 @@ class ChatView(Gtk.Box):
         # Everything in the session; the column shows some of it folded.
         self._entries: list[ChatEntry] = []
         self._asking_rows: list[CallEntry] = []
-        # Calls that have not ended.
-        self._watched: dict[CallEntry, int] = {}
+        # Calls and messages that have not ended.
+        self._watched: dict[ChatEntry, int] = {}
         self._empty = Adw.StatusPage(
             icon_name="user-available-symbolic",
             title=_("What should we work on?"),
@@ -99,6 +111,11 @@ class ChatView(Gtk.Box):
             can_focus=False,
         )
         self._empty.add_css_class("compact")
+        self.suggestions = Suggestions()
+        self.suggestions.connect("chosen", weakly(self._on_suggested))
+        empty = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+        empty.append(self._empty)
+        empty.append(self.suggestions)
         self.activity = ActivityLine()
         last = Adw.Bin(child=self.activity, css_classes=["chat-row"])
         self.activity.bind_property("visible", last, "visible", GObject.BindingFlags.SYNC_CREATE)
@@ -110,9 +127,9 @@ class ChatView(Gtk.Box):
         self._to_end = Gtk.Button(
             icon_name="go-bottom-symbolic",
             tooltip_text=_("Go to the End"),
-            halign=Gtk.Align.END,
+            # In the middle: the buttons of cards are at the side.
+            halign=Gtk.Align.CENTER,
             valign=Gtk.Align.END,
-            margin_end=18,
             margin_bottom=12,
             visible=False,
         )
@@ -123,8 +140,11 @@ class ChatView(Gtk.Box):
         self._to_end.connect("clicked", weakly(self._on_to_end))
         overlay = Gtk.Overlay(child=self.column)
         overlay.add_overlay(self._to_end)
+        self.find_bar = FindBar(weakly(self._all_entries), weakly(self._show_found))
+        self._found_row: Gtk.Widget | None = None
+        self.append(self.find_bar)
         self._pages = Gtk.Stack(vexpand=True)
-        self._pages.add_named(self._empty, "empty")
+        self._pages.add_named(empty, "empty")
         self._pages.add_named(overlay, "chat")
         self.append(self._pages)
         self.waiting = QuestionBar()
@@ -143,6 +163,15 @@ class ChatView(Gtk.Box):
         self.composer.connect("stop", weakly(self._on_stop))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
+        keys = Gtk.ShortcutController()
+        find = weakly(self.find)
+        keys.add_shortcut(
+            Gtk.Shortcut.new(
+                Gtk.ShortcutTrigger.parse_string("<Control>f"),
+                Gtk.CallbackAction.new(lambda *_args: bool(find())),
+            )
+        )
+        self.add_controller(keys)
         CallNavigation(self.column, self.composer, weakly(self._go_to)).add_keys(self)
         self._why_not = Gtk.Label(wrap=True, xalign=0, hexpand=True)
         for name in ("caption", "dim-label"):
@@ -159,6 +188,8 @@ class ChatView(Gtk.Box):
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.queue = QueueBar()
         self.queue.connect("drop", weakly(self._pass_on), "unqueue")
+        self.todo = TodoBar()
+        below.append(self.todo)
         self.tour = TourBar()
         self.tour.connect("next", weakly(self._on_tour_next))
         self.tour.connect("connect-model", weakly(self._on_connect))
@@ -167,14 +198,14 @@ class ChatView(Gtk.Box):
         below.append(self.tour)
         self.editing = EditBar()
         self.editing.connect("cancel", weakly(self._on_cancel_edit))
+        self.editing.connect("restore", weakly(self._on_restore_edited))
         below.append(self.editing)
         below.append(self.queue)
         below.append(self._without)
         below.append(self.composer)
-        self.cost = Gtk.Label(xalign=1, visible=False)
-        for name in ("caption", "dim-label"):
-            self.cost.add_css_class(name)
-        below.append(self.cost)
+        self.context = ContextRing()
+        self.context.connect("summarise", weakly(self._emit), "summarise")
+        self.composer.context_place.set_child(self.context)
         below.set_margin_top(6)
         below.set_margin_bottom(6)
         self.append(ClampedBin(below))
@@ -196,14 +227,15 @@ class ChatView(Gtk.Box):
             self.composer.attached = ()
             self.composer.set_busy(False)
             self.queue.show_messages(())
+            self.todo.set_visible(False)
+            self.context.set_visible(False)
             self.tour.set_visible(False)
             self._show_page()
             self.waiting.show_count(0)
             return
         self._listen(session.entries, "items-changed", self._on_entries)
         self._listen(session, "state-changed", self._on_state)
-        self._listen(session, "spent", self._show_cost)
-        self._show_cost(session)
+        self._listen(session, "spent", self._show_spent)
         self._listen(session, "queue-changed", self._on_queue)
         self._listen(session, "tour-changed", self._on_tour)
         self._on_queue(session)
@@ -215,17 +247,37 @@ class ChatView(Gtk.Box):
         self.composer.set_history(_history(entries))
         self.composer.text = session.draft
         self.composer.attached = session.attached
+        # Another agent is talked to elsewhere.
+        for part in (self.composer, self.connect_button):
+            part.set_visible(not session.leader)
         self._on_state(session)
         self._show_whether_asking()
         self._show_page()
         self.column.scroll_to_end()
         self._on_scrolled()
 
+    @property
+    def terminal_size(self) -> tuple[int, int]:
+        """The rows and columns of a terminal that is as wide as a card."""
+        layout = self.create_pango_layout("0" * 100)
+        layout.set_attributes(Pango.AttrList.from_string('0 -1 font-desc "Monospace"'))
+        letter = layout.get_pixel_size()[0] / 100
+        width = self.composer.get_width() - _BESIDE_OUTPUT
+        return _ROWS, max(20, int(width / letter))
+
     def set_can_send(self, why_not: str) -> None:
         self.composer.set_can_send(why_not)
         # Keep the "!" together with the word after it.
         self._why_not.set_label(why_not.replace("!", "!\N{WORD JOINER}"))
         self._without.set_visible(bool(why_not))
+
+    def _on_suggested(self, _suggestions: Suggestions, text: str) -> None:
+        draft = self.composer.draft
+        self.composer.text = f"{text}\n\n{draft}" if draft else text
+        self.composer.focus()
+        if not draft:
+            # Without a model, it stays in the composer.
+            self.composer.send_button.emit("clicked")
 
     def focus_composer(self, *_args: object) -> None:
         self.composer.focus()
@@ -256,6 +308,16 @@ class ChatView(Gtk.Box):
             card.header.grab_focus()
             self.column.scroll_to(block)
 
+    def go_to_line(self, found: FoundLine) -> None:
+        """Scroll to the message or the call that has a line."""
+        if found.call_id:
+            self.show_call(found.call_id)
+            return
+        for entry in self._entries:
+            if isinstance(entry, MessageEntry) and entry.at == found.at:
+                self.column.scroll_to(entry)
+                return
+
     def _go_to(self, entry: CallEntry | CallGroup) -> None:
         if isinstance(entry, CallGroup):
             if not self.column.is_in_view(entry):
@@ -270,6 +332,32 @@ class ChatView(Gtk.Box):
             question.take_focus()
         else:
             card.header.grab_focus()
+
+    # --- finding -------------------------------------------------------------------------------
+
+    def find(self) -> bool:
+        """Open the search bar; return whether there is something to search."""
+        if not self._entries:
+            return False
+        self.find_bar.find()
+        return True
+
+    def _all_entries(self) -> list[ChatEntry]:
+        return self._entries
+
+    def _show_found(self, entry: ChatEntry | None) -> None:
+        if self._found_row is not None:
+            self._found_row.remove_css_class("found")
+            self._found_row = None
+        if entry is None:
+            return
+        block = self._block_of(entry)
+        self.column.scroll_to(block)
+        if (group := self._group_row(block)) is not None:
+            group.open()
+        self._found_row = self.column.row_of(block)
+        if self._found_row is not None:
+            self._found_row.add_css_class("found")
 
     # --- rows ----------------------------------------------------------------------------------
 
@@ -293,6 +381,7 @@ class ChatView(Gtk.Box):
             row = MessageRow(entry, self.session.project if self.session else None)
             row.connect("open-link", weakly(self._pass_on), "open-link")
             row.connect("edit", weakly(self._on_edit))
+            row.connect("restore", weakly(self._on_restore))
             row.connect("retry", weakly(self._on_resend))
         elif isinstance(entry, CallEntry):
             from .tool_card import ToolCard
@@ -301,7 +390,9 @@ class ChatView(Gtk.Box):
             row.connect("answered", weakly(self._on_answered))
             row.connect("replied", weakly(self._on_replied))
             row.connect("stop", weakly(self._on_stop_call))
-            for name in ("show-changes", "undo", "open-output"):
+            for name in (
+                "show-changes", "open-output", "save-hosts", "open-port", "open-terminal"
+            ):  # fmt: skip
                 row.connect(name, weakly(self._pass_on), name)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)
@@ -309,7 +400,7 @@ class ChatView(Gtk.Box):
             assert isinstance(entry, NoticeEntry)
             row = NoticeRow(entry)
             row.connect("retry", weakly(self._on_retry))
-            row.connect("preferences", weakly(self._on_connect))
+            row.connect("preferences", weakly(self._emit), "show-connections")
         return row
 
     def _drop_content(self, row: Gtk.Widget) -> None:
@@ -325,6 +416,8 @@ class ChatView(Gtk.Box):
         for entry in tuple(self._watched):
             self._unwatch(entry)
         self._questions.forget()
+        self.find_bar.set_search_mode(False)
+        self._entries = []
         self.column.set_items([])
 
     def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
@@ -340,68 +433,70 @@ class ChatView(Gtk.Box):
         if isinstance(entry, CallEntry) and entry.stage is not Stage.DONE:
             self._watched[entry] = entry.connect("changed", weakly(self._on_call_changed))
             self._on_call_changed(entry)
+        elif isinstance(entry, MessageEntry) and entry.is_growing:
+            self._watched[entry] = entry.connect("changed", weakly(self._on_message_changed))
 
-    def _unwatch(self, entry: CallEntry) -> None:
+    def _unwatch(self, entry: ChatEntry) -> None:
         entry.disconnect(self._watched.pop(entry))
+
+    def _on_message_changed(self, entry: MessageEntry) -> None:
+        self.column.rename(entry)
+        if not entry.is_growing:
+            self._unwatch(entry)
+            self._fold()
 
     def _show_page(self) -> None:
         filled = self.session is not None and self.session.entries.get_n_items() > 0
+        self.suggestions.set_visible(bool(self.session and self.session.project))
         self._pages.set_visible_child_name("chat" if filled else "empty")
 
     # --- events ----------------------------------------------------------------------------------
 
     def _on_entries(self, entries: Gio.ListStore, place: int, removed: int, added: int) -> None:
         new = [cast(ChatEntry, entries.get_item(at)) for at in range(place, place + added)]
-        old = self._entries[place : place + removed]
-        is_at_end = place + removed == len(self._entries)
         self._entries[place : place + removed] = new
-        items = self.column.items
-        if is_at_end and items[len(items) - len(old) :] == old:
-            for _entry in old:
-                self.column.remove_at(len(self.column.items) - 1)
-            for entry in new:
-                self.column.append(entry)
-        else:
-            self.column.set_items(fold(self._entries))
+        self._fold()
         for entry in new:
             self._watch(entry)
         self._show_page()
-        if any(isinstance(entry, MessageEntry) and entry.role is Role.USER for entry in new):
+        if any(_is_from_user(entry) for entry in new):
             self.column.scroll_to_end()
 
-    def _fold_around(self, entry: CallEntry) -> None:
-        """Fold a call that has ended together with its quiet neighbours."""
-        items = list(self.column.items)
-        first = end = items.index(entry)
-        while first > 0 and can_fold(items[first - 1]):
-            first -= 1
-        while end < len(items) and can_fold(items[end]):
-            end += 1
-        before = items[first:end]
-        flat: list[ChatEntry] = []
-        for item in before:
-            flat += item.entries if isinstance(item, CallGroup) else (item,)
-        after = fold(flat)
-        known = [item for item in before if isinstance(item, CallGroup)]
-        if len(after) >= len(before):
-            return
-        had_focus = self.column.focused_item is entry
+    def _fold(self) -> None:
+        """Show the entries of the last turn, with quiet calls in groups. Nothing before it can
+        change."""
+        entries, items = self._entries, self.column.items
+        first = next((n for n in reversed(range(len(entries))) if _is_from_user(entries[n])), 0)
+        start = items.index(entries[first]) if first and entries[first] in items else 0
+        before = list(items[start:])
+        after = fold(entries[first:] if start else entries)
+        focused = self.column.focused_item
+        groups = [item for item in before if isinstance(item, CallGroup)]
         for place, block in enumerate(after):
-            if isinstance(block, CallGroup) and known:
+            if not isinstance(block, CallGroup):
+                continue
+            known = next((group for group in groups if _share_calls(group, block)), None)
+            if known is not None:
                 # Its row stays, open or not.
-                known[0].replace(block.entries)
-                after[place] = known[0]
-        for place in reversed(range(first, end)):
-            if items[place] not in after:
+                groups.remove(known)
+                known.replace(block.entries)
+                after[place] = known
+        same = 0
+        while same < min(len(before), len(after)) and before[same] is after[same]:
+            same += 1
+        rest = set(after[same:])
+        for place in reversed(range(start + same, start + len(before))):
+            if items[place] not in rest:
                 self.column.remove_at(place)
-        for place, block in enumerate(after, first):
-            if block not in before:
+        for place, block in enumerate(after[same:], start + same):
+            if place >= len(self.column.items) or self.column.items[place] is not block:
                 self.column.insert(place, block)
-        block = self._block_of(entry)
-        if had_focus and isinstance(block, CallGroup):
-            self._go_to(block)
+        if isinstance(focused, CallEntry) and focused not in rest:
+            block = self._block_of(focused)
+            if isinstance(block, CallGroup):
+                self._go_to(block)
 
-    def _block_of(self, entry: CallEntry) -> ChatEntry:
+    def _block_of(self, entry: ChatEntry) -> ChatEntry:
         """Return the group that a call is folded into, or the call itself."""
         for block in reversed(self.column.items):
             if isinstance(block, CallGroup) and entry in block.entries:
@@ -419,8 +514,11 @@ class ChatView(Gtk.Box):
         self._show_whether_asking()
         if (row := self.column.row_of(entry)) is not None:
             set_class(row, "asks", entry.stage is Stage.ASKING)
+        self.column.rename(entry)
+        if entry.steps and self.session is not None:
+            self.todo.show_steps(self.session.steps, is_busy=self.session.is_busy)
         if is_quiet(entry):
-            self._fold_around(entry)
+            self._fold()
         self._on_scrolled()
 
     def _show_whether_asking(self) -> None:
@@ -443,6 +541,8 @@ class ChatView(Gtk.Box):
         if session.is_busy:
             self._end_edit()
         self.composer.set_busy(session.is_busy)
+        self._show_spent(session)
+        self.todo.show_steps(session.steps, is_busy=session.is_busy)
         self._on_tour(session)
 
     def _on_tour(self, session: OpenSession) -> None:
@@ -463,12 +563,8 @@ class ChatView(Gtk.Box):
     def _emit(self, _widget: Gtk.Widget, name: str) -> None:
         self.emit(name)
 
-    def _show_cost(self, session: OpenSession, *_args: object) -> None:
-        cost = session.cost
-        self.cost.set_visible(cost is not None)
-        if cost is not None:
-            # Translators: what the model's answers in this session have cost.
-            self.cost.set_label(_("Cost: {cost}").format(cost=money(cost)))
+    def _show_spent(self, session: OpenSession, *_args: object) -> None:
+        self.context.show_session(session)
 
     def _on_looked(self, _column: MessageList) -> None:
         # Its row may have been made just now.
@@ -478,12 +574,10 @@ class ChatView(Gtk.Box):
         self._on_scrolled()
 
     def _on_scrolled(self, *_args: object) -> None:
-        self._to_end.set_visible(not self.column.at_end)
-        hidden = [
-            entry
-            for entry in (self.session.asking() if self.session else ())
-            if not self.column.is_in_view(entry)
-        ]
+        asking = self.session.asking() if self.session else []
+        hidden = [entry for entry in asking if not self.column.is_in_view(entry)]
+        # It must not cover the buttons of a question.
+        self._to_end.set_visible(not self.column.at_end and hidden == asking)
         is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
         self.waiting.show_count(len(hidden), is_below=is_below)
 
@@ -522,10 +616,18 @@ class ChatView(Gtk.Box):
     def _on_edit(self, row: MessageRow) -> None:
         if not self.editing.get_visible():
             self.editing.before = (self.composer.draft, self.composer.attached)
+        self.editing.sent_at = row.entry.at
+        self.editing.restore_button.set_visible(bool(self.session and self.session.project))
         self.editing.set_visible(True)
         self.composer.text = row.entry.text
         self.composer.attached = row.entry.pictures
         self.composer.focus()
+
+    def _on_restore(self, row: MessageRow) -> None:
+        self.emit("restore", row.entry.at)
+
+    def _on_restore_edited(self, bar: EditBar) -> None:
+        self.emit("restore", bar.sent_at)
 
     def _on_cancel_edit(self, _bar: EditBar) -> None:
         self._end_edit()
@@ -580,8 +682,10 @@ def row_name(entry: ChatEntry) -> str:
 
 
 def _start(text: str) -> str:
-    line = " ".join(text[: _NAMED + 1].split())
-    return visible_line(line if len(text) <= _NAMED else f"{line[: _NAMED - 1].rstrip()}…")
+    # Markdown is for the eye.
+    said = text[: 2 * _NAMED].replace("`", "").replace("**", "").lstrip("# ")
+    line = " ".join(said[: _NAMED + 1].split())
+    return visible_line(line if len(said) <= _NAMED else f"{line[: _NAMED - 1].rstrip()}…")
 
 
 def _history(entries: Iterable[ChatEntry]) -> list[str]:
@@ -593,3 +697,14 @@ def _history(entries: Iterable[ChatEntry]) -> list[str]:
         elif isinstance(entry, CallEntry) and entry.own:
             found.append(f"!{entry.description}")
     return found
+
+
+def _is_from_user(entry: ChatEntry) -> bool:
+    """Return whether the user wrote it: a message, or a command of their own."""
+    if isinstance(entry, MessageEntry):
+        return entry.role is Role.USER
+    return isinstance(entry, CallEntry) and entry.own
+
+
+def _share_calls(group: CallGroup, other: CallGroup) -> bool:
+    return not set(group.entries).isdisjoint(other.entries)

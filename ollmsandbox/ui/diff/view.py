@@ -93,7 +93,7 @@ class SectionButtons:
         button.add_css_class("caption")
         button.connect("clicked", self._act, self.section.index, action.name)
         place = number(self.section.index + 1)
-        description = _("{action}, change {number}").format(action=action.label, number=place)
+        description = _("{action}, hunk {number}").format(action=action.label, number=place)
         set_accessible_name(button, description)
         return button
 
@@ -152,6 +152,8 @@ class DiffView(Gtk.Box):
         self._is_busy = False
         # Whether the owner wants two columns, and what the user has chosen with the button.
         self.prefers_two = False
+        # Whether it is as high as its text, and does not scroll by itself.
+        self.is_whole = False
         self._has_chosen_two: bool | None = None
         self._ticket = 0
         # Held here, so that a thread never frees it. See weak_reference.
@@ -189,6 +191,11 @@ class DiffView(Gtk.Box):
         """Set the function that returns the actions of a section."""
         self._actions_of = find
         self.refresh_actions()
+
+    def take_bar(self) -> Gtk.Widget:
+        """Return the buttons that lead through the diff, for the owner to put elsewhere."""
+        self.remove(self.bar)
+        return self.bar
 
     def refresh_actions(self) -> None:
         for buttons in self._buttons:
@@ -312,6 +319,8 @@ class DiffView(Gtk.Box):
         else:
             self._columns = [DiffPane(syntax, 2 * self._digits + 3, _("Changes"))]
         for column in self._columns:
+            if self.is_whole:
+                column.widget.set_policy(Gtk.PolicyType.AUTOMATIC, Gtk.PolicyType.NEVER)
             self.panes.append(column.widget)
             width = column.widget.get_hadjustment()
             width.connect("notify::page-size", weakly(self._width_changed))
@@ -397,7 +406,7 @@ class DiffView(Gtk.Box):
 
     def _put_more(self, at: int) -> None:
         for column in self._columns:
-            button = Gtk.Button(label=_("Show More Changes"), css_classes=["flat", "caption"])
+            button = Gtk.Button(label=_("Show More Hunks"), css_classes=["flat", "caption"])
             button.connect("clicked", weakly(self._show_more))
             column.insert_widget(at, button)
 
@@ -449,13 +458,17 @@ class DiffView(Gtk.Box):
             return
         counts = f"+{number(diff.added)} \N{MINUS SIGN}{number(diff.removed)}"
         if self._current >= 0:
-            place = _("Change {number} of {count}").format(
+            place = _("Hunk {number} of {count}").format(
                 number=number(self._current + 1), count=number(len(diff.sections))
             )
         else:
             count = len(diff.sections)
-            place = ngettext("{count} change", "{count} changes", count).format(count=number(count))
-        parts = [place, counts]
+            place = ngettext("{count} hunk", "{count} hunks", count).format(count=number(count))
+        has_many = len(diff.sections) > 1 and not self.is_whole
+        parts = [place, counts] if has_many else [counts]
+        # There is nothing to go to otherwise.
+        for button in (self.previous, self.next):
+            button.set_visible(has_many)
         if diff.has_crlf and any("\r" in line for line in diff.new[:1] or diff.old[:1]):
             parts.append(_("Windows line endings"))
         self.summary.set_label(" · ".join(parts))
@@ -482,7 +495,7 @@ class DiffView(Gtk.Box):
             self.side_toggle.set_active(self._prefers_two())
         if self._columns and self._wants_two() != self.is_side_by_side:
             self._rebuild()
-        self.side_toggle.set_sensitive(is_wide)
+        self.side_toggle.set_visible(is_wide)
 
     # --- the theme -----------------------------------------------------------------------------
 

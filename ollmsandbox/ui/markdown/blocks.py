@@ -37,9 +37,7 @@ LONGEST_LABEL = 4000
 _NARROWEST = 12
 # Characters, of an item for screen readers.
 _LONGEST_NAME = 200
-_BULLETS = ("•", "◦", "-")
 _SPACING = 12
-_TIGHT = 6
 _ALIGN = {
     Alignment.LEFT: (0.0, Gtk.Justification.LEFT),
     Alignment.CENTER: (0.5, Gtk.Justification.CENTER),
@@ -154,14 +152,14 @@ def _pieces(spans: Spans) -> Iterator[Spans]:
 def _list(
     block: ListBlock, add: Add, open_link: OpenLink, depth: int, project: str
 ) -> Iterator[None]:
-    spacing = _SPACING if block.loose else _TIGHT
+    spacing = _SPACING if block.loose else 6
     grid = Gtk.Grid(row_spacing=spacing, column_spacing=8, accessible_role=Gtk.AccessibleRole.LIST)
     grid.add_css_class("list")
     words = _first_words(block.items[0].blocks) if block.items else ()
     _read_like(grid, words)
     add(grid)
     for row, item in enumerate(block.items):
-        mark = f"{block.start + row}." if block.ordered else _BULLETS[min(depth, 2)]
+        mark = f"{block.start + row}." if block.ordered else ("•", "◦", "-")[min(depth, 2)]
         mark_widget = _mark(item, mark)
         _read_like(mark_widget, words)
         grid.attach(mark_widget, 0, row, 1, 1)

@@ -18,7 +18,6 @@ MOST_LINES = 30
 LONGEST_LINE = 4000
 # Characters. Highlighting more takes too long.
 MOST_COLOURED = 300_000
-_COPIED_FOR = 2000
 
 # Names that people write after ```, where GtkSourceView's name and the file extensions differ.
 _ALIASES = {
@@ -140,7 +139,7 @@ class CodeBlock(Gtk.Box):
         self._show_copied(True)
         if self._copied_source:
             GLib.source_remove(self._copied_source)
-        self._copied_source = GLib.timeout_add(_COPIED_FOR, weakly(self._copied_is_over))
+        self._copied_source = GLib.timeout_add(2000, weakly(self._copied_is_over))
 
     def _copied_is_over(self) -> bool:
         self._copied_source = 0

@@ -14,7 +14,6 @@ from .parse import Block, parse_lines, parse_markdown
 # Characters: an endless list or paragraph is cut where that does the least harm.
 LONG_LIST = 4000
 LONG = 12000
-MANY_LINES = 600
 
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r"#{1,6}[ \t]")
@@ -70,7 +69,7 @@ class Splitter:
             return self._cut(self._seen) if closes_all else ()
         if start and self._may_begin(line, start, blank_before):
             return self._prove(start, self._seen)
-        if start >= LONG or self._lines > MANY_LINES:
+        if start >= LONG or self._lines > 600:
             return self._cut(start)
         return ()
 

@@ -94,16 +94,13 @@ class ModelChooser(Gtk.MenuButton):
             # Its rows are the stops of the keyboard.
             focusable=False,
         )
-        buttons = Gtk.Box(spacing=6, homogeneous=True)
-        for label, name in ((_("_Refresh"), "refresh"), (_("_Connect…"), "connect-model")):
-            button = Gtk.Button(label=label, use_underline=True)
-            button.connect("clicked", weakly(self._on_button), name)
-            name_buttons(button)
-            buttons.append(button)
+        connect = Gtk.Button(label=_("_Connect…"), use_underline=True)
+        connect.connect("clicked", weakly(self._on_connect))
+        name_buttons(connect)
         box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6, width_request=260)
         box.append(self._filter)
         box.append(scrolled)
-        box.append(buttons)
+        box.append(connect)
         self._popover = Gtk.Popover(child=box)
         self._popover.connect("map", weakly(self._on_opened))
         self.set_popover(self._popover)
@@ -169,7 +166,8 @@ class ModelChooser(Gtk.MenuButton):
         self._filter.set_visible(count > _MANY)
 
     def _on_opened(self, _popover: Gtk.Popover) -> None:
-        """Begin at the model in use."""
+        """Ask the servers again, and begin at the model in use."""
+        self.emit("refresh")
         place = 0
         while (row := self._list.get_row_at_index(place)) is not None:
             if isinstance(row, _ModelRow) and (row.connection, row.model) == self._current:
@@ -184,10 +182,9 @@ class ModelChooser(Gtk.MenuButton):
             self._popover.popdown()
             self.emit("chosen", row.connection, row.model)
 
-    def _on_button(self, _button: Gtk.Button, name: str) -> None:
-        if name == "connect-model":
-            self._popover.popdown()
-        self.emit(name)
+    def _on_connect(self, _button: Gtk.Button) -> None:
+        self._popover.popdown()
+        self.emit("connect-model")
 
 
 class _ModelRow(Gtk.ListBoxRow):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from gi.repository import Gdk, GLib, GObject, Gtk, Pango
 
 from ...i18n import _
-from ...permission.request import Answer, PermissionRequest, Verdict
+from ...permission.request import Answer, PermissionRequest
 from ...text.visible import visible, visible_words
 from ...tools.questions import every_time
 from ..resources import template
@@ -22,8 +22,6 @@ from .text import (
     fact_text,
     question_text,
     spoken_question,
-    verdict_text,
-    withdrawn_text,
 )
 from .visibility import edges_in_sight, is_covered, is_in_reach, place_in_window, scrolled_around
 
@@ -49,21 +47,15 @@ class ChatPermission(Gtk.Box):
 
     __gsignals__ = signals({"answered": (object,)})
 
-    question_box: Gtk.Box = Gtk.Template.Child()
     icon: Gtk.Image = Gtk.Template.Child()
     question: Gtk.Label = Gtk.Template.Child()
     notice: Gtk.Label = Gtk.Template.Child()
     subject: Gtk.TextView = Gtk.Template.Child()
     subject_frame: Gtk.ScrolledWindow = Gtk.Template.Child()
     facts: Gtk.Grid = Gtk.Template.Child()
-    sees: Gtk.Expander = Gtk.Template.Child()
-    sees_text: Gtk.Label = Gtk.Template.Child()
     notes: Gtk.Stack = Gtk.Template.Child()
     lasting: Gtk.Label = Gtk.Template.Child()
     buttons: WrapBox = Gtk.Template.Child()
-    verdict_box: Gtk.Box = Gtk.Template.Child()
-    verdict_icon: Gtk.Image = Gtk.Template.Child()
-    verdict: Gtk.Label = Gtk.Template.Child()
 
     def __init__(self, request: PermissionRequest) -> None:
         super().__init__()
@@ -94,11 +86,6 @@ class ChatPermission(Gtk.Box):
         self.connect("unmap", weakly(self._on_unmap))
         self._show_whether_it_can_be_allowed()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it is still to be answered."""
-        return self.question_box.get_visible()
-
     def take_focus(self) -> None:
         self._by_answer[Answer.DENY].grab_focus()
         window = self.get_root()
@@ -122,15 +109,6 @@ class ChatPermission(Gtk.Box):
     def button_for(self, answer: Answer) -> Gtk.Button:
         return self._by_answer[answer]
 
-    def show_verdict(self, verdict: Verdict) -> None:
-        """Fold to one line with the answer."""
-        icon = "object-select-symbolic" if verdict.allowed else "action-unavailable-symbolic"
-        self._fold(verdict_text(verdict), icon)
-
-    def show_over(self) -> None:
-        """Fold to one line: the question was withdrawn."""
-        self._fold(withdrawn_text(), "action-unavailable-symbolic")
-
     # --- what it shows ---------------------------------------------------------------------------
 
     def _fill(self) -> None:
@@ -147,11 +125,9 @@ class ChatPermission(Gtk.Box):
         # That the user is asked every time is shown above the buttons.
         facts = [fact for fact in request.facts if fact != every_time()]
         for row, fact in enumerate(facts):
-            self._add_fact(row, *fact_text(fact))
+            self._add_fact(row, *fact_text(fact), is_emphasized=fact.is_emphasized)
         self.facts.set_visible(bool(facts))
-        self.sees.set_visible(bool(request.sees))
-        self.sees_text.set_label("\n".join(map(visible_words, request.sees)))
-        without_hyphens(self.question, self.notice, self.sees_text)
+        without_hyphens(self.question, self.notice)
         self.lasting.set_label(duration_text(request))
         self.buttons.add_group([self._button(Answer.DENY)])
         allow = self._button(Answer.ALLOW_PROJECT if request.for_project else Answer.ALLOW)
@@ -163,11 +139,13 @@ class ChatPermission(Gtk.Box):
             both.append(self._more)
         self.buttons.add_group([both])
 
-    def _add_fact(self, row: int, label: str, value: str) -> None:
+    def _add_fact(self, row: int, label: str, value: str, *, is_emphasized: bool) -> None:
         name = Gtk.Label(label=label, xalign=0, yalign=0)
         name.add_css_class("dim-label")
         shown = Gtk.Label(label=value, xalign=0, wrap=True, hexpand=True)
         shown.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        if is_emphasized:
+            shown.add_css_class("heading")
         without_hyphens(name, shown)
         self.facts.attach(name, 0, row, 1, 1)
         self.facts.attach(shown, 1, row, 1, 1)
@@ -194,16 +172,6 @@ class ChatPermission(Gtk.Box):
         button.connect("clicked", weakly(self._on_clicked), answer)
         self._by_answer[answer] = button
         return button
-
-    def _fold(self, text: str, icon: str) -> None:
-        self._is_answered = True
-        if self._more is not None:
-            self._more.popdown()
-        self._on_unmap()
-        self.question_box.set_visible(False)
-        self.verdict_box.set_visible(True)
-        self.verdict.set_label(text)
-        self.verdict_icon.set_from_icon_name(icon)
 
     # --- whether it was seen ---------------------------------------------------------------------
 

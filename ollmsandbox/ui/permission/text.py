@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import os
-import time
 
 from ...i18n import _
 from ...permission.request import (
+    REACH_HOST,
     RUN_COMMAND,
     Answer,
     Fact,
     PermissionRequest,
-    Source,
-    Verdict,
 )
 from ...text.visible import visible_line, visible_words
 from ...tools.base import UserQuestion
@@ -74,38 +72,11 @@ def duration_text(request: PermissionRequest) -> str:
             "Allowing it opens the folder to every command of this project. To close it again, "
             "use “Opened Folders” in the project's menu."
         )
+    if request.tool == REACH_HOST:
+        return _("The connection waits. “Allow Once” is for this host and this command.")
     if request.is_once_only:
         return _("You will be asked every time.")
     return request.why_not_remembered or _("Both answers are for this time only.")
-
-
-def verdict_text(verdict: Verdict) -> str:
-    """Describe the answer in one line."""
-    at = time.strftime("%H:%M", time.localtime(verdict.at))
-    if verdict.source is Source.NOBODY:
-        return _("No answer: denied, {}").format(at)
-    by_rule = verdict.source in (Source.SAVED, Source.SESSION)
-    if by_rule:
-        said = {
-            (Source.SESSION, True): _("Allowed for this session, {}"),
-            (Source.SESSION, False): _("Denied for this session, {}"),
-            (Source.SAVED, True): _("Always allowed, {}"),
-            (Source.SAVED, False): _("Always denied, {}"),
-        }[verdict.source, verdict.allowed]
-        return said.format(at)
-    return {
-        Answer.DENY_ALWAYS: _("Denied, now and always, {}"),
-        Answer.DENY: _("Denied, {}"),
-        Answer.ALLOW: _("Allowed once, {}"),
-        Answer.ALLOW_SESSION: _("Allowed for this session, {}"),
-        Answer.ALLOW_PROJECT: _("Allowed for this project, {}"),
-        Answer.ALLOW_ALWAYS: _("Allowed, now and always, {}"),
-    }[verdict.answer].format(at)
-
-
-def withdrawn_text() -> str:
-    """Describe a question that was withdrawn."""
-    return _("No answer: did not run")
 
 
 def notification_text(asked: PermissionRequest | UserQuestion) -> tuple[str, str]:

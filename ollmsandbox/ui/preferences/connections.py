@@ -46,7 +46,9 @@ class ConnectionsPage(Adw.PreferencesPage):
             description=_("Servers with models"),
         )
         self._group.set_header_suffix(
-            rows.icon_button("list-add-symbolic", _("Add a Connection"), weakly(self._add))
+            rows.icon_button(
+                "list-add-symbolic", _("Add a Connection"), weakly(self.add_connection)
+            )
         )
         self.add(self._group)
         self.model_row = DefaultModelRow(store, tasks)
@@ -156,7 +158,7 @@ class ConnectionsPage(Adw.PreferencesPage):
         )
         return row
 
-    def _add(self) -> None:
+    def add_connection(self) -> None:
         self._connect(Connection("", ServerKind.OLLAMA, ""))
 
     def _connect(self, connection: Connection) -> None:

@@ -150,6 +150,14 @@ class SafetyPage(Adw.PreferencesPage):
                 _("Even when it is sandboxed and offline"),
             )
         )
+        group.add(
+            rows.switch(
+                self._settings,
+                "session-hosts",
+                _("Offer to Allow a Host for the Session"),
+                _("If off, you are asked about a host each time a command tries to reach it"),
+            )
+        )
         return group
 
     def _sandbox(self) -> Adw.PreferencesGroup:

@@ -1,30 +1,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The preferences page about Alpine Linux: install it, and choose the projects that use it."""
+"""The preferences page about Alpine Linux. The menu of a project chooses whether it uses it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from gi.repository import Adw, GLib, Gtk
 
-from ...engine.system import System, set_system, system_of
 from ...errors import OllmSandboxError
 from ...i18n import _, localized, ngettext
 from ...paths import Paths
-from ...project.projects import ProjectManager
 from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.packages import Tier
 from ...sandbox.rootfs.rootfs import Rootfs, Status
 from ...sandbox.rootfs.settings import RootfsSettings, load_rootfs_settings, save_rootfs_settings
 from ...text.ansi import harmless
-from ...text.visible import visible_line
 from ..terminal.usage import amount
 from ..widgets.dialogs import choose_file, confirm
 from ..widgets.labels import decorative_icon
-from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from . import rows
@@ -51,35 +46,28 @@ def status_text(status: Status) -> str:
     return ", ".join(parts)
 
 
-# Seconds between two rows, in which GTK draws a frame.
-_PAUSE = 0.01
-
-
 class SystemPage(Adw.PreferencesPage):
     __gtype_name__ = "OllmSystemPage"
-
-    # A project uses another system now.
-    __gsignals__ = signals({"changed": ()})
 
     def __init__(
         self,
         paths: Paths,
         environ: Mapping[str, str],
-        manager: ProjectManager,
         tasks: Tasks,
     ) -> None:
         super().__init__(title=_("System"), icon_name="computer-symbolic")
         self._paths = paths
         self._environ = environ
-        self._manager = manager
         self._tasks = tasks
         self._work: asyncio.Task[object] | None = None
         # The id of the handler that asks before the window closes.
         self._closing = 0
-        self._project_rows: list[Gtk.Widget] = []
-        # The projects to list when the page is shown, and how many listings were started.
-        self._to_list: list[tuple[str, str, System]] | None = None
-        self._listings = 0
+        self._add_alpine()
+        self._trouble.set_visible(False)
+        self._show_busy(busy=False, is_installed=False)
+        tasks.start(self._load_settings())
+
+    def _add_alpine(self) -> None:
         self._alpine = Adw.PreferencesGroup(
             title=_("Alpine"),
             description=_(
@@ -129,12 +117,6 @@ class SystemPage(Adw.PreferencesPage):
             entry.connect("apply", weakly(self._on_source), name)
             self._alpine.add(entry)
         self.add(self._alpine)
-        self._projects = Adw.PreferencesGroup(title=_("Projects"))
-        self.add(self._projects)
-        self.connect("map", weakly(self._on_map))
-        self._trouble.set_visible(False)
-        self._show_busy(busy=False, is_installed=False)
-        tasks.start(self._load_settings())
 
     async def _load_settings(self) -> None:
         await self.refresh()
@@ -161,7 +143,6 @@ class SystemPage(Adw.PreferencesPage):
             self._trouble.set_subtitle(GLib.markup_escape_text(localized(trouble.remedy)))
         self._trouble.set_visible(trouble is not None)
         self._show_busy(busy=self._work is not None, is_installed=installed)
-        await self._show_projects(is_installed=installed)
 
     def _rootfs(self) -> Rootfs:
         """Return a new object each time: users may edit the file with its settings."""
@@ -278,69 +259,3 @@ class SystemPage(Adw.PreferencesPage):
         self._tasks.start(remove())
 
     # --- projects --------------------------------------------------------------------------------
-
-    async def _show_projects(self, *, is_installed: bool) -> None:
-        def look() -> list[tuple[str, str, System]]:
-            return [
-                (project.path, project.name, system_of(self._paths, project.path))
-                for project in self._manager.projects()
-            ]
-
-        found = await asyncio.to_thread(look)
-        self._projects.set_description(
-            _("The system in which commands run")
-            if is_installed
-            else _("Alpine is installed with the first command of a project that uses it.")
-        )
-        self._to_list = found
-        if self.get_mapped():
-            await self._list_projects()
-
-    def _on_map(self, _page: Gtk.Widget) -> None:
-        self._tasks.start(self._list_projects())
-
-    async def _list_projects(self) -> None:
-        """List the projects one by one: a row takes longer than a frame. The newest call counts."""
-        if self._to_list is None:
-            return
-        found, self._to_list = self._to_list, None
-        self._listings += 1
-        number = self._listings
-        for row in self._project_rows:
-            self._projects.remove(row)
-        self._project_rows = []
-        if not found:
-            self._add_project_row(rows.action(_("No projects yet")))
-        for one in found:
-            self._add_project_row(self._project_row(*one))
-            await asyncio.sleep(_PAUSE)
-            if number != self._listings:
-                return
-
-    def _add_project_row(self, row: Gtk.Widget) -> None:
-        self._project_rows.append(row)
-        self._projects.add(row)
-
-    def _project_row(self, path: str, name: str, system: System) -> Gtk.Widget:
-        row = Adw.ComboRow()
-        # Set this before the name, which may look like markup.
-        row.set_use_markup(False)
-        row.set_title(name)
-        row.set_subtitle(visible_line(os.path.dirname(path)))
-        # A long name would leave no room for the choice.
-        row.set_title_lines(1)
-        row.set_subtitle_lines(1)
-        row.set_tooltip_text(visible_line(path))
-        row.set_model(Gtk.StringList.new([_("This Computer"), "Alpine"]))
-        row.set_selected(1 if system is System.ALPINE else 0)
-        row.connect("notify::selected", weakly(self._on_chosen), path)
-        return row
-
-    def _on_chosen(self, row: Adw.ComboRow, _property: object, path: str) -> None:
-        system = System.ALPINE if row.get_selected() else System.HOST
-
-        async def choose_system() -> None:
-            await asyncio.to_thread(set_system, self._paths, path, system)
-            self.emit("changed")
-
-        self._tasks.start(choose_system())

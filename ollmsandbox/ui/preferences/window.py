@@ -28,7 +28,6 @@ class Preferences(Adw.PreferencesWindow):
         {
             "connections-changed": (),
             "connection-renamed": (str, str),
-            "system-changed": (),
             "folders-changed": (),
         }
     )
@@ -46,8 +45,7 @@ class Preferences(Adw.PreferencesWindow):
         self.connections.connect("renamed", weakly(self._on_renamed))
         self.safety = SafetyPage(factory.paths, factory.rules, factory.manager, settings, tasks)
         self.safety.folders.connect("changed", weakly(self._on_folders))
-        self.system = SystemPage(factory.paths, factory.environ, factory.manager, tasks)
-        self.system.connect("changed", weakly(self._on_system))
+        self.system = SystemPage(factory.paths, factory.environ, tasks)
         self.storage = StoragePage(factory.paths, factory.manager, tasks)
         for page in (self.general, self.connections, self.safety, self.system, self.storage):
             self.add(page)
@@ -69,8 +67,10 @@ class Preferences(Adw.PreferencesWindow):
     def show_connections(self) -> None:
         self.set_visible_page(self.connections)
 
-    def show_system(self) -> None:
-        self.set_visible_page(self.system)
+    def connect_model(self) -> None:
+        """Show the connections, and the dialog for a new one above them."""
+        self.show_connections()
+        self.connections.add_connection()
 
     def _on_connections(self, _page: ConnectionsPage) -> None:
         self.emit("connections-changed")
@@ -80,9 +80,6 @@ class Preferences(Adw.PreferencesWindow):
 
     def _on_folders(self, _group: FoldersGroup) -> None:
         self.emit("folders-changed")
-
-    def _on_system(self, _page: SystemPage) -> None:
-        self.emit("system-changed")
 
     def _on_close(self, _window: Gtk.Window) -> bool:
         """Take over a number that was typed without Enter."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 async def may_stop_and_close(window: Gtk.Window, sessions: Sequence[OpenSession]) -> bool:
-    busy = [session for session in sessions if session.is_busy]
+    # Another agent goes on without the window, unless it waits for an answer.
+    busy = [one for one in sessions if one.is_busy and (not one.leader or one.asking())]
     if not busy:
         return True
     if any(session.asking() for session in busy):

@@ -5,42 +5,21 @@ from __future__ import annotations
 
 import asyncio
 
-from gi.repository import Adw, Gtk
+from gi.repository import Gtk
 
 from ... import N_
 from ...chat.storage.export import as_json, as_markdown
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError
 from ...i18n import _
-from ..widgets.dialogs import choose_new_file, let_heading_shrink
+from ..widgets.dialogs import ask_for_name, choose_new_file
 
 
 async def ask_for_title(window: Gtk.Window, title: str) -> str:
     """Return the new title, or "" if the user cancels."""
-    entry = Gtk.Entry(text=title, activates_default=True)
-    entry.update_property([Gtk.AccessibleProperty.LABEL], [_("Session name")])
-    dialog = Adw.MessageDialog(
-        transient_for=window, modal=True, heading=_("Rename Session"), extra_child=entry
+    return await ask_for_name(
+        window, _("Rename Session"), "", _("Session name"), _("_Rename"), name=title
     )
-    dialog.add_response("cancel", _("_Cancel"))
-    dialog.add_response("rename", _("_Rename"))
-    dialog.set_response_appearance("rename", Adw.ResponseAppearance.SUGGESTED)
-    dialog.set_default_response("rename")
-    dialog.set_close_response("cancel")
-    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def answered(_dialog: Adw.MessageDialog, response: str) -> None:
-        if not answer.done():
-            answer.set_result(response)
-
-    dialog.connect("response", answered)
-    let_heading_shrink(dialog)
-    dialog.present()
-    entry.grab_focus()
-    try:
-        return entry.get_text().strip() if await answer == "rename" else ""
-    finally:
-        dialog.destroy()
 
 
 async def export_session(window: Gtk.Window, history: History, session_id: str) -> None:

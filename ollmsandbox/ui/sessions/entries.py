@@ -7,6 +7,7 @@ stored session.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING
 from gi.repository import GObject
 
 from ...chat.messages import Message, Role, ToolCall
+from ...chat.storage.stored import CallRecord
 from ...chat.turn_end import TurnEnd
 from ...i18n import _, localized
-from ...project.change import Recorded, Report, State
-from ...project.short_list import split_ignored
-from ...sandbox.output import Capture
+from ...project.change import Report
+from ...sandbox.process import Stop
 from ...tools.base import Outcome, Picture, Stream, ToolError, UserQuestion
 from ...tools.todo import NAME as PLAN
 from ...tools.todo import TodoStep, read_steps
@@ -30,14 +31,18 @@ from ..terminal.output import OutputFile, end_of, write_readable
 from ..widgets.signals import signals
 
 if TYPE_CHECKING:
-    from ...chat.storage.stored import CallRecord, StoredSession
+    from ...chat.storage.stored import StoredSession
     from ...permission.request import PermissionRequest, Verdict
+    from ...sandbox.network.hosts import HostUse
+    from ...sandbox.network.publish import CommandPorts
     from ...sandbox.plan.plan import Plan
-    from ...sandbox.process import Stop
+    from ...sandbox.terminal import CommandTerminal
 
 # Of the output, as it came: what a view that is made later has to show.
 _KEPT = 4 << 20
 _PIECE = 64 << 10
+# Programs such as editors ask for the alternate screen.
+_WHOLE_SCREEN = re.compile(rb"\x1b\[\?(?:1049|1047|47)h")
 # More than this goes to a file, too. No view drops a line of less.
 _SMALL = 4 << 10
 
@@ -119,28 +124,14 @@ class MessageEntry(ChatEntry):
         self.is_replaced = bool(self._text) and self.text != message.text
         self._text, self._thinking = [message.text], [message.thinking]
         self.pictures = message.pictures
+        # As it is stored.
+        self.at = message.at or self.at
         self.partial = message.partial
+        self.is_stopped = message.partial and message.end == TurnEnd.STOPPED.name
         self.model = message.model or self.model
+        self.at = message.at or self.at
         self.is_growing = False
         self.emit("changed")
-
-
-class Speaker:
-    """Track which model answered last, so that only another one is named again."""
-
-    def __init__(self) -> None:
-        self._name: str | None = None
-
-    def note(self, entry: MessageEntry) -> None:
-        if entry.role is Role.USER:
-            return
-        entry.continues = entry.model == self._name
-        self._name = entry.model
-
-    def forget(self, entry: MessageEntry) -> None:
-        """Take back an entry that was withdrawn."""
-        if not entry.continues:
-            self._name = None
 
 
 class Activity(Enum):
@@ -162,10 +153,9 @@ class Stage(Enum):
 
 @dataclass
 class Asked:
-    """A question of a call, and its answer."""
+    """A question of a call."""
 
     request: PermissionRequest
-    verdict: Verdict | None = None
     # Answered, or withdrawn.
     is_over: bool = False
 
@@ -189,14 +179,12 @@ class CallEntry(ChatEntry):
         # A question of the model, and the user's answer: None as long as there is none.
         self.question: UserQuestion | None = None
         self.reply_text: str | None = None
-        # Whether a later call has replaced the to-do list that this one set.
-        self.is_replaced = False
         self.plan: Plan | None = None
+        self.ports: CommandPorts | None = None
         self.pid = 0
-        self.outcome: Outcome | None = None
-        # For a stored call: the text for the model, and how it ended.
-        self.stored_text = ""
+        # How it ended, and the text for the model.
         self.record: CallRecord | None = None
+        self.text = ""
         self.began_at = 0.0
         self.ended_at = 0.0
         self.changed_count = 0
@@ -206,11 +194,11 @@ class CallEntry(ChatEntry):
         self._is_in_file = False
         # Bytes printed, whether they are kept or not.
         self.printed = 0
+        # The terminal of a command of the user's own, while it runs; and whether the command wants
+        # to draw on all of its screen.
+        self.terminal: CommandTerminal | None = None
+        self.fills_screen = False
         self.run_id = ""
-        self._split_report: Report | None = None
-        self._split: tuple[list[Recorded], list[Recorded]] = ([], [])
-        # The states of its changes, once they were looked up.
-        self.states: frozenset[State] | None = None
         # The complete output, if it is long.
         self.output_file: Path | None = None
         # Whether its card is open, if the user has chosen.
@@ -226,6 +214,12 @@ class CallEntry(ChatEntry):
         return self.asked[-1].request if self.asked else None
 
     @property
+    def is_running(self) -> bool:
+        """Whether its command runs, even if it waits for an answer about a host."""
+        is_waiting = self.stage is Stage.ASKING and self.plan is not None
+        return self.stage is Stage.RUNNING or is_waiting
+
+    @property
     def has_network(self) -> bool:
         """Whether it may use the network, by its plan or else by its question."""
         if self.plan is not None:
@@ -233,31 +227,32 @@ class CallEntry(ChatEntry):
         return self.request is not None and self.request.network
 
     @property
-    def report(self) -> Report | None:
-        return self.outcome.report if self.outcome else None
-
-    @property
-    def split_changes(self) -> tuple[list[Recorded], list[Recorded]]:
-        """The changes without files that git ignores, and those of such files. Split once, because
-        there may be very many."""
-        report = self.report
-        if report is not self._split_report:
-            self._split_report = report
-            self._split = split_ignored(report.changes if report else ())
-        return self._split
+    def hosts(self) -> tuple[HostUse, ...]:
+        """The hosts that a finished command tried to reach."""
+        return self.record.hosts if self.record else ()
 
     @property
     def stop(self) -> Stop | None:
         """Why it was ended early."""
-        if self.outcome is not None:
-            return self.outcome.stop
         return self.record.stop if self.record else None
 
     @property
     def is_interrupted(self) -> bool:
         """Whether the program ended before the call did."""
         is_recorded = self.record is not None and not self.record.is_interrupted
-        return self.stage is Stage.DONE and self.outcome is None and not is_recorded
+        return self.stage is Stage.DONE and not is_recorded
+
+    @property
+    def shown_text(self) -> str:
+        """What the command printed, or the result of another tool."""
+        record = self.record
+        if record is None:
+            return self.text
+        if record.is_interrupted:
+            return ""  # what the model reads then says no more than its state
+        if record.output_end is None and not record.output_start:
+            return localized(self.text)
+        return self.text[record.output_start : record.output_end]
 
     def kept_output(self) -> bytes:
         before = b""
@@ -272,9 +267,6 @@ class CallEntry(ChatEntry):
         self._kept.clear()
         self._size = 0
         self._is_in_file = True
-        if self.outcome is not None and self.outcome.result is not None:
-            result = self.outcome.result._replace(stdout=Capture(), stderr=Capture())
-            self.outcome = replace(self.outcome, result=result)
 
     def keep_output(self, new_store: Callable[[], OutputFile]) -> None:
         """Save the output to a file if it becomes long."""
@@ -283,14 +275,13 @@ class CallEntry(ChatEntry):
     def ask(self, request: PermissionRequest) -> None:
         self._end_questions()
         self.asked.append(Asked(request))
-        self.verdict = None
         self.stage = Stage.ASKING
         self.emit("changed")
 
     def answer(self, verdict: Verdict) -> None:
         for asked in self.asked:
             if asked.request.id == verdict.request.id:
-                asked.verdict, asked.is_over = verdict, True
+                asked.is_over = True
         self.verdict = verdict
         if self.stage is Stage.ASKING and all(asked.is_over for asked in self.asked):
             # A running command may have tried to reach a host.
@@ -317,14 +308,14 @@ class CallEntry(ChatEntry):
         except ToolError:
             return ()
 
-    def replace_steps(self) -> None:
-        """Note that a later call has set another list."""
-        if not self.is_replaced:
-            self.is_replaced = True
-            self.emit("changed")
-
-    def start(self, pid: int, plan: Plan | None) -> None:
-        self.pid, self.plan = pid, plan
+    def start(
+        self,
+        pid: int,
+        plan: Plan | None,
+        ports: CommandPorts | None = None,
+        terminal: CommandTerminal | None = None,
+    ) -> None:
+        self.pid, self.plan, self.ports, self.terminal = pid, plan, ports, terminal
         self.began_at = time.time()
         self.stage = Stage.RUNNING
         self.emit("changed")
@@ -346,6 +337,9 @@ class CallEntry(ChatEntry):
             self._store_all(self._new_store)
         while self._size > _KEPT and len(self._kept) > 1:
             self._size -= len(self._kept.popleft())
+        if self.terminal is not None and not self.fills_screen and _WHOLE_SCREEN.search(data):
+            self.fills_screen = True
+            self.emit("changed")
         self.emit("output", data)
 
     def note_files(self, count: int, last: str) -> None:
@@ -353,11 +347,16 @@ class CallEntry(ChatEntry):
         self.changed_count, self.last_changed = count, last
 
     def end(self, outcome: Outcome) -> None:
-        self.outcome = outcome
+        record = CallRecord.of(outcome, self.description).asked(self.verdict)
+        self.record, self.text = replace(record, own=self.own), outcome.text
         self.run_id = outcome.run_id
-        if outcome.verdict is not None:
-            self.verdict = outcome.verdict
+        if self.fills_screen:
+            # What it drew is no text.
+            self._kept.clear()
+        self.terminal, self.fills_screen = None, False
         self._end_questions()
+        if self.record.reply is None:
+            self.question = None
         self.close_output()
         if not self.output_note:
             self._release_output()
@@ -365,22 +364,11 @@ class CallEntry(ChatEntry):
         self.stage = Stage.DONE
         self.emit("changed")
 
-    @property
-    def is_undone(self) -> bool:
-        """Whether all of its applied changes were undone."""
-        states = self.states or frozenset()
-        return State.UNDONE in states and State.APPLIED not in states
-
-    def note_states(self, states: frozenset[State]) -> None:
-        if states != self.states:
-            self.states = states
-            self.emit("changed")
-
     def readable_file(self) -> Path | None:
         """Write all output to a file for a text editor. Blocks; raises OSError."""
-        if self.output_file is None and self.stored_text and self._new_store is not None:
+        if self.output_file is None and self.shown_text and self._new_store is not None:
             store = self._new_store()
-            store.write(self.stored_text.encode("utf-8", "replace"))
+            store.write(self.shown_text.encode("utf-8", "replace"))
             store.close()
             self.output_file = store.path
         if self.output_file is None:
@@ -391,8 +379,8 @@ class CallEntry(ChatEntry):
 
     def settle(self, report: Report) -> None:
         """Note the changes of a call that was stopped."""
-        if self.outcome is not None:
-            self.outcome = replace(self.outcome, report=report)
+        if self.record is not None:
+            self.record = self.record.with_report(report)
         self.run_id = report.run_id
         self.emit("changed")
 
@@ -423,10 +411,11 @@ class CallEntry(ChatEntry):
             record.description if record and record.description else _wish(call),
             own=record is not None and record.own,
         )
-        entry.record, entry.stage = record, Stage.DONE
-        # What the model reads of an interrupted one says no more than its state.
-        entry.stored_text = "" if record and record.is_interrupted else text
+        entry.record, entry.text, entry.stage = record, text, Stage.DONE
         entry.run_id = record.run_id if record else ""
+        if record is not None and record.reply is not None:
+            entry.question = UserQuestion("", entry.description)
+            entry.reply_text = record.reply
         return entry
 
 
@@ -448,7 +437,7 @@ class NoticeEntry(ChatEntry):
         self.text = text
         self.is_error = is_error
         self.can_retry = can_retry
-        # It ended the last turn, which can be tried again.
+        # Why the last turn ended, which can be tried again.
         self.is_last = False
 
     def mark(self, *, is_last: bool) -> None:
@@ -469,36 +458,86 @@ class SummaryEntry(ChatEntry):
         self.is_open = False
 
 
+class Story:
+    """Makes the entries of messages, whether they are stored or just came: the same ones for the
+    same messages."""
+
+    def __init__(self) -> None:
+        self._last: ChatEntry | None = None
+        # The model that answered last: only another one is named again.
+        self._speaker: str | None = None
+
+    def note(self, entry: ChatEntry) -> None:
+        """Note an entry that comes next."""
+        if isinstance(entry, MessageEntry) and entry.role is Role.ASSISTANT:
+            entry.continues = entry.model == self._speaker
+            self._speaker = entry.model
+        self._last = entry
+
+    def withdraw(self, entry: ChatEntry, last: ChatEntry | None) -> None:
+        """Take back an entry; `last` is the one that is now the last."""
+        if isinstance(entry, MessageEntry) and not entry.continues:
+            self._speaker = None
+        self._last = last
+
+    def tell(self, message: Message) -> ChatEntry | None:
+        """Return the entry of a message, or None if there is nothing to show. Calls have their
+        own."""
+        entry: ChatEntry | None = None
+        if message.role is Role.SUMMARY:
+            entry = SummaryEntry(message.text)
+        elif message.role is Role.NOTICE:
+            entry = self._notice(message)
+        elif message.role in (Role.USER, Role.ASSISTANT) and (
+            message.text or message.thinking or message.pictures
+        ):
+            entry = MessageEntry.of(message)
+        if entry is not None:
+            self.note(entry)
+        return entry
+
+    def _notice(self, message: Message) -> ChatEntry | None:
+        if message.end == TurnEnd.STOPPED.name:
+            return None if _says_stopped(self._last) else NoticeEntry(_("You stopped this answer."))
+        is_error = message.end == TurnEnd.FAILED.name
+        can_retry = is_error or message.end == TurnEnd.EMPTY.name
+        return NoticeEntry(localized(message.text), is_error=is_error, can_retry=can_retry)
+
+
+def _says_stopped(entry: ChatEntry | None) -> bool:
+    if isinstance(entry, CallEntry):
+        return entry.stop is Stop.PERSON
+    return isinstance(entry, MessageEntry) and entry.is_stopped
+
+
 def entries_of(session: StoredSession) -> list[ChatEntry]:
     found: list[ChatEntry] = []
     calls: dict[str, ToolCall] = {}
+    story = Story()
+
+    def add(entry: ChatEntry | None) -> None:
+        if entry is not None:
+            story.note(entry)
+            found.append(entry)
+
     for stored in session.entries:
         message = stored.message
         if message.role is Role.TOOL:
             call = calls.pop(message.call_id, None)
             if call is not None:
-                found.append(CallEntry.stored(call, message.text, stored.record))
-            continue
-        if stored.record is not None and stored.record.own:
-            command = ToolCall(f"stored-{stored.number}", "run_command", {})
+                add(CallEntry.stored(call, message.text, stored.record))
+        elif stored.record is not None and stored.record.own:
             # The model reads first whose command it was; the card shows that itself.
-            text = message.text[stored.record.output_start :]
-            found.append(CallEntry.stored(command, text, stored.record))
-            continue
-        # The program ended before these did.
-        found += [CallEntry.stored(call, "", None) for call in calls.values()]
-        calls = {call.id: call for call in message.calls}
-        if message.role is Role.SUMMARY:
-            found.append(SummaryEntry(message.text))
-        if message.role is Role.NOTICE:
-            is_error = message.end == TurnEnd.FAILED.name
-            can_retry = is_error or message.end == TurnEnd.EMPTY.name
-            text = localized(message.text)
-            found.append(NoticeEntry(text, is_error=is_error, can_retry=can_retry))
-        if message.role in (Role.USER, Role.ASSISTANT) and (message.text or message.thinking):
-            found.append(MessageEntry.of(message))
-    found += [CallEntry.stored(call, "", None) for call in calls.values()]
-    plans = [entry for entry in found if isinstance(entry, CallEntry) and entry.steps]
-    for entry in plans[:-1]:
-        entry.is_replaced = True
+            command = ToolCall(f"stored-{stored.number}", "run_command", {})
+            add(CallEntry.stored(command, message.text, stored.record))
+        else:
+            if message.role is not Role.NOTICE:
+                # The program ended before these did.
+                for call in calls.values():
+                    add(CallEntry.stored(call, "", None))
+                calls = {call.id: call for call in message.calls}
+            if (entry := story.tell(message)) is not None:
+                found.append(entry)
+    for call in calls.values():
+        add(CallEntry.stored(call, "", None))
     return found

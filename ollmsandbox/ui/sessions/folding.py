@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ...chat.messages import Role
 from ...i18n import ngettext
+from ...tools.todo import NAME as PLAN
 from . import tool_text
 from .entries import CallEntry, ChatEntry, MessageEntry, Stage
 
@@ -34,17 +35,17 @@ class CallGroup(ChatEntry):
 
 def is_quiet(entry: ChatEntry) -> bool:
     """Return whether a call is over and needs no attention. A command of the user's own does: they
-    want to see its output."""
+    want to see its output. So does their answer to a question."""
     return (
         isinstance(entry, CallEntry)
         and entry.stage is Stage.DONE
         and not entry.own
         and not entry.is_open
-        # The last plan stays in sight.
-        and (not entry.steps or entry.is_replaced)
+        and entry.question is None
         and tool_text.succeeded(entry)
         and not tool_text.is_denied(entry)
         and not tool_text.has_changes(entry)
+        and not entry.hosts
     )
 
 
@@ -56,10 +57,6 @@ def _is_silent(entry: ChatEntry) -> bool:
         and not entry.is_growing
         and not entry.text
     )
-
-
-def can_fold(entry: ChatEntry) -> bool:
-    return isinstance(entry, CallGroup) or is_quiet(entry) or _is_silent(entry)
 
 
 def fold(entries: Iterable[ChatEntry]) -> list[ChatEntry]:
@@ -93,7 +90,7 @@ def group_text(calls: Sequence[CallEntry]) -> str:
     return text[:1].upper() + text[1:]
 
 
-_NAMES = ("run_command", "read_file", "search", "web_fetch")
+_NAMES = ("run_command", "read_file", "search", "web_fetch", PLAN)
 
 
 def _counted(name: str, count: int) -> str:
@@ -103,6 +100,7 @@ def _counted(name: str, count: int) -> str:
         "read_file": ngettext("read {} file", "read {} files", count),
         "search": ngettext("searched {} time", "searched {} times", count),
         "web_fetch": ngettext("read {} web page", "read {} web pages", count),
+        PLAN: ngettext("updated the plan", "updated the plan {} times", count),
         "": ngettext("used {} other tool", "used {} other tools", count),
     }[name].format(count)
 

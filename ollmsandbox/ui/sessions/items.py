@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ... import N_
+from ...chat.storage.history import FoundLine
 
 # Identifies what a row shows: the row stays as long as that does.
 Key = tuple[object, ...]
@@ -29,9 +30,13 @@ class SessionItem:
     title: str
     is_busy: bool = False
     is_asking: bool = False
+    # A turn has ended that the user has not seen yet.
+    is_unread: bool = False
     # Its tokens and what they cost; "" if nothing is known.
     spent: str = ""
     day: Day | None = None
+    # The line that a search has found; None without a search, or if only the title has it.
+    found: FoundLine | None = None
 
     @property
     def key(self) -> Key:
@@ -47,7 +52,8 @@ class ProjectItem:
     name: str
     is_missing: bool = False
     sessions: Sequence[SessionItem] = ()
+    uses_alpine: bool = False
 
     @property
     def key(self) -> Key:
-        return ("project", self.path, self.name, self.is_missing)
+        return ("project", self.path, self.name, self.is_missing, self.uses_alpine)

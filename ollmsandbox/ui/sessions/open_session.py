@@ -8,35 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from gi.repository import Gio, GObject
 
 from ...chat import events
 from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState
+from ...chat.instructions import instructions_notice
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.providers.base import ReportsLoading
 from ...chat.providers.connections_file import TOUR
+from ...chat.storage.stored import Spent
 from ...chat.turn_end import TurnEnd
-from ...errors import UnsavedError
-from ...i18n import _, localized, ngettext
-from ...project.change import State as ChangeState
-from ...text.visible import visible_path
+from ...errors import Sentence, UnsavedError
+from ...i18n import localized, ngettext
 from ...tools.base import Picture
+from ...tools.todo import TodoStep
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
-from . import tool_text
 from .entries import (
     Activity,
     CallEntry,
     ChatEntry,
     MessageEntry,
     NoticeEntry,
-    Speaker,
     Stage,
-    SummaryEntry,
+    Story,
 )
+from .followed import FollowedConversation
+from .tool_text import succeeded
 
 
 class OpenSession(GObject.Object):
@@ -45,6 +46,8 @@ class OpenSession(GObject.Object):
     __gsignals__ = signals(
         {
             "state-changed": (),
+            # A turn has ended: why.
+            "turn-ended": (object,),
             "activity-changed": (),
             "queue-changed": (),
             "tour-changed": (),
@@ -66,9 +69,13 @@ class OpenSession(GObject.Object):
         self._growing: MessageEntry | None = None
         # Says that the server is asked again soon.
         self._retry_notice: NoticeEntry | None = None
-        # What the session has cost; None without a price.
-        self.cost: float | None = None
-        self._speaker = Speaker()
+        # What the session has used; and the tokens that the model read and wrote last, of those
+        # that it has room for.
+        self.spent = Spent()
+        self.used, self.room = 0, 0
+        self._story = Story()
+        # Whether a turn has ended that the user has not seen yet.
+        self.is_unread = False
         # Whether the model was asked for a title; a stored session has one.
         self.was_named = False
         self._last: list[MessageEntry] = []
@@ -113,11 +120,17 @@ class OpenSession(GObject.Object):
         return [entry for entry in self._calls.values() if entry.stage is Stage.ASKING]
 
     @property
+    def steps(self) -> tuple[TodoStep, ...]:
+        """The model's to-do list; empty without one."""
+        for entry in reversed(self._calls.values()):
+            if entry.steps and succeeded(entry):
+                return entry.steps
+        return ()
+
+    @property
     def has_network(self) -> bool:
         """Whether a running command has network access."""
-        return any(
-            entry.stage is Stage.RUNNING and entry.has_network for entry in self._calls.values()
-        )
+        return any(entry.is_running and entry.has_network for entry in self._calls.values())
 
     def show_stored(self, entries: Sequence[ChatEntry]) -> None:
         """Show the stored entries of the session."""
@@ -126,8 +139,7 @@ class OpenSession(GObject.Object):
                 self._calls[entry.call.id] = entry
                 if self._outputs is not None:
                     entry.keep_output(self._outputs.new)
-            elif isinstance(entry, MessageEntry):
-                self._speaker.note(entry)
+            self._story.note(entry)
         self._listed = list(entries)
         self.was_named = bool(entries)
         answer: MessageEntry | None = None
@@ -203,11 +215,37 @@ class OpenSession(GObject.Object):
             self._failure = last
             last.mark(is_last=True)
 
-    def note_states(self, states: Mapping[str, frozenset[ChangeState]]) -> None:
-        """Update the states of the changes of each run."""
-        for entry in self._calls.values():
-            if entry.run_id in states:
-                entry.note_states(states[entry.run_id])
+    # --- a session that another agent leads ------------------------------------------------------
+
+    @property
+    def leader(self) -> str:
+        """The name of the agent that leads it; "" if this program does."""
+        followed = self.conversation
+        return followed.agent if isinstance(followed, FollowedConversation) else ""
+
+    def hear(self, event: ChatEvent) -> None:
+        """Show what the agent reports."""
+        assert isinstance(self.conversation, FollowedConversation)
+        self.conversation.hear(event)
+
+    def forget_interrupted(self, call_id: str) -> None:
+        """Forget a stored call that seems to be interrupted, because it is still running."""
+        entry = self._calls.get(call_id)
+        if entry is not None and entry.is_interrupted:
+            del self._calls[call_id]
+            self._remove(entry)
+
+    def end_followed(self, entry: CallEntry) -> None:
+        """Show a call as it was stored, in place of the entry that it had while it was running."""
+        assert isinstance(self.conversation, FollowedConversation)
+        before = self._calls[entry.call.id]
+        place = self._listed.index(before)
+        entry.asked, entry.verdict = before.asked, before.verdict
+        before.close_output()
+        self._calls[entry.call.id] = self._listed[place] = entry
+        self.entries.splice(place, 1, [entry])
+        self.conversation.note_end(entry.call.id)
+        self.emit("files-changed")
 
     async def close(self) -> None:
         """Close the session. Raise UnsavedError if its last messages could not be stored."""
@@ -262,14 +300,12 @@ class OpenSession(GObject.Object):
                 if call.id not in self._calls:
                     self._add_call(call, description, own=own)
             case events.Notice(text):
-                self._append(NoticeEntry(localized(text)))
+                self._said(Message(Role.NOTICE, text))
             case events.InstructionsRead(files):
-                names = ", ".join(visible_path(file.path) for file in files)
-                text = _("The agent reads the project's instructions: {names}")
-                self._append(NoticeEntry(text.format(names=names)))
-            case events.TokensUsed(cost=cost):
-                if cost is not None:
-                    self.cost = (self.cost or 0) + cost
+                self._said(Message(Role.NOTICE, instructions_notice(files)))
+            case events.TokensUsed(prompt, reply, room, cost):
+                self.spent = self.spent.plus(Spent(prompt, reply, cost))
+                self.used, self.room = prompt + reply, room or 0
                 self.emit("spent", event)
             case events.TurnEnded(end, why):
                 self._turn_ended(end, why)
@@ -309,10 +345,7 @@ class OpenSession(GObject.Object):
     def _hear_of_call(self, event: ChatEvent) -> None:
         match event:
             case events.CallEnded(call, outcome):
-                entry = self._calls[call.id]
-                if entry.steps and outcome.ok:
-                    self._replace_plan(entry)
-                entry.end(outcome)
+                self._calls[call.id].end(outcome)
                 self.emit("files-changed")
             case events.QuestionAsked(call_id, question):
                 self._calls[call_id].question_user(question)
@@ -322,8 +355,9 @@ class OpenSession(GObject.Object):
                 self._calls[call_id].ask(request)
             case events.PermissionAnswered(call_id, verdict):
                 self._calls[call_id].answer(verdict)
-            case events.CommandStarted(call_id, pid, plan):
-                self._calls[call_id].start(pid, plan)
+            case events.CommandStarted(call_id, pid, plan, ports):
+                terminal = self.conversation.terminal_of(call_id)
+                self._calls[call_id].start(pid, plan, ports, terminal)
                 if self.has_network:
                     self.emit("state-changed")
             case events.CommandOutput(call_id, stream, data):
@@ -334,24 +368,18 @@ class OpenSession(GObject.Object):
             case events.FilesChanged(call_id, change):
                 self._calls[call_id].note_files(change.count, change.path)
 
-    def _replace_plan(self, new: CallEntry) -> None:
-        for entry in self._calls.values():
-            if entry is not new and entry.steps:
-                entry.replace_steps()
-
     def _add_call(self, call: ToolCall, description: str, *, own: bool) -> None:
         entry = CallEntry(call, description, own=own)
         if self._outputs is not None:
             entry.keep_output(self._outputs.new)
         self._calls[call.id] = entry
+        self._story.note(entry)
         self._append(entry)
 
     def _said(self, message: Message) -> None:
-        if message.role is Role.TOOL:
-            return
         if message.role is Role.SUMMARY:
-            self._append(SummaryEntry(message.text))
-            return
+            # How much the model reads from now on is known with its next answer.
+            self.used = 0
         if message.role is Role.ASSISTANT and self._growing is not None:
             if message.text or message.thinking:
                 self._growing.finish(message)
@@ -359,16 +387,14 @@ class OpenSession(GObject.Object):
             else:
                 self._withdraw()
             return
-        if message.text or message.thinking or message.pictures:
-            entry = MessageEntry.of(message)
-            self._speaker.note(entry)
+        if (entry := self._story.tell(message)) is not None:
             self._append(entry)
 
     def _grow(self) -> MessageEntry:
         if self._growing is None:
             model = self.conversation.model
             self._growing = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
-            self._speaker.note(self._growing)
+            self._story.note(self._growing)
             self._append(self._growing)
         return self._growing
 
@@ -379,40 +405,24 @@ class OpenSession(GObject.Object):
 
     def _turn_ended(self, end: TurnEnd, why: str) -> None:
         self._growing = None
-        text = localized(why) or (_(end.value) if end.value else "")
-        if end is TurnEnd.STOPPED:
-            text = "" if self._says_stopped() else _("You stopped this answer.")
-        if text:
-            can_retry = end in (TurnEnd.FAILED, TurnEnd.EMPTY) and self.conversation.owes_reply
-            is_error = end is TurnEnd.FAILED
-            self._append(NoticeEntry(text, is_error=is_error, can_retry=can_retry))
+        if end is not TurnEnd.DONE:
+            self._said(Message(Role.NOTICE, why or Sentence(end.value), end=end.name))
         self.emit("state-changed")
+        self.emit("turn-ended", end)
 
     def add_notice(self, text: str, *, is_error: bool = False) -> None:
         self._append(NoticeEntry(text, is_error=is_error))
-
-    def _says_stopped(self) -> bool:
-        """Return whether the last entry says that the user stopped it; an answer does from now."""
-        last = self._listed[-1] if self._listed else None
-        if isinstance(last, CallEntry):
-            return tool_text.is_stopped(last)
-        if isinstance(last, MessageEntry) and last.partial:
-            last.is_stopped = True
-            last.emit("changed")
-            return True
-        return False
 
     def _append(self, entry: ChatEntry) -> None:
         self._listed.append(entry)
         self.entries.append(entry)
 
     def _remove(self, entry: ChatEntry) -> None:
-        if isinstance(entry, MessageEntry):
-            self._speaker.forget(entry)
         found, position = self.entries.find(entry)
         if found:
             del self._listed[position]
             self.entries.remove(position)
+        self._story.withdraw(entry, self._listed[-1] if self._listed else None)
 
 
 def _is_said(entry: ChatEntry) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +17,9 @@ from ... import N_
 from ...chat.messages import Role
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import remove_sample
-from ...chat.storage.history import title_from
+from ...chat.storage.history import FoundLine, title_from
 from ...chat.storage.stored import SessionInfo, Spent
+from ...engine.system import System, set_system, system_of
 from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _, ngettext
 from ...project.opening import check_links, check_readable
@@ -39,16 +40,15 @@ if TYPE_CHECKING:
     from ..models.choice import ModelChoice
     from .open_session import OpenSession
 
-_ONE_DAY = 86400
-# By session: whether it is busy, and whether it asks something.
-States = Mapping[str, tuple[bool, bool]]
+# By session: whether it is busy, whether it asks something, and whether its end was not seen yet.
+States = Mapping[str, tuple[bool, bool, bool]]
 
 
 class Sessions(GObject.Object):
     __gtype_name__ = "OllmSessions"
 
-    # Something that the sidebar shows has changed.
-    __gsignals__ = signals({"changed": ()})
+    # Something that the sidebar shows has changed; a turn of a session has ended, and why.
+    __gsignals__ = signals({"changed": (), "turn-ended": (object, object)})
 
     def __init__(self, factory: SessionFactory, choice: ModelChoice, settings: Settings) -> None:
         super().__init__()
@@ -93,6 +93,39 @@ class Sessions(GObject.Object):
             await asyncio.to_thread(self._factory.manager.add_project, project)
         conversation = await self._factory.open(project, with_model=False)
         return self._opened(_make(conversation, project), *self._choice.default())
+
+    async def follow(
+        self, session_id: str, agent: str, project: str, stop: Callable[[str], None]
+    ) -> OpenSession:
+        """Show a session that another program leads. `stop` asks it to stop a call."""
+        if session_id in self._open or not await asyncio.to_thread(self._is_locked, session_id):
+            raise OllmSandboxError(N_("No other program leads this session."))
+        from .followed import FollowedConversation
+
+        session = _make(FollowedConversation(session_id, agent, stop), project or None)
+        with contextlib.suppress(OllmSandboxError):  # it may not be stored yet
+            stored = await asyncio.to_thread(self._factory.history.load, session_id)
+            session.show_stored(await asyncio.to_thread(entries_of, stored))
+        self._opened(session, "", "")
+        self.emit("changed")
+        return session
+
+    def _is_locked(self, session_id: str) -> bool:
+        from ...chat.storage.lock import SessionLock
+
+        try:
+            SessionLock(self._factory.paths, session_id).release()
+        except OllmSandboxError:
+            return True
+        return False
+
+    async def show_end(self, session: OpenSession, call_id: str) -> None:
+        """Show how a call of another program ended, which has stored that."""
+        stored = await asyncio.to_thread(self._factory.history.load, session.id)
+        entries = await asyncio.to_thread(entries_of, stored)
+        for entry in entries:
+            if isinstance(entry, CallEntry) and entry.call.id == call_id:
+                session.end_followed(entry)
 
     async def close(self, session_id: str) -> None:
         if session_id in self._opening:
@@ -191,6 +224,17 @@ class Sessions(GObject.Object):
         finally:
             self.emit("changed")
 
+    async def switch_system(self, path: str) -> None:
+        """Let a project's commands run in Alpine, or with this computer's programs again."""
+
+        def switch() -> None:
+            paths = self._factory.manager.paths
+            is_alpine = system_of(paths, path) is System.ALPINE
+            set_system(paths, path, System.HOST if is_alpine else System.ALPINE)
+
+        await asyncio.to_thread(switch)
+        self.emit("changed")
+
     async def check_move(self, path: str, folder: str) -> None:
         """Raise an error if the project cannot be moved there. Change nothing."""
 
@@ -232,7 +276,9 @@ class Sessions(GObject.Object):
 
     async def listing(self, search: str = "") -> list[ProjectItem]:
         # Read in the main thread, which changes them.
-        states = {one.id: (one.is_busy, bool(one.asking())) for one in self.open_ones}
+        states = {
+            one.id: (one.is_busy, bool(one.asking()), one.is_unread) for one in self.open_ones
+        }
         return await asyncio.to_thread(self._listing, search, states)
 
     async def title(self, session_id: str) -> str:
@@ -286,7 +332,6 @@ class Sessions(GObject.Object):
         if session_id in self._closing:
             await asyncio.wait({self._closing[session_id]})
         stored = await asyncio.to_thread(self._factory.history.load, session_id)
-        states = await asyncio.to_thread(self._factory.history.states, session_id)
         # In a thread: there may be thousands.
         entries = await asyncio.to_thread(entries_of, stored)
         for entry in entries:
@@ -304,8 +349,7 @@ class Sessions(GObject.Object):
         conversation = await self._factory.open(None, session_id=session_id, with_model=False)
         session = _make(conversation, stored.info.project or None)
         session.show_stored(entries)
-        session.cost = stored.info.spent.cost
-        session.note_states(states)
+        session.spent = stored.info.spent
         session.draft = session.kept_draft = stored.draft
         return self._opened(session, *chosen)
 
@@ -341,6 +385,7 @@ class Sessions(GObject.Object):
         self._follow(session)
         session.connect("state-changed", lambda *_: self.emit("changed"))
         session.connect("files-changed", lambda *_: self.emit("changed"))
+        session.connect("turn-ended", lambda one, end: self.emit("turn-ended", one, end))
         self.use_model(session, connection, model)
         return session
 
@@ -358,6 +403,7 @@ class Sessions(GObject.Object):
                 mode=Mode(self._settings.text("apply-mode")),
                 profile_name=self._settings.text("profile"),
                 ask_every_command=self._settings.boolean("ask-every-command"),
+                session_hosts=self._settings.boolean("session-hosts"),
                 own_limits=own_limits(self._settings),
             )
         )
@@ -366,6 +412,7 @@ class Sessions(GObject.Object):
         by_project: dict[str, list[SessionInfo]] = {}
         for info in self._factory.history.sessions(search=search):
             by_project.setdefault(info.project, []).append(info)
+        lines = self._factory.history.found_lines(search)
         manager = self._factory.manager
         found = []
         # A search also finds removed projects.
@@ -373,11 +420,11 @@ class Sessions(GObject.Object):
             sessions = by_project.get(project.path, [])
             if sessions or not search:
                 missing = self.folders.is_missing(project.path)
-                found.append(
-                    ProjectItem(project.path, project.name, missing, _shown(sessions, states))
-                )
+                shown = _shown(sessions, states, lines)
+                is_alpine = system_of(manager.paths, project.path) is System.ALPINE
+                found.append(ProjectItem(project.path, project.name, missing, shown, is_alpine))
         if without := by_project.get(""):
-            found.append(ProjectItem("", _("No Project"), False, _shown(without, states)))
+            found.append(ProjectItem("", _("No Project"), False, _shown(without, states, lines)))
         return found
 
 
@@ -388,15 +435,18 @@ def _make(conversation: Conversation, project: str | None) -> OpenSession:
     return OpenSession(conversation, project)
 
 
-def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:
+def _shown(
+    sessions: list[SessionInfo], states: States, lines: Mapping[str, FoundLine]
+) -> tuple[SessionItem, ...]:
     now = time.time()
     return tuple(
         SessionItem(
             info.id,
             info.title or _("New Session"),
-            *states.get(info.id, (False, False)),
+            *states.get(info.id, (False, False, False)),
             spent=_spent_text(info.spent),
             day=_day(info.updated_at, now),
+            found=lines.get(info.id),
         )
         for info in sessions
     )
@@ -416,7 +466,7 @@ def _spent_text(spent: Spent) -> str:
 def _day(at: float, now: float) -> Day:
     if _date(at) == _date(now) or at > now:
         return Day.TODAY
-    return Day.YESTERDAY if _date(at) == _date(now - _ONE_DAY) else Day.EARLIER
+    return Day.YESTERDAY if _date(at) == _date(now - 86400) else Day.EARLIER
 
 
 def _date(at: float) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from ..widgets.weak import weakly
 from .sidebar import Sidebar
 
 if TYPE_CHECKING:
+    from ...chat.storage.history import FoundLine
     from ..sessions.open_session import OpenSession
 
 # Seconds that a toast with "Undo" is shown.
@@ -31,7 +32,8 @@ Undo = Callable[[], Coroutine[object, object, None]]
 
 
 class SidebarController:
-    """Opens, renames, deletes and removes. `show` shows a session in the window, or none."""
+    """Opens, renames, deletes and removes. `show` shows a session in the window, or none; `go_to`
+    scrolls to a line of it that a search has found."""
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class SidebarController:
         toasts: Adw.ToastOverlay,
         tasks: Tasks,
         show: Callable[[OpenSession | None], None],
+        go_to: Callable[[FoundLine], object],
     ) -> None:
         self._window = window
         self._sidebar = sidebar
@@ -48,6 +51,7 @@ class SidebarController:
         self._toasts = toasts
         self._tasks = tasks
         self._show = show
+        self._go_to = go_to
         self._shown: OpenSession | None = None
         # What to show as soon as it is open: a session, or a new one.
         self._requested = ""
@@ -67,7 +71,6 @@ class SidebarController:
         handlers: tuple[tuple[str, Callable[..., object]], ...] = (
             ("open-session", self._on_open_session),
             ("new-session", self._on_new_session),
-            ("add-project", self._on_add_project),
             ("remove-project", self._on_remove_project),
             ("locate-project", self._on_locate_project),
             ("rename-session", self._on_rename_session),
@@ -128,14 +131,18 @@ class SidebarController:
         if path is not None:
             await self.new_session(path)
 
-    def _on_open_session(self, _sidebar: Sidebar, session_id: str) -> None:
-        self._tasks.start(self.open_session(session_id))
+    def _on_open_session(self, sidebar: Sidebar, session_id: str) -> None:
+        found = sidebar.found_in(session_id)
+
+        async def show() -> None:
+            await self.open_session(session_id)
+            if found is not None and self._shown is not None and self._shown.id == session_id:
+                self._go_to(found)
+
+        self._tasks.start(show())
 
     def _on_new_session(self, _sidebar: Sidebar, project: str) -> None:
         self._tasks.start(self.new_session(project))
-
-    def _on_add_project(self, _sidebar: Sidebar) -> None:
-        self._tasks.start(self.open_project())
 
     def _on_search(self, _sidebar: Sidebar, _text: str) -> None:
         self._tasks.start(self.refresh())

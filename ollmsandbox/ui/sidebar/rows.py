@@ -11,7 +11,7 @@ from gi.repository import Gio, GLib, Gtk, Pango
 from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.items import Day, Key, ProjectItem, SessionItem
-from ..widgets.labels import decorative_icon, in_sentences
+from ..widgets.labels import decorative_icon, in_sentences, set_class
 from ..widgets.tabstop import TAB_DIRECTIONS
 
 
@@ -85,6 +85,8 @@ class ProjectRow(_TabRow):
                 wishes.insert(0, (_("_Locate…"), "sidebar.locate-project"))
             else:
                 wishes.insert(0, (_("Opened _Folders…"), "sidebar.show-folders"))
+                system = _("_Use This Computer's Programs") if item.uses_alpine else ""
+                wishes.insert(0, (system or _("_Use Alpine Linux"), "sidebar.switch-system"))
             menu = Gio.Menu()
             for label, action in wishes:
                 entry = Gio.MenuItem.new(label, None)
@@ -112,8 +114,13 @@ class SessionRow(_TabRow):
         super().__init__()
         box = Gtk.Box(spacing=6, margin_start=18)
         self._title = _line("")
-        self._title.set_hexpand(True)
-        box.append(self._title)
+        self._found = _line("")
+        for style in ("caption", "dim-label"):
+            self._found.add_css_class(style)
+        text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True, valign=Gtk.Align.CENTER)
+        text.append(self._title)
+        text.append(self._found)
+        box.append(text)
         self._asks = decorative_icon("media-record-symbolic")
         self._asks.set_tooltip_text(_("Needs your answer"))
         for style in ("accent", "asks-dot"):
@@ -134,16 +141,23 @@ class SessionRow(_TabRow):
         """Update the row in place: it may have the focus, or its menu may be open."""
         self.item = item
         self._title.set_label(item.title)
+        found = item.found.text if item.found is not None else ""
+        self._found.set_label(found)
+        self._found.set_visible(bool(found))
         works = item.is_busy and not item.is_asking
         self._asks.set_visible(item.is_asking)
         self._works.set_visible(works)
         self._works.set_spinning(works)
         _name_button(self._menu, _("Menu for {}").format(item.title))
-        self.set_tooltip_text("\n".join(filter(None, (item.title, item.spent))))
+        self.set_tooltip_text("\n".join(filter(None, (item.title, found, item.spent))))
+        set_class(self._title, "unread", item.is_unread)
+        name = item.title
         # Translators: the title of a session, and its state.
-        asks = _("{title}, needs your answer").format(title=item.title)
-        name = asks if item.is_asking else item.title
-        self.update_property([Gtk.AccessibleProperty.LABEL], [name])
+        if item.is_asking:
+            name = _("{title}, needs your answer").format(title=item.title)
+        elif item.is_unread:
+            name = _("{title}, finished").format(title=item.title)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [in_sentences(name, found)])
 
 
 class DayRow(Gtk.ListBoxRow):

@@ -9,6 +9,7 @@ from itertools import islice
 
 from gi.repository import Gdk, Gio, GLib, Gtk
 
+from ...chat.storage.history import FoundLine
 from ..resources import template
 from ..sessions.items import Day, ProjectItem, SessionItem
 from ..widgets.signals import signals
@@ -116,12 +117,13 @@ class Sidebar(Gtk.Box):
             "open-session": (str,),
             # Paths are objects, because GLib's strings have to be UTF-8.
             "new-session": (object,),
-            "add-project": (),
             "remove-project": (object,),
             # The folder is missing; ask for the new one.
             "locate-project": (object,),
             # Those outside the project that its commands may change.
             "show-folders": (object,),
+            # Let its commands use the programs of this computer instead of Alpine's, or vice versa.
+            "switch-system": (object,),
             # Ask for the new name.
             "rename-session": (str,),
             "delete-session": (str,),
@@ -132,7 +134,6 @@ class Sidebar(Gtk.Box):
     search: Gtk.SearchEntry = Gtk.Template.Child()
     pages: Gtk.Stack = Gtk.Template.Child()
     listbox: Gtk.ListBox = Gtk.Template.Child()
-    add_button: Gtk.Button = Gtk.Template.Child()
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,6 +152,7 @@ class Sidebar(Gtk.Box):
             ("remove-project", "ay"),
             ("locate-project", "ay"),
             ("show-folders", "ay"),
+            ("switch-system", "ay"),
             ("rename-session", "s"),
             ("delete-session", "s"),
         ):
@@ -160,7 +162,6 @@ class Sidebar(Gtk.Box):
         self.insert_action_group("sidebar", actions)
         self.search.connect("search-changed", weakly(self._on_search))
         self.listbox.connect("row-activated", weakly(self._on_activated))
-        self.add_button.connect("clicked", weakly(self._on_add))
         keys = Gtk.EventControllerKey()
         keys.connect("key-pressed", weakly(self._on_key))
         self.listbox.add_controller(keys)
@@ -185,10 +186,19 @@ class Sidebar(Gtk.Box):
         self._selected = session_id
         self._fill()
 
+    def found_in(self, session_id: str) -> FoundLine | None:
+        """Return the line of a session that the search has found."""
+        for project in self._items:
+            for item in project.sessions:
+                if item.id == session_id:
+                    return item.found
+        return None
+
     def focus(self) -> None:
         """Focus the selected session, or the first row."""
         row = self.listbox.get_selected_row() or self.listbox.get_row_at_index(0)
-        (row or self.add_button).grab_focus()
+        if row is not None:
+            row.grab_focus()
 
     def _focused_row(self) -> Gtk.ListBoxRow | None:
         window = self.get_root()
@@ -297,6 +307,3 @@ class Sidebar(Gtk.Box):
     def _on_search(self, _entry: Gtk.SearchEntry) -> None:
         self._most.clear()
         self.emit("search", self.searched)
-
-    def _on_add(self, _button: Gtk.Button) -> None:
-        self.emit("add-project")

@@ -18,7 +18,6 @@ from ..widgets.weak import weakly
 from .usage import Sample, Sampler, amount, cpu_text, watch
 
 POINTS = 60
-_HEIGHT = 28
 # The curve keeps off the edges, where half of the line would be cut off.
 _EDGE = 1.5
 # Full height means at least this much, so that a quiet command does not look busy.
@@ -33,7 +32,7 @@ class Curve(Gtk.Box):
         self._colour = colour
         self._least = least
         self._values: deque[float] = deque(maxlen=POINTS)
-        self._area = Gtk.DrawingArea(content_height=_HEIGHT)
+        self._area = Gtk.DrawingArea(content_height=28)
         self._area.set_draw_func(weakly(self._draw))
         self._label = Gtk.Label(xalign=0, css_classes=["caption", "numeric"])
         self._text = ""
@@ -117,11 +116,6 @@ class UsageGraph(Gtk.Box):
             self.append(curve)
         self.description = ""
         self.update_property([Gtk.AccessibleProperty.LABEL], [_("Resource usage")])
-
-    @property
-    def has_curve(self) -> bool:
-        """Whether there are enough samples for a curve."""
-        return len(self.memory.values) > 1
 
     def add(self, sample: Sample) -> None:
         if sample.cpu is not None and math.isfinite(sample.cpu):

@@ -9,14 +9,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from ...files.locks import FileLock
+from ...files.locks import FileLock, try_lock
 from ...i18n import _
 from ...loop import start_daemon
 from ...paths import Paths, make_folder
 from ...text.ansi import harmless
 from ..widgets.readable import number
 
-CEILING = 64 << 20
 _PIECE = 1 << 20
 
 
@@ -26,7 +25,7 @@ class OutputFile:
     A full disk ends the writing, not the command; `trouble` describes it.
     """
 
-    def __init__(self, path: Path, ceiling: int = CEILING) -> None:
+    def __init__(self, path: Path, ceiling: int = 64 << 20) -> None:
         self.path = path
         self.size = 0
         self.left_out = 0
@@ -150,15 +149,6 @@ def remove_old(base: Path, seconds: float = _OLD) -> None:
             newest = max(file.lstat().st_mtime for file in (folder, *folder.iterdir()))
         except OSError:
             continue  # another program is removing it
-        if newest < before and not _is_used(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_used(folder: Path) -> bool:
-    try:
-        FileLock(folder / _LOCK, timeout=0).release()
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # its program was killed before it locked the folder
-    return False
+        if newest < before and (lock := try_lock(folder / _LOCK)):
+            with lock:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from ...i18n import _
 from ...sandbox.process import usage_below
 
-INTERVAL = 0.5
-
 
 class Sample(NamedTuple):
     # Percent of one processor; None for the first sample, which has nothing to compare with.
@@ -54,9 +52,7 @@ class Sampler:
         return Sample(cpu, usage.memory, max(0, self._written()))
 
 
-async def watch(
-    sampler: Sampler, show: Callable[[Sample], None], interval: float = INTERVAL
-) -> None:
+async def watch(sampler: Sampler, show: Callable[[Sample], None], interval: float = 0.5) -> None:
     """Show samples until the process has ended, taking them on a thread."""
     while (sample := await asyncio.to_thread(sampler.sample)) is not None:
         show(sample)

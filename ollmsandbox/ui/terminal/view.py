@@ -83,7 +83,6 @@ _PAUSE = 33
 # New lines for each update. Each has to be laid out, and may have hundreds of styles.
 _LINES, _RUNS = 60, 150
 _COMPACT, _HIGHEST = 12, 30
-_MARGINS = 12
 
 
 @Gtk.Template(filename=template("terminal/view"))
@@ -305,7 +304,7 @@ class TerminalView(Gtk.Box):
         metrics = self.text_view.get_pango_context().get_metrics(None, None)
         self._line_height = (metrics.get_ascent() + metrics.get_descent()) / Pango.SCALE
         lines = _COMPACT if self._compact else _HIGHEST
-        self.scroller.set_max_content_height(round(self._line_height * lines) + _MARGINS)
+        self.scroller.set_max_content_height(round(self._line_height * lines) + 12)
 
     def _most_in_sight(self) -> int:
         """Return how many lines fit: laying out more takes time, and they would soon be gone."""

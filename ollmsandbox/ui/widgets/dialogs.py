@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
 from gi.repository import Adw, Gio, GLib, Gtk, Pango
 
 from ...i18n import _
-from .labels import name_buttons
+from .labels import name_buttons, set_accessible_name
 
 # Pixels, to which a heading may shrink.
 _LEAST = 60
@@ -45,6 +45,49 @@ async def confirm(
     dialog.present()
     try:
         return await answer == "confirm"
+    finally:
+        dialog.destroy()
+
+
+async def ask_for_name(
+    parent: Gtk.Window,
+    heading: str,
+    body: str,
+    label: str,
+    action: str,
+    *,
+    name: str = "",
+    is_good: Callable[[str], bool] = bool,
+) -> str:
+    """Return the name that the user types, or "" if they cancel. `label` says what the
+    entry is for; only a good name can be chosen."""
+    entry = Gtk.Entry(text=name, activates_default=True, placeholder_text=label)
+    set_accessible_name(entry, label)
+    dialog = Adw.MessageDialog(
+        transient_for=parent, modal=True, heading=heading, body=body, extra_child=entry
+    )
+    dialog.add_response("cancel", _("_Cancel"))
+    dialog.add_response("choose", action)
+    dialog.set_response_appearance("choose", Adw.ResponseAppearance.SUGGESTED)
+    dialog.set_default_response("choose")
+    dialog.set_close_response("cancel")
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def answered(_dialog: Adw.MessageDialog, response: str) -> None:
+        if not answer.done():
+            answer.set_result(response)
+
+    def typed(_entry: Gtk.Entry) -> None:
+        dialog.set_response_enabled("choose", is_good(entry.get_text().strip()))
+
+    dialog.connect("response", answered)
+    entry.connect("changed", typed)
+    typed(entry)
+    let_heading_shrink(dialog)
+    dialog.present()
+    entry.grab_focus()
+    try:
+        return entry.get_text().strip() if await answer == "choose" else ""
     finally:
         dialog.destroy()
 

@@ -111,3 +111,14 @@ def set_class(widget: Gtk.Widget, name: str, is_set: bool) -> None:
         widget.add_css_class(name)
     else:
         widget.remove_css_class(name)
+
+
+def show_hidden_as_tooltip(widget: Gtk.Widget, label: Gtk.Label) -> None:
+    """Give a widget the text of a label in it as a tooltip, as long as the label is hidden."""
+
+    def tell(_widget: Gtk.Widget, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Tooltip) -> bool:
+        tooltip.set_text(label.get_label())
+        return not label.get_visible()
+
+    widget.set_has_tooltip(True)
+    widget.connect("query-tooltip", tell)

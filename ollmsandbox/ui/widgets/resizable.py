@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pane at the end of a window whose width the user changes at its edge."""
+"""A pane at a side of a window whose width the user changes at its inner edge."""
 
 from __future__ import annotations
 
 from gi.repository import Adw, Gdk, Gtk
 
-from ...i18n import _
 from .signals import signals
 from .weak import weakly
 
-_LEAST = 340
 # Pixels for each press of an arrow key.
 _STEP = 24
 
@@ -24,7 +22,8 @@ class ResizablePane(Adw.Bin):
         super().__init__()
         # A layout manager would be asked instead of do_measure.
         self.set_layout_manager(None)
-        self._wanted = self._most = _LEAST
+        self._least = self._wanted = self._most = self._extra = 0
+        self._is_at_end = False
         self._edge: Gtk.Widget | None = None
 
     @property
@@ -32,22 +31,25 @@ class ResizablePane(Adw.Bin):
         return self._wanted
 
     def resize(self, width: int) -> None:
-        self._wanted = max(_LEAST, width)
+        self._wanted = max(self._least, width)
         self.queue_resize()
 
-    def limit(self, width: int) -> None:
+    def limit(self, width: int, extra: int = 0) -> None:
         """Set the largest width that the window has room for. The wanted one comes back with it.
+        `extra` is room beside it that is free for now, and that it takes, too.
 
-        With 0, the pane is hidden and needs no room.
+        With 0, the pane is hidden and needs almost no room.
         """
-        if width != self._most:
-            self._most = width
+        if (width, extra) != (self._most, self._extra):
+            self._most, self._extra = width, extra
             self.queue_resize()
 
-    def add_edge(self, edge: Gtk.Widget) -> None:
-        """Let the user drag this widget, or press the arrow keys on it, to change the width."""
+    def add_edge(self, edge: Gtk.Widget, name: str, least: int, *, is_at_end: bool) -> None:
+        """Let the user drag this widget, or press the arrow keys on it, to change the width of a
+        pane at the end of the window, or at its start."""
+        self._least, self._is_at_end = least, is_at_end
         edge.set_cursor(Gdk.Cursor.new_from_name("col-resize"))
-        edge.update_property([Gtk.AccessibleProperty.LABEL], [_("Width of the changes")])
+        edge.update_property([Gtk.AccessibleProperty.LABEL], [name])
         drag = Gtk.GestureDrag()
         drag.connect("drag-update", weakly(self._on_drag))
         drag.connect("drag-end", weakly(self._on_end))
@@ -64,21 +66,25 @@ class ResizablePane(Adw.Bin):
     @property
     def _outwards(self) -> int:
         """The direction in which the pane grows."""
-        return 1 if self.get_direction() is Gtk.TextDirection.RTL else -1
+        is_rtl = self.get_direction() is Gtk.TextDirection.RTL
+        return 1 if is_rtl is self._is_at_end else -1
 
     def _on_drag(self, _drag: Gtk.GestureDrag, x: float, _y: float) -> None:
         # The edge moves with the pane, so this is how far the pointer is from it by now.
-        self.resize(self.get_width() + round(x) * self._outwards)
+        self._resize_to(self.get_width() + round(x) * self._outwards)
+
+    def _resize_to(self, width: int) -> None:
+        self.resize(width - self._extra)
 
     def _on_end(self, *_args: object) -> None:
-        self.resize(self.get_width())
+        self._resize_to(self.get_width())
         self.emit("resized", self._wanted)
 
     def _on_key(self, _keys: object, key: int, _code: int, _state: Gdk.ModifierType) -> bool:
         by = {Gdk.KEY_Left: -_STEP, Gdk.KEY_Right: _STEP}.get(key)
         if by is None:
             return Gdk.EVENT_PROPAGATE
-        self.resize(self.get_width() + by * self._outwards)
+        self._resize_to(self.get_width() + by * self._outwards)
         self.emit("resized", self._wanted)
         return Gdk.EVENT_STOP
 
@@ -92,11 +98,12 @@ class ResizablePane(Adw.Bin):
         least, natural = child.measure(orientation, -1)[:2] if child else (0, 0)
         if orientation is Gtk.Orientation.HORIZONTAL:
             # An Adw.Flap gives its flap no more than the minimum.
-            shown = max(least, _LEAST, min(self._wanted, self._most))
-            least = natural = shown if self._most else 0
+            shown = max(least, self._least, min(self._wanted + self._extra, self._most))
+            # To open it, the Adw.Flap divides by the width it had: 0 would be an animation of NaN.
+            least = natural = shown if self._most else 1
         return least, natural, -1, -1
 
     def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
         child = self.get_child()
-        if child is not None and width:
+        if child is not None and self._most:
             child.allocate(width, height, baseline, None)

@@ -12,8 +12,6 @@ from ...i18n import _
 from .signals import signals
 from .weak import weakly
 
-_PULSE = 100
-
 
 class WorkBar(Gtk.ProgressBar):
     __gtype_name__ = "OllmWorkBar"
@@ -74,7 +72,7 @@ class WorkBar(Gtk.ProgressBar):
     def _begin(self) -> None:
         self._under_way += 1
         if not self._source:
-            self._source = GLib.timeout_add(_PULSE, weakly(self._move))
+            self._source = GLib.timeout_add(100, weakly(self._move))
         self.set_visible(True)
 
     def _end(self) -> None:

@@ -5,22 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gi.repository import Adw, GLib, Gtk
+from gi.repository import Adw, Gdk, GLib, Gtk
 
 from ..badge.badge import SandboxBadge
 from ..changes.view import ChangesView
 from ..chat.turn import TurnBar
 from ..chat.view import ChatView
+from ..settings import Settings
 from ..sidebar.sidebar import Sidebar
 from ..widgets.resizable import ResizablePane
 from ..widgets.weak import weakly
 
-# Below this width in pixels, the badge has no room for its text.
-_NARROW = 560
+# Pixels that the header bar needs beside the text of the badge, which is longer in some languages.
+_BESIDE_BADGE = 430
 # From this width on, the button for the changes has room for its text.
 _WIDE = 1000
 # What the changes leave of the window for the chat, its border included.
 _CHAT = 400
+# Springs: that of an Adw.Flap, and one that comes to rest in the first frame.
+_SLIDE, _AT_ONCE = Adw.SpringParams.new(1, 0.5, 500), Adw.SpringParams.new(1, 1, 1e9)
+# The greatest width of the side pane.
+_WIDEST = 420
 
 
 class Panes:
@@ -29,11 +34,13 @@ class Panes:
         leaflet: Adw.Leaflet,
         flap: Adw.Flap,
         sidebar: Sidebar,
+        side: SideLayout,
         chat: ChatView,
         changes: ChangesView,
     ) -> None:
         self._leaflet = leaflet
         self._flap = flap
+        self._side = side
         self._sidebar = sidebar
         self._chat = chat
         self._changes = changes
@@ -57,13 +64,40 @@ class Panes:
         changes.filter.connect("stop-search", weakly(self._leave_changes))
         sidebar.search.connect("stop-search", weakly(self._leave_sidebar))
 
+    def watch_keys(self, window: Gtk.Window) -> None:
+        """Let what the user types go to the composer, wherever the focus is."""
+        keys = Gtk.EventControllerKey()
+        keys.connect("key-pressed", weakly(self._on_key))
+        window.add_controller(keys)
+
+    def _on_key(
+        self, keys: Gtk.EventControllerKey, key: int, _code: int, state: Gdk.ModifierType
+    ) -> bool:
+        held = Gdk.ModifierType
+        sign = chr(Gdk.keyval_to_unicode(key))
+        is_text = sign.isprintable() and not sign.isspace()
+        session, composer = self._chat.session, self._chat.composer
+        if (
+            not is_text
+            or state & (held.CONTROL_MASK | held.ALT_MASK | held.SUPER_MASK)
+            # A question keeps the keyboard.
+            or session is None
+            or session.asking()
+            or not composer.get_mapped()
+            or self.is_chat_covered
+        ):
+            return Gdk.EVENT_PROPAGATE
+        composer.focus()
+        return keys.forward(composer.view)
+
     def back(self, *_args: object) -> None:
         """Go one step back: from a file to the changes, to the chat, to the sidebar."""
-        if self._is_in(self._changes) and self._changes.page is not None:
+        if self._is_in(self._changes) and not self._changes.is_list:
             self._changes.leave_file()
         elif self.is_chat_covered:
             self.toggle_changes()
         else:
+            self._side.show()
             self._leaflet.set_visible_child_name("sidebar")
             self._sidebar.focus()
 
@@ -129,12 +163,12 @@ class Panes:
         self._changes.select_run(run_id)
 
     def review_turn(self, _bar: TurnBar, run_ids: Sequence[str]) -> None:
-        for run_id in run_ids:
-            self.show_changes(self._chat, run_id)
+        self._flap.set_reveal_flap(True)
+        self._changes.review_runs(run_ids)
 
     def _leave_changes(self, *_args: object) -> bool:
         """Close the file, else clear the filter, else go to the chat."""
-        if self._changes.page is not None:
+        if not self._changes.is_list:
             self._changes.leave_file()
         elif self._changes.filter.get_text():
             self._changes.filter.set_text("")
@@ -145,7 +179,7 @@ class Panes:
         return True
 
     def _filter_changes(self) -> bool:
-        return self._changes.page is None and self._changes.filter.grab_focus()
+        return self._changes.is_list and self._changes.filter.grab_focus()
 
     def _leave_sidebar(self, *_args: object) -> bool:
         if self._sidebar.search.get_text():
@@ -189,6 +223,85 @@ def _add_key(widget: Gtk.Widget, keys: str, callback: Callable[[], bool | None])
     widget.add_controller(controller)
 
 
+class SideLayout:
+    """Shows the side pane beside the chat, or hides it, as the user wants it. In a narrow window it
+    is a page of its own."""
+
+    def __init__(
+        self,
+        leaflet: Adw.Leaflet,
+        pane: ResizablePane,
+        button: Gtk.ToggleButton,
+        chat: ChatView,
+        settings: Settings,
+    ) -> None:
+        self._leaflet = leaflet
+        self._pane = pane
+        self._button = button
+        self._chat = chat
+        self._settings = settings
+        self._is_covered = False
+        pane.resize(settings.number("side-width"))
+        pane.limit(_WIDEST)
+        button.set_active(settings.boolean("show-side-pane"))
+        button.connect("toggled", weakly(self._on_toggled))
+        pane.connect("resized", weakly(self._on_resized))
+        leaflet.connect("notify::folded", weakly(self._on_folded))
+        self._on_folded()
+        self._update()
+
+    def toggle(self, *_args: object) -> None:
+        if self._leaflet.get_folded():
+            is_shown = self._leaflet.get_visible_child_name() == "sidebar"
+            self._leaflet.set_visible_child_name("content" if is_shown else "sidebar")
+        else:
+            self._button.set_active(not self._button.get_active())
+
+    def show(self) -> None:
+        self._button.set_active(True)
+
+    def set_covered(self, is_covered: bool) -> None:
+        """Hide the pane as long as the changes fill the window."""
+        self._is_covered = is_covered
+        self._update()
+
+    @property
+    def width(self) -> int:
+        """The width that the pane takes from what is beside it."""
+        return 0 if self._leaflet.get_folded() or not self._pane.get_visible() else self._wide
+
+    @property
+    def free_width(self) -> int:
+        """The width that is free because the user has hidden the pane."""
+        return 0 if self._button.get_active() else self._wide
+
+    @property
+    def _wide(self) -> int:
+        return min(self._pane.wanted, _WIDEST)
+
+    def _update(self) -> None:
+        self._pane.set_visible(self._button.get_active() and not self._is_covered)
+
+    def _on_toggled(self, button: Gtk.ToggleButton) -> None:
+        window = button.get_root()
+        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        self._settings.set("show-side-pane", button.get_active())
+        self._update()
+        if button.get_active():
+            # If there is no room for both, it takes the place of the chat.
+            self._leaflet.set_visible_child_name("sidebar")
+        elif focus is not None and focus.is_ancestor(self._pane):
+            self._chat.focus_composer()
+
+    def _on_resized(self, _pane: ResizablePane, width: int) -> None:
+        self._settings.set("side-width", min(width, _WIDEST))
+
+    def _on_folded(self, *_args: object) -> None:
+        is_folded = self._leaflet.get_folded()
+        self._button.set_visible(not is_folded)
+        self._pane.set_can_resize(not is_folded)
+
+
 class ChangesLayout:
     """Gives the changes as much of the window as they may have beside the chat, or all of it until
     the user says otherwise or hides them."""
@@ -197,20 +310,22 @@ class ChangesLayout:
         self,
         leaflet: Adw.Leaflet,
         flap: Adw.Flap,
-        side_pane: Gtk.Widget,
+        side: SideLayout,
+        side_button: Gtk.ToggleButton,
         pane: ResizablePane,
         fill_button: Gtk.ToggleButton,
     ) -> None:
-        self._leaflet = leaflet
         self._flap = flap
-        self._side_pane = side_pane
+        self._side = side
         self._pane = pane
         self._button = fill_button
         fill_button.connect("toggled", weakly(self._on_toggled))
         flap.connect("notify::reveal-flap", weakly(self._on_hidden))
-        flap.connect("notify::reveal-progress", weakly(self._limit))
+        flap.connect("notify::reveal-progress", weakly(self._on_moved))
         flap.connect("notify::folded", weakly(self._on_folded))
         leaflet.connect("notify::folded", weakly(self._limit))
+        self._on_moved()
+        side_button.connect("toggled", weakly(self._limit))
         self._on_folded()
 
     def watch(self, window: Gtk.Window) -> None:
@@ -221,22 +336,27 @@ class ChangesLayout:
         surface.connect("notify::width", weakly(self._limit))
         self._limit()
 
+    def _on_moved(self, *_args: object) -> None:
+        progress = self._flap.get_reveal_progress()
+        if progress in (0, 1):
+            # To slide in beside a long chat would lay it out anew in each frame: 40 ms more.
+            self._flap.set_reveal_params(_SLIDE if progress else _AT_ONCE)
+        self._limit()
+
     def _limit(self, *_args: object) -> None:
         window = self._flap.get_root()
         surface = window.get_surface() if isinstance(window, Gtk.Window) else None
         if surface is not None and not surface.is_destroyed():
-            beside = 0
-            if not self._leaflet.get_folded():
-                beside = self._side_pane.measure(Gtk.Orientation.HORIZONTAL, -1)[0]
             # Hidden, it must not keep the window from becoming narrow, nor fold the flap: GTK would
             # look up the styles of the whole chat when that changes.
             is_hidden = not self._flap.get_reveal_progress() and not self._flap.get_reveal_flap()
-            self._pane.limit(0 if is_hidden else max(1, surface.get_width() - beside - _CHAT))
+            room = max(1, surface.get_width() - self._side.width - _CHAT)
+            self._pane.limit(0 if is_hidden else room, self._side.free_width)
 
     def _on_toggled(self, button: Gtk.ToggleButton) -> None:
         fills = button.get_active()
         policy = Adw.FlapFoldPolicy
-        self._side_pane.set_visible(not fills)
+        self._side.set_covered(fills)
         self._flap.set_fold_policy(policy.ALWAYS if fills else policy.AUTO)
         self._on_folded()
 
@@ -271,6 +391,7 @@ class HeaderLayout:
         self._is_due = False
         # Immediately: the badge's text would keep the window wide.
         window.connect("notify::default-width", weakly(self._update))
+        badge.label.connect("notify::label", weakly(self._update))
         for name in ("reveal-flap", "reveal-progress"):
             flap.connect(f"notify::{name}", weakly(self._update))
         flap.connect("notify::folded", weakly(self._update_soon))
@@ -292,6 +413,7 @@ class HeaderLayout:
         # The badge's text would leave the changes no room beside the chat.
         window = self._flap.get_root()
         width = window.get_default_size()[0] if isinstance(window, Gtk.Window) else 0
-        self._badge.set_narrow(is_open or 0 < width < _NARROW)
+        needed = self._badge.text_width + _BESIDE_BADGE
+        self._badge.set_narrow(is_open or 0 < width < needed)
         self._changes_word.set_visible(not is_open and width >= _WIDE)
         return GLib.SOURCE_REMOVE

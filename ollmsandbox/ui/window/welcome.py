@@ -26,7 +26,6 @@ class Welcome(Adw.Bin):
             "take-tour": (),
             "open-project": (),
             "connect-model": (),
-            "choose-system": (),
         }
     )
 
@@ -54,9 +53,11 @@ class Welcome(Adw.Bin):
             self.checks.remove(row)
         for name in ("success", "warning"):
             self.verdict.remove_css_class(name)
-        self.checks.set_visible(found is not None)
         if found is None:
             self.verdict.set_label(_("Checking what this computer can do…"))
+            # What it almost always finds, so that nothing moves when it has.
+            for text in _guarantees():
+                self.checks.append(_row(text, "", ok=None))
             return
         if found.can_wrap:
             self.verdict.set_label(_("Commands are sandboxed here."))
@@ -74,27 +75,10 @@ class Welcome(Adw.Bin):
         if found.can_wrap:
             for text in _guarantees():
                 self.checks.append(_row(text, "", ok=True))
-            self.checks.append(self._system_row())
         for finding in found.findings:
             # Skip what the sandbox can do without.
             if not finding.ok and (finding.needed or not found.can_wrap):
                 self.checks.append(_missing_row(found.translated(finding)))
-
-    def _system_row(self) -> Gtk.Widget:
-        row = Adw.ActionRow(
-            title=_("Commands use this computer's programs"),
-            subtitle=_("Use Alpine Linux instead for the same programs everywhere"),
-        )
-        row.set_title_lines(0)
-        row.set_subtitle_lines(0)
-        row.add_prefix(decorative_icon("computer-symbolic"))
-        row.add_suffix(decorative_icon("go-next-symbolic"))
-        row.set_activatable(True)
-        row.connect("activated", weakly(self._on_system))
-        return row
-
-    def _on_system(self, _row: Adw.ActionRow) -> None:
-        self.emit("choose-system")
 
     def _on_tour(self, _button: Gtk.Button) -> None:
         self.emit("take-tour")
@@ -120,15 +104,19 @@ def _missing_row(finding: Finding) -> Gtk.ListBoxRow:
     return _row(finding.cause or finding.title, finding.remedy, ok=False)
 
 
-def _row(title: str, subtitle: str, *, ok: bool) -> Adw.ActionRow:
+def _row(title: str, subtitle: str, *, ok: bool | None) -> Adw.ActionRow:
+    """Return a row with a mark for what was found; None while that is not known."""
     row = Adw.ActionRow(
         title=GLib.markup_escape_text(title), subtitle=GLib.markup_escape_text(subtitle)
     )
     row.set_title_lines(0)
     row.set_subtitle_lines(0)
     row.set_activatable(False)
-    icon = "object-select-symbolic" if ok else "dialog-warning-symbolic"
-    mark = decorative_icon(icon)
-    mark.add_css_class("success" if ok else "warning")
+    if ok is None:
+        mark = decorative_icon("content-loading-symbolic")
+        row.add_css_class("dim-label")
+    else:
+        mark = decorative_icon("object-select-symbolic" if ok else "dialog-warning-symbolic")
+        mark.add_css_class("success" if ok else "warning")
     row.add_prefix(mark)
     return row

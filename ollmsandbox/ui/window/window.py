@@ -27,7 +27,7 @@ from ..sessions.dialogs import export_session
 from ..sidebar.controller import SidebarController
 from ..sidebar.sidebar import Sidebar
 from ..widgets.focus import FocusKeeper
-from ..widgets.labels import show_ellipsized_as_tooltip
+from ..widgets.labels import show_ellipsized_as_tooltip, show_hidden_as_tooltip
 from ..widgets.resizable import ResizablePane
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
@@ -35,8 +35,9 @@ from ..widgets.toasts import ToastRoom, Toasts
 from ..widgets.weak import weakly
 from .about import about, show_shortcuts
 from .closing import WindowCloser
+from .finished import FinishedTurns
 from .notices import NoticeBar
-from .panes import ChangesLayout, HeaderLayout, Panes
+from .panes import ChangesLayout, HeaderLayout, Panes, SideLayout
 from .project_scan import ProjectScan
 from .questions import QuestionFinder
 from .startup import after_first_frame, load_languages, load_rest
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
     from ..sessions.sessions import Sessions
     from ..settings import Settings
     from .maintenance import Maintenance
+
+
+# The least widths of the panes, in pixels.
+_SIDE, _CHANGES = 200, 340
 
 
 async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
@@ -86,7 +91,9 @@ class Window(Adw.ApplicationWindow):
     pages: Gtk.Stack = Gtk.Template.Child()
     sidebar_place: Adw.Bin = Gtk.Template.Child()
     badge_place: Adw.Bin = Gtk.Template.Child()
-    side_pane: Gtk.Box = Gtk.Template.Child()
+    side_pane: ResizablePane = Gtk.Template.Child()
+    side_edge: Gtk.Separator = Gtk.Template.Child()
+    side_button: Gtk.ToggleButton = Gtk.Template.Child()
     changes_place: Adw.Bin = Gtk.Template.Child()
     changes_pane: ResizablePane = Gtk.Template.Child()
     changes_edge: Gtk.Separator = Gtk.Template.Child()
@@ -115,7 +122,7 @@ class Window(Adw.ApplicationWindow):
         self._scan = ProjectScan(factory.manager, self.notices.tell)
         self._session: OpenSession | None = None
         # Whether to open the last session, unless the user opens another one first.
-        self._goes_to_last = bool(settings.text("last-session"))
+        self._goes_to_last = bool(settings.text("last-session") or settings.text("last-project"))
         # Whether the probe has finished.
         self.is_ready = False
         # Whether the modules are loaded that the first frame did not need.
@@ -133,6 +140,7 @@ class Window(Adw.ApplicationWindow):
         self._handlers = [
             (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
             *self._models.handlers,
+            (sessions, self._finished.handler),
             (settings, settings.connect("changed", weakly(self._on_setting_changed))),
             (settings, settings.connect("trouble", weakly(self.notices.on_text))),
         ]
@@ -156,6 +164,18 @@ class Window(Adw.ApplicationWindow):
     def show_question(self, session_id: str, call_id: str) -> None:
         self._tasks.start(self._questions.show(session_id, call_id))
 
+    def show_ended(self, session_id: str) -> None:
+        """Show a session again whose agent has gone, as any other stored one."""
+        if self._session is not None and self._session.id == session_id:
+            self._tasks.start(self._side.open_session(session_id))
+
+    def show_session(self, session_id: str) -> None:
+        async def show() -> None:
+            await self._side.open_session(session_id)
+            self._panes.uncover_chat()
+
+        self._tasks.start(show())
+
     @property
     def is_closing(self) -> bool:
         return self._closer.has_begun
@@ -168,9 +188,16 @@ class Window(Adw.ApplicationWindow):
     def _build(self, choice: ModelChoice) -> None:
         self.sidebar = Sidebar()
         self._side = SidebarController(
-            self, self.sidebar, self._sessions, self.toasts, self._tasks, weakly(self._show)
+            self,
+            self.sidebar,
+            self._sessions,
+            self.toasts,
+            self._tasks,
+            weakly(self._show),
+            weakly(self.chat.go_to_line),
         )
         self.sidebar.connect("show-folders", weakly(self._on_show_folders))
+        self.sidebar.connect("switch-system", weakly(self._on_switch_system))
         self.sidebar_place.set_child(self.sidebar)
         self.model_chooser = ModelChooser()
         self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
@@ -181,11 +208,11 @@ class Window(Adw.ApplicationWindow):
         self.welcome.connect("take-tour", weakly(self._on_take_tour))
         self.welcome.connect("open-project", weakly(self._on_open_project))
         self.welcome.connect("connect-model", weakly(self._on_connect_model))
-        self.welcome.connect("choose-system", weakly(self._on_choose_system))
         self.pages.add_named(self.welcome, "welcome")
         self.pages.add_named(Gtk.Box(), "nothing")
         self.chat.composer.model_place.set_child(self.model_chooser)
         self.chat.connect("connect-model", weakly(self._on_connect_model))
+        self.chat.connect("show-connections", weakly(self._on_show_connections))
         self.chat.connect("open-project", weakly(self._on_open_project))
         self.chat.connect("remove-sample", weakly(self._on_remove_sample))
         self.chat.missing.connect("open-other", weakly(self._on_open_project))
@@ -209,6 +236,9 @@ class Window(Adw.ApplicationWindow):
             self._sessions,
             self._tasks,
         )
+        self._finished = FinishedTurns(
+            self, self.chat, self._sessions, self._factory.manager, self._settings, self._tasks
+        )
         self._closer = WindowCloser(
             self,
             self._sessions,
@@ -218,13 +248,7 @@ class Window(Adw.ApplicationWindow):
             self._talk.keep_draft,
             weakly(self._leave_screen),
         )
-        self.changes_pane.resize(self._settings.number("changes-width"))
-        self.changes_pane.add_edge(self.changes_edge)
-        self.changes_pane.connect("resized", weakly(self._on_resized))
-        self._panes = Panes(self.leaflet, self.flap, self.sidebar, self.chat, self.changes)
-        self._changes_layout = ChangesLayout(
-            self.leaflet, self.flap, self.side_pane, self.changes_pane, self.fill_button
-        )
+        self._build_panes()
         self.connect("realize", weakly(self._changes_layout.watch))
         self._questions = QuestionFinder(
             self, self._asker, self.chat, self._panes, self._side.open_session
@@ -238,7 +262,31 @@ class Window(Adw.ApplicationWindow):
         self._header_layout = HeaderLayout(
             self, self.flap, self.header, self.badge, self.changes_word
         )
+        show_hidden_as_tooltip(self.changes_button, self.changes_word)
         show_ellipsized_as_tooltip(self.title)
+
+    def _build_panes(self) -> None:
+        changes = self.changes_pane
+        changes.add_edge(self.changes_edge, _("Width of the changes"), _CHANGES, is_at_end=True)
+        changes.resize(self._settings.number("changes-width"))
+        changes.connect("resized", weakly(self._on_resized))
+        side_name = _("Width of projects and sessions")
+        self.side_pane.add_edge(self.side_edge, side_name, _SIDE, is_at_end=False)
+        self._side_layout = SideLayout(
+            self.leaflet, self.side_pane, self.side_button, self.chat, self._settings
+        )
+        self._panes = Panes(
+            self.leaflet, self.flap, self.sidebar, self._side_layout, self.chat, self.changes
+        )
+        self._panes.watch_keys(self)
+        self._changes_layout = ChangesLayout(
+            self.leaflet,
+            self.flap,
+            self._side_layout,
+            self.side_button,
+            changes,
+            self.fill_button,
+        )
 
     def _add_actions(self) -> None:
         actions: dict[str, Callable[..., object]] = {
@@ -249,6 +297,7 @@ class Window(Adw.ApplicationWindow):
             "preferences": self._preferences,
             "about": self._on_about,
             "back": self._panes.back,
+            "toggle-side-pane": self._side_layout.toggle,
             "toggle-changes": self._panes.toggle_changes,
             "stop": self._talk.stop,
             "compose": self._panes.compose,
@@ -308,9 +357,18 @@ class Window(Adw.ApplicationWindow):
                 and not self._side.has_request
             ):
                 await self._side.open_session(last)
+            elif self._goes_to_last and not self._side.has_request:
+                await self._begin_in_project()
         finally:
             if self._goes_to_last:
                 self._show(None)
+
+    async def _begin_in_project(self) -> None:
+        """Open an empty session in the project that was used last, if it is still there."""
+        last = self._settings.text("last-project")
+        listed = [item for item in await self._sessions.listing() if not item.is_missing]
+        if any(item.path == last for item in listed) and not self._side.has_request:
+            await self._side.new_session(last)
 
     async def _look_at_machine(self) -> None:
         found = await asyncio.to_thread(self._probe)
@@ -372,10 +430,15 @@ class Window(Adw.ApplicationWindow):
         self.changes.show_project(*((session.project, session.id) if session else (None,)))
         self._scan.show_project(session.project if session else None)
         self._settings.set("last-session", session.id if session else "")
+        if session is not None:
+            # A path that is no text is not found again.
+            project = (session.project or "").encode("utf-8", "ignore").decode()
+            self._settings.set("last-project", project)
         self.pages.set_visible_child_name("welcome" if session is None else "chat")
         self.changes_button.set_sensitive(session is not None)
         self._models.show_session(session)
         self._side.note_shown(session)
+        self._finished.note_seen()
         self._tasks.start(self._show_title())
         if session is None:
             self.flap.set_reveal_flap(False)
@@ -403,10 +466,10 @@ class Window(Adw.ApplicationWindow):
         self._settings.set("changes-width", width)
 
     def _on_connect_model(self, *_args: object) -> None:
-        self._preferences().show_connections()
+        self._preferences().connect_model()
 
-    def _on_choose_system(self, _welcome: Welcome) -> None:
-        self._preferences().show_system()
+    def _on_show_connections(self, _view: ChatView) -> None:
+        self._preferences().show_connections()
 
     def _on_new_session(self, *_args: object) -> None:
         self._tasks.start(self._side.new_session(self._session.project if self._session else None))
@@ -446,7 +509,6 @@ class Window(Adw.ApplicationWindow):
         preferences = Preferences(self, self._factory, self._settings)
         preferences.connect("connections-changed", weakly(self._models.reload))
         preferences.connect("connection-renamed", weakly(self._models.follow_rename))
-        preferences.connect("system-changed", weakly(self._badge.look_again))
         preferences.connect("folders-changed", weakly(self._badge.look_again))
         preferences.present()
         return preferences
@@ -458,6 +520,13 @@ class Window(Adw.ApplicationWindow):
         folders = FoldersWindow(self, factory.manager, factory.environ, project)
         folders.connect("changed", weakly(self._badge.look_again))
         folders.present()
+
+    def _on_switch_system(self, _sidebar: Sidebar, project: str) -> None:
+        async def switch() -> None:
+            await self._sessions.switch_system(project)
+            self._badge.look_again()
+
+        self._tasks.start(switch())
 
     def _on_shortcuts(self, *_args: object) -> None:
         show_shortcuts(self)

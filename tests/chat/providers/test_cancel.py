@@ -22,8 +22,8 @@ from support.servers.http import (
     finish,
     sse,
     stream,
-    wait_until,
 )
+from support.timing import wait_for
 
 from ollmsandbox import loop
 from ollmsandbox.chat.providers.base import Model, Piece
@@ -50,9 +50,9 @@ def sockets() -> set[str]:
 
 
 def assert_nothing_is_left(server: Replay, before: set[str]) -> None:
-    wait_until(lambda: server.hung_up == 1, "the server saw the line cut")
-    wait_until(lambda: not threads(), "the thread ended")
-    wait_until(lambda: sockets() <= before, "the sockets were closed")
+    wait_for(lambda: server.hung_up == 1)
+    wait_for(lambda: not threads())
+    wait_for(lambda: sockets() <= before)
 
 
 STATES = {
@@ -66,7 +66,7 @@ STATES = {
 def test_cancelling_the_reader_closes_the_connection(state: str) -> None:
     async def main() -> None:
         task = asyncio.create_task(gather(openai(server.address)))
-        await asyncio.to_thread(wait_until, lambda: bool(server.seen), "it was asked")
+        await asyncio.to_thread(wait_for, lambda: bool(server.seen))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -121,7 +121,7 @@ def test_a_reader_that_stops_reading_stops_the_server_and_can_still_be_cut() -> 
     async def main() -> None:
         async with aclosing(openai(server.address).reply(HELLO, ())) as pieces:  # type: ignore[type-var]
             await anext(pieces)
-            await asyncio.to_thread(wait_until, is_full, "the thread waits for the reader")
+            await asyncio.to_thread(wait_for, is_full)
 
     def is_full() -> bool:
         frame = sys._current_frames().get(threads()[0].ident or 0)
@@ -139,7 +139,7 @@ def test_after_a_stop_the_next_answer_comes() -> None:
     async def main() -> str:
         model = openai(server.address)
         task = asyncio.create_task(gather(model))
-        await asyncio.to_thread(wait_until, lambda: bool(server.seen), "it was asked")
+        await asyncio.to_thread(wait_for, lambda: bool(server.seen))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -154,9 +154,7 @@ def test_stopping_during_the_pause_before_a_retry() -> None:
 
     async def main() -> None:
         task = asyncio.create_task(gather(openai(server.address)))
-        await asyncio.to_thread(
-            wait_until, lambda: bool(server.seen) and not threads(), "it was asked and answered"
-        )
+        await asyncio.to_thread(wait_for, lambda: bool(server.seen) and not threads())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -170,8 +168,8 @@ def test_an_ordinary_end_leaves_nothing_behind() -> None:
     with Replay({CHAT: sse(delta(content="a"), finish())}) as server:
         before = sockets()
         assert said(ask(openai(server.address))) == "a"
-        wait_until(lambda: not threads(), "the thread ended")
-        wait_until(lambda: sockets() <= before, "the sockets were closed")
+        wait_for(lambda: not threads())
+        wait_for(lambda: sockets() <= before)
 
 
 def test_many_at_once() -> None:
@@ -184,7 +182,7 @@ def test_many_at_once() -> None:
 
     with Replay({CHAT: [fine(number) for number in range(20)]}) as server:
         assert loop.run(main()) == {str(number) for number in range(20)}
-    wait_until(lambda: not threads(), "the threads ended")
+    wait_for(lambda: not threads())
 
 
 def test_an_unclosed_iterator_ends_with_the_loop() -> None:

@@ -7,7 +7,6 @@ import asyncio
 import os
 import stat
 import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -15,6 +14,7 @@ from support.person import Person
 from support.provider import KEY, ask, said
 from support.servers.http import Replay, Stall, delta, document, finish, ndjson, sse, stream
 from support.servers.strict import ollama_faults, openai_faults
+from support.timing import PATIENCE, until
 
 from ollmsandbox import loop
 from ollmsandbox.chat.providers.base import (
@@ -156,10 +156,7 @@ def test_a_change_is_finished_after_its_task_is_cancelled(person: Person, way: s
             begun.cancel()
             await asyncio.wait({begun})
             assert begun.cancelled()
-        end = time.monotonic() + 60
-        while "Work EU" in keys.read_text():
-            assert time.monotonic() < end
-            await asyncio.sleep(0.01)
+        await until(lambda: "Work EU" not in keys.read_text())
 
     loop.run(leave())
     assert [one.name for one in store.all()] == ([] if way == "removed" else ["office"])
@@ -462,7 +459,7 @@ def test_waiting_for_another_program_blocks_nothing_else(person: Person, what: s
     def hold() -> None:
         with locked(person.paths.config / "connections.yaml"):
             is_held.set()
-            was_told.append(may_let_go.wait(60))
+            was_told.append(may_let_go.wait(PATIENCE))
 
     async def change() -> None:
         work = store.put(WORK) if what == "put" else store.remove("home")
@@ -475,7 +472,7 @@ def test_waiting_for_another_program_blocks_nothing_else(person: Person, what: s
 
     other = threading.Thread(target=hold)
     other.start()
-    assert is_held.wait(60)
+    assert is_held.wait(PATIENCE)
     loop.run(change())
     other.join()
     assert was_told == [True]

@@ -26,6 +26,7 @@ from support.servers.http import (
     sse,
     stream,
 )
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.chat.providers import client
@@ -240,7 +241,7 @@ def test_https_to_a_server_without_it_is_reported() -> None:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         error = fails(openai(f"https://127.0.0.1:{listener.getsockname()[1]}"))
-        thread.join(60)
+        thread.join(PATIENCE)
     assert "secure connection" in error.message
 
 

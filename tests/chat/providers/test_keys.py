@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from support.person import ROOT, Person
 from support.provider import KEY
+from support.timing import PATIENCE
 
 from ollmsandbox.chat.providers.keys import KeyStorage, KeyStore
 
@@ -86,7 +87,7 @@ def run(person: Person, address: str, code: str) -> list[str]:
         env={**person.environ, "DBUS_SESSION_BUS_ADDRESS": address},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from support.person import Person
+from support.timing import PATIENCE
 
 from ollmsandbox.chat.messages import Message, Role, ServerFields, ToolCall
 from ollmsandbox.chat.storage.export import as_json, as_markdown
-from ollmsandbox.chat.storage.history import History, new_session_id, title_from
+from ollmsandbox.chat.storage.history import FoundLine, History, new_session_id, title_from
 from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import (
     INTERRUPTED,
@@ -215,6 +216,21 @@ def test_sessions_are_found_by_their_commands(history: History, word: str) -> No
     history.write(session_id, StoredMessage(0, Message(Role.TOOL, "say", call_id="1"), record))
     begin(history)
     assert [info.id for info in history.sessions(search=word)] == [session_id]
+
+
+def test_a_search_returns_the_line_it_found(history: History) -> None:
+    said, ran, titled = begin(history), begin(history), begin(history, "A needle")
+    text = "nothing here\nand a long beginning before the Needle in the hay\nneedle"
+    write(history, said, Message(Role.USER, text, at=1.5))
+    record = CallRecord(ok=True, description="grep needle hay")
+    history.write(ran, StoredMessage(0, Message(Role.TOOL, "1", call_id="c", at=2.5), record))
+    found = history.found_lines("needle hay")
+    assert found == {
+        said: FoundLine("…ning before the Needle in the hay", 1.5, ""),
+        ran: FoundLine("grep needle hay", 2.5, "c"),
+    }
+    assert titled not in history.found_lines("needle")
+    assert history.found_lines("") == {}
 
 
 @pytest.mark.parametrize("word", ["description", "run_id", "exit_code", "ok"])
@@ -453,7 +469,7 @@ def test_a_session_is_open_in_one_program_at_a_time(person: Person) -> None:
     other = context.Process(target=_hold, args=(person, "s", ready, done))
     other.start()
     try:
-        assert ready.wait(60)
+        assert ready.wait(PATIENCE)
         with pytest.raises(OllmSandboxError, match="another program"):
             SessionLock(person.paths, "s")
         SessionLock(person.paths, "t").release()

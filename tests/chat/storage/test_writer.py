@@ -7,12 +7,12 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from support.agent import opened
 from support.person import ROOT, Person
 from support.scripted import ScriptedModel, SlowModel, call
+from support.timing import wait_for
 
 from ollmsandbox import loop
 from ollmsandbox.chat.events import CallEnded, Notice, TextGrew
@@ -61,18 +61,17 @@ def last_session(person: Person) -> StoredSession | None:
         manager.close()
 
 
+def entries(person: Person) -> int:
+    stored = last_session(person)
+    return len(stored.entries) if stored is not None else 0
+
+
 @pytest.mark.parametrize("what", ["reply", "call"])
 def test_a_killed_program_leaves_its_messages(person: Person, what: str) -> None:
     arguments = [str(ROOT), str(ROOT / "tests"), str(person.home), what]
     other = subprocess.Popen([sys.executable, "-c", _TALK, *arguments], env=person.environ)
-    stored = None
     try:
-        give_up = time.monotonic() + 90
-        while time.monotonic() < give_up and other.poll() is None:
-            stored = last_session(person)
-            if stored is not None and len(stored.entries) >= 2:
-                break
-            time.sleep(0.05)
+        wait_for(lambda: entries(person) >= 2 or other.poll() is not None)
     finally:
         other.send_signal(signal.SIGKILL)
         other.wait()
@@ -92,12 +91,7 @@ def test_a_killed_program_leaves_the_users_own_command(person: Person) -> None:
     arguments = [str(ROOT), str(ROOT / "tests"), str(person.home), "own"]
     other = subprocess.Popen([sys.executable, "-c", _TALK, *arguments], env=person.environ)
     try:
-        give_up = time.monotonic() + 90
-        while time.monotonic() < give_up and other.poll() is None:
-            stored = last_session(person)
-            if stored is not None and stored.entries:
-                break
-            time.sleep(0.05)
+        wait_for(lambda: entries(person) or other.poll() is not None)
     finally:
         other.send_signal(signal.SIGKILL)
         other.wait()

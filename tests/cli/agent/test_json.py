@@ -19,6 +19,7 @@ from support.person import Person
 from support.scripted import ScriptedModel
 from support.servers.http import document
 from support.terminal import call_part, model_server, reply, run_command
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.chat import events
@@ -161,7 +162,7 @@ class Client:
         for line in self.process.stdout:
             self.heard.append(json.loads(line))
             check(self.heard[-1])
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import os
 
 import pytest
 from support.questions import command
+from support.timing import PATIENCE
 
 from ollmsandbox.cli.agent.asker import TerminalAsker
 from ollmsandbox.cli.agent.keyboard import KeyReader
@@ -32,7 +33,7 @@ def test_a_key_pressed_just_before_a_card_answers_nothing() -> None:
     async def main() -> Answer:
         asker = TerminalAsker(write, lambda: None, lambda: None)
         asker._keys = KeyReader(slave)
-        return await asyncio.wait_for(asker.ask(command("rm -r /", "/p")), 60)
+        return await asyncio.wait_for(asker.ask(command("rm -r /", "/p")), PATIENCE)
 
     try:
         assert asyncio.run(main()) is Answer.DENY

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
 from support.person import Person
+from support.timing import wait_for
 
 from ollmsandbox.engine.run import finish_interrupted_runs
 from ollmsandbox.project.projects import ProjectManager
@@ -69,9 +69,7 @@ def test_what_a_running_command_uses_is_not_cleared(person: Person) -> None:
     person.share_playground()
     wait = "touch ~/playground/ready; until [ -e ~/playground/go ]; do sleep 0.02; done; ls ~/.npm"
     started = person.start("run", "-c", wait)
-    while not (person.playground / "ready").exists():
-        assert started.poll() is None
-        time.sleep(0.02)
+    wait_for((person.playground / "ready").exists)
     done = person.cli("caches", "clear")
     assert done.returncode == 1
     assert f"A command is running in {person.project}" in done.stderr

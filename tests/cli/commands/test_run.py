@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from support.cli import assert_failed, wait_for
+from support.cli import assert_failed
 from support.person import Person, Start, cli_argv
+from support.timing import PATIENCE, given_time, wait_for
 
 pytestmark = pytest.mark.ordinary
 
@@ -113,13 +114,20 @@ def test_a_command_that_is_not_there_ends_with_127(person: Person) -> None:
 
 
 def test_a_time_out_ends_with_124_and_is_reported(person: Person) -> None:
-    done = person.cli("run", "--timeout", "0.5", "-c", "echo before; sleep 60")
+    command = "echo before; sleep 1000"
+    done = given_time(
+        lambda s: person.cli("run", "--timeout", str(s), "-c", command), lambda done: done.stdout
+    )
     assert (done.returncode, done.stdout) == (124, "before\n")
     assert "time limit" in done.stderr
 
 
 def test_quiet_says_nothing_besides_the_command(person: Person) -> None:
-    done = person.cli("run", "--quiet", "--timeout", "0.5", "-c", "echo said >&2; sleep 60")
+    command = "echo said >&2; sleep 1000"
+    done = given_time(
+        lambda s: person.cli("run", "--quiet", "--timeout", str(s), "-c", command),
+        lambda done: done.stderr,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (124, "", "said\n")
 
 
@@ -200,7 +208,7 @@ def test_an_interrupted_run_ends_with_all_of_it(
     process = start("run", *options, "-c", BEATING)
     wait_for((person.playground / "beat").exists)
     process.send_signal(number)
-    assert process.wait(60) == 128 + number
+    assert process.wait(PATIENCE) == 128 + number
     assert stands_still(person.playground / "beat")
     assert process.stderr is not None
     assert b"Traceback" not in process.stderr.read()
@@ -213,7 +221,7 @@ def test_ctrl_c_of_a_terminal_ends_the_run_even_if_the_command_ignores_it(
     process = start("run", "-c", f"trap '' INT TERM; {BEATING}", start_new_session=True)
     wait_for((person.playground / "beat").exists)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(PATIENCE) == 130
     assert stands_still(person.playground / "beat")
 
 
@@ -225,7 +233,7 @@ def test_an_interrupted_run_ends_though_its_output_is_not_read(
     wait_for((person.playground / "beat").exists)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(PATIENCE) == 130
 
 
 def test_when_the_program_is_killed_the_command_dies_too(person: Person, start: Start) -> None:
@@ -233,5 +241,5 @@ def test_when_the_program_is_killed_the_command_dies_too(person: Person, start: 
     process = start("run", "-c", BEATING)
     wait_for((person.playground / "beat").exists)
     process.kill()
-    process.wait(60)
+    process.wait(PATIENCE)
     wait_for(lambda: stands_still(person.playground / "beat"))

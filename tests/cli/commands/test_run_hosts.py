@@ -70,3 +70,83 @@ def test_what_is_not_a_host(person: Person, host: str) -> None:
     assert done.returncode == 125
     assert json.loads(done.stdout)["errors"]
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_what_a_run_reached_is_in_the_history_and_becomes_a_list(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import json
+
+        fetch = "curl -sS http://www.example.org/; curl -sS http://other.example.org/ >/dev/null"
+        done = cli("run", "--json", "--host", "www.example.org", "-c", fetch)
+        run = json.loads(done.stdout)
+        refused, allowed = run["hosts"]
+        assert (refused["host"], refused["allowed"]) == ("other.example.org", False)
+        assert (allowed["host"], allowed["port"], allowed["allowed"]) == (
+            "www.example.org", 80, True)
+        assert 0 < allowed["sent"] < allowed["received"], allowed
+        # It changed nothing, and is on record all the same.
+        (known,) = json.loads(cli("history", "--json").stdout)
+        assert (known["run_id"], known["hosts"]) == (run["run_id"], run["hosts"])
+        assert (known["states"], known["exit_code"]) == ({}, run["exit_code"])
+        shown = cli("history").stdout
+        assert "no changes" in shown and "other.example.org (refused)" in shown, shown
+        assert f"www.example.org ({allowed['sent']} bytes sent, " in shown, shown
+        assert "www.example.org (" in cli("changes", run["run_id"]).stdout
+
+        saved = cli("hosts", "save", "web", run["run_id"])
+        assert saved.stdout == "@web: www.example.org\\n", saved
+        assert json.loads(cli("hosts", "list", "--json").stdout) == {"web": ["www.example.org"]}
+        done = cli("run", "--host", "@web", "-c", fetch)
+        assert "hello from 203.0.113.5" in done.stdout, done
+        assert "The host other.example.org was not allowed." in done.stderr, done
+        assert cli("hosts", "remove", "web").returncode == 0
+        done = cli("run", "--host", "@web", "--", "true")
+        assert done.returncode == 125 and "no list of hosts named 'web'" in done.stderr, done
+        """,
+    )
+
+
+def test_a_run_that_changed_something_has_its_hosts_on_record(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import json
+
+        cli("run", "-c", "echo >first")
+        fetch = "curl -sS http://www.example.org/ >page"
+        run = json.loads(cli("run", "--json", "--host", "www.example.org", "-c", fetch).stdout)
+        cli("run", "--host", "www.example.org", "-c", "curl -sS http://www.example.org/")
+        _last, known, _first = json.loads(cli("history", "--json").stdout)
+        assert (known["run_id"], known["states"]) == (run["run_id"], {"applied": 1})
+        assert known["hosts"] == run["hosts"] != []
+        # The index of runs is made again from their folders.
+        before = cli("history", "--json").stdout
+        files = [*Path("home/.local/share/ollmchat").glob("ollmsandbox.db*")]
+        assert files
+        for file in files:
+            file.unlink()
+        assert cli("history", "--json").stdout == before
+        # The last run changed nothing: undoing it is not what the user means.
+        assert cli("undo").returncode == 0
+        assert not os.path.exists("project/page") and os.path.exists("project/first")
+        """,
+    )
+
+
+def test_a_project_cannot_define_lists(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        for folder in (".", ".ollmsandbox", ".ollmchat", ".config/ollmchat"):
+            os.makedirs(f"project/{folder}", exist_ok=True)
+            Path(f"project/{folder}/hosts.yaml").write_text("web: [www.example.org]")
+        config = "~/.config/ollmchat"
+        cli("run", "-c", f"mkdir -p {config}; echo 'web: [a.example]' >{config}/hosts.yaml")
+        listed = cli("hosts", "list").stdout
+        assert "You have no lists" in listed and ".config/ollmchat/hosts.yaml" in listed, listed
+        done = cli("run", "--host", "@web", "--", "true")
+        assert done.returncode == 125 and "no list of hosts named 'web'" in done.stderr, done
+        """,
+    )

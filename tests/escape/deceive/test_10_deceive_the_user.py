@@ -8,7 +8,8 @@ import dataclasses
 
 import pytest
 from support.person import Person
-from support.questions import ScriptedUser, VerdictRecorder, command, until
+from support.questions import ScriptedUser, VerdictRecorder, command
+from support.timing import until
 
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import MAX_OPEN_QUESTIONS, Provider

@@ -15,8 +15,9 @@ import pytest
 from support.cli_inline import cli_here
 from support.escape.copy_back import FIRST_STEP
 from support.escape.kill import EVERY, Seen, Snapshot, check_finished, finish, killed_after, look_at
-from support.escape.paused import run_while, states, until
+from support.escape.paused import run_while, states
 from support.person import Person
+from support.timing import PATIENCE, wait_for
 
 from ollmsandbox.project.change import Kind, State
 from ollmsandbox.project.index import read_changes
@@ -105,11 +106,11 @@ def test_a_change_written_earlier_but_settled_later_is_kept(person: Person, made
     person.share_playground()
     first = person.start("run", "--json", *REVIEW, "-c", slow)
     try:
-        until((person.playground / "wrote").exists)
+        wait_for((person.playground / "wrote").exists)
 
         def end_first() -> None:
             (person.playground / "end").touch()
-            first.wait(60)
+            first.wait(PATIENCE)
 
         second = run_while(person, f"{make}echo second >folder/leaf", end_first, *REVIEW)
     finally:

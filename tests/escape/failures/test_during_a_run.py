@@ -22,6 +22,7 @@ from support.escape.attack import IS_ROOT
 from support.escape.kill import look_at
 from support.escape.paused import WAIT, kill, last_changes, run_while, running, states
 from support.person import Person, cli_argv
+from support.timing import PATIENCE
 
 from ollmsandbox.database.connection import Database
 from ollmsandbox.project import capture
@@ -187,7 +188,7 @@ def test_two_programs_undo_at_once(person: Person) -> None:
     before = look_at(person.project)
     run = json.loads(person.cli("run", "--json", "-c", "for f in f*; do echo x >$f; done").stdout)
     both = [person.start("undo", run["run_id"], "--json") for _ in range(2)]
-    said = [json.loads(process.communicate(timeout=60)[0]) for process in both]
+    said = [json.loads(process.communicate(timeout=PATIENCE)[0]) for process in both]
     assert sorted(len(document["changes"]) for document in said) == [0, 30]
     assert [process.returncode for process in both] == [0, 0]
     assert look_at(person.project) == before

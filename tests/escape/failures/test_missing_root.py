@@ -15,6 +15,7 @@ import pytest
 from support.escape.copy_back import review, settle
 from support.escape.kill import Snapshot, check_finished, has_job, killed_when
 from support.person import Person
+from support.timing import PATIENCE
 
 from ollmsandbox.paths import make_folder
 from ollmsandbox.project.change import Recorded
@@ -357,7 +358,7 @@ def test_a_job_that_another_program_is_finishing_is_not_reported(person: Person)
         # As long as who does not wait would take.
         thread.join(0.5)
         job.unlink()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert found == [[]]
 
 

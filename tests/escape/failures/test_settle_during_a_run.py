@@ -8,6 +8,7 @@ import pytest
 from support.cli_inline import cli_here
 from support.escape.paused import WAIT, running
 from support.person import Person
+from support.timing import PATIENCE
 
 
 @pytest.mark.parametrize("act", ["apply", "discard"])
@@ -26,7 +27,7 @@ def test_a_running_command_still_sees_the_project_after_pending_changes_are_sett
         # Who begins now has nothing of that layer.
         assert person.cli("run", "--quiet", "-c", "ls folder").stdout == "leaf\nother\n"
         (person.playground / "go").touch()
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=PATIENCE)
     before, after = "file\nfolder\n", ".:\nfile\nfolder\n\nfolder:\nleaf\nother\n"
     assert said.decode() == f"{before}{after}{before}"
     # What was left for it is gone with the next thing that waits.

@@ -13,11 +13,11 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from support import monitor
 from support.cli_inline import cli_here
 from support.cli_server import Started
-from support.escape.paused import states, until
+from support.escape.paused import states
 from support.person import Person, cli_argv
+from support.timing import PATIENCE, until, wait_for
 
 from ollmsandbox import loop
 from ollmsandbox.project.jobs import project_lock
@@ -39,9 +39,9 @@ def test_a_program_waiting_for_the_lock_can_be_ended(person: Person) -> None:
         # Another program holds the project's lock.
         process = person.start("run", "-c", "echo new >file; touch ~/playground/over")
         try:
-            until(mark.exists)
+            wait_for(mark.exists)
             process.terminate()
-            assert process.wait(30) == 128 + signal.SIGTERM
+            assert process.wait(PATIENCE) == 128 + signal.SIGTERM
             _, said = process.communicate()
         finally:
             process.end()
@@ -91,10 +91,10 @@ def test_its_last_message_is_true_and_need_not_be_read(person: Person) -> None:
             process = person.start(*words, stdout=subprocess.DEVNULL, stderr=stderr)
             ends.callback(process.end)
             processes.append(process)
-            until(mark.exists)
+            wait_for(mark.exists)
         for process in processes:
             process.terminate()
-        assert [process.wait(60) for process in processes] == [128 + signal.SIGTERM] * 3
+        assert [process.wait(PATIENCE) for process in processes] == [128 + signal.SIGTERM] * 3
         text = os.read(heard, 4096)
     assert b"are dropped" in text
     assert b"kept" not in text
@@ -129,9 +129,9 @@ Overlay.cleanup = cleanup
         stdin=subprocess.DEVNULL,
     )
     try:
-        until(lambda: mark.exists() or process.poll() is not None)
+        wait_for(lambda: mark.exists() or process.poll() is not None)
         process.terminate()
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert (process.returncode, said) == (128 + signal.SIGTERM, b"")
@@ -147,7 +147,7 @@ def test_a_terminated_window_closes_at_once_and_loses_nothing(person: Person) ->
 
     async def end_meanwhile() -> None:
         task = asyncio.create_task(bubble.exec("echo new >file"))
-        await monitor.until(lambda: bubble.is_settling)
+        await until(lambda: bubble.is_settling)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

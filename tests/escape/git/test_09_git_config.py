@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,7 @@ HOOK = "tools/hooks/pre-commit"
 
 def git(person: Person, *words: str, folder: Path | None = None) -> None:
     said = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
-    subprocess.run(
-        ["git", *said, *words],
-        cwd=folder or person.project,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-    )
+    person.run_outside(["git", *said, *words], cwd=folder or person.project, check=True)
 
 
 def write(file: Path, words: str = "#!/bin/sh\n") -> None:

@@ -4,7 +4,6 @@ somewhere else, or show other content for the same commit."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,8 @@ COMMIT = "git -c user.name=me -c user.email=me@example.org commit -q"
 
 def git(person: Person, command: str, folder: Path | None = None) -> str:
     """Run commands as the user does, without a sandbox; their failures are part of the story."""
-    return subprocess.run(
-        ["/bin/bash", "-c", command],
-        cwd=folder or person.project,
-        env=person.environ | {"GIT_EDITOR": "true"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
+    environ = person.environ | {"GIT_EDITOR": "true"}
+    return person.run_outside(command, cwd=folder or person.project, env=environ).stdout
 
 
 def held(report: Report) -> set[str]:

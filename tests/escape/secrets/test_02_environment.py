@@ -57,6 +57,12 @@ VARIABLES = [
     "XAUTHORITY",
     "KUBE_PRIVATE_KEY_DATA",
     "LD_PRELOAD_SECRET",
+    "DB_PSWD",
+    "GITHUB_OTP",
+    "APP_CRED",
+    "WIFI_PSK",
+    "PSK",
+    "JKS",
 ]
 
 
@@ -119,6 +125,13 @@ VALUES = {
     "a JSON document": '{"user": "me", "password": "hunter22"}',
     "a service account": '{"type": "service_account", "private_key": "xyz"}',
     "settings": "host=db.example user=me password=hunter22 dbname=x",
+    "settings with a short name": '{"user": "me", "pass": "hunter22"}',
+    "settings in YAML": "user: me, pass: hunter22",
+    "a password for openssl": "openssl rsa -passin pass:hunter22",
+    "a password for ssh": "sshpass -p hunter22 ssh host.example",
+    "a password for MySQL": "mysql -u root -phunter22",
+    "the words of .netrc": "machine host.example login me password hunter22",
+    "a user for curl without a blank": "curl -ume:hunter22 https://host.example",
     "settings of ADO": "Server=db;User Id=me;Password=hunter22;",
     "an Azure account": f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={LONG}==",
     "an Azure bus": f"Endpoint=sb://x.example/;SharedAccessKeyName=n;SharedAccessKey={LONG[:43]}=",

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -220,15 +219,7 @@ def test_the_home_folder_can_be_seen_in_a_second_place(person: Person) -> None:
     attack = f"cat {second}/home/.ssh/id_rsa ~/.ssh/id_rsa"
     for argv, reads in ((["sh", "-c", attack], True), (cli_argv("run", "-c", attack), False)):
         script = f'mount --bind "$HOME/.." {second} && exec "$@"'
-        done = subprocess.run(
-            [*machine, "sh", "-c", script, "sh", *argv],
-            cwd=person.project,
-            env=person.environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = person.run_outside([*machine, "sh", "-c", script, "sh", *argv])
         assert "No such file" in done.stderr or reads, done.stderr
         assert (SECRET in done.stdout) is reads
 
@@ -555,14 +546,8 @@ def test_a_second_mount_of_the_home_folder_with_the_network(person: Person, what
     inside = cli_argv("run", "--network=all", "-c", f"{attack}; echo ran")
     for argv, reads in ((["sh", "-c", attack], True), (inside, False)):
         script = f'mount --bind "{what}" {second} && exec "$@"'
-        done = subprocess.run(
-            ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", *argv],
-            cwd=person.project,
-            env=person.environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+        done = person.run_outside(
+            ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", *argv]
         )
         assert reads or done.stdout.endswith("ran\n"), done.stderr
         assert (SECRET in done.stdout) is reads, done.stderr

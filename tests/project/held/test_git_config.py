@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 from pathlib import Path
 
@@ -161,6 +163,18 @@ def test_the_user_s_own_name_stays() -> None:
 )
 def test_addresses(address: str, crosses: bool) -> None:
     assert is_harmless_address(address, FakeView()) is crosses
+
+
+def test_addresses_of_this_computer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as trial:
+        with contextlib.suppress(OSError):  # a computer without any network
+            trial.connect(("192.0.2.1", 9))
+        own = trial.getsockname()[0]
+    assert not is_harmless_address(f"ssh://{own}/x", FakeView())
+    monkeypatch.setattr(socket, "gethostname", lambda: "box.example.net")
+    for name in ("box", "BOX.local", "box.lan", "box.example.net."):
+        assert not is_harmless_address(f"ssh://me@{name}/x", FakeView())
+    assert is_harmless_address("ssh://box2.example.net/x", FakeView())
 
 
 def test_addresses_that_are_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,15 +25,8 @@ STATE = (
 
 
 def git(person: Person, folder: Path, command: str) -> str:
-    return subprocess.run(
-        ["/bin/sh", "-ec", command],
-        cwd=folder,
-        env=person.environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    environ = person.environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"}
+    return person.run_outside(f"set -e\n{command}", cwd=folder, env=environ, check=True).stdout
 
 
 def run(person: Person, command: str) -> tuple[str, Report]:

@@ -34,15 +34,7 @@ def project(person: Person) -> Path:
 
 def git(person: Person, *words: str) -> str:
     identity = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
-    return subprocess.run(
-        ["git", *identity, *words],
-        cwd=person.project,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    return person.run_outside(["git", *identity, *words], check=True).stdout
 
 
 def held(report: Report) -> set[str]:

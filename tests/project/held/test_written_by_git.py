@@ -4,7 +4,6 @@ adds to them that git could run is held."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,7 @@ GIT = "git -c user.name=me -c user.email=me@example.org -c protocol.file.allow=a
 
 
 def git(person: Person, *words: str, folder: Path | None = None) -> str:
-    done = subprocess.run(
-        [*GIT.split(), *words],
-        cwd=folder or person.project,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = person.run_outside([*GIT.split(), *words], cwd=folder or person.project, check=True)
     return done.stdout
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.escape.processes import SOON, within
+from support.escape.processes import within
 from support.folder import project_of, recorded, records_for, scan, write
 from support.person import Person
 
@@ -253,7 +253,7 @@ def test_a_scan_in_a_thread_ends_with_its_block(folder: Folder, person: Person) 
     write(person.project, *map(str, range(3)))
     told: list[str] = []
     with folder.scan_meanwhile(told.append):
-        assert within(SOON, lambda: len(folder.find_files("")) == 3)
+        assert within(lambda: len(folder.find_files("")) == 3)
     write(person.project, *map(str, range(2000)))
     began = threading.active_count()
     with folder.scan_meanwhile(told.append):

@@ -8,8 +8,9 @@ import os
 
 import pytest
 from support.person import Person
-from support.portal import Flatpak, children_of, hiding, portal, wait_until
+from support.portal import Flatpak, children_of, hiding, portal
 from support.servers.bus import private_bus
+from support.timing import wait_for
 from support.tools import Agent
 
 from ollmsandbox import loop
@@ -39,7 +40,7 @@ def test_a_portal_that_cannot_be_relied_on_is_not_used(person: Person, fault: st
             flatpak.run("touch ran")
         assert FAULTS[fault] in str(caught.value)
         assert flatpak.times_asked == 0
-        wait_until(lambda: not children_of(flatpak.service.pid))
+        wait_for(lambda: not children_of(flatpak.service.pid))
     assert os.listdir(person.project) == []
 
 
@@ -105,5 +106,5 @@ def test_a_withdrawn_question_leaves_no_sandbox(flatpak: Flatpak) -> None:
             await task
 
     loop.run(cancelled())
-    wait_until(lambda: not children_of(flatpak.service.pid))
+    wait_for(lambda: not children_of(flatpak.service.pid))
     assert os.listdir(flatpak.person.project) == []

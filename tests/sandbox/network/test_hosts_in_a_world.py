@@ -217,8 +217,48 @@ def test_many_connections_garbage_and_silence(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         write_script({MANY!r})
         before = len(os.listdir("/proc/self/fd"))
-        done = run("python3 script.py", ["*.example.org"], timeout=120)
+        done = run("python3 script.py", ["*.example.org"])
         assert done.out == "1000\\n", done
         assert not [t for t in threading.enumerate() if t.name == "relay"]
+        """,
+    )
+
+
+def test_a_late_yes_is_explained_unless_another_try_succeeded(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import socket, time
+
+        def wait_for(address, port, number):
+            while received.get((address, port), 0) < number:
+                time.sleep(0.01)
+
+        def answer_late(host, port, address):
+            # Until the program has given up, and said so.
+            wait_for("127.0.0.1", 5432, len("/gone"))
+            return True
+
+        # Ends a connection as soon as the late one has reached the server.
+        waiter = socket.create_server(("127.0.0.1", 6000))
+
+        def end_later():
+            client, _address = waiter.accept()
+            wait_for(PUBLIC, 80, len("/late"))
+            client.close()
+
+        hosts = ["localhost:5432", "localhost:6000"]
+        late = (
+            "curl -sS -m 1 http://www.example.org/late; curl -sS http://localhost:5432/gone;"
+            " curl -sS http://localhost:6000/;"
+        )
+        for more, is_explained in (("", True), (" curl -sS http://www.example.org/", False)):
+            received.clear()
+            threading.Thread(target=end_later, daemon=True).start()
+            done = run(late + more, hosts, answer=answer_late)
+            assert ("hello from 203.0.113.5" in done.out) is not is_explained, done
+            assert done.uses["www.example.org"] == (True, ""), done
+            said = any("www.example.org was allowed too late" in text for text in done.refusals)
+            assert said is is_explained, done
         """,
     )

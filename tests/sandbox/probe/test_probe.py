@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -154,10 +153,10 @@ def test_a_folder_called_bwrap_does_not_hide_a_later_program(
 
 
 HANGING = {
-    "at once": "exec sleep 100",
-    "in every sandbox": VERSION + "exec sleep 100",
-    "in a child that holds the pipe": "sleep 100 & wait",
-    "whatever it is told": VERSION + "trap '' TERM INT HUP\nwhile :; do sleep 100; done",
+    "at once": "exec sleep 1000",
+    "in every sandbox": VERSION + "exec sleep 1000",
+    "in a child that holds the pipe": "sleep 1000 & wait",
+    "whatever it is told": VERSION + "trap '' TERM INT HUP\nwhile :; do sleep 1000; done",
 }
 
 
@@ -169,11 +168,9 @@ def test_a_bwrap_that_hangs_is_given_up_and_nothing_runs(
     fake(programs, script)
     # Nobody has to wait for the whole time to see that there is an end to it.
     monkeypatch.setattr(probe_module, "_TIMEOUT", 0.3)
-    started = time.monotonic()
     assert missed(person) <= {"bwrap", "time"}
     with pytest.raises(SandboxError, match="cannot be sandboxed here"):
         person.run("touch ran")
-    assert time.monotonic() - started < 50
     assert os.listdir(person.project) == []
 
 
@@ -182,7 +179,7 @@ def test_a_bwrap_that_hangs_is_given_up_and_nothing_runs(
 def test_a_slow_machine_does_not_count_as_incapable(
     person: Person, programs: Path, late: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake(programs, f'case "$*" in *"{late} "*) exec sleep 100;; esac\nexec {REAL} "$@"')
+    fake(programs, f'case "$*" in *"{late} "*) exec sleep 1000;; esac\nexec {REAL} "$@"')
     monkeypatch.setattr(probe_module, "_TIMEOUT", 1)
     # With so little time even its version may come late.
     with pytest.raises(SandboxError, match=r"took too long|does not answer"):
@@ -244,14 +241,12 @@ def test_a_bwrap_that_hangs_after_it_was_tried_is_given_up(
     person: Person, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = person.home / "broken"
-    fake(programs, f'test -e "{broken}" && exec sleep 100\nexec {REAL} "$@"')
+    fake(programs, f'test -e "{broken}" && exec sleep 1000\nexec {REAL} "$@"')
     assert look(person).can_wrap
     broken.touch()
     monkeypatch.setattr("ollmsandbox.sandbox.bubble._START_TIMEOUT", 0.5)
-    started = time.monotonic()
     with pytest.raises(SandboxError, match="did not run"):
         person.run("touch ran")
-    assert time.monotonic() - started < 50
     assert os.listdir(person.project) == []
 
 

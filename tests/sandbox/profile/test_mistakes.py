@@ -18,13 +18,6 @@ pytestmark = pytest.mark.anybody
 OF_ANOTHER_MACHINE = "modify_ldt" if os.uname().machine == "riscv64" else "riscv_flush_icache"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "profiles"
-    made.mkdir()
-    return made
-
-
 def mistake(folder: Path, text: str, name: str = "mine") -> str:
     """The message about it, without the file's name, which it must begin with."""
     file = write(folder, name, text)
@@ -139,6 +132,14 @@ MISTAKES = {
     "a cache that leads out": (
         "caches_if_present: ['${X:-~/a}/../b']",
         ("key caches_if_present", "is not a folder such as"),
+    ),
+    "a secret that is not a pattern": (
+        "secret_values:\n  co-: 'co-[a'",
+        ("line 2, key secret_values", "co-[a is not a pattern"),
+    ),
+    "a text of secrets in capitals": (
+        "secret_values: {CO-: 'CO-.*'}",
+        ("key secret_values", "'CO-' is not text in lower case"),
     ),
     "another word for sockets": (
         "unix_sockets: maybe",

@@ -23,13 +23,6 @@ MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 ALWAYS_SET = {"GIT_OPTIONAL_LOCKS": "0", "RUSTUP_PERMIT_COPY_RENAME": "1"}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "profiles"
-    made.mkdir()
-    return made
-
-
 # --- what comes with the program ---------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from support.rootfs import (
     system,
     tarball,
 )
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError, RootfsError
@@ -52,14 +53,14 @@ def test_cancelling_does_not_wait_for_a_mirror_that_does_not_respond(
     def stall(path: str) -> None:
         if path.endswith(dead):
             asked.set()
-            answers.wait(120)
+            answers.wait(PATIENCE)
 
     served.when = stall
     rootfs = Rootfs(person.paths, person.environ, served.settings)
 
     async def cancel() -> None:
         task = asyncio.ensure_future(rootfs.prepare(tier=0))
-        await asyncio.to_thread(asked.wait, 60)
+        await asyncio.to_thread(asked.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -14,6 +14,7 @@ import pytest
 from support.person import Person
 from support.rootfs import VERSION, Mirror, install, mirror, system
 from support.servers.tmux import at_terminal
+from support.timing import PATIENCE
 from support.tools import Agent
 
 from ollmsandbox import loop
@@ -126,7 +127,7 @@ def test_an_installation_for_the_first_command_can_be_stopped(
     def stall(path: str) -> None:
         if path.endswith(".tar.gz"):
             asked.set()
-            answers.wait(120)
+            answers.wait(PATIENCE)
 
     served.when = stall
     assert person.cli("settings", "rootfs-mirror", served.address).returncode == 0
@@ -137,7 +138,7 @@ def test_an_installation_for_the_first_command_can_be_stopped(
     async def stop() -> None:
         request = RunCommand(agent.tool_context).read({"command": "echo x >new"})
         running = asyncio.ensure_future(request.execute(agent.looking))
-        await asyncio.to_thread(asked.wait, 60)
+        await asyncio.to_thread(asked.wait, PATIENCE)
         running.cancel()
         await asyncio.wait({running})
         assert running.cancelled()
@@ -354,7 +355,6 @@ def test_the_question_says_where_it_runs(agent: Agent) -> None:
     assert any(f"Alpine {VERSION}" in sentence for sentence in asked.sees)
     facts = {fact.label: fact.value for fact in asked.facts}
     assert facts["Can write"] == "~/project, Playground"
-    assert facts["Can read"] == "The project and the playground"
 
 
 def test_the_model_gets_the_name_and_the_programs_of_the_system(agent: Agent) -> None:

@@ -30,6 +30,7 @@ from support.rootfs import (
     system,
     tarball,
 )
+from support.timing import PATIENCE
 
 from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError
@@ -211,7 +212,7 @@ def test_two_builders_at_once_build_it_once(person: Person, served: Mirror) -> N
     def ask(path: str) -> None:
         if path.endswith(".tar.gz"):
             # Until the other one has come and found the lock taken.
-            assert waits.wait(60)
+            assert waits.wait(PATIENCE)
 
     served.when = ask
     told: list[Step] = []
@@ -238,14 +239,14 @@ def test_cancelled_it_leaves_only_what_was_fetched(person: Person, served: Mirro
     def ask(path: str) -> None:
         if path.endswith("/python3.tar.gz"):
             reached.set()
-            go_on.wait(60)
+            go_on.wait(PATIENCE)
 
     served.when = ask
     rootfs = Rootfs(person.paths, person.environ, served.settings)
 
     async def cancel() -> None:
         task = asyncio.ensure_future(rootfs.prepare())
-        await asyncio.to_thread(reached.wait, 60)
+        await asyncio.to_thread(reached.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -257,7 +258,11 @@ def test_cancelled_it_leaves_only_what_was_fetched(person: Person, served: Mirro
     assert prepare(person, served).is_new
 
 
-def test_cancelled_it_closes_the_connection_to_the_mirror_at_once(person: Person) -> None:
+def test_cancelled_it_closes_the_connection_to_the_mirror_at_once(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ollmsandbox.sandbox.rootfs.mirror._PATIENCE", 2 * PATIENCE)
+
     async def cancel() -> bytes:
         heard = asyncio.Event()
         rest = asyncio.get_running_loop().create_future()
@@ -272,10 +277,9 @@ def test_cancelled_it_closes_the_connection_to_the_mirror_at_once(person: Person
         port = server.sockets[0].getsockname()[1]
         settings = RootfsSettings(mirror=f"http://127.0.0.1:{port}")
         task = asyncio.ensure_future(Rootfs(person.paths, person.environ, settings).prepare())
-        await asyncio.wait_for(heard.wait(), 60)
+        await asyncio.wait_for(heard.wait(), PATIENCE)
         task.cancel()
-        # The mirror's own time-out is 10 seconds.
-        return bytes(await asyncio.wait_for(rest, 5))
+        return bytes(await asyncio.wait_for(rest, PATIENCE))
 
     person._copy_probe()
     assert loop.run_bare(cancel()) == b""
@@ -348,7 +352,7 @@ def _kill_at(person: Person, served: Mirror, step: str, number: int) -> None:
         env=person.environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, (step, done.stderr)

@@ -338,7 +338,7 @@ def look_at(folder: Path) -> Seen:
                 with open(os.open(name, os.O_RDONLY, dir_fd=around), "rb") as file:
                     shown = file.read()
             elif stat.S_ISDIR(here.st_mode):
-                inner = dirfd.open_folder(name, around, opened)
+                inner = dirfd.open_folder(name, around, opened, os.X_OK)
                 descriptors.append(inner)
                 levels.append((f"{prefix}{name}/", inner))
             found[prefix + name] = (stat.filemode(here.st_mode), shown)

@@ -6,25 +6,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from support.cli_inline import cli_here
 from support.cli_server import Started
 from support.person import Person
+from support.timing import PATIENCE, wait_for
 
 WAIT = """
 touch "$HOME/playground/ready"
 while [ ! -e "$HOME/playground/go" ]; do sleep 0.01; done
 """
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -35,11 +28,11 @@ def running(person: Person, command: str, *options: str) -> Iterator[Started]:
         (person.playground / name).unlink(missing_ok=True)
     process = person.start("run", *options, "-c", command)
     try:
-        until(lambda: (person.playground / "ready").exists() or process.poll() is not None)
+        wait_for(lambda: (person.playground / "ready").exists() or process.poll() is not None)
         assert process.poll() is None, process.communicate()
         yield process
         (person.playground / "go").touch()
-        process.wait(60)
+        process.wait(PATIENCE)
     finally:
         process.end()
 
@@ -50,7 +43,7 @@ def run_while(
     with running(person, command + WAIT, "--json", *options) as process:
         act()
         (person.playground / "go").touch()
-        said, complained = process.communicate(timeout=60)
+        said, complained = process.communicate(timeout=PATIENCE)
     assert said, complained
     found: dict[str, Any] = json.loads(said)
     return found
@@ -72,4 +65,4 @@ def kill(person: Person, process: Started) -> None:
     process.wait()
     for file in person.paths.cache.glob("overlay-*/process"):
         pid = file.read_text().split()[0]
-        until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"))  # type: ignore[misc]
+        wait_for(lambda pid=pid: not os.path.exists(f"/proc/{pid}"))  # type: ignore[misc]

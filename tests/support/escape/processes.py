@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from support.escape.attack import IS_ROOT, python
 from support.person import Person
+from support.timing import PATIENCE
 from support.tools import Asking
 
 from ollmsandbox import loop
@@ -21,8 +22,6 @@ from ollmsandbox.sandbox.process import Result
 from ollmsandbox.sandbox.spec import RunSpec
 from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
 
-# A run that is over is over at once; this is for a machine with much to do.
-SOON = 40.0
 # When something is ended, in milliseconds or half ones; others as root than as an ordinary user.
 MOMENTS = range(0 if IS_ROOT else 1, 40, 2)
 
@@ -47,11 +46,11 @@ class Mark:
         return command.replace("SECONDS", self.seconds)
 
     def gone(self) -> bool:
-        return within(SOON, lambda: not self.processes())
+        return within(lambda: not self.processes())
 
     def kill(self) -> None:
         # Some may start others meanwhile.
-        end = time.monotonic() + SOON
+        end = time.monotonic() + PATIENCE
         while (left := self.processes()) and time.monotonic() < end:
             for pid in left:
                 try:
@@ -85,8 +84,9 @@ def _read(file: str) -> bytes:
         os.close(descriptor)
 
 
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + seconds
+def within(condition: Callable[[], bool]) -> bool:
+    """Wait for a condition; return whether it came true."""
+    end = time.monotonic() + PATIENCE
     while True:
         began = time.monotonic()
         if condition():
@@ -166,7 +166,7 @@ STUBBORN_INSIDE: dict[str, str] = {
 }
 
 
-def unsandboxed(person: Person, timeout: float = 60) -> Asking:
+def unsandboxed(person: Person, timeout: float = PATIENCE) -> Asking:
     """Return what runs a command without a sandbox, to which the user agrees."""
     person._copy_probe()
     spec = RunSpec(str(person.project), timeout=timeout)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
-PATIENCE = 60.0
+from support.timing import PATIENCE
 
 
 class Stall:
@@ -252,10 +252,3 @@ def finish(reason: str = "stop") -> dict[str, object]:
 def in_pieces(data: bytes, size: int) -> list[bytes]:
     """Split bytes anywhere: inside characters, inside JSON, inside line ends."""
     return [data[start : start + size] for start in range(0, len(data), size)]
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until, f"waited too long until {what}"
-        time.sleep(0.005)

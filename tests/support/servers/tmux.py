@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.person import ROOT, Person
+from support.timing import PATIENCE
 
-_PATIENCE = 60.0
 _PROMPT = "user$ "
 _PROGRAM = f"""\
 #!{sys.executable} -I
@@ -93,7 +93,7 @@ class Tmux:
 
     def wait_for(self, wanted: str | Callable[[str], bool]) -> str:
         """Wait until the text is on the screen, or the screen is as wanted; return the screen."""
-        give_up = time.monotonic() + _PATIENCE
+        give_up = time.monotonic() + PATIENCE
         while True:
             screen = self.screen
             if wanted in screen if isinstance(wanted, str) else wanted(screen):
@@ -115,7 +115,7 @@ class Tmux:
         """Return the process id of the program that the shell has started."""
         shell = self.show("pane_pid")
         children = Path(f"/proc/{shell}/task/{shell}/children")
-        give_up = time.monotonic() + _PATIENCE
+        give_up = time.monotonic() + PATIENCE
         while not (found := children.read_text().split()):
             assert time.monotonic() < give_up, "the shell has started nothing"
         return int(found[0])

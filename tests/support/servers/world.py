@@ -9,6 +9,8 @@ host and returns a `Ran`; `asked` lists the questions.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import base64
 import contextlib
 import ctypes
 import fcntl
@@ -21,10 +23,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
+
+from support.timing import PATIENCE
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 PUBLIC, OTHER, PRIVATE, METADATA = "203.0.113.5", "203.0.113.6", "10.1.2.3", "169.254.169.254"
@@ -75,6 +79,7 @@ class Ran(NamedTuple):
     err: str
     # By name: whether it was allowed, and why not.
     uses: dict[str, tuple[bool | None, str]]
+    refusals: tuple[str, ...]
 
 
 def enter(folder: str) -> None:
@@ -123,6 +128,12 @@ class _Handler(BaseHTTPRequestHandler):
         received[here] = received.get(here, 0) + len(self.path)
         size = int(self.path[1:]) if self.path[1:].isdigit() else 0
         body = b"x" * size if size else f"hello from {here[0]} as {self.headers['Host']}".encode()
+        file = _folder / "www" / self.path[1:].partition("?")[0]
+        if file.is_file():
+            body = file.read_bytes()
+        elif file.name == "missing" or (_folder / "www" / "repository.git") in file.parents:
+            self.send_error(404)
+            return
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -170,6 +181,136 @@ def serve_https(address: str, names: Sequence[str]) -> Path:
     return certificate
 
 
+def serve_ssh(address: str, *names: str) -> Path:
+    """Serve ssh for the present user, who has a key in an agent and hashed known hosts; return a
+    git repository for it."""
+    home = _folder / "home"
+    (home / ".ssh").mkdir(mode=0o700)
+    users = [line.split(":") for line in Path("/etc/passwd").read_text().splitlines()]
+    others = [":".join(user) for user in users if user[2] != str(os.getuid())]
+    own = f"tester:x:{os.getuid()}:{os.getgid()}::{home}:/bin/sh"
+    passwd = _folder / "passwd"
+    passwd.write_text("\n".join([own, *others, ""]))
+    _check(_libc.mount(os.fsencode(passwd), b"/etc/passwd", None, _MS_BIND, None))
+    # sshd wants an empty folder there.
+    (_folder / "run" / "sshd").mkdir(parents=True)
+    _check(_libc.mount(os.fsencode(_folder / "run"), b"/run", None, _MS_BIND, None))
+    for key in (_folder / "host_key", home / ".ssh" / "id_ed25519"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    public = (_folder / "host_key.pub").read_text().rsplit(" ", 1)[0]
+    known = home / ".ssh" / "known_hosts"
+    known.write_text("".join(f"{name} {public}\n" for name in (*names, "unrelated.example.org")))
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", known], check=True, capture_output=True)
+    agent = _folder / "agent"
+    process = subprocess.Popen(
+        ["ssh-agent", "-D", "-a", agent], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    atexit.register(process.kill)
+    while not agent.exists():
+        assert process.poll() is None
+    os.environ["SSH_AUTH_SOCK"] = str(agent)
+    subprocess.run(["ssh-add", "-q", home / ".ssh" / "id_ed25519"], check=True, capture_output=True)
+    settings = {
+        "HostKey": _folder / "host_key",
+        "AuthorizedKeysFile": home / ".ssh" / "id_ed25519.pub",
+        "UsePAM": "no",
+        "StrictModes": "no",
+        "PasswordAuthentication": "no",
+    }
+    config = _folder / "sshd_config"
+    config.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    for port in (22, 2222):
+        listener = socket.create_server((address, port))
+        threading.Thread(target=_serve_ssh, args=(listener, config), daemon=True).start()
+    repository = _folder / "repository.git"
+    subprocess.run(["git", "init", "-q", "--bare", repository], check=True)
+    return repository
+
+
+def _serve_ssh(listener: socket.socket, config: Path) -> None:
+    while True:
+        client, _address = listener.accept()
+        with client:
+            number = client.fileno()
+            command = ["/usr/sbin/sshd", "-i", "-f", str(config)]
+            subprocess.Popen(command, stdin=number, stdout=number, stderr=subprocess.DEVNULL)
+
+
+def serve_proxy(
+    port: int, names: Mapping[str, tuple[str, int]], login: str = ""
+) -> list[tuple[str, int]]:
+    """Serve a proxy on this computer, by HTTP and by SOCKS, that knows some hosts and may want a
+    user and password; return the list of what it is asked for."""
+    asked_for: list[tuple[str, int]] = []
+    listener = socket.create_server(("127.0.0.1", port))
+
+    def talk(client: socket.socket) -> None:
+        with client, client.makefile("rwb", buffering=0) as stream:
+            target = _socks_target if client.recv(1, socket.MSG_PEEK) == b"\5" else _http_target
+            found = target(stream, login)
+            if found is None:
+                return
+            (host, number), yes, no = found
+            asked_for.append((host, number))
+            if host not in names:
+                stream.write(no)
+                return
+            with socket.create_connection(names[host]) as server:
+                stream.write(yes)
+                back = threading.Thread(target=_carry, args=(server, client), daemon=True)
+                back.start()
+                _carry(client, server)
+                back.join()
+
+    def accept() -> None:
+        while True:
+            threading.Thread(target=talk, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    return asked_for
+
+
+_Target = tuple[tuple[str, int], bytes, bytes]
+
+
+def _http_target(stream: socket.SocketIO, login: str) -> _Target | None:
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += stream.read(1) or b""
+    method, where, _version = head.split(b"\r\n")[0].decode().split()
+    host, number = where.rsplit(":", 1)
+    wanted = base64.b64encode(login.encode())
+    no = b"HTTP/1.1 502 Bad Gateway\r\n\r\n"
+    if method != "CONNECT" or (login and b"Proxy-Authorization: Basic " + wanted not in head):
+        stream.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+        return None
+    return (host, int(number)), b"HTTP/1.1 200 OK\r\nVia: test\r\n\r\n", no
+
+
+def _socks_target(stream: socket.SocketIO, login: str) -> _Target | None:
+    methods = (stream.read((stream.read(2) or b"")[1])) or b""
+    wanted = 2 if login else 0
+    if wanted not in methods:
+        stream.write(b"\5\xff")
+        return None
+    stream.write(bytes([5, wanted]))
+    if login:
+        user = (stream.read((stream.read(2) or b"")[1]) or b"").decode()
+        password = (stream.read((stream.read(1) or b"")[0]) or b"").decode()
+        stream.write(b"\1\0" if f"{user}:{password}" == login else b"\1\1")
+    size = (stream.read(5) or b"")[4]
+    host, number = (stream.read(size) or b"").decode(), int.from_bytes(stream.read(2) or b"", "big")
+    end = b"\0\1\0\0\0\0\0\0"
+    return (host, number), b"\5\0" + end, b"\5\4" + end
+
+
+def _carry(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
 def write_script(text: str) -> None:
     """Write a Python program to the project, as `script.py`."""
     (_folder / "project" / "script.py").write_text(text)
@@ -180,13 +321,17 @@ def run(
     hosts: Sequence[str] = (),
     answer: Callable[[str, int, str], bool] | None = None,
     wait: float = 0.0,
-    timeout: float = 60,
+    timeout: float = PATIENCE,
+    ssh_agent: bool = False,
+    environ: Mapping[str, str] | None = None,
 ) -> Ran:
     """Run a command with the network by host. Without `answer`, nobody can be asked."""
     from ollmsandbox import loop
+    from ollmsandbox.paths import Paths
     from ollmsandbox.sandbox.bubble import Bubble
     from ollmsandbox.sandbox.network.hosts import parse_hosts
     from ollmsandbox.sandbox.network.network import HostNetwork
+    from ollmsandbox.sandbox.network.ssh import SshAccess
 
     async def ask(host: str, port: int, address: str) -> bool:
         assert answer is not None
@@ -195,13 +340,18 @@ def run(
         return answer(host, port, address)
 
     async def once() -> Ran:
-        network = HostNetwork(parse_hosts(hosts), ask if answer is not None else None)
+        rules = parse_hosts(hosts)
+        runtime = Paths.from_environ(os.environ).runtime
+        ssh = SshAccess(rules, os.environ, runtime) if ssh_agent else None
+        asker = ask if answer is not None else None
+        network = HostNetwork(rules, asker, ssh=ssh, environ=environ)
         bubble = Bubble(_folder / "project", hosts=network, timeout=timeout)
         result = await bubble.exec(command)
         uses = {
             str(use): (use.allowed, use.trouble.name if use.trouble else "") for use in network.uses
         }
-        return Ran(result.exit_code, result.stdout.text, result.stderr.text, uses)
+        out, errors = result.stdout.text, result.stderr.text
+        return Ran(result.exit_code, out, errors, uses, result.refusals)
 
     return loop.run(once())
 

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 from support.person import Person
+from support.timing import PATIENCE
 from support.tools import Agent
 
 from ollmsandbox import loop
@@ -316,14 +317,14 @@ def test_stopped_before_it_writes_it_writes_nothing(
 
     def wait(_said: object) -> bytes:
         read.set()
-        over.wait(60)
+        over.wait(PATIENCE)
         return b""
 
     monkeypatch.setattr(request, "_new_content", wait)
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
-        await asyncio.to_thread(read.wait, 60)
+        await asyncio.to_thread(read.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

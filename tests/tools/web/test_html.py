@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from support.linear import assert_linear
+from support.timing import assert_linear
 from support.tools import FUZZED
 
 from ollmsandbox.tools.web.html import html_to_text

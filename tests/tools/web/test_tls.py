@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.person import Person
+from support.timing import PATIENCE
 from support.tools import Agent
 
 from ollmsandbox import loop
@@ -142,4 +143,4 @@ def test_stopping_it_closes_the_connection(person: Person, server: Server) -> No
             await task
 
     loop.run(run())
-    assert server.left.wait(30)
+    assert server.left.wait(PATIENCE)

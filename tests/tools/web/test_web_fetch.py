@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.person import Person
+from support.timing import PATIENCE
 from support.tools import Agent
 
 from ollmsandbox import loop
@@ -378,13 +379,13 @@ def test_stopping_it_closes_the_connection(agent: Agent, site: Site) -> None:
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
-        await asyncio.to_thread(reached.wait, 30)
+        await asyncio.to_thread(reached.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     loop.run(run())
-    assert over.wait(30)
+    assert over.wait(PATIENCE)
 
 
 def test_a_name_lookup_that_hangs_blocks_nothing(agent: Agent) -> None:
@@ -392,14 +393,14 @@ def test_a_name_lookup_that_hangs_blocks_nothing(agent: Agent) -> None:
 
     def hangs(_host: str, _port: int) -> Sequence[str]:
         looking.set()
-        go_on.wait(60)
+        go_on.wait(PATIENCE)
         return ["127.0.0.1"]
 
     request = WebFetch(agent.tool_context, hangs).read({"url": "http://slow.example/"})
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
-        await asyncio.to_thread(looking.wait, 30)
+        await asyncio.to_thread(looking.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

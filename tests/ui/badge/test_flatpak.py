@@ -11,6 +11,7 @@ import pytest
 from support.person import ROOT, Person
 from support.screen import Screen, texts
 from support.servers.bus import private_bus, service_on
+from support.timing import PATIENCE
 from support.window import allow_once, finish, program, says, wait_until, window_of
 
 from ollmsandbox.ui.badge.badge import SandboxState
@@ -56,6 +57,7 @@ def test_an_inner_sandbox_is_mentioned(screen: Screen, person: Person) -> None:
         headings = {"Asks each time", "Can write", "Network", "Limits"}
         assert headings <= set(popover_texts(window))
         assert network_in_popover(window) == "Off,"
+        assert any("cannot be limited to hosts" in text for text in popover_texts(window))
 
 
 def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
@@ -67,10 +69,10 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
         waiting = "until [ -e go ]; do sleep 0.05; done"
         running = asyncio.get_event_loop().create_task(talk.run(waiting, network=True))
         card = allow_once(window)
-        assert says(card, "inner sandbox")
+        assert says(card, "inner sandbox") and says(card, "On, to all hosts")
         wait_for_badge(window, SandboxState.INNER_NETWORK)
         (person.project / "go").touch()
-        finish(asyncio.wait_for(running, 60))
+        finish(asyncio.wait_for(running, PATIENCE))
         wait_for_badge(window, SandboxState.INNER)
 
 

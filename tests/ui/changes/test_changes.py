@@ -204,14 +204,14 @@ def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
 def test_pending_changes_are_counted_applied_or_discarded(pane: Pane) -> None:
     run(pane.person, "echo 1 > one; echo 2 > two", Mode.REVIEW)
     pane.show()
-    assert says(pane.view, "2 pending changes")
+    assert says(pane.view, "2 pending files")
     assert pane.counts[-1] == 2
     page = pane.open("one")
     press(page, "Apply")
     wait_until(lambda: (pane.person.project / "one").exists())
     assert not (pane.person.project / "two").exists()
     press(page, "All Changes")
-    wait_until(lambda: says(pane.view, "1 pending change"))
+    wait_until(lambda: says(pane.view, "1 pending file"))
     page = pane.open("two")
     press(page, "Discard")
     wait_until(lambda: pane.counts[-1] == 0)
@@ -222,7 +222,7 @@ def test_changes_of_several_runs_to_a_file_are_applied_in_order(pane: Pane) -> N
     for text in ("one", "two"):
         run(pane.person, f"echo {text} > file", Mode.REVIEW)
     pane.show()
-    assert says(pane.view, "2 pending changes")
+    assert says(pane.view, "2 pending files")
     press(pane.view, "Apply All")
     wait_until(lambda: pane.counts[-1] == 0)
     assert (pane.person.project / "file").read_text() == "two\n"
@@ -296,7 +296,7 @@ def test_one_pending_hunk_is_applied_and_can_be_undone(pane: Pane) -> None:
     window = page.get_root()
     assert isinstance(window, Gtk.Window)
     # The page shows all that the command did, and what became of it.
-    wait_until(lambda: buttons(shown)[3:7] == ["Apply", "Discard", "Apply", "Undo"])
+    wait_until(lambda: buttons(shown)[:4] == ["Apply", "Discard", "Apply", "Undo"])
     wait_until(lambda: texts(window.get_focus() or page) == ["Undo"])
     focus = window.get_focus()
     assert focus is not None and focus.is_ancestor(shown)
@@ -309,7 +309,7 @@ def test_one_pending_hunk_is_discarded_and_the_rest_is_applied(pane: Pane) -> No
     shown.emit("section-action", 0, "discard")
     wait_until(lambda: says(page, "Discarded"))
     assert says(page, "changed 3\n")
-    assert buttons(shown)[3:7] == ["Apply", "Discard", "Apply", "Discard"]
+    assert buttons(shown)[:4] == ["Apply", "Discard", "Apply", "Discard"]
     # It is one file as before, and one row.
     wait_until(lambda: pane.view._tasks.is_idle)
     assert set(pane.counts) == {1}
@@ -339,7 +339,7 @@ def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
     ):
         side.set_active(True)
         assert _compared(loaded(page)) == lines
-    press(page, "Use the Command's")
+    press(page, "Use the Agent's")
     wait_until(lambda: file.read_text() == "theirs\n")
 
 
@@ -449,7 +449,7 @@ def test_no_button_takes_the_place_of_its_opposite(pane: Pane) -> None:
     page = pane.open("file")
     wait_until(lambda: buttons(page.verbs)[-2:] == ["Redo", "Undo"])
     assert not button(page.verbs, "Undo").get_sensitive()
-    assert buttons(loaded(page))[3:5] == ["Undo", "Redo"]
+    assert buttons(loaded(page))[:2] == ["Undo", "Redo"]
 
 
 def test_of_two_versions_that_were_made_at_once_the_one_not_chosen_stays_a_conflict(
@@ -477,7 +477,7 @@ def test_of_two_versions_that_were_made_at_once_the_one_not_chosen_stays_a_confl
     page = pane.open("file")
     assert page.conflict.get_visible()
     wait_until(lambda: "Keep Mine" in texts(page))
-    press(page, "Use the Command's")
+    press(page, "Use the Agent's")
     wait_until(lambda: file.read_text() == "2\n")
 
 
@@ -656,10 +656,10 @@ def test_pending_changes_are_counted_regardless_of_the_filter(pane: Pane) -> Non
     run(pane.person, "echo 1 > apple", Mode.REVIEW)
     run(pane.person, "echo 2 > pear", Mode.REVIEW)
     pane.show()
-    assert says(pane.view, "2 pending changes")
+    assert says(pane.view, "2 pending files")
     pane.view.filter.set_text("pear")
     wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
-    assert says(pane.view, "2 pending changes")
+    assert says(pane.view, "2 pending files")
     pane.view.filter.set_text("nothing like it")
     wait_until(lambda: says(pane.view, "No Results Found"))
     assert pane.counts[-1] == 2
@@ -805,7 +805,7 @@ def test_ignored_files_are_undone_and_redone_as_one(pane: Pane) -> None:
     wait_until(lambda: not (project / "cache").exists())
     assert not (project / "build.o").exists()
     assert (project / "file").exists()
-    wait_until(lambda: pane.told == ["3 changes undone."])
+    wait_until(lambda: pane.told == ["3 files undone."])
     wait_until(lambda: says(pane.view, "3 files that git ignores · Undone"))
     # The focus stays with the line.
     wait_until(lambda: "Redo" in buttons(all_of(pane.view, IgnoredRow)[0]))
@@ -818,11 +818,11 @@ def test_ignored_files_wait_in_review_mode_and_are_decided_as_one(pane: Pane) ->
     run(pane.person, f"{_BUILD}; echo 1 > file", Mode.REVIEW)
     project = pane.person.project
     pane.show()
-    wait_until(lambda: pane.view.pending.get_label() == "1 pending change")
+    wait_until(lambda: pane.view.pending.get_label() == "1 pending file")
     assert pane.counts[-1] == 1
     press(_open_ignored(pane), "Discard")
     wait_until(lambda: says(pane.view, "3 files that git ignores · Discarded"))
-    assert pane.view.pending.get_label() == "1 pending change"
+    assert pane.view.pending.get_label() == "1 pending file"
     press(all_of(pane.view, IgnoredRow)[0], "Apply")
     wait_until(lambda: (project / "cache/a.o").exists())
     assert not (project / "file").exists()

@@ -11,12 +11,12 @@ from gi.repository import Gtk
 from support.chat_screen import Place
 from support.screen import Screen, all_of, spin_until
 
-from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.storage.stored import CallRecord, SessionInfo, StoredMessage, StoredSession
+from ollmsandbox.chat.events import ConversationState, StateChanged
 from ollmsandbox.tools.base import Outcome
+from ollmsandbox.ui.chat.group import CallGroupRow
 from ollmsandbox.ui.chat.question import QuestionCard
 from ollmsandbox.ui.chat.todo import TodoList
-from ollmsandbox.ui.sessions.entries import CallEntry, entries_of
+from ollmsandbox.ui.sessions.entries import CallEntry
 
 
 @pytest.fixture
@@ -40,22 +40,23 @@ def labels(widget: Gtk.Widget) -> list[str]:
     return [label.get_label() for label in all_of(widget, Gtk.Label)]
 
 
-def test_a_plan_is_a_list_and_only_the_last_one_is_open(place: Place) -> None:
-    first = place.chat.plan(("Read", "in_progress"), ("Fix\n\x1b it", "pending"))
-    card = place.card(first)
-    assert card.is_open
-    [steps] = all_of(card, TodoList)
-    assert labels(steps) == ["Read", "Fix⟨NEWLINE⟩⟨ESC⟩ it"]
-    assert card.title.get_label() == "0 of 2 steps done"
-    assert not card.output_tools.get_visible()
-    second = place.chat.plan(("Read", "done"), ("Fix it", "in_progress"))
-    later = place.card(second)
-    assert [card.detail.get_visible(), later.detail.get_visible()] == [False, True]
-    assert later.title.get_label() == "1 of 2 steps done"
-    # What the user opens stays open.
-    card.header.emit("clicked")
+def test_the_plan_is_a_list_above_the_composer(place: Place) -> None:
+    bar = place.view.todo
+    bar.set_expanded(True)
+    place.chat.talk.tell(StateChanged(ConversationState.RUNNING))
+    assert not bar.get_visible()
+    place.chat.plan(("Read", "in_progress"), ("Fix\n\x1b it", "pending"))
+    assert bar.get_visible()
+    assert labels(bar) == ["Plan: 0 of 2: Read", "Read", "Fix⟨NEWLINE⟩⟨ESC⟩ it"]
+    place.chat.plan(("Read", "done"), ("Fix it", "pending"))
+    assert labels(bar)[0] == "Plan: 1 of 2 done"
     place.chat.plan(("Read", "done"), ("Fix it", "done"))
-    assert [card.detail.get_visible(), later.detail.get_visible()] == [True, False]
+    assert bar.get_visible()
+    place.chat.idle()
+    assert not bar.get_visible()
+    spin_until(lambda: bool(all_of(place.view, CallGroupRow)))
+    [group] = all_of(place.view, CallGroupRow)
+    assert labels(group)[0] == "Updated the plan 3 times"
 
 
 def test_a_plan_that_failed_is_an_ordinary_call(place: Place) -> None:
@@ -64,27 +65,6 @@ def test_a_plan_that_failed_is_an_ordinary_call(place: Place) -> None:
     card = place.card(entry)
     assert all_of(card, TodoList) == []
     assert card.output is not None
-
-
-def test_a_stored_plan_is_a_list(place: Place) -> None:
-    def stored(number: int, state: str) -> list[StoredMessage]:
-        call = ToolCall(f"c{number}", "plan", {"steps": [{"text": "Fix", "state": state}]})
-        return [
-            StoredMessage(number, Message(Role.ASSISTANT, "", calls=(call,))),
-            StoredMessage(
-                number + 1, Message(Role.TOOL, "ok", call_id=call.id), CallRecord(ok=True)
-            ),
-        ]
-
-    info = SessionInfo("s", "", "", "", "", 0.0, 0.0)
-    entries = entries_of(StoredSession(info, (*stored(0, "pending"), *stored(2, "done"))))
-    place.chat.session.show_stored(entries)
-    first, last = entries
-    assert isinstance(first, CallEntry)
-    assert isinstance(last, CallEntry)
-    assert place.card(last).is_open
-    assert not place.card(first).is_open
-    assert labels(all_of(place.card(last), TodoList)[0]) == ["Fix"]
 
 
 def test_a_choice_is_an_answer(place: Place) -> None:
@@ -131,12 +111,12 @@ def test_a_question_can_be_left_to_the_model(place: Place) -> None:
     assert card.answer.get_label() == "You let the agent decide"
 
 
-def test_a_question_that_was_withdrawn_says_so(place: Place) -> None:
+def test_a_question_that_was_withdrawn_is_gone(place: Place) -> None:
     entry = place.chat.question("Which name?")
-    card = question(place, entry)
+    assert question(place, entry).is_open
     place.chat.end(entry, Outcome("Stopped by the user.", ok=False))
-    assert not card.is_open
-    assert card.answer.get_label() == "No answer"
+    assert all_of(place.card(entry), QuestionCard) == []
+    assert place.card(entry).status.get_label() == "Question · Failed"
 
 
 def test_a_question_out_of_view_is_announced(place: Place) -> None:

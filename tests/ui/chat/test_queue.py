@@ -78,10 +78,11 @@ def test_a_command_of_the_user_waits_for_the_end_and_what_is_behind_it_too(
 def test_what_is_typed_while_a_command_of_the_user_runs_is_sent_after_it(
     screen: Screen, person: Person
 ) -> None:
+    person.share_playground()
     with in_project(person) as (window, session):
         session.conversation.use_model(ScriptedModel(["Fine."]))
         window.chat.set_can_send("")
-        say(window, "!sleep 60")
+        say(window, "!sleep 1000")
         wait_until(lambda: session.is_busy)
         say(window, "And then?")
         assert [one.text for one in session.conversation.queued] == ["And then?"]
@@ -89,9 +90,10 @@ def test_what_is_typed_while_a_command_of_the_user_runs_is_sent_after_it(
         session.conversation.stop_call(call.call.id)
         wait_until(lambda: not session.is_busy)
         assert window.chat.composer.text == "And then?"
-        say(window, "!sleep 0.3")
+        say(window, "!until [ -e ~/playground/go ]; do sleep 0.02; done")
         wait_until(lambda: session.is_busy)
         say(window, "And now?")
+        (person.playground / "go").touch()
         wait_until(lambda: said(session, Role.ASSISTANT) == ["Fine."])
 
 

@@ -65,7 +65,13 @@ def test_only_the_last_turn_can_be_changed(
     talk: tuple[Window, OpenSession, ScriptedModel],
 ) -> None:
     window, _session, _model = talk
-    expected = [[], ["Copy Answer"], ["Edit and Send Again"], ["Copy Answer", "Try Again"]]
+    restore = "Restore Files to This Point"
+    expected = [
+        [restore],
+        ["Copy Answer"],
+        ["Edit and Send Again", restore],
+        ["Copy Answer", "Try Again"],
+    ]
     wait_until(lambda: actions(window) == expected)
 
 

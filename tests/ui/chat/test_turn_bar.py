@@ -3,14 +3,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
 from support.person import Person
 from support.screen import Screen, texts
 from support.scripted import Reply, ScriptedModel, call
-from support.window import finish, in_project, press, says, wait_until
+from support.window import (
+    buttons,
+    finish,
+    in_project,
+    open_session,
+    press,
+    program,
+    says,
+    wait_until,
+    window_of,
+)
 
-from ollmsandbox.ui.changes.model import RunItem
+from ollmsandbox.project.review import Review
+from ollmsandbox.ui.chat import controller
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
@@ -19,6 +33,18 @@ _TURN: tuple[Reply, ...] = (
     [call(id="2", command="printf '1\\n2\\n' > new")],
     ["Done."],
 )
+
+
+@contextmanager
+def reviewing(person: Person) -> Iterator[tuple[Window, OpenSession]]:
+    """Run the program with a session in which changes wait."""
+    with program(person) as application:
+        application.settings.set("apply-mode", "review")
+        window = window_of(application)
+        yield window, open_session(window, person.project)
+
+
+_FILES = ["new", "old", "new"]
 
 
 def _say(session: OpenSession, text: str) -> None:
@@ -47,24 +73,81 @@ def test_one_bar_sums_up_the_turn_and_undoes_all_of_it(screen: Screen, person: P
         wait_until(lambda: not (person.project / "new").exists())
         wait_until(lambda: says(window.chat.turn, "2 files changed · undone"))
         assert old.read_text() == "a\nb\n"
-        # A second click does nothing.
+        # A second click does nothing; the way back is another button.
         assert not window.chat.turn.undo_button.get_sensitive()
+        press(window.chat.turn, "Redo")
+        wait_until(lambda: old.read_text() == "b\n" and (person.project / "new").exists())
+        wait_until(lambda: window.chat.turn.undo_button.get_sensitive())
+        assert "Redo" not in buttons(window.chat.turn)
         _say(session, "And now?")
         wait_until(lambda: not window.chat.turn.get_reveal_child())
 
 
-def test_the_turn_is_reviewed(screen: Screen, person: Person) -> None:
+def test_a_turn_that_waits_is_applied_from_the_bar(screen: Screen, person: Person) -> None:
+    with reviewing(person) as (window, session):
+        old = _begin(person, session)
+        wait_until(lambda: says(window.chat.turn, "2 files changed · 2 pending"))
+        assert buttons(window.chat.turn) == ["Review", "Apply"]
+        press(window.chat.turn, "Apply")
+        wait_until(lambda: old.read_text() == "b\n" and (person.project / "new").exists())
+        # It stays where it was, and the way back is beside it.
+        wait_until(lambda: buttons(window.chat.turn) == ["Review", "Undo", "Apply"])
+        assert not window.chat.turn.apply_button.get_sensitive()
+
+
+def test_a_discarded_turn_was_never_done_and_cannot_be_redone(
+    screen: Screen, person: Person
+) -> None:
+    with reviewing(person) as (window, session):
+        _begin(person, session)
+        wait_until(lambda: says(window.chat.turn, "2 files changed · 2 pending"))
+        with closing(Review(person.paths)) as review:
+            [project] = review.manager.projects()
+            review.discard_all(project)
+        window.chat.turn.emit("apply", ())
+        wait_until(lambda: says(window.chat.turn, "2 files changed · discarded"))
+        assert "Redo" not in buttons(window.chat.turn)
+
+
+def test_a_command_of_the_user_s_own_is_undone_in_the_bar(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        old = _begin(person, session)
+        finish(session.conversation.run("true"))
+        # It changed nothing: the turn can still be undone.
+        wait_until(lambda: says(window.chat.turn, "2 files changed"))
+        finish(session.conversation.run("echo mine > mine.txt"))
+        wait_until(lambda: says(window.chat.turn, "1 file changed"))
+        press(window.chat.turn, "Undo")
+        wait_until(lambda: not (person.project / "mine.txt").exists())
+        assert old.read_text() != "a\nb\n"
+
+
+def test_the_turn_is_reviewed(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    async def note(_window: Window, path: str) -> None:
+        opened.append(path)
+
+    monkeypatch.setattr(controller, "open_in_editor", note)
     with in_project(person) as (window, session):
         _begin(person, session)
         wait_until(lambda: says(window.chat.turn, "2 files changed"))
         press(window.chat.turn, "Review")
-        wait_until(
-            lambda: (
-                [item.is_open for item in window.changes.items if isinstance(item, RunItem)]
-                == [True, True]
-            )
-        )
         assert window.flap.get_reveal_flap()
+        # All files are in one scroll, each with its header and its buttons.
+        several = window.changes.several
+        assert several is not None
+        wait_until(lambda: [page.path.get_label() for page in several.pages] == _FILES)
+        wait_until(lambda: all(page.diff and page.diff.is_loaded for page in several.pages))
+        press(several.pages[1], "Open in Editor")
+        wait_until(lambda: opened == [str(person.project / "old")])
+        press(several.pages[1].verbs, "Undo")
+        wait_until(lambda: (person.project / "old").read_text() == "a\nb\n")
+        wait_until(lambda: buttons(several.pages[1].verbs)[-2:] == ["Redo", "Undo"])
+        press(several, "All Changes")
+        assert window.changes.is_list
 
 
 def test_ignored_files_are_counted_apart_and_undone_with_the_turn(

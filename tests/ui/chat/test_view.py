@@ -28,13 +28,13 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.turn_end import TurnEnd
-from ollmsandbox.project.change import State as ChangeState
 from ollmsandbox.ui.chat.question import QuestionCard
 from ollmsandbox.ui.chat.row import MessageRow, NoticeRow, SummaryRow
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.card import ChatPermission
 from ollmsandbox.ui.sessions.entries import MessageEntry, NoticeEntry
+from ollmsandbox.ui.sessions.folding import CallGroup
 
 pytestmark = pytest.mark.anybody
 
@@ -192,11 +192,52 @@ def test_a_summary_can_be_unfolded(place: Place) -> None:
     spin_until(lambda: "Task: <b>everything</b>" in texts(row))
 
 
-def test_costs_are_shown_if_there_is_a_price(place: Place) -> None:
+def test_the_ring_shows_how_much_of_the_context_is_used(place: Place) -> None:
+    ring = place.view.context
+    assert not ring.get_visible()
+    place.chat.talk.tell(TokensUsed(1000, 240, 4000))
+    assert ring.get_visible()
+    assert texts(ring)[:1] == ["31 %"]
+    place.chat.talk.tell(TokensUsed(2000, 0, 4000, 0.01), TokensUsed(2800, 200, 4000, 0.02))
+    assert ring.details.get_label().splitlines() == [
+        "75 % of the model's context of 4,000 tokens",
+        "6,240 tokens in this session",
+        "Cost: 0.0300",
+    ]
+    place.chat.talk.tell(MessageAdded(Message(Role.SUMMARY, "All of it")))
+    place.chat.idle()
+    assert texts(ring)[:1] == ["0 %"]
+
+
+def test_the_context_of_an_unknown_model_is_not_guessed(place: Place) -> None:
     place.chat.talk.tell(TokensUsed(10, 5, None))
-    assert not place.view.cost.get_visible()
-    place.chat.talk.tell(TokensUsed(10, 5, None, 0.01), TokensUsed(10, 5, None, 0.02))
-    assert place.view.cost.get_label() == "Cost: 0.0300"
+    assert place.view.context.details.get_label() == "15 tokens in this session"
+
+
+def test_find_goes_from_one_entry_to_the_next(place: Place) -> None:
+    chat, bar = place.chat, place.view.find_bar
+    assert not place.view.find()
+    chat.person("Where is the needle?")
+    first = chat.call("grep Needle")
+    chat.end(first, done(0, "hay.txt"))
+    second = chat.call("ls")
+    chat.end(second, done(0, "needle.txt"))
+    place.fill()
+    assert place.view.find()
+    bar.entry.set_text("NEEDLE")
+    spin_until(lambda: bar.count.get_label() == "3 of 3")
+    [group] = [item for item in place.view.column.items if isinstance(item, CallGroup)]
+    row = place.view.column.row_of(group)
+    assert row is not None and row.has_css_class("found")
+    spin_until(lambda: place.view.column.is_in_view(group))
+    bar.entry.emit("activate")
+    bar.entry.emit("activate")
+    assert bar.count.get_label() == "1 of 3"
+    assert not row.has_css_class("found")
+    bar.entry.set_text("nowhere")
+    spin_until(lambda: bar.count.get_label() == "Nothing found")
+    bar.set_search_mode(False)
+    assert bar.count.get_label() == ""
 
 
 def test_a_very_long_message_of_the_user_is_shown_at_once(place: Place) -> None:
@@ -342,14 +383,6 @@ def test_the_user_s_own_message_is_always_in_view(place: Place) -> None:
 
 
 # --- all of it -----------------------------------------------------------------------------------
-
-
-def test_a_change_undone_elsewhere_is_shown_as_undone_at_its_call(place: Place) -> None:
-    entry = place.chat.call()
-    place.chat.end(entry, done(0, "", "a.c"))
-    place.card(entry)
-    place.chat.session.note_states({"run-1": frozenset({ChangeState.UNDONE})})
-    assert place.card(entry).undo_button.get_label() == "Undone"
 
 
 def test_a_model_is_named_once_in_a_turn(place: Place) -> None:

@@ -30,11 +30,11 @@ def test_a_question_has_the_keyboard_escape_is_no_and_a_letter_is_its_button(
         with program(person, f"{person.project}/", ask_every_command=True) as window:
             window.say("go")
             window.wait_focus("Deny")
-            window.press("Escape", then=lambda: window.reads("Denied, "))
+            window.press("Escape", then=lambda: window.reads("Denied, did not run"))
             window.until(lambda: _is_asked(window, "touch b"), "the next one is asked")
             window.wait_focus("Deny")
             window.wait_at_rest("button", "Allow Once")
-            window.press("alt+a", then=lambda: window.reads("Allowed once, "))
+            window.press("alt+a", then=lambda: window.reads("$ touch b. Succeeded"))
             window.wait_for("Round 1 is over.")
             window.close()
     assert [path.name for path in person.project.iterdir()] == ["b"]
@@ -51,11 +51,11 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
         with program(person, f"{person.project}/", **settings) as window:
             window.say("go")
             for answer, verdict in (
-                ("Deny", "Denied, "),
-                ("Allow Once", "Allowed once, "),
-                (LASTING[0], "Allowed for this session, "),
-                (LASTING[1], "Allowed, now and always, "),
-                (LASTING[2], "Denied, now and always, "),
+                ("Deny", "$ touch a. Denied, did not run"),
+                ("Allow Once", "$ touch b. Succeeded"),
+                (LASTING[0], "$ touch c. Succeeded"),
+                (LASTING[1], "$ touch d. Succeeded"),
+                (LASTING[2], "$ touch e. Denied, did not run"),
             ):
                 said = partial(window.reads, verdict)
                 if answer in LASTING:
@@ -78,7 +78,7 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
                 window.until(is_asked, "it is asked")
                 window.click("button", "Deny", then=partial(is_not, is_asked))
             window.wait_for("Round 2 is over.")
-            window.wait_for("Always denied, ")
+            window.wait_for("Always denied, did not run")
             window.close()
 
 
@@ -89,7 +89,7 @@ def test_a_screen_reader_says_the_whole_network_question(person: Person) -> None
             window.say("go")
             window.wait_focus("Deny")
             window.wait_for(WITH_NETWORK.format(command="touch a"))
-            window.press("Escape", then=lambda: window.reads("Denied, "))
+            window.press("Escape", then=lambda: window.reads("Denied, did not run"))
             window.wait_for("Round 1 is over.")
             window.close()
     assert not (person.project / "a").exists()

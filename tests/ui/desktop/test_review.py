@@ -29,12 +29,12 @@ def test_a_conflict_is_decided_with_the_keyboard_alone(person: Person) -> None:
         window.until((person.playground / "began").exists, "the command runs")
         notes.write_text("mine\n")
         (person.playground / "go").touch()
-        window.wait_for("1 conflicts with your edits")
-        window.press("F9", then=lambda: window.reads("You also edited this file"))
+        window.wait_for("1 file changed · 1 pending")
+        window.press("ctrl+shift+c", then=lambda: window.reads("You also edited this file"))
         _walk(window, "Tab", "notes. Modified")
         window.press("Return", then=lambda: window.reads("Your version is unchanged"))
         assert notes.read_text() == "mine\n"
-        _walk(window, "Tab", "Use the Command's")
+        _walk(window, "Tab", "Use the Agent's")
         window.press("Return", then=lambda: notes.read_text() == "theirs\n")
         # Where the button was, the next one is.
         window.until(lambda: window.has_focus("Undo"), "it can be undone")

@@ -8,8 +8,9 @@ import subprocess
 from functools import partial
 
 import pytest
-from support.desktop import CLOSING, PATIENCE, is_not, program, start
+from support.desktop import CLOSING, is_not, program, start
 from support.person import Person
+from support.timing import PATIENCE
 
 from ollmsandbox.project.jobs import project_lock
 

@@ -58,7 +58,7 @@ def test_changes_are_shown_in_one_column(screen: Screen) -> None:
         "added = True",
         *(f"value_{n} = {n}" for n in range(40, 43)),
     ]
-    assert view.summary.get_label() == "2 changes · +2 \N{MINUS SIGN}1"
+    assert view.summary.get_label() == "2 hunks · +2 \N{MINUS SIGN}1"
     assert view._columns[0].row(4).margin.split() == ["10", "-"]
     assert view._columns[0].row(5).margin.split() == ["10", "+"]
 
@@ -104,7 +104,7 @@ def test_a_fold_opens(screen: Screen) -> None:
     assert f"value_{20} = {20}" in shown(view)
     view.go_to_change(1)
     draw_frames(view)
-    assert view.summary.get_label().startswith("Change 2 of 2")
+    assert view.summary.get_label().startswith("Hunk 2 of 2")
 
 
 def test_the_next_and_the_previous_change(screen: Screen) -> None:
@@ -147,7 +147,7 @@ def test_two_columns_where_there_is_room(screen: Screen) -> None:
     assert isinstance(window, Gtk.Window)
     screen.resize(window, 400, 500)
     spin_until(lambda: not view.is_side_by_side and view.is_loaded)
-    assert not view.side_toggle.get_sensitive()
+    assert not view.side_toggle.get_visible()
 
 
 def test_both_columns_scroll_together(screen: Screen) -> None:
@@ -165,7 +165,7 @@ def test_both_columns_scroll_together(screen: Screen) -> None:
 def test_a_large_file_comes_in_pieces(screen: Screen) -> None:
     view = with_texts(screen, [], [f"line {number}\n" for number in range(5000)])
     assert shown(view)[-1] == "line 4999"
-    assert view.summary.get_label() == "1 change · +5,000 \N{MINUS SIGN}0"
+    assert view.summary.get_label() == "+5,000 \N{MINUS SIGN}0"
 
 
 def test_many_changes_show_the_first_and_the_rest_on_demand(screen: Screen) -> None:
@@ -176,10 +176,10 @@ def test_many_changes_show_the_first_and_the_rest_on_demand(screen: Screen) -> N
     screen.show(view)
     load(view, old, new)
     assert len(buttons(view, "Undo")) == 20
-    buttons(view, "Show More Changes")[0].emit("clicked")
+    buttons(view, "Show More Hunks")[0].emit("clicked")
     spin_until(lambda: view.is_loaded)
     assert len(buttons(view, "Undo")) == 25
-    assert not buttons(view, "Show More Changes")
+    assert not buttons(view, "Show More Hunks")
 
 
 def test_equal_texts_and_another_file_at_once(screen: Screen) -> None:

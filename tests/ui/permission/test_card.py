@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,12 @@ from gi.repository import Gdk, Gtk
 from support.chat import allow, asked, press_key, scroll_to_end, with_network
 from support.screen import Screen, all_of, draw_frames, one_of, spin, spin_until, texts
 
-from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
+from ollmsandbox.permission.request import (
+    REACH_HOST,
+    Answer,
+    Fact,
+    PermissionRequest,
+)
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.permission.card import ChatPermission
@@ -101,6 +105,16 @@ def test_the_network_question_contains_the_command_where_the_card_is_not_seen() 
     assert notification_text(request)[1] == spoken_question(request)
     _title, body = notification_text(replace(request, subject="x" * 1000))
     assert body == f"May {'x' * 119}… run?"
+
+
+def test_a_host_can_be_allowed_for_the_session_if_that_is_offered(screen: Screen) -> None:
+    once = with_network(tool=REACH_HOST)
+    assert once.answers == (Answer.DENY, Answer.ALLOW)
+    request = replace(once, one_time_only=False, for_session=True, target_path="www.example:443")
+    assert request.answers == (Answer.DENY, Answer.ALLOW, Answer.ALLOW_SESSION)
+    shown = Shown(screen, request)
+    label = "Allow www.example:443 in This Session"
+    assert texts(shown.card.button_for(Answer.ALLOW_SESSION)) == [label]
 
 
 def test_a_one_time_request_has_two_answers(screen: Screen) -> None:
@@ -372,13 +386,10 @@ def test_markup_is_shown_as_plain_text(screen: Screen) -> None:
     trick = '<span size="1">rm -rf ~</span>&amp;<b>'
     shown = Shown(
         screen,
-        asked(
-            trick, question=trick, facts=(Fact(trick, trick),), sees=(trick,), one_time_only=True
-        ),
+        asked(trick, question=trick, facts=(Fact(trick, trick),), one_time_only=True),
     )
-    shown.card.sees.set_expanded(True)
     assert shown.subject == trick
-    assert [text for text in texts(shown.card) if trick in text] == [trick] * 5
+    assert [text for text in texts(shown.card) if trick in text] == [trick] * 4
     assert not any(label.get_use_markup() for label in all_of(shown.card, Gtk.Label))
 
 
@@ -409,9 +420,8 @@ def test_full_width_marks_are_named_in_a_path_and_left_in_what_the_program_says(
 ) -> None:
     said, trick = "不可写入\uff0c可读取\uff1f", "~/src\uff1bx"
     facts = (Fact(said, said, is_wording=True), Fact("位置", trick))
-    shown = Shown(screen, with_network(trick, translated=said, facts=facts, sees=(said,)))
-    shown.card.sees.set_expanded(True)
-    assert [text for text in texts(shown.card) if text == said] == [said] * 4
+    shown = Shown(screen, with_network(trick, translated=said, facts=facts))
+    assert [text for text in texts(shown.card) if text == said] == [said] * 3
     assert [text for text in texts(shown.card) if "src" in text] == ["~/src⟨U+FF1B⟩x"] * 2
 
 
@@ -442,41 +452,6 @@ def test_a_path_in_a_fact_does_not_make_the_card_wide(screen: Screen) -> None:
     draw_frames(shown.window)
     assert shown.card.measure(Gtk.Orientation.HORIZONTAL, -1)[0] <= 336
     assert shown.card.get_width() == 360
-
-
-# --- afterwards ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("answer", "source", "line"),
-    [
-        (Answer.DENY, Source.PERSON, "Denied, 14:02"),
-        (Answer.ALLOW, Source.PERSON, "Allowed once, 14:02"),
-        (Answer.ALLOW_ALWAYS, Source.SAVED, "Always allowed, 14:02"),
-        (Answer.DENY, Source.NOBODY, "No answer: denied, 14:02"),
-    ],
-)
-def test_the_verdict_is_one_line_that_stays(
-    screen: Screen, answer: Answer, source: Source, line: str
-) -> None:
-    shown = Shown(screen, asked("make install"))
-    at = time.mktime((2026, 1, 2, 14, 2, 0, 0, 0, -1))
-    shown.card.show_verdict(Verdict(shown.card.request, answer, source, at))
-    draw_frames(shown.window)
-    assert texts(shown.card) == [line]
-    assert not shown.card.is_open
-    shown.click(Answer.ALLOW)
-    assert not press_key(shown.card, Gdk.KEY_Escape)
-    assert not shown.answers
-
-
-def test_a_withdrawn_question_cannot_be_answered(screen: Screen) -> None:
-    shown = Shown(screen, asked("make install"))
-    spin_until(shown.can_allow)
-    shown.card.show_over()
-    assert texts(shown.card) == ["No answer: did not run"]
-    shown.click(Answer.ALLOW)
-    assert not shown.answers
 
 
 def test_buttons_stand_in_one_line_or_below_each_other(screen: Screen) -> None:

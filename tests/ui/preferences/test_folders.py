@@ -42,7 +42,6 @@ def test_a_folder_is_opened_on_its_card_and_removed_in_the_projects_menu(
         wait_until(lambda: card.is_at_rest)
         press(card, "Allow for This Project")
         wait_until(running.done)
-        assert card.verdict.get_label().startswith("Allowed for this project, ")
         finish(session.conversation.run("touch link/a"))
         assert (other / "a").exists()
         opened = _show_folders(window, person)
@@ -95,7 +94,7 @@ def _linked(person: Person) -> Path:
 
 
 def _question(window: Window) -> ChatPermission:
-    card = card_that(window, lambda card: card.question is not None and card.question.is_open)
+    card = card_that(window, lambda card: card.question is not None)
     assert card.question is not None
     return card.question
 

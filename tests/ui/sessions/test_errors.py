@@ -150,4 +150,4 @@ def test_a_command_that_a_crash_interrupted_is_in_its_chat() -> None:
         entries = entries_of(StoredSession(info, tuple(repair([*stored, *after]))))
         left = [one for one in entries if isinstance(one, CallEntry)][-1]
         assert left.description == "make b"
-        assert left.is_interrupted and not left.stored_text
+        assert left.is_interrupted and not left.shown_text

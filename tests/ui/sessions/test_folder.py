@@ -12,6 +12,7 @@ import pytest
 from support.person import Person
 from support.screen import Screen
 from support.scripted import ScriptedModel
+from support.timing import PATIENCE
 from support.window import finish, in_project, wait_until, window_of
 
 from ollmsandbox import paths
@@ -34,7 +35,7 @@ class Mount:
     def is_missing(self, folder: str) -> bool:
         if folder == self.folder:
             self.looks += 1
-            assert self.answers.wait(120)
+            assert self.answers.wait(PATIENCE)
         return paths.is_missing(folder)
 
 
@@ -64,9 +65,11 @@ def test_turns_go_on_and_the_window_closes_while_a_folder_gives_no_answer(
         monkeypatch.setattr(folder, "is_missing", mount.is_missing)
         session.conversation.model = ScriptedModel(*[["Yes."]] * 8)
         for _turn in range(8):
-            finish(asyncio.wait_for(session.conversation.say("Still there?"), 60))
+            finish(asyncio.wait_for(session.conversation.say("Still there?"), PATIENCE))
         wait_until(lambda: mount.looks)
-        assert finish(asyncio.wait_for(asyncio.to_thread(lambda: "a thread"), 60)) == "a thread"
+        assert (
+            finish(asyncio.wait_for(asyncio.to_thread(lambda: "a thread"), PATIENCE)) == "a thread"
+        )
         assert mount.looks == 1
         try:
             window.close()
@@ -79,13 +82,13 @@ def test_queued_readings_take_no_thread() -> None:
     may_end = threading.Event()
 
     def work() -> None:
-        assert may_end.wait(120)
+        assert may_end.wait(PATIENCE)
 
     async def play() -> None:
         newest = LatestOnly()
         readings = [asyncio.ensure_future(newest.run(work)) for _reading in range(100)]
         await asyncio.sleep(0)
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: True), 60)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: True), PATIENCE)
         may_end.set()
         await asyncio.gather(*readings, return_exceptions=True)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from gi.repository import Gtk
 from support.screen import Screen, draw_frames
+from support.timing import PATIENCE
 
 from ollmsandbox.ui.sessions.tool_text import clock, duration
 from ollmsandbox.ui.terminal.graph import POINTS, UsageGraph
@@ -74,7 +75,7 @@ def test_watching_ends_with_the_process() -> None:
         if len(seen) == 3:
             process.communicate()
 
-    asyncio.run(asyncio.wait_for(watch(Sampler(process.pid), show, interval=0), 60))
+    asyncio.run(asyncio.wait_for(watch(Sampler(process.pid), show, interval=0), PATIENCE))
     assert len(seen) == 3
 
 

@@ -8,6 +8,7 @@ import threading
 from functools import partial
 
 import pytest
+from support.timing import PATIENCE
 
 from ollmsandbox.ui.widgets.tasks import LatestOnly
 
@@ -20,7 +21,7 @@ def test_an_outdated_task_is_never_run() -> None:
 
     def first() -> str:
         begun.set()
-        assert may_end.wait(60)
+        assert may_end.wait(PATIENCE)
         done.append("first")
         return "first"
 
@@ -31,7 +32,7 @@ def test_an_outdated_task_is_never_run() -> None:
     async def play() -> list[str | BaseException]:
         newest = LatestOnly()
         tasks = [asyncio.ensure_future(newest.run(first))]
-        await asyncio.to_thread(begun.wait, 60)
+        await asyncio.to_thread(begun.wait, PATIENCE)
         for name in ("second", "third"):
             tasks.append(asyncio.ensure_future(newest.run(partial(later, name))))
             # It has its number; whether its thread has begun makes no difference.

@@ -11,6 +11,7 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, texts
+from support.timing import PATIENCE
 from support.window import finish, press, running_loop, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
@@ -69,7 +70,7 @@ class Slow:
 
     def __call__(self, *given: object, **named: object) -> object:
         self.calls += 1
-        assert self.may_go_on.wait(60)
+        assert self.may_go_on.wait(PATIENCE)
         return self._work(*given, **named)
 
 
@@ -131,7 +132,7 @@ def test_an_older_look_that_comes_back_later_is_not_shown(
     def slow(*given: object) -> object:
         found = look(*given)  # type: ignore[arg-type]
         looked.set()
-        assert may_come_back.wait(60)
+        assert may_come_back.wait(PATIENCE)
         return found
 
     monkeypatch.setattr(change_page, "look", slow)

@@ -125,6 +125,18 @@ def test_opening_the_changes_does_not_restyle_the_chat(window: Window) -> None:
     assert styles() == beside
 
 
+def test_the_changes_open_at_once(window: Window) -> None:
+    seen: list[float] = []
+    progress = window.flap.get_reveal_progress
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: not progress())
+    draw_frames(window)
+    window.flap.connect("notify::reveal-progress", lambda *_: seen.append(progress()))
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: progress() == 1)
+    assert set(seen) <= {0, 1}
+
+
 def test_in_a_narrow_window_the_keyboard_follows_the_changes(window: Window) -> None:
     def focus_is_in(place: Gtk.Widget | None) -> bool:
         focus = window.get_focus()

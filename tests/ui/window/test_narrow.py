@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import pytest
 from gi.repository import Gtk
-from support.chat import Chat, report, shown
+from support.chat import Chat, shown
 from support.screen import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.project.change import Change, Flag, Kind, Recorded, State, Type
 from ollmsandbox.ui.changes.model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
-from ollmsandbox.ui.sessions import tool_text
 from ollmsandbox.ui.widgets.labels import is_cut_off, show_ellipsized_as_tooltip
 
 pytestmark = pytest.mark.anybody
@@ -52,11 +51,3 @@ def test_a_risky_file_has_one_pill_that_is_complete_beside_a_long_path(screen: S
     assert not is_cut_off(pills[0])
     # A screen reader, and the tooltip, say everything.
     assert "Can run code outside the sandbox · New executable" in row.name
-
-
-def test_settled_changes_are_no_longer_shown_as_pending() -> None:
-    waits = report("a.c", "b.c", state=State.PENDING)
-    assert tool_text.changed(waits) == "2 files changed; pending your review"
-    some = frozenset({State.PENDING, State.APPLIED})
-    assert tool_text.changed(waits, some) == "2 files changed; some are still pending"
-    assert tool_text.changed(waits, frozenset({State.APPLIED})) == "2 files changed"

@@ -11,6 +11,7 @@ import pytest
 from support.folder import recorded, write
 from support.person import Person
 from support.screen import Screen
+from support.timing import PATIENCE
 from support.window import in_project, running_loop, wait_until
 
 from ollmsandbox.errors import ProjectError
@@ -84,7 +85,7 @@ def test_a_scan_ends_with_its_project_or_window(
 
     def wait_and_read(file: str) -> ignore.IgnoreRules | None:
         began.set()
-        go_on.wait(60)
+        go_on.wait(PATIENCE)
         return read(file)
 
     def running(self: Scanner) -> object:

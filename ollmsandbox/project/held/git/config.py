@@ -24,8 +24,6 @@ from ..risky import normalised
 from .table import NAME, NEW_SETTINGS, SETTINGS, UNTRUSTED
 from .view import View
 
-_LARGEST_CONFIG = 1 << 16
-
 # Possessive, as everything that a blank may be part of: otherwise a command could write a line for
 # which the search takes hours.
 _SPACE = "[ \t]*+"
@@ -67,7 +65,7 @@ class GitSetting(NamedTuple):
 def read_config(data: bytes) -> list[GitSetting] | None:
     """Return the settings as git reads them, or None for anything out of the ordinary."""
     try:
-        text = data.decode() if len(data) <= _LARGEST_CONFIG else "\0"
+        text = data.decode() if len(data) <= 1 << 16 else "\0"
     except UnicodeDecodeError:
         return None
     if _CONTROL.search(text):
@@ -125,7 +123,9 @@ class _Compared(NamedTuple):
             # In the same order: what is included, and what comes twice, depends on it.
             pairs = zip_longest(*(filter(_is_fixed, some) for some in (self.settings, self.known)))
             yield from (mine or theirs for mine, theirs in pairs if mine != theirs)
-        yield from (s for s in self.known if s.section == "user" and s not in self.settings)
+        # A submodule's address that is gone could come back as another one.
+        stays = (s for s in self.known if s.section in ("user", "submodule"))
+        yield from (s for s in stays if s not in self.settings)
         # The next push would go to both.
         addresses = [s for s in self.settings if s.name == "remote.*.url"]
         yield from addresses[1:] if self.is_new else ()
@@ -185,8 +185,9 @@ def is_harmless_address(address: str, view: View) -> bool:
 
 def _is_this_computer(host: str) -> bool:
     name = host.strip("[]").rstrip(".").casefold()
-    own = socket.gethostname().casefold()
-    if _THIS_COMPUTER.fullmatch(name) or name in (own, own.partition(".")[0]):
+    # With any domain: `.local` is answered by the computer itself.
+    own = socket.gethostname().casefold().partition(".")[0]
+    if _THIS_COMPUTER.fullmatch(name) or name.partition(".")[0] == own:
         return True
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address | None = None
     with contextlib.suppress(ValueError):
@@ -197,7 +198,14 @@ def _is_this_computer(host: str) -> bool:
     if ip is None:
         return ":" in name
     ip = getattr(ip, "ipv4_mapped", None) or ip
-    return ip.is_loopback or ip.is_unspecified or int(ip) >> 24 == 0
+    if ip.is_loopback or ip.is_unspecified or int(ip) >> 24 == 0:
+        return True
+    # Nobody can listen at an address of another computer.
+    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as trial, contextlib.suppress(OSError):
+        trial.bind((str(ip), 0))
+        return True
+    return False
 
 
 def _bases(worktree: str, view: View) -> Iterator[str]:

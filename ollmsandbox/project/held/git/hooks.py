@@ -13,73 +13,44 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from ....files.dirfd import folders_above
+from ..risky_files import read_names
 
 _SHELL_WORDS = re.compile(r"[\s;|&(){}<>\"'`$!=,:]+")
-_SCRIPTS = (
-    ".awk", ".bash", ".cjs", ".fish", ".js", ".ksh", ".lua", ".mjs", ".php", ".pl", ".ps1", ".py",
-    ".rb", ".sh", ".tcl", ".ts", ".zsh",
-)  # fmt: skip
 # What comes after a program that reads a script.
 _AFTER_PROGRAM = re.compile(
-    r"(?:^|[\s;|&(\"'`/])(?:source|\.|env|exec|[a-z]*sh|[gmn]?awk|perl|ruby|node|deno|bun|lua|php"
+    r"(?:^|[\s;|&(\"'`/!])(?:source|\.|env|exec|[a-z]*sh|[gmn]?awk|perl|ruby|node|deno|bun|lua|php"
     r"|python[\d.]*|tclsh|Rscript)\s+(?:-\S+\s+)*[\"']?([^\s;|&()\"'`]+)"
 )
 # In a line that runs all files of a folder, whether or not they can be executed.
 _RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
-_MODULE = re.compile(r"-m\s*([\w.]+)")
+_MODULE = re.compile(r"(?:-m|\bimport|\bfrom)\s*([\w.]+)")
 _SETTINGS = re.compile(r"(?!.*lock)(?!package\.json).*\.(?:ya?ml|toml|jsonc?|pkl)")
-_MOST_MATCHES = 200
-_MOST_PLACES = 2_000
 # Paths of the system's own programs and files, not of the project's.
 _SYSTEM = re.compile(r"/(?:bin|dev|etc|lib\w*|proc|sbin|sys|tmp|usr|var)/")
 
 
-# A word of a hook that belongs to a hook manager, and the files and folders that these obey, in the
-# worktree; `.*` stands for the usual endings. Sources: typicode.github.io/husky, pre-commit.com,
-# github.com/j178/prek, lefthook.dev, github.com/sds/overcommit, commitlint.js.org, hk.jdx.dev,
-# github.com/toplenboren/simple-git-hooks, github.com/lint-staged/lint-staged, docs.cocogitto.io,
-# github.com/usmanyunusov/nano-staged, docs.captainhook.info, github.com/phpro/grumphp,
-# github.com/rhysd/cargo-husky, github.com/swellaby/rusty-hook.
+# `hooks.yaml` has the names.
+_NAMES = {
+    section: " ".join(each.patterns for each in entries).split()
+    for section, entries in read_names(Path(__file__).with_suffix(".yaml")).items()
+}
+HOOKS = frozenset(_NAMES["hooks"])
+_SCRIPTS = tuple(_NAMES["scripts"])
+MANAGED_NAMES = tuple(
+    name.replace("*", ending)
+    for name in _NAMES["managed"]
+    for ending in (_NAMES["endings"] if "*" in name else [""])
+)
+# A word of a hook that belongs to a hook manager.
 MANAGERS = re.compile(
     r"\b(?:husky|pre[-_]commit (?:run|hook)|pre_commit|prek|(?:call_)?lefthook|[oO]vercommit"
     r"|simple-git-hooks|lint-staged|nano-staged|commitlint|captainhook|grumphp|cargo-husky"
     r"|rusty-hook|hk|cog)\b"
 )
-_ENDINGS = ["json", "jsonc", "yaml", "yml", "toml", "js", "cjs", "mjs", "ts", "cts", "mts"]
-MANAGED = """
-.huskyrc .huskyrc.* husky.config.js .husky/ .pre-commit-config.yaml .pre-commit-config.yml prek.toml
-lefthook.* lefthook-local.* .lefthook.* .lefthook-local.* .config/lefthook.* .lefthook-local/
-.config/lefthook-local.* .lefthook/ .overcommit.yml .local-overcommit.yml .git-hooks/ package.yaml
-simple-git-hooks.* .simple-git-hooks.* .lintstagedrc .lintstagedrc.* lint-staged.config.*
-.nano-staged.* nano-staged.json .nanostagedrc .commitlintrc .commitlintrc.* commitlint.config.*
-captainhook.json captainhook.config.json grumphp.yml grumphp.yaml grumphp.yml.dist grumphp.yaml.dist
-.cargo-husky/ .rusty-hook.toml rusty-hook.toml hk.pkl .hk.pkl hk.local.pkl .config/hk.pkl cog.toml
-"""
-MANAGED_NAMES = tuple(
-    name.replace("*", ending)
-    for name in MANAGED.split()
-    for ending in (_ENDINGS if "*" in name else [""])
-)
-_MANIFEST_KEYS = [
-    "husky",
-    "lint-staged",
-    "simple-git-hooks",
-    "gitHooks",
-    "nano-staged",
-    "commitlint",
-]
-
-HOOKS = frozenset((
-    "applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist",
-    "p4-pre-submit", "p4-prepare-changelist", "post-applypatch", "post-checkout", "post-commit",
-    "post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update",
-    "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase",
-    "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout",
-    "reference-transaction", "sendemail-validate", "update",
-))  # fmt: skip
 
 
 class Named(NamedTuple):
@@ -105,17 +76,17 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
                     (named.folders if _RUNS_ALL.search(line) else named.programs).add(place)
     ends = set(_ends_in(text))
     # Of a long script, most would be files that nobody will ever have.
-    is_long = len(ends) * len(folders) > _MOST_PLACES
+    is_long = len(ends) * len(folders) > 2_000
     for end in ends:
         near = set(script_places(end, worktree, folder))
         for place in script_places(end, *folders):
             # It may be missing as yet: many hooks run a file only if there is one.
             is_near = not is_long or place in near
             is_script = "/" in end or end.endswith(_SCRIPTS)
-            if (is_script and (is_near or os.path.lexists(place))) or _is_program(place):
+            if (is_script and (is_near or os.path.lexists(place))) or os.path.isfile(place):
                 named.files.add(place)
             if glob.has_magic(end):
-                matches = itertools.islice(glob.iglob(place), _MOST_MATCHES)
+                matches = itertools.islice(glob.iglob(place), 200)
                 named.files.update(filter(_is_program, matches))
     for found in _AFTER_PROGRAM.finditer(text):
         for end in _ends(found[1]):
@@ -164,7 +135,7 @@ def manifest_commands(text: str, hook: str) -> str:
     """Return what a package.json says to hook managers, with the scripts that this, or the hook,
     names."""
     document = _json_object(text)
-    commands = json.dumps([document.get(key) for key in _MANIFEST_KEYS])
+    commands = json.dumps([document.get(key) for key in _NAMES["manifest"]])
     scripts = document.get("scripts")
     left = dict(scripts) if isinstance(scripts, dict) else {}
     while named := {n for n in left if re.search(rf"\b{re.escape(n)}\b", f"{hook}\n{commands}")}:
@@ -177,7 +148,7 @@ def same_hook_settings(old: bytes, new: bytes) -> bool:
     before, after = (_json_object(os.fsdecode(data)) for data in (old, new))
     if (new and not after) or (old and not before):
         return old == new
-    return all(before.get(key) == after.get(key) for key in _MANIFEST_KEYS)
+    return all(before.get(key) == after.get(key) for key in _NAMES["manifest"])
 
 
 def _json_object(text: str) -> dict[str, object]:

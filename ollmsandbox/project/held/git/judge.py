@@ -17,7 +17,7 @@ from ...roots import is_git_folder
 from ..risky import normalised
 from .config import find_hostile_setting, leads_to_module, leads_to_worktree
 from .index import read_index, rewritten_index
-from .objects import IndexPack, Objects
+from .objects import Allowance, IndexPack, Objects
 from .table import GitRow, GitRule, find_row
 from .view import View, read_disk
 
@@ -42,10 +42,9 @@ class GitFolder(NamedTuple):
 
     @property
     def is_new(self) -> bool:
-        """Return whether it is not a repository yet."""
-        if self.is_worktree:
-            return not os.path.lexists(f"{self.path}/commondir")
-        return not is_git_folder(self.path)
+        """Return whether it is not a repository yet; links may be parts of one."""
+        name = "commondir" if self.is_worktree else "HEAD"
+        return not os.path.lexists(f"{self.path}/{name}")
 
 
 class GitJudge:
@@ -58,10 +57,11 @@ class GitJudge:
         self._layers = view.roots[root]
         self._index_pack = index_pack
         self._objects: dict[str, Objects] = {}
+        self._allowance = Allowance()
         self._staged: dict[str, dict[str, bytes]] = {}
 
     def judge(self, change: Change, git: str) -> GitAnswer | Note:
-        """Return what becomes of a change in the git folder `git`; a note if it is held."""
+        """Decide about a change in the git folder `git`; return a note if it is held."""
         plain = os.path.basename(git)
         is_folder = change.type is Type.FOLDER
         if git and normalised(plain) in (".git", "git~1") and plain != ".git" and not is_folder:
@@ -133,12 +133,23 @@ class GitJudge:
                 return Note(Reason.GIT_LOSES)
         elif row.rule is GitRule.LINES:
             return self._lines(change, folder, row)
+        elif folder.inner.startswith("refs/"):
+            # It may be in the packed ones now, and must not go without them.
+            packed = f"{folder.path}/packed-refs"[len(self._root) + 1 :]
+            found = self._view.read(f"{self._root}/{packed}")
+            if found is not None and found != read_disk(f"{self._root}/{packed}"):
+                packed_row = find_row("packed-refs")
+                return self._lines(
+                    change._replace(path=packed, kind=Kind.MODIFIED), folder, packed_row
+                )
         return Note(row.why) if is_kept else GitAnswer.CROSSES
 
     def _objects_of(self, folder: GitFolder) -> Objects:
         if folder.path not in self._objects:
             inside = f"{folder.path}/objects"[len(self._root) + 1 :]
-            self._objects[folder.path] = Objects(self._layers, inside, self._index_pack)
+            self._objects[folder.path] = Objects(
+                self._layers, inside, self._index_pack, self._allowance
+            )
         return self._objects[folder.path]
 
     def _object(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:

@@ -6,17 +6,28 @@ Git computes no sums when it reads: it believes the name of an object and the in
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ....files.dirfd import open_regular_file
 from ....files.overlayfs import find_in_layers, names_in_layers, read_merged
 
-# Unpacked, of all loose objects of a run. A small file can be unpacked to any size.
-_MOST_UNPACKED = 4 << 30
+
+@dataclass
+class Allowance:
+    """What is left to be verified of a run, in all its repositories; the rest is held."""
+
+    # The size of loose objects: a small file can be unpacked to any size.
+    unpacked: int = 4 << 30
+    # Each takes a sandbox, a tenth of a second.
+    packs: int = 100
+
+
 _MOST_OF_INDEX = 128 << 20
 _BLOCK = 1 << 20
 # Where the ids begin; their number comes last before them.
@@ -41,13 +52,15 @@ def _pack_ids(data: bytes, width: int) -> frozenset[bytes]:
 class Objects:
     """The objects of one repository: the layers of its root, and its folder of objects in there."""
 
-    def __init__(self, layers: Sequence[str], folder: str, index_pack: IndexPack) -> None:
+    def __init__(
+        self, layers: Sequence[str], folder: str, index_pack: IndexPack, allowance: Allowance
+    ) -> None:
         self._layers = layers
         self._folder = folder
         self._index_pack = index_pack
         self._made: dict[str, bytes | None] = {}
         self._packs: list[frozenset[bytes]] | None = None
-        self._left = _MOST_UNPACKED
+        self._left = allowance
 
     def is_right(self, path: str) -> bool:
         """Return whether the content of a loose object hashes to its name."""
@@ -60,8 +73,8 @@ class Objects:
                 while data and not unpacking.eof:
                     block = unpacking.decompress(data, _BLOCK)
                     sum_.update(block)
-                    self._left -= len(block)
-                    if self._left < 0:
+                    self._left.unpacked -= len(block)
+                    if self._left.unpacked < 0:
                         return False
                     data = unpacking.unconsumed_tail or file.read(_BLOCK)
         except (OSError, zlib.error):
@@ -72,22 +85,20 @@ class Objects:
         """Return the index that we make for a pack of the command's, by its path without the
         ending; None if it is no pack."""
         if stem not in self._made:
-            made = None
-            try:
-                with open_regular_file(f"{self._layers[0]}/{stem}.pack") as file:
-                    made = self._index_pack(file.fileno(), _width(stem))
-            except OSError:
-                pass
-            self._made[stem] = made
+            self._made[stem] = None
+            pack = f"{self._layers[0]}/{stem}.pack"
+            with contextlib.suppress(OSError), open_regular_file(pack) as file:
+                self._left.packs -= 1
+                if self._left.packs >= 0:
+                    self._made[stem] = self._index_pack(file.fileno(), _width(stem))
         return self._made[stem]
 
     def loses(self, path: str) -> bool:
         """Return whether a deleted object or pack had something that nothing else has."""
         if not path.endswith((".pack", ".idx")):
             return not self._is_packed(bytes.fromhex("".join(path.rsplit("/", 2)[1:])))
-        stem = path.rpartition(".")[0]
         try:
-            ids = self._ids(stem, self._layers[1:])
+            ids = self._ids(path.rpartition(".")[0])
         except ValueError:
             return True
         return not all(self._is_packed(id_) or self._is_loose(id_.hex()) for id_ in ids)
@@ -97,7 +108,9 @@ class Objects:
         found = find_in_layers(self._layers, path)
         if found is None or not found.is_file:
             return False
-        return found.layer != self._layers[0] or self.is_right(path)
+        return found.layer == self._layers[-1] or (
+            found.layer == self._layers[0] and self.is_right(path)
+        )
 
     def _is_packed(self, id_: bytes) -> bool:
         if self._packs is None:
@@ -105,7 +118,8 @@ class Objects:
         return any(id_ in pack for pack in self._packs)
 
     def _remaining(self) -> Iterator[frozenset[bytes]]:
-        """Yield the packs that are left: those of the command's with the index that we make."""
+        """Yield the packs that are left: those of the command's with the index that we make.
+        Pending ones do not count: they may be false, or discarded."""
         folder = f"{self._folder}/pack"
         names = set(names_in_layers(self._layers, folder))
         for name in sorted(names):
@@ -114,16 +128,18 @@ class Objects:
                 continue
             found = find_in_layers(self._layers, f"{stem}.pack")
             try:
-                if found is not None and found.layer != self._layers[0]:
-                    yield self._ids(stem, self._layers[1:])
+                if found is not None and found.layer == self._layers[-1]:
+                    yield self._ids(stem)
                 elif made := self.made_index(stem):
                     yield _pack_ids(made, _width(stem))
             except ValueError:
                 continue
 
-    def _ids(self, stem: str, layers: Sequence[str]) -> frozenset[bytes]:
-        data = read_merged(layers, f"{stem}.idx", most=_MOST_OF_INDEX)
-        return _pack_ids(data or b"", _width(stem))
+    def _ids(self, stem: str) -> frozenset[bytes]:
+        """Return the ids in a pack of the user's, or in one that is pending."""
+        found = (read_merged(layers, f"{stem}.idx", most=_MOST_OF_INDEX)
+                 for layers in (self._layers[-1:], self._layers[1:]))  # fmt: skip
+        return _pack_ids(next(filter(None, found), b""), _width(stem))
 
 
 def _width(stem: str) -> int:

@@ -50,7 +50,7 @@ class GitRow(NamedTuple):
 
 _ID = r"(?:[0-9a-f]{40}|[0-9a-f]{64})"
 # References that git only shows, merges and pushes. `refs/replace` is obeyed.
-_REF = r"refs/(?:(?:heads|tags|remotes|notes|bisect|rewritten|original)/[^\s:\\^~?*\[]+|stash)"
+_REF = r"refs/(?:(?:heads|tags|remotes|notes|bisect|rewritten|original)/(?!-)[^\s:\\^~?*\[]+|stash)"
 # A part of a path that git may write to: not `..`, and not `.git` on any file system.
 _PART = r"(?!(?i:\.git[. ]*|git~\d+|\.{0,2})[/\0])[^/\0]+"
 _TEXT = r"(?s:.*)"
@@ -84,7 +84,7 @@ TABLE = (
          GitRule.LOCK, stays=True),
     _row(r"objects/pack/(?:[^/]+\.(?:rev|bitmap|mtimes)|multi-pack-index[^/]*|multi-pack-index.d/.+)"
          r"|objects/info/(?:packs|commit-graph|commit-graphs/.+)|info/refs|gc\.log"
-         r"|rr-cache/[^/]+/postimage.*", GitRule.CACHE, why=_CONTENT),
+         r"|rr-cache/[^/]+/postimage[^/]*", GitRule.CACHE, why=_CONTENT),
     # References, and their logs.
     _row(_REF, GitRule.FORM, rf"(?:{_ID}|ref: {_REF})\n?", _CONTENT),
     _row(rf"logs/(?:HEAD|{_REF})", GitRule.FORM, rf"(?:{_ID} {_ID} [^\0\n]*(?:\n|\Z))*+"),
@@ -108,7 +108,7 @@ TABLE = (
          rf"(?:(?:detached HEAD|{_REF}|{_ID})\n?)*+", Reason.GIT_STEPS),
     _row(rf"{_REBASE}author-script", GitRule.FORM,
          r"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^'\0]|'\\['!]')*+'\n)*+", Reason.GIT_STEPS),
-    _row(rf"{_REBASE}(?:message.*|patch|info|msg|msg-clean|final-commit|\d+|current-fixups)",
+    _row(rf"{_REBASE}(?:message[^/]*|patch|info|msg|msg-clean|final-commit|\d+|current-fixups)",
          GitRule.FORM),
     _row(rf"{_REBASE}(?:end|msgnum|next|last|interactive|quiet|verbose|signoff|sign|keep|utf8"
          r"|scissors|threeway|messageid|quoted-cr|rebasing|applying|dirtyindex|ignore_date"

@@ -12,12 +12,12 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from ....files.dirfd import folders_above, open_regular_file
 from ....paths import is_inside
 from ...change import Type
+from ...roots import is_git_folder
 from ..risky import normalised
 from .config import own_config
 from .hooks import (
@@ -26,9 +26,7 @@ from .hooks import (
     MANAGERS,
     manifest_commands,
     named_in,
-    script_places,
     settings_in,
-    words_in,
 )
 
 _LARGEST = 1 << 20
@@ -51,12 +49,6 @@ _ADDRESSES = frozenset(
         ("branch", "merge"), ("branch", "remote"), ("core", "worktree"), ("user", "name"),
     )
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Repository:
-    worktree: str
-    folder: str
 
 
 class GitTargets:
@@ -121,12 +113,16 @@ class GitTargets:
         # Of a new worktree, this file is not there yet.
         up = "../.." if "/worktrees/" in own else ""
         common = os.path.normpath(os.path.join(own, (_read(f"{own}/commondir") or up).strip()))
-        # is_obeyed() recognises the hooks by their names, but not the files they link to or run.
-        self._add_linked(f"{common}/hooks")
+        # What is in a repository is judged there, but not what its links lead to, or its hooks run.
+        for folder in (own, common, f"{common}/hooks", f"{common}/info"):
+            self._add_linked(folder)
         self._add_scripts(f"{common}/hooks", worktree)
-        repository = _Repository(worktree, common)
+        for line in (_read(f"{common}/objects/info/alternates") or "").splitlines():
+            place = os.path.normpath(f"{common}/objects/{line}") if line[:1] != "/" else line
+            if not is_git_folder(os.path.dirname(place.rstrip("/"))):
+                self._add(place, self._folders)
         for file in (*own_config(), f"{common}/config", f"{own}/config.worktree"):
-            self._add_config(file, repository, _INCLUDES)
+            self._add_config(file, worktree, common, _INCLUDES)
 
     def covers(self, path: str, *, is_new_folder: bool = False, is_program: bool = False) -> bool:
         """Return whether a path is a target, is in one, or replaces a folder above one."""
@@ -167,8 +163,7 @@ class GitTargets:
         is_hook = name in HOOKS and folder.endswith(self._common_hooks)
         return is_hook or f"/{plain}".endswith(self._common_hooks)
 
-    def _add_config(self, file: str, repository: _Repository, deep: int) -> None:
-        worktree = repository.worktree
+    def _add_config(self, file: str, worktree: str, common: str, deep: int) -> None:
         real = os.path.realpath(file)
         if self._is_all or real in self._read:
             return
@@ -181,19 +176,20 @@ class GitTargets:
         for section, key, value in _settings(text):
             if key == "hookspath":
                 # Hooks that run on a push run in the repository's own folder.
-                for place in (worktree, repository.folder):
-                    self._add_hooks(os.path.join(place, os.path.expanduser(value)), repository)
+                for place in (worktree, common):
+                    folder = os.path.join(place, os.path.expanduser(value))
+                    self._add_hooks(folder, worktree, common)
             elif key == "path" and section.startswith("include") and deep:
                 included = os.path.join(os.path.dirname(file), os.path.expanduser(value))
                 self._add(included, self._files)
-                self._add_config(included, repository, deep - 1)
+                self._add_config(included, worktree, common, deep - 1)
             elif section == "alias" and not value.startswith("!"):
                 continue  # a command of git's
             elif section not in _NOT_FILES and (section, key) not in _ADDRESSES:
                 self._add_named(value, worktree, is_path=key.endswith(_PATHS))
 
     def _add_named(self, value: str, worktree: str, *, is_path: bool = False) -> None:
-        """Add what a value names: a file or a folder, or a command with files in it.
+        """Add the targets that a value names: a file, a folder, or a command with files in it.
 
         A word without a slash is only a path if its key says so: `main` may be a branch.
         """
@@ -206,11 +202,15 @@ class GitTargets:
             if not is_repository and not is_inside(self._root, os.path.realpath(whole)):
                 self._add(whole, self._folders)
             return
-        for place in _words(value, worktree):
-            self._add(place, self._files)
+        words = value.split()
+        for folder in os.environ.get("PATH", "").split(":"):
+            if words and "/" not in words[0] and is_inside(folder, worktree):
+                self._add(f"{folder}/{words[0]}", self._files)
+        if len(words) > 1 or "/" in value:
+            self._add_text(value, worktree, worktree)
 
     def _add_scripts(self, folder: str, worktree: str) -> None:
-        """Add what the hooks in a folder run: files that they name, and what managers read."""
+        """Add the files that the hooks in a folder run or that their managers read."""
         if os.path.basename(folder.rstrip("/")) == "_":
             # Husky's hooks run those of the folder around them.
             around = os.path.dirname(os.path.normpath(folder))
@@ -225,7 +225,7 @@ class GitTargets:
             self._add_script(_read(f"{folder}/{name}") or "", worktree, folder)
 
     def _add_script(self, text: str, worktree: str, folder: str) -> None:
-        """Add what a hook runs: the files that it names, and what managers read and run."""
+        """Add the files that a hook runs, and those that its manager reads and runs."""
         texts = [text]
         if MANAGERS.search(text):
             self.reads_manifests = True
@@ -233,11 +233,14 @@ class GitTargets:
                 self._add(f"{worktree}/{name}", self._folders if name[-1] == "/" else self._files)
                 texts.append(_read(f"{worktree}/{name}") or "")
             texts.append(manifest_commands(_read(f"{worktree}/package.json") or "", text))
-        kinds = (self._files, self._folders, self._programs)
         for one in dict.fromkeys(texts):
-            for names, to in zip(named_in(one, worktree, folder), kinds, strict=True):
-                for name in names:
-                    self._add(name, to)
+            self._add_text(one, worktree, folder)
+
+    def _add_text(self, text: str, worktree: str, folder: str) -> None:
+        kinds = (self._files, self._folders, self._programs)
+        for names, to in zip(named_in(text, worktree, folder), kinds, strict=True):
+            for name in names:
+                self._add(name, to)
 
     def _add_mercurial(self, worktree: str) -> None:
         """Read the settings of a Mercurial or Sapling repository in this folder, if it is one."""
@@ -248,22 +251,23 @@ class GitTargets:
                 for name in (module, f"{module}.py"):
                     self._add_named(name, worktree)
 
-    def _add_hooks(self, folder: str, repository: _Repository) -> None:
+    def _add_hooks(self, folder: str, worktree: str, common: str) -> None:
         real = os.path.realpath(folder)
-        if real in map(os.path.realpath, (repository.worktree, repository.folder, self._root)):
+        if real in map(os.path.realpath, (worktree, common, self._root)):
             # Most files in there are not hooks.
             for name in sorted(HOOKS):
                 self._add(f"{folder}/{name}", self._files)
         else:
             self._add(folder, self._folders)
             self._add_linked(folder)
-            self._add_scripts(folder, repository.worktree)
+            self._add_scripts(folder, worktree)
 
     def _add_linked(self, folder: str) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if entry.is_symlink():
-                    self._add(entry.path, self._files)
+                real = os.path.realpath(entry.path)
+                if entry.is_symlink() and "/.git/" not in normalised(real):
+                    self._add(real, self._folders if os.path.isdir(real) else self._files)
 
     def _add(self, path: str, to: set[str]) -> None:
         # By its name, and with links resolved.
@@ -318,18 +322,6 @@ def _value(text: str) -> str:
         parts.append(re.sub(r"\\(.)", r"\1", plain if quoted is None else quoted))
         at = found.end()
     return "".join(parts).strip()
-
-
-def _words(command: str, worktree: str) -> Iterator[str]:
-    """Yield the words of a shell command that may be files of the worktree. The first word without
-    a slash is one only if PATH leads there."""
-    for number, word in enumerate(words_in(command)):
-        place = os.path.join(worktree, os.path.expanduser(word))
-        if "/" in word or (number and os.path.isfile(place)):
-            yield from (place, *script_places(word, worktree))
-        if number == 0 and "/" not in word:
-            folders = os.environ.get("PATH", "").split(":")
-            yield from (f"{folder}/{word}" for folder in folders if is_inside(folder, worktree))
 
 
 # Limits of the search. Beyond them, everything with the name of a hook counts as a hook.

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tools with which an agent looks at recorded changes, and decides about its own.
+
+What is not applied yet is the user's to decide, so `apply_changes` always asks. Discarding and
+undoing ask unless the run is one of the same session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ... import N_
+from ...database.tables import Run
+from ...errors import OllmSandboxError
+from ...project.change import Report, State
+from ...project.review import Review, choose
+from ...project.short_list import counted
+from ...project.state import read_current
+from ...text.ansi import escape_line, harmless
+from ...tools import questions
+from ...tools.base import Outcome, RequestBase, Tool, ToolError, Watcher
+from ...tools.context import ToolContext
+from ...tools.parameters import Parameters, parameter
+from ..changes import diff_lines, listing
+
+# Runs that are listed, and characters of a difference.
+_MOST_RUNS = 20
+_LONGEST_DIFF = 60_000
+_RUN = "The id of the run, as run_command and list_changes return it."
+_PATHS = "Only these files and folders of it: absolute, or relative to the project."
+
+
+@dataclass(frozen=True)
+class ListParameters:
+    run: str = parameter(f"{_RUN} Without it, the last runs are listed.", default="", longest=100)
+
+
+@dataclass(frozen=True)
+class ChosenParameters:
+    run: str = parameter(_RUN, longest=100)
+    paths: tuple[str, ...] = parameter(_PATHS, default=(), longest=4096)
+
+
+Chosen = ListParameters | ChosenParameters
+
+
+def change_tools(context: ToolContext) -> list[Tool]:
+    return [
+        made(context) for made in (ListChanges, ShowDiff, ApplyChanges, DiscardChanges, UndoRun)
+    ]
+
+
+class _ChangeTool(Tool):
+    declared: type[Chosen] = ChosenParameters
+    description = ""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._parameters = Parameters(self.name, self.declared)
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        return self._parameters.schema()
+
+    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ChangeRequest:
+        given = self._parameters.read(arguments)
+        return self.request(self._context, self._context.folder(), given, call_id)
+
+    request: type[ChangeRequest]
+
+
+class ChangeRequest(RequestBase):
+    """A call about recorded changes of the project; those of other projects do not exist for it."""
+
+    def __init__(self, context: ToolContext, project: str, given: Chosen, call_id: str) -> None:
+        self.context = context
+        self.project = project
+        self.given = given
+        self.call_id = call_id
+
+    def describe(self) -> str:
+        return escape_line(" ".join([self.given.run, *self.chosen])).strip()
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        paths = self.given.paths if isinstance(self.given, ChosenParameters) else ()
+        return tuple(os.path.normpath(os.path.join(self.project, path)) for path in paths)
+
+    async def execute(self, watcher: Watcher) -> Outcome:
+        try:
+            return await self.perform(watcher)
+        except (OllmSandboxError, OSError) as error:
+            return Outcome.failed(error, verdict=self.verdict)
+
+    @abstractmethod
+    async def perform(self, watcher: Watcher) -> Outcome: ...
+
+    def find(self, review: Review) -> Run:
+        """Return the run that the call names, or raise an error if it is of another project."""
+        run = review.manager.run(self.given.run)
+        if run.project.path != self.project:
+            raise ToolError(
+                N_("There is no run {run} in this project."),
+                N_("list_changes lists the runs."),
+                run=escape_line(self.given.run),
+            )
+        return run
+
+
+class ListRequest(ChangeRequest):
+    async def perform(self, watcher: Watcher) -> Outcome:
+        return Outcome(await asyncio.to_thread(self._listed), ok=True)
+
+    def _listed(self) -> str:
+        review = Review(self.context.paths)
+        try:
+            if self.given.run:
+                return "\n".join(self._lines(review, self.find(review)))
+            project = review.manager.find_project(self.project)
+            runs = review.manager.runs(project, _MOST_RUNS) if project is not None else []
+            lines = [line for run in runs for line in self._lines(review, run)]
+            return "\n".join(lines) or "No command has changed anything in this project yet."
+        finally:
+            review.close()
+
+    def _lines(self, review: Review, run: Run) -> Iterator[str]:
+        whose = "" if run.session_id == self.context.session_id else ", of another session"
+        yield f"{run.id}  {escape_line(run.command)[:200]}{whose}"
+        yield from listing(read_current(review.manager, run), self.project)
+
+
+class DiffRequest(ChangeRequest):
+    async def perform(self, watcher: Watcher) -> Outcome:
+        return Outcome(await asyncio.to_thread(self._difference), ok=True)
+
+    def _difference(self) -> str:
+        review = Review(self.context.paths)
+        try:
+            run, size = self.find(review), 0
+            parts: list[str] = []
+            items = choose(read_current(review.manager, run), self.chosen)
+            for line in diff_lines(items, review, run, colour=False):
+                size += len(line)
+                if size > _LONGEST_DIFF:
+                    parts.append("The rest is left out. Name `paths` to see a part of it.\n")
+                    break
+                parts.append(line)
+            return harmless("".join(parts))
+        finally:
+            review.close()
+
+
+class DecisionRequest(ChangeRequest):
+    """A call that applies, discards or undoes changes. The user is asked about what is listed."""
+
+    # The question, marked for translation; what the call does, for the model; and its result.
+    wording: str
+    what: str
+    done: State
+    asks_always = False
+
+    @abstractmethod
+    def affected(self, review: Review, run: Run) -> list[Report]:
+        """Return changes of other runs that are affected, too."""
+
+    @abstractmethod
+    def decide(self, review: Review, run: Run) -> Report: ...
+
+    async def perform(self, watcher: Watcher) -> Outcome:
+        shown = await asyncio.to_thread(self._shown)
+        is_again = False
+        while self.asks_always or not shown.is_own:
+            question = questions.decision_question(
+                self.context, self.wording, shown.lines, self.call_id, again=is_again
+            )
+            await questions.ask_or_end(self.context, watcher, self, question, self.what)
+            now = await asyncio.to_thread(self._shown)
+            if now == shown:
+                break
+            # Only what the user has seen may be done.
+            shown, is_again = now, True
+        return await asyncio.to_thread(self._decide)
+
+    def _shown(self) -> _Shown:
+        review = Review(self.context.paths)
+        try:
+            run = self.find(review)
+            items = choose(read_current(review.manager, run), self.chosen)
+            lines = [escape_line(run.command), *listing(items, self.project)]
+            others = self.affected(review, run)
+            for report in others:
+                lines.append(escape_line(review.manager.run(report.run_id).command))
+                lines += listing(report.changes, self.project)
+            is_own = run.session_id == self.context.session_id and not others
+            return _Shown(tuple(lines), is_own=is_own)
+        finally:
+            review.close()
+
+    def _decide(self) -> Outcome:
+        review = Review(self.context.paths)
+        try:
+            report = self.decide(review, self.find(review))
+        finally:
+            review.close()
+        items = [item for one in (*report.along, report) for item in one.changes]
+        done = [item for item in items if item.state is self.done]
+        missed = [item for item in items if item.state is not self.done]
+        lines = [f"{counted(len(done), 'change')} {self.done.value}."]
+        lines += [*listing(missed, self.project), *report.errors]
+        ok = not missed and not report.errors
+        return Outcome("\n".join(lines), ok, report=report, verdict=self.verdict)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What the user is asked about."""
+
+    lines: Sequence[str]
+    # Whether only changes of the same session are affected.
+    is_own: bool
+
+
+class ApplyRequest(DecisionRequest):
+    wording = N_("Apply changes to the project?")
+    what = "Applying the changes"
+    done = State.APPLIED
+    asks_always = True
+
+    def affected(self, review: Review, run: Run) -> list[Report]:
+        return review.also_applied(run, self.chosen)
+
+    def decide(self, review: Review, run: Run) -> Report:
+        return review.apply(run, self.chosen)
+
+
+class DiscardRequest(DecisionRequest):
+    wording = N_("Discard pending changes?")
+    what = "Discarding the changes"
+    done = State.DISCARDED
+
+    def affected(self, review: Review, run: Run) -> list[Report]:
+        return review.also_discarded(run, self.chosen)
+
+    def decide(self, review: Review, run: Run) -> Report:
+        return review.discard(run, self.chosen)
+
+
+class UndoRequest(DecisionRequest):
+    wording = N_("Undo applied changes?")
+    what = "Undoing the changes"
+    done = State.UNDONE
+
+    def affected(self, review: Review, run: Run) -> list[Report]:
+        return []
+
+    def decide(self, review: Review, run: Run) -> Report:
+        return review.undo(run, self.chosen)
+
+
+class ListChanges(_ChangeTool):
+    name = "list_changes"
+    can_write = False
+    declared = ListParameters
+    request = ListRequest
+    description = (
+        "List the last runs in this project, and what each of them changed: applied, pending, "
+        "undone or discarded. A run is one call of run_command, write_file or edit_file."
+    )
+
+
+class ShowDiff(_ChangeTool):
+    name = "show_diff"
+    can_write = False
+    request = DiffRequest
+    description = "Show what a run changed in files, as a unified diff."
+
+
+class ApplyChanges(_ChangeTool):
+    name = "apply_changes"
+    request = ApplyRequest
+    description = (
+        "Put pending or undone changes of a run into the project. The user is asked each time, and "
+        "sees what is applied. Your commands see pending changes anyway: use it only if the user "
+        "wants it."
+    )
+
+
+class DiscardChanges(_ChangeTool):
+    name = "discard_changes"
+    request = DiscardRequest
+    description = (
+        "Drop pending changes of a run. The user is asked if another session made them, or if "
+        "others build on them."
+    )
+
+
+class UndoRun(_ChangeTool):
+    name = "undo_run"
+    request = UndoRequest
+    description = (
+        "Take the applied changes of a run out of the project again. Later edits of the same files "
+        "stay; where both changed the same lines, nothing is done. The user is asked if another "
+        "session made the run."
+    )

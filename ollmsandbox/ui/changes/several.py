@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of all files that several runs changed: one below the other, each with its header."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from gi.repository import Adw, Gtk
+
+from ...i18n import _
+from ...project.projects import ProjectManager
+from ..settings import Settings
+from ..widgets.labels import set_accessible_name
+from ..widgets.readable import ignored_files
+from ..widgets.signals import signals
+from ..widgets.tasks import Tasks
+from ..widgets.weak import weakly
+from ..widgets.work_bar import WorkBar
+from .model import RunData, load_runs
+from .page import ChangePage
+from .text import more_files_text
+
+# Of more files, the list shows each one by itself.
+_MOST_FILES = 40
+
+
+class FilesPage(Gtk.Box):
+    __gtype_name__ = "OllmFilesPage"
+
+    __gsignals__ = signals({"back": (), "added": (object,)})
+
+    def __init__(
+        self,
+        manager: ProjectManager,
+        settings: Settings,
+        run_ids: Sequence[str],
+        tasks: Tasks,
+        progress: WorkBar,
+    ) -> None:
+        super().__init__(orientation=Gtk.Orientation.VERTICAL)
+        self._manager = manager
+        self._settings = settings
+        self._tasks = tasks
+        self._progress = progress
+        self.pages: list[ChangePage] = []
+        content = Adw.ButtonContent(icon_name="go-previous-symbolic", label=_("All Changes"))
+        self._back = Gtk.Button(child=content, css_classes=["flat"], halign=Gtk.Align.START)
+        set_accessible_name(self._back, _("All Changes"))
+        for side in ("start", "top"):
+            getattr(self._back, f"set_margin_{side}")(6)
+        self._back.connect("clicked", weakly(self._on_back))
+        self._files = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
+        self._files.set_margin_bottom(12)
+        self._scrolled = Gtk.ScrolledWindow(
+            child=self._files, vexpand=True, hscrollbar_policy=Gtk.PolicyType.NEVER
+        )
+        set_accessible_name(self._scrolled, _("Changed files"))
+        self.append(self._back)
+        self.append(self._scrolled)
+        tasks.start(self._load(tuple(run_ids)))
+
+    def set_busy(self, is_busy: bool) -> None:
+        for page in self.pages:
+            page.set_busy(is_busy)
+
+    def focus(self) -> None:
+        self._back.grab_focus()
+
+    async def look(self) -> None:
+        """Read and show the current state of all files."""
+        for page in self.pages:
+            await page.look()
+
+    async def _load(self, run_ids: tuple[str, ...]) -> None:
+        runs = await asyncio.to_thread(partial(load_runs, self._manager, run_ids))
+        files = [(run, item) for run in runs for item in run.items]
+        for run, item in files[:_MOST_FILES]:
+            page = ChangePage(
+                self._manager,
+                self._settings,
+                run,
+                item,
+                self._tasks,
+                self._progress,
+                is_one_of_many=True,
+            )
+            self.pages.append(page)
+            self._files.append(page)
+            self.emit("added", page)
+            # One after the other, so that the window is drawn meanwhile.
+            await asyncio.sleep(0)
+        for text in _last_lines(runs, len(files) - _MOST_FILES):
+            label = Gtk.Label(label=text, xalign=0, margin_start=12, wrap=True)
+            label.add_css_class("dim-label")
+            self._files.append(label)
+
+    def _on_back(self, _button: Gtk.Button) -> None:
+        self.emit("back")
+
+
+def _last_lines(runs: Sequence[RunData], left: int) -> list[str]:
+    ignored = {(item.change.root, item.change.path) for run in runs for item in run.ignored}
+    lines = [more_files_text(left)] if left > 0 else []
+    return [*lines, ignored_files(len(ignored))] if ignored else lines

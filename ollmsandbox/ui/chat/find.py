@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find in the chat: a bar above the messages that goes from one entry to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gi.repository import Gtk
+
+from ...i18n import _
+from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, SummaryEntry
+from ..widgets.labels import set_accessible_name
+from ..widgets.readable import number
+from ..widgets.weak import weakly
+
+
+class FindBar(Gtk.SearchBar):
+    """`entries` returns the entries of the chat, and `go_to` scrolls to one, or to none."""
+
+    __gtype_name__ = "OllmFindBar"
+
+    def __init__(
+        self,
+        entries: Callable[[], Iterable[ChatEntry] | None],
+        go_to: Callable[[ChatEntry | None], object],
+    ) -> None:
+        super().__init__()
+        self._entries, self._go_to = entries, go_to
+        self._found: list[ChatEntry] = []
+        self._place = 0
+        self.entry = Gtk.SearchEntry(hexpand=True, placeholder_text=_("Find in the chat"))
+        set_accessible_name(self.entry, _("Find in the chat"))
+        self.count = Gtk.Label(css_classes=["caption", "dim-label", "numeric"])
+        line = Gtk.Box(spacing=6)
+        line.append(self.entry)
+        line.append(self.count)
+        for icon, label, by in (
+            ("go-up-symbolic", _("Previous"), -1),
+            ("go-down-symbolic", _("Next"), 1),
+        ):
+            button = Gtk.Button(icon_name=icon, tooltip_text=label, css_classes=["flat"])
+            set_accessible_name(button, label)
+            button.connect("clicked", weakly(self._step), by)
+            line.append(button)
+        self.set_child(line)
+        self.connect_entry(self.entry)
+        self.connect("notify::search-mode-enabled", weakly(self._search))
+        self.entry.connect("search-changed", weakly(self._search))
+        # From the end, where the chat is, upwards.
+        for signal, by in (("activate", -1), ("previous-match", -1), ("next-match", 1)):
+            self.entry.connect(signal, weakly(self._step), by)
+
+    def find(self) -> None:
+        self.set_search_mode(True)
+        self.entry.grab_focus()
+
+    def _search(self, *_args: object) -> None:
+        wanted = self.entry.get_text().casefold() if self.get_search_mode() else ""
+        entries = self._entries() or ()
+        self._found = [entry for entry in entries if wanted and wanted in _text(entry)]
+        self._place = len(self._found)
+        if wanted:
+            self._step(self, -1)
+        else:
+            self.count.set_label("")
+            self._go_to(None)
+
+    def _step(self, _widget: Gtk.Widget, by: int) -> None:
+        if not self._found:
+            self.count.set_label(_("Nothing found") if self.entry.get_text() else "")
+            self._go_to(None)
+            return
+        self._place = (self._place + by) % len(self._found)
+        # Translators: which of the places that were found is shown: "3 of 12"
+        text = _("{place} of {count}")
+        self.count.set_label(
+            text.format(place=number(self._place + 1), count=number(len(self._found)))
+        )
+        self._go_to(self._found[self._place])
+
+
+def _text(entry: ChatEntry) -> str:
+    if isinstance(entry, CallEntry):
+        return f"{entry.description}\n{entry.shown_text}".casefold()
+    if isinstance(entry, MessageEntry | NoticeEntry | SummaryEntry):
+        return entry.text.casefold()
+    return ""

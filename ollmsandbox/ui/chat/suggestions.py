@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Buttons in an empty session for what many users begin with."""
+
+from __future__ import annotations
+
+from gi.repository import Gtk
+
+from ...i18n import _
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+from ..widgets.wrap_box import WrapBox
+
+
+class Suggestions(Gtk.Box):
+    __gtype_name__ = "OllmSuggestions"
+
+    __gsignals__ = signals({"chosen": (str,)})
+
+    def __init__(self) -> None:
+        super().__init__(halign=Gtk.Align.CENTER, margin_bottom=18)
+        # Below each other where they do not fit.
+        lines = WrapBox()
+        for text in (_("Run the tests"), _("Explain this project"), _("What changed last?")):
+            button = Gtk.Button(label=text, css_classes=["chip"])
+            button.connect("clicked", weakly(self._on_clicked), text)
+            lines.add_group([button])
+        self.append(lines)
+
+    def _on_clicked(self, _button: Gtk.Button, text: str) -> None:
+        self.emit("chosen", text)

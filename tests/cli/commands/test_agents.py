@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole agents in the sandbox: `ollmsandbox claude` and others. A small script plays the agent."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+from support.person import Person
+from support.servers.world import in_world
+
+from ollmsandbox.cli.arguments import AGENTS
+from ollmsandbox.paths import Paths
+from ollmsandbox.sandbox.profile.agent import AgentSetup
+from ollmsandbox.sandbox.profile.file import read_profile
+
+# In the world, www.example.org is the host of the agent's model.
+PRELUDE = """
+import json, os, stat
+top = Path.cwd()
+home, project = top / "home", top / "project"
+settings = home / ".claude"
+programs = home / ".local/bin"
+for made in (settings, programs, home / ".config/ollmchat/profiles"):
+    made.mkdir(parents=True, exist_ok=True)
+os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
+(home / ".config/ollmchat/profiles/claude.yaml").write_text("agent: { hosts: [www.example.org] }")
+(home / ".claude.json").write_text('{"userID": "me", "mcpServers": {}}')
+(settings / ".credentials.json").write_text('{"claudeAiOauth": {"token": "old"}, "other": 1}')
+
+def plays(text, name="claude"):
+    (programs / name).write_text("#!/bin/bash\\n" + text)
+    (programs / name).chmod(0o755)
+
+def start(*arguments, name="claude", hosts=("www.example.org",)):
+    return cli(name, *(word for host in hosts for word in ("--host", host)), *arguments)
+
+def found(path):
+    return json.loads(path.read_text())
+"""
+
+
+def in_agents_world(tmp_path: Path, code: str) -> str:
+    return in_world(tmp_path, PRELUDE + textwrap.dedent(code))
+
+
+def test_a_refreshed_login_is_kept_and_planted_settings_are_not(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        before = sorted(os.listdir(settings)), (home / ".claude.json").read_text()
+        plays('''
+        cd ~/.claude && set -e
+        echo '{"claudeAiOauth": {"token": "new"}, "other": 2, "evil": 3}' > new
+        mv new .credentials.json
+        echo '{"hooks": {"SessionStart": [{"command": "touch /tmp/evil"}]}}' > settings.json
+        echo '{"userID": "me", "mcpServers": {"evil": {"command": "evil"}}}' > .claude.json
+        mkdir -p commands plugins skills hooks
+        echo evil | tee CLAUDE.md commands/evil.md plugins/evil.js hooks/evil.sh > skills/evil.md
+        ''')
+        done = start()
+        assert done.returncode == 0, done
+        login = {"claudeAiOauth": {"token": "new"}, "other": 1}
+        assert found(settings / ".credentials.json") == login
+        assert stat.S_IMODE((settings / ".credentials.json").stat().st_mode) == 0o600
+        assert (sorted(os.listdir(settings)), (home / ".claude.json").read_text()) == before
+        # Nor does the next session in the sandbox see it.
+        plays("ls -A ~/.claude; cat ~/.claude/.claude.json")
+        shown = start().stdout
+        assert "settings.json" not in shown and "evil" not in shown, shown
+        assert '"userID": "me"' in shown
+        """,
+    )
+
+
+def test_a_first_login_in_the_sandbox_is_kept(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        for file in (home / ".claude.json", settings / ".credentials.json"):
+            file.unlink()
+        settings.rmdir()
+        plays('''
+        echo '{"claudeAiOauth": {"token": "first"}}' > ~/.claude/.credentials.json
+        echo '{"oauthAccount": {"name": "me"}, "mcpServers": {"evil": {}}}' > ~/.claude/.claude.json
+        ''')
+        assert start().returncode == 0
+        assert found(settings / ".credentials.json") == {"claudeAiOauth": {"token": "first"}}
+        assert os.listdir(settings) == [".credentials.json"]
+        assert found(home / ".claude.json") == {"oauthAccount": {"name": "me"}}
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "ln -s ~/.gitconfig .credentials.json",
+        "ln -s /proc/self/environ .credentials.json",
+        "mkfifo .credentials.json",
+        "mkdir .credentials.json",
+        "head -c 2000000 /dev/zero > .credentials.json",
+        "printf '[%.0s' {1..100000} > .credentials.json",
+        "echo '[\"claudeAiOauth\"]' > .credentials.json",
+        ":",
+    ],
+)
+def test_what_is_no_login_leaves_the_user_s_as_it_was(tmp_path: Path, planted: str) -> None:
+    in_agents_world(
+        tmp_path,
+        f"""
+        (home / ".gitconfig").write_text('{{"claudeAiOauth": "not a login"}}')
+        before = (settings / ".credentials.json").read_text()
+        plays({f"cd ~/.claude; rm .credentials.json; {planted}"!r})
+        done = start()
+        assert done.returncode == 0, done
+        assert (settings / ".credentials.json").read_text() == before
+        assert os.listdir(settings) == [".credentials.json"]
+        """,
+    )
+
+
+def test_a_link_on_the_way_to_a_login_is_not_followed(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        kimi = home / ".kimi-code"
+        (kimi / "credentials").mkdir(parents=True)
+        (kimi / "credentials/kimi-code.json").write_text('{"access_token": "old"}')
+        (home / ".ssh").mkdir()
+        (home / ".ssh/kimi-code.json").write_text('{"access_token": "secret"}')
+        plays('cd ~/.kimi-code; rm -r credentials; ln -s ~/.ssh credentials', "kimi")
+        assert start(name="kimi").returncode == 0
+        assert found(kimi / "credentials/kimi-code.json") == {"access_token": "old"}
+        login = "~/.kimi-code/credentials/kimi-code.json"
+        plays(f'echo \\'{{"access_token": "new"}}\\' > {login}', "kimi")
+        assert start(name="kimi").returncode == 0
+        assert found(kimi / "credentials/kimi-code.json") == {"access_token": "new"}
+        """,
+    )
+
+
+def test_a_login_that_was_renewed_elsewhere_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        plays('''
+        curl -sS http://www.example.org/wait > /dev/null
+        echo '{"claudeAiOauth": {"token": "inside"}}' > ~/.claude/.credentials.json
+        ''')
+        def renew(self):
+            (settings / ".credentials.json").write_text('{"claudeAiOauth": {"token": "outside"}}')
+            return answer(self)
+        from support.servers import world
+        answer, world._Handler.do_GET = world._Handler.do_GET, renew
+        assert start().returncode == 0
+        assert found(settings / ".credentials.json") == {"claudeAiOauth": {"token": "outside"}}
+        """,
+    )
+
+
+def test_the_history_is_seen_by_later_runs_in_the_project_only(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        plays("mkdir -p ~/.claude/projects; echo said >> ~/.claude/projects/x;"
+              "cat ~/.claude/projects/x")
+        assert start().stdout.count("said") == 1
+        assert start().stdout.count("said") == 2
+        assert os.listdir(settings) == [".credentials.json"]
+        (top / "other").mkdir()
+        assert start("--project", str(top / "other")).stdout.count("said") == 1
+        """,
+    )
+
+
+def test_the_changes_of_a_session_are_one_run_that_can_be_undone(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        (project / "old").write_text("before")
+        plays("echo after > old; echo new > new; echo args: $*")
+        done = start("--", "--some-option", "text")
+        assert "args: --some-option text" in done.stdout, done
+        assert "2 changes" in done.stderr, done
+        assert (project / "old").read_text() == "after\\n"
+        assert cli("undo").returncode == 0
+        assert (project / "old").read_text() == "before" and not (project / "new").exists()
+        assert start("--apply", "review").returncode == 0
+        assert (project / "old").read_text() == "before"
+        assert "old" in cli("changes").stdout
+        # The long form does the same.
+        done = cli("run", "--profile", "claude", "--host", "www.example.org", "--", "claude")
+        assert done.returncode == 0, done
+        """,
+    )
+
+
+@pytest.mark.parametrize(("answer", "starts"), [("y", True), ("n", False), ("", False)])
+def test_the_hosts_are_asked_about_before_the_agent_starts(
+    tmp_path: Path, answer: str, starts: bool
+) -> None:
+    in_agents_world(
+        tmp_path,
+        f"""
+        plays("echo START''ED; curl -sS http://www.example.org/")
+        screen = at_terminal(["claude"], "Start it? [y/N] ", "{answer}\\n")
+        for host in ("api.anthropic.com", "www.example.org"):
+            assert host in screen, screen
+        assert ("STARTED" in screen) is {starts}, screen
+        assert ("hello from 203.0.113.5" in screen) is {starts}, screen
+        """,
+    )
+
+
+def test_without_a_terminal_the_hosts_have_to_be_named(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        plays("echo STARTED")
+        for arguments in (("claude",), ("run", "--json", "--profile", "claude", "--", "claude")):
+            done = cli(*arguments)
+            assert done.returncode == 125 and "STARTED" not in done.stdout, done
+            assert "--host api.anthropic.com" in done.stderr + done.stdout, done
+        """,
+    )
+
+
+def test_only_the_named_hosts_are_reached(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        plays('''for host in www other intra; do curl -sS http://$host.example.org/; done
+        curl -sS http://127.0.0.1:5432/; curl -sS http://model.ollmsandbox.internal/
+        curl -sS http://tools.ollmsandbox.internal/''')
+        done = start()
+        assert done.stdout.count("hello") == 1, done
+        assert "The host other.example.org was not allowed." in done.stderr, done
+        """,
+    )
+
+
+def test_an_agent_sees_its_own_secrets_and_no_others(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        for name in (".codex/auth.json", ".ssh/id", ".gemini/oauth_creds.json", "notes"):
+            (home / name).parent.mkdir(exist_ok=True)
+            (home / name).write_text("SECRET")
+        os.environ |= {"ANTHROPIC_API_KEY": "sk-own", "OPENAI_API_KEY": "sk-other"}
+        plays('''env; cat ~/.claude/.credentials.json
+        cat ~/.codex/auth.json ~/.ssh/id ~/.gemini/oauth_creds.json ~/notes''')
+        shown = start().stdout
+        assert "sk-own" in shown and '"old"' in shown, shown
+        assert "SECRET" not in shown and "sk-other" not in shown, shown
+        # Other commands do not see those of the agent.
+        done = cli("run", "-c", "env; cat ~/.claude/.credentials.json; cat ~/.claude.json")
+        assert "sk-own" not in done.stdout and '"old"' not in done.stdout, done
+        """,
+    )
+
+
+def test_with_tools_the_agent_itself_cannot_write(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        (project / "file").write_text("before")
+        plays("echo evil > file; echo evil > new; rm file; mv file other; cat file; echo; echo $*")
+        done = start("--tools")
+        assert done.stdout.startswith("before"), done
+        assert "Read-only file system" in done.stderr, done
+        assert "--mcp-config" in done.stdout and "tools.ollmsandbox.internal" in done.stdout
+        assert os.listdir(project) == ["file"] and (project / "file").read_text() == "before"
+        """,
+    )
+
+
+def test_with_tools_ours_write(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        bridge = "exec 3<>/dev/tcp/tools.ollmsandbox.internal/80; cat <&3 & cat >&3; kill $!"
+        calls = [
+            {"method": "initialize", "id": 1, "params": {"protocolVersion": "2025-06-18",
+             "capabilities": {}, "clientInfo": {"name": "fake", "version": "1"}}},
+            {"method": "notifications/initialized"},
+            {"method": "tools/call", "id": 2, "params": {"name": "run_command",
+             "arguments": {"command": "echo ours > made"}}},
+        ]
+        (project / "calls").write_text(
+            "".join(json.dumps({"jsonrpc": "2.0", **call}) + "\\n" for call in calls)
+        )
+        plays('''
+        coproc bash -c "%s"
+        cat calls >&${COPROC[1]}
+        while read -r line <&${COPROC[0]}; do [[ $line =~ '"id": '?2 ]] && break; done
+        cat made; echo evil > evil
+        ''' % bridge.replace("$", "\\\\$"))
+        done = start("--tools")
+        assert "ours" in done.stdout, done
+        assert sorted(os.listdir(project)) == ["calls", "made"], done
+        """,
+    )
+
+
+SERVER = """
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+asked = []
+
+class Model(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        asked.append((self.path, dict(self.headers), body))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for number in range(3):
+            self.wfile.write(f"data: {number}\\n\\n".encode())
+    def log_message(self, *_): pass
+
+server = ThreadingHTTPServer(("127.0.0.1", 8123), Model)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+config = home / ".config/ollmchat"
+(config / "connections.yaml").write_text('''
+connections:
+  mine: { kind: openai, address: "http://127.0.0.1:8123/v1", model: big, key: file }
+''')
+(config / "keys.yaml").write_text("mine: sk-REAL-KEY")
+"""
+
+
+def test_a_connection_is_used_without_its_key(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        SERVER
+        + """
+os.environ |= {"ANTHROPIC_API_KEY": "sk-own-key"}
+plays('''
+post() { curl -sS -H "Authorization: Bearer $ANTHROPIC_AUTH_TOKEN" -d "$2" "$@"; echo; }
+post "$ANTHROPIC_BASE_URL/v1/messages" '{"model": "x"}' -H "anthropic-version: 2023-06-01" \\
+    -H "X-Evil: 1" -H "Host: evil.example.org"
+echo "model $ANTHROPIC_MODEL"
+for path in files admin/users messages/../files; do
+    post --path-as-is "$ANTHROPIC_BASE_URL/v1/$path" x
+done
+curl -sS http://127.0.0.1:8123/v1/models; curl -sS http://www.example.org/
+env; cat /proc/*/environ /proc/*/cmdline | tr '\\\\0' '\\\\n'
+cat ~/.claude/.credentials.json ~/.config/ollmchat/*.yaml
+ls -A ~/.claude
+''')
+done = start("--connection", "mine", hosts=())
+assert done.stdout.startswith("data: 0\\n\\ndata: 1\\n\\ndata: 2"), done
+assert "model big" in done.stdout, done
+[(path, headers, body)] = asked
+assert path == "/v1/messages" and body == b'{"model": "x"}', asked
+assert headers["Authorization"] == "Bearer sk-REAL-KEY" and headers["x-api-key"] == "sk-REAL-KEY"
+assert headers["Host"] == "127.0.0.1:8123" and "X-Evil" not in headers
+assert done.stdout.count("is not available") == 3, done
+assert "hello" not in done.stdout
+# No key is inside, neither ours nor the one the agent would use.
+for secret in ("REAL", "sk-own", '"old"'):
+    assert secret not in done.stdout + done.stderr, done
+assert ".credentials.json" not in done.stdout.splitlines()
+assert found(settings / ".credentials.json")["claudeAiOauth"] == {"token": "old"}
+done = start("--connection", "yours", hosts=())
+assert done.returncode == 125 and "no connection called" in done.stderr, done
+""",
+    )
+
+
+def test_settings_for_the_tools_are_added_to_the_user_s(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        own = {"theme": "dark", "mcpServers": {"mine": {"command": "mine"}}}
+        (home / ".gemini").mkdir()
+        (home / ".gemini/settings.json").write_text(json.dumps(own))
+        plays("cat ~/.gemini/settings.json", "gemini")
+        shown = json.loads(start("--tools", name="gemini").stdout)
+        assert shown["theme"] == "dark" and set(shown["mcpServers"]) == {"mine", "ollmsandbox"}
+        assert found(home / ".gemini/settings.json") == own
+        """,
+    )
+
+
+def test_an_agent_that_is_not_installed_is_reported(person: Person) -> None:
+    done = person.cli("codex", "--host", "example.org")
+    assert done.returncode == 125
+    assert "codex is not installed, or not on your PATH" in done.stderr
+
+
+@pytest.mark.parametrize("option", [("--tools",), ("--rootfs",)])
+def test_options_that_do_not_fit_are_refused(person: Person, option: tuple[str, ...]) -> None:
+    profile = ("--profile", "claude") if option == ("--rootfs",) else ()
+    done = person.cli("run", "--host", "example.org", *profile, *option, "--", "true")
+    assert done.returncode == 125
+    assert "agent" in done.stderr or "Alpine" in done.stderr
+
+
+def test_the_settings_cannot_be_in_the_project(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        plays("echo STARTED")
+        done = start("--project", str(settings))
+        assert done.returncode == 125 and "hidden" in done.stderr, done
+        os.environ["CLAUDE_CONFIG_DIR"] = f"{project}/settings"
+        done = start()
+        assert done.returncode == 125 and "keeps its settings" in done.stderr, done
+        """,
+    )
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("name", AGENTS)
+def test_each_agent_has_a_profile(name: str, tmp_path: Path) -> None:
+    profile = read_profile(name, tmp_path, tmp_path / "cache")
+    agent = profile.agent
+    assert agent is not None and agent.command == name and agent.title == AGENTS[name]
+    assert agent.hosts and agent.folders and profile.limits.time is None
+    values = {"URL": "http://host", "MODEL": "m/1", "BRIDGE": "a b", "FOLDER": "/home/me/.x"}
+    for setup in filter(None, (agent.always, agent.tools, agent.connection)):
+        filled: AgentSetup = setup.filled(values)
+        texts = [*filled.arguments, *(text for _name, text in filled.environment + filled.files)]
+        assert not any("$" in text for text in texts)
+        for text in texts:
+            if text.startswith("{"):
+                json.loads(text)
+    # What other commands do not see.
+    folders = {
+        folder.folder.partition(":-")[2].rstrip("}") or folder.folder for folder in agent.folders
+    }
+    for folder in folders:
+        assert folder.replace("}", "") in profile.masks or "/opencode" in folder
+
+
+@pytest.mark.anybody
+def test_a_user_s_profile_adds_to_an_agent(tmp_path: Path) -> None:
+    paths = Paths.from_environ({"HOME": str(tmp_path)})
+    paths.profiles.mkdir(parents=True)
+    (paths.profiles / "mine.yaml").write_text("extends: claude\nagent: { hosts: [example.org] }\n")
+    agent = read_profile("mine", paths.profiles).agent
+    assert agent is not None and agent.command == "claude"
+    assert agent.hosts[-1] == "example.org" and "api.anthropic.com" in agent.hosts

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Other spellings of the attacks through git: a repository with links in it, several runs in a row,
+and commands without a slash in the user's settings."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.escape.copy_back import settle
+from support.person import Person
+
+from ollmsandbox.project import capture
+from ollmsandbox.project.held.git import judge
+from ollmsandbox.project.held.git.objects import Allowance
+
+pytestmark = pytest.mark.anybody
+
+HARM = "harm() { printf '#!/bin/sh\\ntouch ~/planted\\n' >$1; chmod +x $1; }; "
+
+
+def outside(person: Person, command: str) -> str:
+    """Run commands as the user does, without a sandbox; their failures are part of the story."""
+    return subprocess.run(
+        ["/bin/bash", "-c", command],
+        cwd=person.project,
+        env=person.environ | {"GIT_EDITOR": "true"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    ).stdout
+
+
+@pytest.fixture
+def checkout(person: Person) -> Path:
+    """A repository with two commits in one pack."""
+    (person.home / ".gitconfig").write_text("[user]\nname = me\nemail = me@example.org\n")
+    make = "git init -q -b main; mkdir tools; echo right >file; git add .; git commit -qm first;"
+    make += "echo more >>file; git commit -qam second; git remote add origin ssh://example.org/x;"
+    outside(person, f"{make} git gc -q; mkdir -p .git/hooks")
+    return person.project
+
+
+def hook(text: str) -> str:
+    return f"printf '#!/bin/sh\\n{text}\\n' >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"
+
+
+# What the user has, what the command does, and what the user does then.
+PLANTED = {
+    "a link to a folder of hooks": (
+        "mkdir githooks; rm -r .git/hooks; ln -s ../githooks .git/hooks",
+        "harm githooks/pre-commit", "git commit --allow-empty -m x"),
+    "a link to the settings": (
+        "mv .git/config tools/c; ln -s ../tools/c .git/config",
+        "git config -f tools/c core.fsmonitor 'touch ~/planted; false'", "git status"),
+    "a link to a folder of attributes": (
+        "mv .git/info tools/info; ln -s ../tools/info .git/info;"
+        "git config diff.x.textconv 'touch ~/planted; cat'",
+        "mkdir -p tools/info; echo '* diff=x' >tools/info/attributes; echo z >>file", "git diff"),
+    "a script of an alias": ("git config alias.st '!sh st'", "harm st", "git st"),
+    "a script of a trailer": ("git config trailer.x.cmd 'sh tr'", "harm tr",
+        "git commit --allow-empty -m x --trailer x=1"),
+    "a script instead of ssh": ("git config core.sshCommand 'sh s'", "harm s", "git fetch"),
+    "a list of commands": (
+        f"{hook('while read l; do $l; done <checks')}; echo true >checks",
+        "echo touch $HOME/planted >checks", "git commit --allow-empty -m x"),
+    "a module in a word of Python": (
+        hook('python3 -c "import own"'),
+        "echo 'import os; os.system(\"touch ~/planted\")' >own.py",
+        "git commit --allow-empty -m x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_git_runs_nothing_of_the_command_s(person: Person, checkout: Path, name: str) -> None:
+    prepare, plant, then = PLANTED[name]
+    outside(person, prepare)
+    report = settle(person, f"{HARM}{plant}")
+    assert any(item.is_held for item in report.changes)
+    outside(person, then)
+    assert not (person.home / "planted").exists()
+    # The attack would work.
+    outside(person, f"{HARM}{plant}; {then}")
+    assert (person.home / "planted").exists()
+
+
+@pytest.mark.parametrize("part", ["objects", "refs", "HEAD"])
+def test_a_repository_with_links_is_not_new(person: Person, checkout: Path, part: str) -> None:
+    """What git writes for a new one, such as the address of a remote, does not cross."""
+    if part == "HEAD":
+        outside(person, "rm .git/HEAD; ln -s refs/heads/main .git/HEAD")
+    else:
+        outside(person, f"mv .git/{part} ~/{part}; ln -s ~/{part} .git/{part}")
+    assert "second" in outside(person, "git log")
+    settle(person, "git config remote.origin.url https://example.com/evil")
+    assert "example.org" in outside(person, "git config remote.origin.url")
+
+
+# Each is held in the first run, and must not make the deletions in the second one harmless.
+FALSE_COPIES = {
+    "a pack": "cp $(ls *.idx) $fake.idx; echo PACK >$fake.pack",
+    "an index": "i=$(ls *.idx); rm $i; printf '\\377tOc\\0\\0\\0\\2' >$i;"
+    "head -c 1064 /dev/zero >>$i",
+    "loose objects": "for id in $(git rev-list --all --objects --no-object-names); do"
+    " mkdir -p ../${id:0:2}; echo x >../${id:0:2}/${id:2}; done",
+}
+
+
+@pytest.mark.parametrize("name", FALSE_COPIES)
+def test_objects_that_only_a_held_copy_has(person: Person, checkout: Path, name: str) -> None:
+    fake = f"pack-{'a' * 40}"
+    report = settle(person, f"fake={fake}; cd .git/objects/pack; {FALSE_COPIES[name]}")
+    assert any(item.is_held for item in report.changes)
+    settle(person, f"cd .git/objects/pack; rm -f $(ls | grep -v {fake})")
+    assert "right" in outside(person, "git log -p")
+    assert outside(person, "git fsck; echo $?").endswith("0\n")
+
+
+def test_an_address_of_a_submodule_that_comes_back(person: Person, checkout: Path) -> None:
+    outside(person, "git config submodule.x.url https://example.org/x")
+    settle(person, "git config --remove-section submodule.x")
+    settle(person, "git config submodule.x.url https://example.com/evil")
+    assert outside(person, "git config submodule.x.url") == "https://example.org/x\n"
+
+
+def test_references_do_not_go_without_the_packed_ones(person: Person, checkout: Path) -> None:
+    outside(person, "git branch other; git commit -q --allow-empty -m third")
+    settle(person, "git replace HEAD~1 HEAD; git pack-refs --all")
+    assert outside(person, "git log --format=%s other") == "second\nfirst\n"
+    assert outside(person, "git log --format=%s") == "third\nsecond\nfirst\n"
+
+
+def test_a_reference_that_looks_like_an_option(person: Person, checkout: Path) -> None:
+    report = settle(
+        person, "for r in heads/-x tags/--exec=x; do git rev-parse @ >.git/refs/$r; done"
+    )
+    assert {item.change.path for item in report.changes if item.is_held} == {
+        ".git/refs/heads/-x",
+        ".git/refs/tags/--exec=x",
+    }
+
+
+def test_more_packs_than_anybody_makes(
+    person: Person, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(capture, "_index_pack", lambda _paths, pack, _width: seen.append(pack))
+    make = "for n in $(seq 150); do touch .git/objects/pack/pack-$(printf %040x $n).pack; done"
+    assert all(item.is_held for item in settle(person, make).changes)
+    assert len(seen) == 100
+
+
+def test_objects_of_many_repositories_are_unpacked_only_so_far(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "Allowance", lambda: Allowance(unpacked=4 << 20))
+    make = "for r in a b; do git init -q $r; head -c 3000000 /dev/zero | git -C $r hash-object -w"
+    report = settle(person, f"{make} --stdin; done")
+    objects = [item for item in report.changes if item.change.path[2:].startswith(".git/objects/")]
+    assert sum(item.is_held for item in objects) == 1
+    assert sum(not item.is_held and not item.change.ends_folder for item in objects) > 0
+
+
+def test_other_content_among_the_objects_of_a_plain_folder(person: Person, checkout: Path) -> None:
+    """The user's repository has its objects in a folder that is no repository."""
+    outside(person, "mv .git/objects objs; mkdir -p .git/objects/info .git/objects/pack;"
+                    "echo ../../objs >.git/objects/info/alternates")  # fmt: skip
+    assert "right" in outside(person, "git log -p")
+    report = settle(person, "rm -r objs/pack; mkdir -p objs/aa; echo x >objs/aa/x")
+    files = [item for item in report.changes if not item.change.ends_folder]
+    assert files and all(item.is_held for item in files if item.change.path.count("/") == 2)
+    assert "right" in outside(person, "git log -p")

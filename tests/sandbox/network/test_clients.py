@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs that people use reach hosts with real TLS, and without any variable for proxies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.servers.world import in_world
+
+pytestmark = pytest.mark.anybody
+
+BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+PAGE = "https://www.example.org/page"
+
+URLLIB = f"""
+import urllib.request
+print(urllib.request.urlopen("{PAGE}").read().decode())
+"""
+# pip has the whole of it.
+REQUESTS = f"""
+from pip._vendor import requests
+answer = requests.get("{PAGE}", verify="{BUNDLE}")
+answer.raise_for_status()
+print(answer.text)
+"""
+NODE = f"""
+fetch("{PAGE}").then(a => a.text()).then(t => console.log(t)).catch(e => process.exit(1))
+"""
+GO = f"""
+package main
+import ("fmt"; "io"; "net/http"; "os")
+func main() {{
+    answer, err := http.Get("{PAGE}")
+    if err != nil {{ fmt.Fprintln(os.Stderr, err); os.Exit(1) }}
+    text, _ := io.ReadAll(answer.Body)
+    fmt.Println(string(text))
+}}
+"""
+# A method of apt talks by messages, and ends together with its input.
+APT = """
+import os, subprocess, sys
+method = subprocess.Popen(["/usr/lib/apt/methods/http"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True)
+method.stdin.write(
+    "601 Configuration\\nConfig-Item: APT::Sandbox::User=\\n\\n"
+    f"600 URI Acquire\\nURI: http://www.example.org/page\\nFilename: {os.getcwd()}/got\\n\\n")
+method.stdin.flush()
+for line in method.stdout:
+    if line.startswith(("201", "400")):
+        sys.exit(line.startswith("400"))
+"""
+CLIENTS = {
+    "curl": f"curl -fsS {PAGE}",
+    "wget": f"wget -qO- --tries=1 {PAGE}",
+    "pip": "/usr/bin/python3 -m pip --isolated --disable-pip-version-check download "
+    f"--no-deps --no-cache-dir --retries 0 --cert {BUNDLE} -d got https://www.example.org/hello-1.0-py3-none-any.whl",
+    "npm": f"npm install --cafile {BUNDLE} --no-audit --no-fund --no-update-notifier "
+    "--cache /tmp/npm --fetch-retries 0 https://www.example.org/hello-1.0.0.tgz",
+    "git": "git clone -q https://www.example.org/repository.git got",
+    "apt": "/usr/bin/python3 program",
+    "urllib": "/usr/bin/python3 program",
+    "requests": "/usr/bin/python3 program",
+    "node": f"NODE_EXTRA_CA_CERTS={BUNDLE} node program",
+    "go": "mv program program.go && go run program.go",
+}
+PROGRAMS = {"apt": APT, "urllib": URLLIB, "requests": REQUESTS, "node": NODE, "go": GO}
+
+PREPARE = """
+import io, tarfile, zipfile
+from support.servers import world
+certificate = serve_https(PUBLIC, ["www.example.org"])
+# The only authority in this world.
+world._check(world._libc.mount(os.fsencode(certificate), b"/etc/ssl/certs/ca-certificates.crt",
+                               None, world._MS_BIND, None))
+www = world._folder / "www"
+www.mkdir()
+with zipfile.ZipFile(www / "hello-1.0-py3-none-any.whl", "w") as wheel:
+    wheel.writestr("hello.py", "")
+    for name, text in (("METADATA", "Metadata-Version: 2.1\\nName: hello\\nVersion: 1.0\\n"),
+                       ("WHEEL", "Wheel-Version: 1.0\\nGenerator: test\\n"
+                        "Root-Is-Purelib: true\\nTag: py3-none-any\\n"), ("RECORD", "")):
+        wheel.writestr(f"hello-1.0.dist-info/{name}", text)
+with tarfile.open(www / "hello-1.0.0.tgz", "w:gz") as package:
+    text = b'{"name": "hello", "version": "1.0.0"}'
+    entry = tarfile.TarInfo("package/package.json")
+    entry.size = len(text)
+    package.addfile(entry, io.BytesIO(text))
+git = ["git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-C"]
+source = world._folder / "source"
+subprocess.run(["git", "init", "-q", source], check=True)
+(source / "file").write_text("hello")
+subprocess.run([*git, source, "add", "file"], check=True)
+subprocess.run([*git, source, "commit", "-qm", "one"], check=True)
+subprocess.run(["git", "clone", "-q", "--bare", source, www / "repository.git"], check=True)
+subprocess.run(["git", "-C", www / "repository.git", "update-server-info"], check=True)
+"""
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_is_allowed_refused_and_asked_about(tmp_path: Path, client: str) -> None:
+    in_world(
+        tmp_path,
+        f"""
+exec({PREPARE!r})
+(world._folder / "project" / "program").write_text({PROGRAMS.get(client, "")!r})
+command = {CLIENTS[client]!r} + " && echo REACHED"
+yes, no = (lambda host, port, address: True), (lambda host, port, address: False)
+for hosts, answer, is_reached in (
+    (["www.example.org"], None, True), ([], None, False), ([], yes, True), ([], no, False)
+):
+    asked.clear()
+    done = run(command, hosts, answer, timeout=300)
+    assert ("REACHED" in done.out) is is_reached, (hosts, done)
+    [(use, (allowed, trouble))] = done.uses.items()
+    assert (use, allowed, trouble) == ("www.example.org", is_reached, ""), done
+    # Once, however often it tries again.
+    assert len(asked) == (answer is not None), asked
+""",
+    )

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A command that misuses its network does not stop the relay, and a relay that ends stops nothing
+else. See also test_many_connections_garbage_and_silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.servers.world import in_world
+
+pytestmark = pytest.mark.anybody
+
+GARBAGE = """
+import random, socket
+random.seed(1)
+sent = 0
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+    while sent < 5_000_000:
+        sent += udp.sendto(random.randbytes(random.randrange(1, 1400)), ("198.18.0.1", 53))
+while sent < 10_000_000:
+    with socket.create_connection(("198.18.0.1", 53)) as tcp:
+        try:
+            # A size that is never reached, and more than there may be.
+            tcp.sendall(bytes([0x0F, 0xFF]))
+            sent += tcp.send(random.randbytes(1 << 18))
+        except OSError:
+            pass
+print(socket.gethostbyname("www.example.org").startswith("198.18."))
+"""
+
+
+def test_names_are_answered_after_10_mb_of_garbage(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        f"""
+        write_script({GARBAGE!r})
+        done = run("python3 script.py && curl -sS http://www.example.org/", ["www.example.org"],
+                   timeout=300)
+        assert done.out.startswith("True\\n") and "hello" in done.out, done
+        """,
+    )
+
+
+def test_a_host_that_never_answers_stops_nobody_else(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import socket, threading
+        # A queue that is full: the kernel drops what else arrives.
+        full = socket.socket()
+        full.bind((OTHER, 8443))
+        full.listen(0)
+        for _ in range(3):
+            waiting = socket.socket()
+            waiting.setblocking(False)
+            waiting.connect_ex((OTHER, 8443))
+        done = run("curl -sS -m 100 http://other.example.org:8443/ & "
+                   "curl -sS http://www.example.org/",
+                   ["other.example.org:8443", "www.example.org"])
+        assert "hello from 203.0.113.5" in done.out, done
+        # The command ended, and nobody waits for the other host.
+        assert done.uses["other.example.org:8443"][0], done
+        assert not [t for t in threading.enumerate() if t.name == "relay"]
+        """,
+    )
+
+
+def test_a_relay_that_fails_closes_its_connections_and_the_command_goes_on(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import threading
+        from ollmsandbox.sandbox.network import relay
+        failures = []
+        threading.excepthook = failures.append
+        def fail(*_arguments):
+            raise RuntimeError
+        relay.Relay._begin_to_carry = fail
+        done = run("curl -sS -m 50 http://www.example.org/; curl -sS -m 50 http://www.example.org/;"
+                   " echo END", ["www.example.org"])
+        assert done.out == "END\\n" and done.code == 0, done
+        assert len(failures) == 1
+        """,
+    )
+
+
+def test_nothing_is_left_of_a_program_that_is_killed(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        import signal, socket
+        slow = socket.create_server((PUBLIC, 8888))
+        inside = "import socket; s = socket.create_connection(('www.example.org', 8888)); s.recv(1)"
+        program = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox")]
+        one = subprocess.Popen(
+            [*program, "run", "--host", "www.example.org:8888", "--publish", "3000", "--",
+             "python3", "-c", inside], cwd=os.getcwd() + "/project")
+        client, _address = slow.accept()
+        with socket.create_connection(("127.0.0.1", 3000)):
+            one.send_signal(signal.SIGKILL)
+            one.wait()
+        client.settimeout(60)
+        assert client.recv(1) == b""
+        assert socket.socket().connect_ex(("127.0.0.1", 3000)) != 0
+        """,
+    )

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clients of `ollmsandbox mcp`: that of the protocol's own SDK, and one that sends any line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+from mcp_types import CallToolResult, ElicitResult, Implementation, TextContent
+from support.person import Person, cli_argv
+
+# The SDK uses the handshake of 2025-11-25, or finds out that there is a newer revision.
+MODES = ("legacy", "auto")
+
+Answer = Callable[[str], ElicitResult]
+
+
+@contextlib.asynccontextmanager
+async def sdk_client(
+    person: Person,
+    *options: str,
+    mode: str = "legacy",
+    answer: Answer | None = None,
+    name: str = "test agent",
+) -> AsyncIterator[Client]:
+    """Start a server, and connect to it. `answer` plays the user of the client: it gets the
+    question. Without it, the client cannot ask."""
+    person.capabilities()
+    argv = cli_argv("mcp", "--project", str(person.project), *options)
+    server = StdioServerParameters(command=argv[0], args=argv[1:], env=person.environ, cwd="/")
+
+    async def elicit(_context: Any, params: Any) -> ElicitResult:
+        assert answer is not None
+        return answer(params.message)
+
+    info = Implementation(name=name, version="1")
+    callback: Any = elicit if answer is not None else None
+    async with Client(server, mode=mode, elicitation_callback=callback, client_info=info) as client:
+        yield client
+
+
+def run_client(
+    use: Callable[[Client], Awaitable[None]], person: Person, *options: str, **more: Any
+) -> None:
+    """Connect to a new server, use it, and disconnect."""
+
+    async def main() -> None:
+        async with sdk_client(person, *options, **more) as client:
+            await use(client)
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
+def text_of(result: CallToolResult) -> str:
+    """Return the text of a result."""
+    return "\n".join(part.text for part in result.content if isinstance(part, TextContent))
+
+
+def allow(_question: str) -> ElicitResult:
+    return ElicitResult(action="accept", content={"answer": "allow"})
+
+
+def deny(_question: str) -> ElicitResult:
+    return ElicitResult(action="accept", content={"answer": "deny"})
+
+
+class RawClient:
+    """Sends any line to a server, and reads what it answers."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self.process = process
+        self._stdin, self._stdout = process.stdin, process.stdout
+
+    def send_line(self, line: bytes) -> None:
+        self._stdin.write(line + b"\n")
+        self._stdin.flush()
+
+    def send(self, **message: object) -> None:
+        self.send_line(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def receive(self) -> dict[str, Any]:
+        found = json.loads(self._stdout.readline())
+        assert isinstance(found, dict) and found["jsonrpc"] == "2.0"
+        return found
+
+    def ask(self, id_: object, method: str, **params: object) -> dict[str, Any]:
+        """Send a request, and return its answer; what comes before that is dropped."""
+        self.send(id=id_, method=method, params=params)
+        while (answer := self.receive()).get("id") != id_:
+            pass
+        return answer
+
+    def initialize(self, revision: str = "2025-11-25") -> dict[str, Any]:
+        info = {"name": "raw", "version": "1"}
+        params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": info}
+        answer = self.ask("first", "initialize", **params)
+        self.send(method="notifications/initialized")
+        return answer
+
+    def wait_for_output(self, text: str) -> None:
+        """Wait until the progress of a call shows a text."""
+        while True:
+            message = self.receive()
+            if message.get("method") == "notifications/progress" and text in str(message["params"]):
+                return
+
+    def leave(self) -> int:
+        """Close the pipes, as the death of a client does; return the server's exit status."""
+        self._stdin.close()
+        self._stdout.close()
+        return self.process.wait(60)
+
+
+@contextlib.contextmanager
+def raw_client(person: Person, *options: str) -> Iterator[RawClient]:
+    person.capabilities()
+    process = subprocess.Popen(
+        cli_argv("mcp", "--project", str(person.project), *options),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=person.environ,
+        cwd="/",
+    )
+    try:
+        yield RawClient(process)
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+def is_running(mark: str) -> bool:
+    """Return whether a process has this word in its command line."""
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:
+            if mark.encode() in file.read().split(b"\0"):
+                return True
+    return False

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A command of the user's own runs in a terminal, and its card shows what it prints."""
+
+from __future__ import annotations
+
+import pytest
+from support.person import Person
+from support.window import card_that, finish, in_project, says, wait_until
+
+from ollmsandbox.ui.chat import controller
+from ollmsandbox.ui.chat.tool_card import ToolCard
+from ollmsandbox.ui.window.window import Window
+
+pytestmark = pytest.mark.anybody
+
+
+def _printed(card: ToolCard) -> str:
+    return card.output.text if card.output is not None else ""
+
+
+def _run(window: Window, command: str) -> ToolCard:
+    window.chat.emit("run", command)
+    return card_that(window, lambda card: card.entry.description == command)
+
+
+def _wait_for_end(card: ToolCard) -> None:
+    wait_until(lambda: card.entry.record is not None)
+
+
+def test_programs_behave_as_in_a_terminal_and_the_output_stays_open(person: Person) -> None:
+    with in_project(person) as (window, session):
+        wait_until(lambda: window.chat.composer.get_width() > 100)
+        card = _run(window, "test -t 0 && test -t 1 && tput cols; printf '1%%\\r100%%\\n'")
+        _wait_for_end(card)
+        assert card.is_open
+        columns = window.chat.terminal_size[1]
+        wait_until(lambda: _printed(card) == f"{columns}\n100%")
+        # The model reads what the user sees.
+        assert session.conversation.messages[-1].text.endswith(f"{columns}\n100%")
+        assert not card.input.get_visible()
+
+
+def test_a_command_that_asks_is_answered_in_its_card(person: Person) -> None:
+    with in_project(person) as (window, _session):
+        card = _run(window, "read -p 'Name? ' name; stty -echo; read word; echo Hello $name $word")
+        wait_until(card.input.get_visible)
+        wait_until(lambda: "Name?" in _printed(card))
+        card.input.set_text("Ada")
+        card.input.emit("activate")
+        # A password is not shown.
+        wait_until(lambda: not card.input.get_visibility())
+        card.input.set_text("secret")
+        card.input.emit("activate")
+        _wait_for_end(card)
+        wait_until(lambda: "Hello Ada secret" in _printed(card))
+        assert card.entry.record is not None and card.entry.record.ok
+        assert not card.input.get_visible()
+
+
+def test_a_program_that_fills_the_screen_is_offered_a_terminal(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    async def open_terminal(project: str) -> None:
+        opened.append(project)
+
+    monkeypatch.setattr(controller, "open_terminal", open_terminal)
+    with in_project(person) as (window, _session):
+        card = _run(window, "printf '\\033[?1049h\\033[2J~'; sleep 100")
+        wait_until(card.terminal_button.get_mapped)
+        assert says(card, "This program needs a whole screen.")
+        card.terminal_button.emit("clicked")
+        _wait_for_end(card)
+        wait_until(lambda: bool(opened))
+        assert opened == [str(person.project)]
+        assert not card.screen_box.get_visible()
+
+
+def test_it_is_scrolled_to(person: Person) -> None:
+    with in_project(person) as (window, session):
+        finish(session.conversation.run("seq 300"))
+        finish(session.conversation.run("seq 300; exit 1"))
+        column = window.chat.column
+        for _time in range(20):
+            finish(session.conversation.run("seq 30"))
+        column.scroll_to(column.items[0])
+        wait_until(lambda: not column.at_end)
+        card = _run(window, "echo here")
+        _wait_for_end(card)
+        wait_until(lambda: column.at_end)

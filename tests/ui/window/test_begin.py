@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program begins where the user was, tells them what has ended, and helps them to begin."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from gi.repository import Gio, GLib, Gtk
+from support.person import Person
+from support.screen import Screen, all_of
+from support.scripted import ScriptedModel, call
+from support.window import finish, in_project, open_session, press, program, wait_until, window_of
+
+from ollmsandbox.chat.messages import Role
+from ollmsandbox.engine.system import System, system_of
+from ollmsandbox.ui.application import Application
+from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.sessions.entries import MessageEntry
+from ollmsandbox.ui.sidebar.rows import ProjectRow, SessionRow
+from ollmsandbox.ui.window.window import Window
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture
+def notified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the ids of notifications."""
+    names: list[str] = []
+
+    def note(_application: Application, name: str, _notification: Gio.Notification) -> None:
+        names.append(name)
+
+    monkeypatch.setattr(Application, "send_notification", note)
+    return names
+
+
+def test_it_begins_in_the_last_project_after_an_empty_session(
+    screen: Screen, person: Person
+) -> None:
+    other = person.home / "other"
+    other.mkdir()
+    with in_project(person) as (window, _session):
+        window.open_project(str(other))
+        wait_until(lambda: window.chat.session and window.chat.session.project == str(other))
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: window.chat.session is not None)
+        assert window.chat.session is not None and window.chat.session.project == str(other)
+        assert not window.welcome.get_mapped()
+    shutil.rmtree(other)
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: window.welcome.get_mapped())
+
+
+def test_a_suggestion_is_sent(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        session.conversation.use_model(ScriptedModel(["All good."]))
+        window.chat.set_can_send("")
+        press(window.chat.suggestions, "Run the tests")
+        wait_until(lambda: not session.is_busy and len(list(session)) == 2)
+        first = next(iter(session))
+        assert isinstance(first, MessageEntry)
+        assert (first.role, first.text) == (Role.USER, "Run the tests")
+
+
+def test_without_a_model_a_suggestion_waits_in_the_composer(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        wait_until(lambda: window.chat.connect_button.get_mapped())
+        window.chat.composer.text = "typed"
+        press(window.chat.suggestions, "Explain this project")
+        assert window.chat.composer.text == "Explain this project\n\ntyped"
+        assert list(session) == []
+
+
+def test_connect_a_model_opens_its_dialog(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, _session):
+        wait_until(lambda: window.chat.connect_button.get_mapped())
+        window.chat.connect_button.emit("clicked")
+        wait_until(lambda: _connection_dialogs())
+        [dialog] = _connection_dialogs()
+        dialog.close()
+
+
+def _connection_dialogs() -> list[ConnectionDialog]:
+    found = [one for one in Gtk.Window.list_toplevels() if isinstance(one, ConnectionDialog)]
+    return [one for one in found if one.get_mapped()]
+
+
+def _row(window: Window, session_id: str) -> SessionRow | None:
+    rows = [row for row in all_of(window.sidebar, SessionRow) if row.item.id == session_id]
+    return rows[0] if rows else None
+
+
+def test_the_end_of_a_turn_is_announced_and_marked_until_it_is_seen(
+    screen: Screen, person: Person, notified: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_front: list[bool] = []
+    monkeypatch.setattr(Window, "is_active", lambda _window: bool(in_front))
+    with in_project(person) as (window, session):
+        session.conversation.use_model(
+            ScriptedModel([call(id="1", command="echo > new")], ["Done."], ["Again."], ["More."])
+        )
+        finish(session.conversation.say("go"))
+        wait_until(lambda: notified == [f"turn-{session.id}"])
+
+        def is_marked(row_id: str = session.id) -> bool:
+            row = _row(window, row_id)
+            return row is not None and row.item.is_unread
+
+        wait_until(is_marked)
+        # The user comes back.
+        in_front.append(True)
+        window.notify("is-active")
+        wait_until(lambda: not is_marked() and not session.is_unread)
+        # In front, nothing has to be said about the session that is shown.
+        finish(session.conversation.say("again"))
+        assert not session.is_unread
+        # About another one, the mark is enough.
+        other = person.home / "other"
+        other.mkdir()
+        open_session(window, other)
+        wait_until(lambda: window.chat.session is not session)
+        finish(session.conversation.say("more"))
+        wait_until(is_marked)
+        assert len(notified) == 1
+        window.show_session(session.id)
+        wait_until(lambda: window.chat.session is session and not is_marked())
+
+
+def test_a_search_shows_the_line_it_found_and_leads_to_it(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        long = "\n\n".join(["A paragraph of the answer."] * 40)
+        replies = [[f"The needle is here.\n\n{long}"], [long], [long]]
+        session.conversation.use_model(ScriptedModel(*replies))
+        for text in ("first", "second", "third"):
+            finish(session.conversation.say(text))
+        window.sidebar.search.set_text("needle")
+
+        def found() -> str:
+            row = _row(window, session.id)
+            return row.item.found.text if row is not None and row.item.found else ""
+
+        wait_until(lambda: found() == "The needle is here.")
+        entry = list(session)[1]
+        window.chat.column.scroll_to_end()
+        wait_until(lambda: not window.chat.column.is_in_view(entry))
+        window.sidebar.emit("open-session", session.id)
+        wait_until(lambda: window.chat.column.is_in_view(entry))
+
+
+def test_the_menu_of_a_project_chooses_its_system(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, _session):
+        _switch(window, person, is_alpine=True)
+        _switch(window, person, is_alpine=False)
+
+
+def _switch(window: Window, person: Person, *, is_alpine: bool) -> None:
+    target = GLib.Variant.new_bytestring(os.fsencode(person.project))
+    window.sidebar.activate_action("sidebar.switch-system", target)
+    system = System.ALPINE if is_alpine else System.HOST
+    wait_until(lambda: system_of(person.paths, str(person.project)) is system)
+
+    def is_listed() -> bool:
+        (row,) = all_of(window.sidebar, ProjectRow)
+        return row.item.uses_alpine is is_alpine
+
+    wait_until(is_listed)
