@@ -15,8 +15,6 @@ from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
 
-pytestmark = pytest.mark.anybody
-
 
 @pytest.fixture
 def review(person: Person) -> Iterator[Review]:

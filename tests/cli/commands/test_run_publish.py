@@ -9,8 +9,6 @@ import pytest
 from support.person import Person
 from support.servers.world import in_world
 
-pytestmark = pytest.mark.anybody
-
 
 def test_a_port_is_published_or_another_one_that_is_named(tmp_path: Path) -> None:
     in_world(

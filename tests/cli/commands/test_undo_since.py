@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from support.person import Person
-
-pytestmark = pytest.mark.anybody
 
 
 def _run(person: Person, command: str, *options: str) -> str:

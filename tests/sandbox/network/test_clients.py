@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from support.servers.world import in_world
 
-pytestmark = pytest.mark.anybody
-
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 PAGE = "https://www.example.org/page"
 

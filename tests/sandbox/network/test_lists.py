@@ -19,8 +19,6 @@ from ollmsandbox.sandbox.network.lists import (
     save_host_list,
 )
 
-pytestmark = pytest.mark.anybody
-
 
 def test_no_list_is_built_in(tmp_path: Path) -> None:
     assert load_host_lists(tmp_path) == {}

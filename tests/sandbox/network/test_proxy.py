@@ -10,8 +10,6 @@ from support.servers.world import in_world
 
 from ollmsandbox.sandbox.network.proxy import Proxy
 
-pytestmark = pytest.mark.anybody
-
 
 @pytest.mark.parametrize("scheme", ["http", "socks5", "socks5h"])
 @pytest.mark.parametrize("login", ["", "me:p%40ss"])

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from support.servers.world import in_world
 
-pytestmark = pytest.mark.anybody
-
 # In the code: a server in the project, and a way to wait until it listens.
 SERVE = """
 import asyncio, socket, urllib.request

@@ -6,10 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from support.servers.world import in_world
-
-pytestmark = pytest.mark.anybody
 
 GARBAGE = """
 import random, socket

@@ -10,8 +10,6 @@ from support.servers.world import in_world
 
 from ollmsandbox.sandbox.network.ssh import may_pass
 
-pytestmark = pytest.mark.anybody
-
 
 def test_git_fetches_and_pushes_with_the_agent(tmp_path: Path) -> None:
     in_world(
