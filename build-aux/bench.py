@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a sandbox takes, as a ratio to others measured in the same run.
+"""Compares a command in the sandbox with the same in other sandboxes and without any.
 
 Every candidate takes its turn in every round, so that what else the machine does hits all alike;
 medians are compared, never times with a limit.
@@ -8,145 +8,233 @@ medians are compared, never times with a limit.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
+import shlex
 import shutil
-import statistics
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "build-aux")]
+
+import figures  # noqa: E402
+from figures import Took  # noqa: E402
 
 from ollmsandbox import loop  # noqa: E402
 from ollmsandbox.paths import Paths  # noqa: E402
 from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
 from ollmsandbox.sandbox.profile.file import read_profile  # noqa: E402
-from ollmsandbox.sandbox.profile.profile import DEFAULT_PROFILE  # noqa: E402
+from ollmsandbox.sandbox.profile.profile import DEFAULT_PROFILE, Profile  # noqa: E402
 
 # The same namespaces as the sandbox has, and the least mounts a shell can live with.
 BARE = (
     *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
     *("--unshare-cgroup-try", "--unshare-net", "--die-with-parent", "--new-session"),
-    *("--cap-drop", "ALL", "--", "/bin/sh", "-c", "true"),
+    *("--cap-drop", "ALL", "--"),
 )
+# Codex's own binary, not the Node launcher on PATH, which adds the start of Node.
+CODEX = "OLLMSANDBOX_BENCH_CODEX"
+BARE_NAME, EXEC, OURS, WITHOUT_CACHES, PYTHON = (
+    *("bare bwrap", "Bubble.exec", "ollmsandbox run", "without caches", "bare Python"),
+)
+# A shell command, and how it is run.
+Way = Callable[[str], None]
 
 
-@dataclass
-class Candidate:
-    name: str
-    once: Callable[[], Awaitable[None]]
-    times: list[float] = field(default_factory=list)
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.times)
+def run_argv(argv: Sequence[str]) -> None:
+    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
 
 
-def process(*argv: str) -> Callable[[], Awaitable[None]]:
-    async def once() -> None:
-        subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)  # noqa: ASYNC221
-
-    return once
+def through(*prefix: str) -> Way:
+    return lambda command: run_argv([*prefix, "/bin/sh", "-c", command])
 
 
-def candidates(project: str) -> list[Candidate]:
-    async def bubble() -> None:
-        result = await Bubble(project).exec("true")
-        assert result.exit_code == 0
+def in_bubble(project: str, profile: Profile) -> Way:
+    def way(command: str) -> None:
+        result = loop.run(Bubble(project, profile=profile).exec(command))
+        assert result.exit_code == 0, result.stderr.text
 
-    paths = Paths.from_environ(os.environ)
-    standard = read_profile(DEFAULT_PROFILE, paths.profiles, paths.cache)
-    bare_home = standard._replace(caches=(), caches_if_present=())
+    return way
 
-    async def without_caches() -> None:
-        result = await Bubble(project, profile=bare_home).exec("true")
-        assert result.exit_code == 0
 
-    program = (sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"))
-    found = [
-        Candidate("bare bwrap", process(*BARE)),
-        Candidate("Bubble.exec", bubble),
-        Candidate("without caches", without_caches),
-        Candidate("ollmsandbox run", process(*program, "run", "--project", project, "--", "true")),
-    ]
-    for name, argv in (("firejail", ("firejail", "--quiet", "true")), ("srt", ("srt", "true"))):
-        if not shutil.which(name):
+def programs(project: str) -> dict[str, list[str]]:
+    """Return the words before a command, for each program that starts here."""
+    ours = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"), "run", "--project", project]
+    found = {BARE_NAME: list(BARE), OURS: [*ours, "--"]}
+    others = {
+        "firejail": ["firejail", "--quiet"],
+        "srt": ["srt"],
+        "codex": [os.environ.get(CODEX, "codex"), "sandbox", "--"],
+    }
+    for name, prefix in others.items():
+        if not shutil.which(prefix[0]):
             print(f"{name} is not installed and left out", file=sys.stderr)
             continue
         # Some refuse certain users or machines.
-        tried = subprocess.run(argv, capture_output=True, text=True, check=False)
+        tried = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
         if tried.returncode == 0:
-            found.append(Candidate(name, process(*argv)))
+            found[name] = prefix
         else:
             why = tried.stderr.strip() or f"exit status {tried.returncode}"
             print(f"{name} does not start here and is left out: {why}", file=sys.stderr)
     return found
 
 
-async def measure(found: list[Candidate], rounds: int) -> None:
-    for number in range(rounds + 2):
-        for candidate in found:
-            start = time.perf_counter()
-            await candidate.once()
-            if number >= 2:  # the first ones warm up
-                candidate.times.append(time.perf_counter() - start)
-            await asyncio.sleep(0)
+def measure(ways: dict[str, Way], command: str, rounds: int, before: Way | None = None) -> Times:
+    """Run the command in every way, in turns; `before` is called with each name first."""
+    times: dict[str, list[Took]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name, way in ways.items():
+            if before:
+                before(name)
+            start = Took.now()
+            way(command)
+            if number or not rounds:  # the first one warms up
+                times[name].append(Took.now().since(start))
+    return {name: figures.median(found) for name, found in times.items()}
 
 
-def table(found: list[Candidate]) -> None:
-    by_name = {candidate.name: candidate for candidate in found}
-    bare = by_name["bare bwrap"].median
-    print(f"{'':18}{'median':>10}{'times bare bwrap':>20}")
-    for candidate in found:
-        ratio = candidate.median / bare
-        print(f"{candidate.name:18}{candidate.median * 1000:>7.1f} ms{ratio:>20.2f}")
-    print()
-    goals = [("Bubble.exec", "bare bwrap", 2.5), ("Bubble.exec", "without caches", 1.15)]
-    goals.append(("ollmsandbox run", "firejail", 3.0))
-    goals.append(("ollmsandbox run", "srt", 1 / 3))
-    for name, reference, most in goals:
-        if reference in by_name:
-            ratio = by_name[name].median / by_name[reference].median
-            verdict = "reached" if ratio <= most else "MISSED"
-            print(f"{name} / {reference}: {ratio:.2f}, to reach: {most:.2f} at most: {verdict}")
+Times = dict[str, Took]
 
 
-def throughput(project: str, size: str) -> None:
-    """A command that prints much, against the same through a pipe to cat."""
-    command = f"head -c {size} /dev/zero"
+def start_in_a_loop(project: str, ways: dict[str, Way], rounds: int) -> None:
+    paths = Paths.from_environ(os.environ)
+    standard = read_profile(DEFAULT_PROFILE, paths.profiles, paths.cache)
+    bare_home = standard._replace(caches=(), caches_if_present=())
+    everything = {
+        **ways,
+        EXEC: in_bubble(project, standard),
+        WITHOUT_CACHES: in_bubble(project, bare_home),
+        PYTHON: lambda _command: run_argv([sys.executable, "-I", "-c", "pass"]),
+    }
+    found = measure(everything, "true", rounds)
+    for name, other, wall, cpu in (
+        (EXEC, BARE_NAME, 3.0, None),
+        (EXEC, WITHOUT_CACHES, 1.15, None),
+        (OURS, BARE_NAME, None, None),
+        (OURS, PYTHON, None, 100 / 14),
+        (OURS, "firejail", 3.0, None),
+        (OURS, "srt", 0.27, None),
+        (OURS, "codex", None, None),
+    ):
+        if other in found:
+            what = f"start, {name}"
+            figures.rows(what, found[name], other, found[other], wall=wall, cpu=cpu)
 
-    def timed(argv: list[str], output: int) -> float:
-        start = time.perf_counter()
-        subprocess.run(argv, stdout=output, check=True)
-        return time.perf_counter() - start
 
-    program = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox")]
-    plain = ["/bin/sh", "-c", f"{command} | cat >/dev/null"]
-    ours = [*program, "run", "--project", project, "-c", command]
-    rounds = [(timed(plain, subprocess.DEVNULL), timed(ours, subprocess.DEVNULL)) for _ in range(3)]
-    reference, measured = (statistics.median(times) for times in zip(*rounds, strict=True))
-    ratio = reference / measured
-    print(f"{size} of output: {ratio:.2f} of the speed of `cmd | cat >/dev/null`")
+def start_cold(ways: dict[str, Way]) -> None:
+    """Each start reads its files from the disk again, as after the computer was started."""
+    if os.getuid():
+        print("only root can empty the file cache: cold starts are left out", file=sys.stderr)
+        return
+
+    def forget(_name: str) -> None:
+        os.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+
+    compare("start, cold", measure(ways, "true", 3, forget))
+
+
+def compare(what: str, found: Times, **goals: float) -> None:
+    for name, took in found.items():
+        if name != OURS:
+            figures.rows(what, found[OURS], name, took, wall=goals.get(name))
+
+
+def build(project: str, ways: dict[str, Way], files: int = 60) -> None:
+    """Compile small C files, two at a time."""
+    source = Path(project) / "source"
+    source.mkdir()
+    for number in range(files):
+        lines = [f"int f{number}_{line}(int x) {{ return x * {line}; }}" for line in range(200)]
+        text = "#include <stdio.h>\n#include <stdlib.h>\n" + "\n".join(lines)
+        (source / f"{number}.c").write_text(text)
+    objects = " ".join(f"{number}.o" for number in range(files))
+    (source / "Makefile").write_text(f"all: {objects}\n")
+    folder = shlex.quote(str(source))
+
+    def clean(_name: str) -> None:
+        for item in source.glob("*.o"):
+            item.unlink()
+
+    # The others do not write to the project by themselves.
+    own = {"no sandbox": through(), OURS: ways[OURS]}
+    found = measure(own, f"make -s -j2 -C {folder}", 3, clean)
+    compare(f"a build of {files} files", found, **{"no sandbox": 1.3})
+
+
+def output(ways: dict[str, Way], size: str) -> None:
+    plain = through()
+    found = measure(
+        {"a pipe to cat": lambda command: plain(f"{command} | cat"), **ways},
+        f"head -c {size} /dev/zero",
+        3,
+    )
+    compare(f"{size} of output", found)
+
+
+def memory(prefixes: dict[str, list[str]]) -> None:
+    """The memory of all processes that wait for a command, without the command."""
+    found = {name: waiting_memory([*prefix, "sleep", "987"]) for name, prefix in prefixes.items()}
+    for name, megabytes in found.items():
+        if name != OURS:
+            figures.row("memory while a command runs", "MB", found[OURS], name, megabytes)
+
+
+def waiting_memory(argv: list[str]) -> float:
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        while not any(_words(pid)[:2] == ["sleep", "987"] for pid in below(process.pid)):
+            if process.poll() is not None:
+                raise RuntimeError(f"{argv[0]} ended early.")
+            time.sleep(0.05)
+        time.sleep(1)
+        return sum(proportional(pid) for pid in below(process.pid))
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+def below(pid: int) -> list[int]:
+    """Return the process and its descendants."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [pid, *(found for child in text.split() for found in below(int(child)))]
+
+
+def _words(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+def proportional(pid: int) -> float:
+    """Return a process's memory in MB; each of n processes that share a page counts an nth."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1000
+    return 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--output", default="2G", help="how much a command prints (head -c)")
+    parser.add_argument("--output", default="1G", help="how much a command prints (head -c)")
     given = parser.parse_args()
     os.chdir("/")
-    with tempfile.TemporaryDirectory(prefix="ollmsandbox-bench-") as project:
-        found = candidates(project)
-        loop.run(measure(found, given.rounds))
-        table(found)
-        throughput(project, given.output)
+    with tempfile.TemporaryDirectory(prefix="ollmsandbox-bench-", dir="/var/tmp") as project:
+        prefixes = programs(project)
+        ways = {name: through(*prefix) for name, prefix in prefixes.items()}
+        start_in_a_loop(project, ways, given.rounds)
+        start_cold(ways)
+        build(project, ways)
+        output(ways, given.output)
+        memory(prefixes)
 
 
 if __name__ == "__main__":

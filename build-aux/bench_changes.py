@@ -8,17 +8,16 @@ import gc
 import os
 import shlex
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "build-aux")]
+
+import figures  # noqa: E402
+from figures import Took  # noqa: E402
 
 from ollmsandbox import loop  # noqa: E402
 from ollmsandbox.paths import Paths  # noqa: E402
@@ -44,22 +43,6 @@ class Person:
         return keeper.took
 
 
-class Took(NamedTuple):
-    """Seconds: of the clock, and of the processor in all threads and child processes."""
-
-    wall: float
-    cpu: float
-
-    @classmethod
-    def now(cls) -> Took:
-        used = os.times()
-        children = used.children_user + used.children_system
-        return cls(time.perf_counter(), used.user + used.system + children)
-
-    def since(self, start: Took) -> Took:
-        return Took(self.wall - start.wall, self.cpu - start.cpu)
-
-
 class Timed(Recorder):
     took = Took(0, 0)
 
@@ -71,22 +54,8 @@ class Timed(Recorder):
         assert states == {"applied"}, states
 
 
-def verdict(what: str, ratio: float, most: float) -> None:
-    word = "reached" if ratio <= most else "MISSED"
-    print(f"{what}: {ratio:.2f}, to reach: {most:.2f} at most: {word}", flush=True)
-
-
-async def timed(once: Callable[[], Awaitable[object]]) -> float:
-    start = time.perf_counter()
-    await once()
-    return time.perf_counter() - start
-
-
 async def against_pipeline(person: Person, project: Path, rounds: int) -> None:
     """The same mounts, made by hand with the usual programs."""
-
-    async def bubble() -> None:
-        await person.run(project, "true")
 
     def by_hand() -> None:
         subject = Bubble(
@@ -118,18 +87,16 @@ async def against_pipeline(person: Person, project: Path, rounds: int) -> None:
         by_hand()
     ours, theirs = [], []
     for number, (argv, folder) in enumerate(scripts):
-        took = await timed(bubble)
-        start = time.perf_counter()
+        start = Took.now()
+        await person.run(project, "true")
+        middle = Took.now()
         subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)  # noqa: ASYNC221
         subprocess.run(["rm", "-rf", folder], check=True)  # noqa: ASYNC221
         if number >= 2:
-            ours.append(took)
-            theirs.append(time.perf_counter() - start)
-    mine, hand = statistics.median(ours), statistics.median(theirs)
-    print(
-        f"Bubble.exec with overlay, scan, clean-up {mine * 1000:.1f} ms, by hand {hand * 1000:.1f}"
-    )
-    verdict("Bubble.exec / the same by hand", mine / hand, 1.3)
+            ours.append(middle.since(start))
+            theirs.append(Took.now().since(middle))
+    mine, hand = figures.median(ours), figures.median(theirs)
+    figures.rows("Bubble.exec, overlay and scan", mine, "by hand", hand, wall=0.5)
 
 
 async def against_size(person: Person, folder: Path, files: int, rounds: int) -> None:
@@ -140,18 +107,15 @@ async def against_size(person: Person, folder: Path, files: int, rounds: int) ->
             part.mkdir(parents=True)
             for inner in range(min(1000, count - number)):
                 os.close(os.open(part / f"{inner}", os.O_CREAT | os.O_WRONLY))
-    times: dict[Path, list[float]] = {small: [], large: []}
+    times: dict[Path, list[Took]] = {small: [], large: []}
     for number in range(rounds + 2):
         for project, taken in times.items():
-
-            async def once(project: Path = project) -> None:
-                await person.run(project, "true")
-
-            took = await timed(once)
+            start = Took.now()
+            await person.run(project, "true")
             if number >= 2:
-                taken.append(took)
-    ratio = statistics.median(times[large]) / statistics.median(times[small])
-    verdict(f"`true` in a project of {files:,} files / in one of 100", ratio, 1.1)
+                taken.append(Took.now().since(start))
+    many, few = figures.median(times[large]), figures.median(times[small])
+    figures.rows(f"a project of {files:,} files", many, "one of 100", few, wall=1.1)
 
 
 # What a command does to so many files; each makes as many changes as there are files.
@@ -193,24 +157,16 @@ async def against_copying(person: Person, folder: Path, files: int, rounds: int)
             make_files(project, files)
             theirs.append(copying(project, folder / f"{kind}{number}-before", files))
             ours.append(await person.run(project, command))
-        for name in ("cpu", "wall"):
-            pairs = [
-                (getattr(a, name), getattr(b, name)) for a, b in zip(ours, theirs, strict=True)
-            ]
-            each = ", ".join(f"{one:.2f} s / {other:.2f} s" for one, other in pairs)
-            print(f"{files:,} files {kind}: scan, apply and backups / cp -a, {name} time: {each}")
-        mine = statistics.median(took.cpu for took in ours)
-        plain = statistics.median(took.cpu for took in theirs)
-        verdict(f"scan and apply, {kind} / cp -a, CPU time", mine / plain, 2.2)
+        mine, plain = figures.median(ours), figures.median(theirs)
+        figures.rows(f"{files:,} files {kind}", mine, "cp -a", plain, cpu=2.2)
 
 
 async def one_large_file(person: Person, project: Path, size: int) -> None:
-    small = statistics.median(
-        [(await person.run(project, f"head -c 4096 /dev/zero > small{n}")).wall for n in range(3)]
+    small = figures.median(
+        [await person.run(project, f"head -c 4096 /dev/zero > small{n}") for n in range(3)]
     )
-    large = (await person.run(project, f"head -c {size} /dev/zero > large")).wall
-    print(f"applying {size >> 20:,} MiB {large * 1000:.1f} ms, 4 KiB {small * 1000:.1f} ms")
-    verdict("applying a large file / a small one", large / small, 2.0)
+    large = await person.run(project, f"head -c {size} /dev/zero > large")
+    figures.rows(f"a file of {size >> 20:,} MiB is applied", large, "4 KiB", small, wall=2.0)
 
 
 async def measure(given: argparse.Namespace, folder: Path) -> None:
@@ -233,9 +189,9 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=3, help="how often they are changed")
     parser.add_argument("--large", type=int, default=4096, help="MiB of the large file")
     given = parser.parse_args()
-    # Not in /tmp, which may be memory: this is about disks.
     # As the command line has it.
     gc.set_threshold(100_000)
+    # Not in /tmp, which may be memory: this is about disks.
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-bench-", dir="/var/tmp") as folder:
         os.chdir("/")
         loop.run(measure(given, Path(folder)))

@@ -18,6 +18,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import figures
+
 # Milliseconds.
 INTERVAL, MOST, MOST_P99 = 2, 50.0, 16.0
 # A time in which the empty window was blocked: seconds of the monotonic clock.
@@ -190,13 +194,17 @@ class MainLoopProbe:
         worked = Figures.of([tick.worked for tick in self.ticks])
         without = Figures.of([tick.without_others for tick in self.ticks])
         alone = Figures.of([tick.alone(self._standing) for tick in self.ticks])
+        verdict = judge(gaps, ours, self._beside, without, alone).value
+        for which, found, limit in (("gap", gaps.worst, MOST), ("p99", gaps.p99, MOST_P99)):
+            reference = f"{limit:.0f} ms"
+            figures.row(
+                f"{what}, {which}", "wall", found / 1000, reference, limit / 1000, 1, verdict
+            )
         print(
-            f"{what:38} longest gap {gaps.worst:6.0f} ms (to reach: {MOST:.0f}), "
-            f"p99 {gaps.p99:5.1f} ms (to reach: {MOST_P99:.0f}): "
-            f"{judge(gaps, ours, self._beside, without, alone).value}; its own work: {worked}; "
-            f"our share of the gaps: {ours}; a bare window beside it: {self._beside}; "
-            f"had others left us the cores: {without}; the host took {self._stolen_share:.0%}",
-            flush=True,
+            f"  its own work: {worked}; our share of the gaps: {ours}; a bare window beside it: "
+            f"{self._beside}; had others left us the cores: {without}; "
+            f"the host took {self._stolen_share:.0%}",
+            file=sys.stderr,
         )
 
     def summary(self) -> str:

@@ -26,7 +26,9 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "build-aux")]
 
-from bench_latency import BareWindow, MainLoopProbe, open_bare  # noqa: E402  where the path says it is
+import figures  # noqa: E402  where the path says it is
+from bench_latency import BareWindow, MainLoopProbe, open_bare  # noqa: E402
+from figures import Took  # noqa: E402
 
 if TYPE_CHECKING:
     from ollmsandbox.chat.conversation import Conversation
@@ -193,12 +195,8 @@ async def open_long(application: Application, window: Window, bare_window: BareW
         await application.sessions.close(id_)
         await asyncio.sleep(2)
         after = memory("Anonymous")
-    word = "reached" if after <= before * 1.1 else "MISSED"
-    print(
-        f"memory: {before:.0f} MB before that session, {opened:.0f} MB with it, {after:.0f} MB "
-        f"when it was closed: {after / before:.2f} times (to reach: 1.10): {word}",
-        flush=True,
-    )
+    print(f"memory with that session: {opened:.0f} MB", file=sys.stderr)
+    figures.row("window, after a long session", "MB", after, "before it", before, 1.1)
 
 
 def _conversation(window: Window) -> Conversation:
@@ -287,20 +285,10 @@ def compare_opening(rounds: int) -> None:
         which: [statistics.median(one[i] for one in results[1:]) for i in range(3)]
         for which, results in found.items()
     }
-    for i, (what, unit, factor, most) in enumerate(
-        (
-            ("first frame", "ms", 1000, 1.7),
-            ("first frame, its own work", "ms", 1000, 1.7),
-            ("idle memory", "MB", 1, 1.5),
-        )
-    ):
-        bare, ours = medians["bare"][i] * factor, medians["program"][i] * factor
-        word = "reached" if ours <= most * bare else "MISSED"
-        print(
-            f"{what}: {ours:.0f} {unit}, a bare window {bare:.0f} {unit}: {ours / bare:.2f} times"
-            f" (to reach: {most:.2f}): {word}",
-            flush=True,
-        )
+    (wall, cpu, size), (bare_wall, bare_cpu, bare_size) = medians["program"], medians["bare"]
+    drawn, bare_drawn = Took(wall, cpu), Took(bare_wall, bare_cpu)
+    figures.rows("window, first frame", drawn, "a bare window", bare_drawn, wall=1.7, cpu=1.7)
+    figures.row("window, idle memory", "MB", size, "a bare window", bare_size, 1.5)
 
 
 def run_loop(parts: Sequence[str]) -> None:
@@ -348,7 +336,6 @@ def main() -> int:
         if unknown := set(parts) - {"opening", "latency", *PARTS}:
             print(f"Unknown: {' '.join(unknown)}. See {__file__}.", file=sys.stderr)
             return 2
-        print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         if not parts or "opening" in parts:
             compare_opening(3)
         if parts != ["opening"]:
