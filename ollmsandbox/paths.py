@@ -203,13 +203,22 @@ def home_on_record() -> str:
         return ""
 
 
+MAKE_WRITABLE = N_(
+    "Make your home folder writable, or set XDG_DATA_HOME, XDG_CACHE_HOME and XDG_CONFIG_HOME to "
+    "folders that are."
+)
+
+
 def make_folder(folder: Path) -> Path:
     """Create one of the program's folders and its parents, accessible only to the user."""
     try:
         _make_with_parents(folder)
     except OSError as error:
         raise OllmSandboxError(
-            N_("Cannot create {folder}: {why}."), folder=folder, why=error.strerror
+            N_("Cannot create {folder}: {why}."),
+            MAKE_WRITABLE,
+            folder=folder,
+            why=error.strerror,
         ) from error
     return folder
 

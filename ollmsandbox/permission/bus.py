@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, fields
 
-from ..errors import OllmSandboxError
 from .request import Fact, PermissionRequest
 
 # The development build has a name of its own.
@@ -48,6 +47,10 @@ XML = f"""\
 """
 
 
+class RefusedError(Exception):
+    """The other program may not do that. It is told in English; no user sees it."""
+
+
 def request_to_json(request: PermissionRequest) -> str:
     return json.dumps(asdict(request))
 
@@ -60,7 +63,7 @@ def request_from_json(text: str) -> PermissionRequest:
         given["sees"] = tuple(given["sees"])
         request = PermissionRequest(**given)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise OllmSandboxError("The question is malformed.") from error
+        raise RefusedError("The question is malformed.") from error
     flags = {"one_time_only", "for_project", "for_session", "sandboxed", "network"}
     texts: list[object] = [*request.sees, *(fact.label for fact in request.facts)]
     texts += [fact.value for fact in request.facts]
@@ -71,5 +74,5 @@ def request_from_json(text: str) -> PermissionRequest:
         elif field.name not in ("facts", "sees"):
             texts.append(value)
     if not all(isinstance(text, str) for text in texts):
-        raise OllmSandboxError("The question is malformed.")
+        raise RefusedError("The question is malformed.")
     return request

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import N_
-from ...errors import OllmSandboxError, Sentence
+from ...errors import OllmSandboxError, Sentence, in_words
 from ...files.atomic import write_atomically
 from ...i18n import _
-from ...paths import Paths, is_inside, make_folder, real_path
+from ...paths import MAKE_WRITABLE, Paths, is_inside, make_folder, real_path
 from ..limits import scope_command
 from ..plan import mask_layer
 from ..plan.caches import needs_base
@@ -42,10 +42,6 @@ _BASIC = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
     *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
 )
-_OVERLAYS = {
-    "overlay": N_("Overlays mounted by this program"),
-    "overlay-bwrap": N_("Overlays mounted by bubblewrap"),
-}
 
 
 class Finding(NamedTuple):
@@ -295,11 +291,13 @@ class _Probe:
             if by_bwrap and not by_starter:
                 can_cache = self._bwrap_caches()
         except (OllmSandboxError, OSError) as error:
-            for key, title in _OVERLAYS.items():
-                self._note(key, title, ok=False, detail=str(error), needed=False)
+            cause = error.message if isinstance(error, OllmSandboxError) else in_words(error)
+            title = N_("The program's own folders")
+            found = Finding("folders", title, ok=False, needed=True, cause=cause)
+            self._findings.append(found._replace(remedy=MAKE_WRITABLE))
             return OverlayMethod.NONE
-        self._note("overlay", _OVERLAYS["overlay"], by_starter, needed=False)
-        self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], by_bwrap, needed=False)
+        self._note("overlay", N_("Overlays mounted by this program"), by_starter, needed=False)
+        self._note("overlay-bwrap", N_("Overlays mounted by bubblewrap"), by_bwrap, needed=False)
         self._note("caches", N_("Writable caches"), can_cache, needed=False)
         if by_starter:
             return OverlayMethod.UNSHARE

@@ -113,6 +113,16 @@ def test_a_bwrap_that_does_not_work_is_noticed_and_nothing_runs(
     assert miss.remedy in said
 
 
+def test_folders_that_cannot_be_written_are_named(person: Person) -> None:
+    # A file instead of a folder stops root as well.
+    (person.home / "cache").write_text("")
+    person.environ["XDG_CACHE_HOME"] = f"{person.home}/cache"
+    (missing,) = look(person).missing
+    assert missing.key == "folders"
+    assert f"{person.home}/cache" in missing.cause
+    assert "XDG_CACHE_HOME" in missing.remedy
+
+
 @pytest.mark.anybody
 def test_without_a_bwrap_the_package_is_named_and_nothing_runs(person: Person) -> None:
     person.environ["PATH"] = f"{person.home}/nowhere"
