@@ -47,7 +47,7 @@ XML = f"""\
 """
 
 
-class RefusedError(Exception):
+class BusError(Exception):
     """The other program may not do that. It is told in English; no user sees it."""
 
 
@@ -63,7 +63,7 @@ def request_from_json(text: str) -> PermissionRequest:
         given["sees"] = tuple(given["sees"])
         request = PermissionRequest(**given)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise RefusedError("The question is malformed.") from error
+        raise BusError("The question is malformed.") from error
     flags = {"one_time_only", "for_project", "for_session", "sandboxed", "network"}
     texts: list[object] = [*request.sees, *(fact.label for fact in request.facts)]
     texts += [fact.value for fact in request.facts]
@@ -74,5 +74,5 @@ def request_from_json(text: str) -> PermissionRequest:
         elif field.name not in ("facts", "sees"):
             texts.append(value)
     if not all(isinstance(text, str) for text in texts):
-        raise RefusedError("The question is malformed.")
+        raise BusError("The question is malformed.")
     return request

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gi.repository import Gio, GLib
 
 from ...errors import OllmSandboxError
-from ...permission.bus import INTERFACE, PATH, XML, RefusedError, request_from_json
+from ...permission.bus import INTERFACE, PATH, XML, BusError, request_from_json
 from ...text.visible import printable_line
 from ..permission.asker import WindowAsker
 from ..sessions.sessions import Sessions
@@ -97,12 +97,12 @@ class AgentService:
     ) -> None:
         try:
             if any(len(text) > _LONGEST for text in given):
-                raise RefusedError("The message is too long.")
+                raise BusError("The message is too long.")
             async with turn:
                 waiting = await self._handle(sender, method, *given)
             # The user takes any time to answer.
             found = await waiting if waiting is not None else None
-        except (OllmSandboxError, RefusedError) as error:
+        except (OllmSandboxError, BusError) as error:
             invocation.return_dbus_error(_REFUSED, str(error))
         else:
             value = None if found is None else GLib.Variant("(s)", (found,))
@@ -117,7 +117,7 @@ class AgentService:
             return None
         followed = self._followed.get(session_id)
         if followed is None or followed.sender != sender:
-            raise RefusedError("This is not your session.")
+            raise BusError("This is not your session.")
         if method == "Ask":
             return self._ask(followed, *given)
         if method == "Withdraw":
@@ -129,7 +129,7 @@ class AgentService:
 
     async def _follow(self, sender: str, session_id: str, agent: str, project: str) -> None:
         if len(self._followed) >= _MOST_SESSIONS:
-            raise RefusedError("There are too many sessions.")
+            raise BusError("There are too many sessions.")
         name = printable_line(agent)[:_LONGEST_NAME]
 
         def stop(call_id: str) -> None:
@@ -169,9 +169,9 @@ class AgentService:
                     case {"event": "result"}:
                         await self._sessions().show_end(session, id_)
                     case _:
-                        raise RefusedError(f"Unknown event: {kind[:50]}")
+                        raise BusError(f"Unknown event: {kind[:50]}")
             case _:
-                raise RefusedError("Unknown event.")
+                raise BusError("Unknown event.")
 
     # --- questions -----------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class AgentService:
         request, session = request_from_json(text), followed.session
         is_own = request.session_id == session.id and session.entry_of(request.call_id) is not None
         if not is_own or request.id in followed.asking:
-            raise RefusedError("This is not a question about your own call.")
+            raise BusError("This is not a question about your own call.")
         if sum(len(one.asking) for one in self._followed.values()) >= _MOST_QUESTIONS:
             return ""
         session.hear(PermissionAsked(request.call_id, request))
@@ -223,5 +223,5 @@ def _parsed(text: str) -> Mapping[str, object]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RefusedError("The event is not JSON.") from error
+        raise BusError("The event is not JSON.") from error
     return found if isinstance(found, dict) else {}
