@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,21 @@ func main() {{
     fmt.Println(string(text))
 }}
 """
+JAVA = f"""
+import java.net.URI;
+import java.net.URL;
+import java.net.http.*;
+class Program {{
+    public static void main(String[] arguments) throws Exception {{
+        var request = HttpRequest.newBuilder(URI.create("{PAGE}")).build();
+        var handler = HttpResponse.BodyHandlers.ofString();
+        System.out.println(HttpClient.newHttpClient().send(request, handler).body());
+        try (var stream = new URL("{PAGE}").openStream()) {{
+            System.out.println(new String(stream.readAllBytes()));
+        }}
+    }}
+}}
+"""
 # A method of apt talks by messages, and ends together with its input.
 APT = """
 import os, subprocess, sys
@@ -62,7 +78,21 @@ CLIENTS = {
     "node": f"NODE_EXTRA_CA_CERTS={BUNDLE} node program",
     "go": "mv program program.go && go run program.go",
 }
-PROGRAMS = {"apt": APT, "urllib": URLLIB, "requests": REQUESTS, "node": NODE, "go": GO}
+# Too large to be installed for this, but some machines have it.
+if shutil.which("keytool"):
+    CLIENTS["java"] = (
+        f"mv program Program.java && keytool -importcert -file {BUNDLE} -keystore /tmp/authorities "
+        "-noprompt -storepass secret && java -Djavax.net.ssl.trustStore=/tmp/authorities "
+        "-Djavax.net.ssl.trustStorePassword=secret Program.java"
+    )
+PROGRAMS = {
+    "apt": APT,
+    "urllib": URLLIB,
+    "requests": REQUESTS,
+    "node": NODE,
+    "go": GO,
+    "java": JAVA,
+}
 
 PREPARE = """
 import io, tarfile, zipfile
