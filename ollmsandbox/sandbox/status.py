@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -21,6 +22,8 @@ class BwrapStatus:
         self._hold_first = False
         self._unread = b""
         self.begun = False
+        # Set when it has begun, or when nothing more can come.
+        self._start = asyncio.Event()
         # The command's first process as bwrap numbers it, and its network namespace.
         self.child = self.network = 0
         # A pidfd of the first process, if that was asked for and the process was found.
@@ -48,12 +51,19 @@ class BwrapStatus:
         for line in lines:
             with contextlib.suppress(ValueError):
                 self._note(json.loads(line))
+        if self.begun or not data:
+            self._start.set()
         return bool(data)
 
     async def wait_for_start(self) -> None:
         """Wait until bwrap has reported the command's first process, or an end."""
-        while self.read() and not self.begun:
-            await readable(self._descriptor)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._descriptor, self.read)
+        try:
+            # Others may call `read` meanwhile, and take the report out of the pipe.
+            await self._start.wait()
+        finally:
+            loop.remove_reader(self._descriptor)
 
     async def read_all(self) -> None:
         while self.read():

@@ -24,7 +24,7 @@ from ..text.ansi import escape_line
 # Bytes to keep of each stream, at its beginning and at its end.
 _OUTPUT = 12_000
 # The earlier states of a progress bar.
-_DRAWN_OVER = re.compile(r"[^\n]*\r(?!\n)")
+_DRAWN_OVER = re.compile(r"^[^\n]*\r(?!\n)", re.MULTILINE)
 _STATES = {
     State.CONFLICT: "NOT applied: someone else has changed it, too",
     State.FAILED: "NOT applied",
