@@ -71,6 +71,7 @@ class ChatView(Gtk.Box):
             "attach": (),
             "attach-pictures": (),
             "look-at-model": (),
+            "set-seeing": (bool,),
             "dropped": (object,),
             "pasted": (object,),
             # Send the last message again, as it was or with this text and these pictures.
@@ -157,7 +158,9 @@ class ChatView(Gtk.Box):
         self.composer.connect("send", weakly(self._on_send))
         self.composer.connect("run", weakly(self._pass_on), "run")
         self.composer.connect("queue", weakly(self._pass_on), "queue")
-        for name in ("attach", "attach-pictures", "look-at-model", "dropped", "pasted"):
+        for name in ("attach", "attach-pictures", "look-at-model", "set-seeing"):
+            self.composer.connect(name, weakly(self._pass_on_attached), name)
+        for name in ("dropped", "pasted"):
             self.composer.connect(name, weakly(self._pass_on_attached), name)
         self.composer.chips.connect("changed", weakly(self._on_attached))
         self.composer.connect("stop", weakly(self._on_stop))
