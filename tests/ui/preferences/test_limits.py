@@ -39,6 +39,7 @@ def settings(person: Person, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def group(screen: Screen, settings: Settings) -> LimitsRow:
     made = LimitsRow(settings)
     made.show_profile(OF_PROFILE)
+    made.set_expanded(True)
     around = Adw.PreferencesGroup()
     around.add(made)
     screen.show(around)

@@ -39,6 +39,8 @@ class Room:
     def preferences(self) -> Preferences:
         made = Preferences(self.window, self.factory, self.settings)
         made.present()
+        for row in all_of(made, Adw.ExpanderRow):
+            row.set_expanded(row.get_title() == "Advanced")
         return made
 
 
@@ -310,8 +312,6 @@ def _dialogs() -> list[Adw.MessageDialog]:
 
 
 def spin(page: Adw.PreferencesPage, title: str) -> Gtk.SpinButton:
-    for expander in all_of(page, Adw.ExpanderRow):
-        expander.set_expanded(True)
     row = next(row for row in all_of(page, Adw.ActionRow) if title in texts(row))
     (found,) = all_of(row, Gtk.SpinButton)
     return found
