@@ -770,6 +770,13 @@ def _add_connection_settings(new: argparse.ArgumentParser) -> None:
         help="a header to send with each request, in place of earlier ones; may be repeated",
     )
     new.add_argument(
+        "--seeing",
+        action="append",
+        type=valid_unicode,
+        metavar="MODEL",
+        help="a model that sees pictures, if the server does not say so; may be repeated",
+    )
+    new.add_argument(
         "--price",
         nargs=2,
         type=parse_between(0, 1 << 20),

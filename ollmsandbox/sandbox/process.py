@@ -275,9 +275,10 @@ def usage_below(pid: int) -> ProcessUsage | None:
 
 
 def disk_bytes_below(pid: int) -> int:
-    """Return what `pid` and the processes below it, running or ended, have written to a disk."""
+    """Return what the processes below `pid` have written to a disk. It is ours itself, and has
+    prepared the command's files."""
     total = 0
-    for one in tasks_below(pid, _MOST_MEASURED)[0]:
+    for one in tasks_below(pid, _MOST_MEASURED)[0][1:]:
         # It may have ended just now, or belong to another user.
         with contextlib.suppress(OSError), open(f"/proc/{one}/io", "rb") as file:
             total += sum(int(line.split()[1]) for line in file if line.startswith(b"write_bytes"))

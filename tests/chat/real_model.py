@@ -337,7 +337,8 @@ def test_an_endless_answer_is_stopped_or_cut_off(tmp_path: Path) -> None:
 
 def test_a_picture_that_it_refuses_is_left_out(tmp_path: Path) -> None:
     with chain(tmp_path, 1 << 12) as llama:
-        model = OpenAIServer(llama.address).model("some-vl")
+        options = ReplyOptions(seeing=("blind",))
+        model = OpenAIServer(llama.address, options=options).model("blind")
         shown = Message(Role.USER, "What is it?", pictures=(Picture("image/png", b"\x89PNG"),))
         assert said(ask(model, [shown], (TOOL,))) == "I work."
         assert not model.sees_pictures

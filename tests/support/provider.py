@@ -36,9 +36,17 @@ async def key_source() -> str:
     return KEY
 
 
-def openai(address: str, name: str = "m", *, key: bool = False, idle: float = 60) -> Model:
+def openai(
+    address: str,
+    name: str = "m",
+    *,
+    key: bool = False,
+    idle: float = 60,
+    options: ReplyOptions | None = None,
+) -> Model:
     source = key_source if key else None
-    return OpenAIServer(address, key=source, timeouts=Timeouts(idle=idle)).model(name)
+    timeouts = Timeouts(idle=idle)
+    return OpenAIServer(address, key=source, timeouts=timeouts, options=options).model(name)
 
 
 def ollama(address: str, name: str = "m", *, idle: float = 60, room: int = 32768) -> Model:

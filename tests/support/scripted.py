@@ -43,6 +43,7 @@ class ScriptedModel:
 
     longest_answer = None
     sees_pictures = False
+    is_sight_known = True
 
     def __init__(self, *replies: Reply, length: int | None = None, name: str = "scripted") -> None:
         self.name = name

@@ -116,19 +116,6 @@ class ModelInfo(NamedTuple):
     can_see: bool | None = None
 
 
-# Models that see, for servers that do not say which do.
-_SEEING = re.compile(
-    r"gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-5|\bo[34](-|$)|claude|gemini|gemma-?[34]|llava|pixtral|vision"
-    r"|minicpm-v|internvl|llama-?4|\bvl\b|[-_.]vl|\d+vl|vlm|multimodal|moondream",
-    re.IGNORECASE,
-)
-
-
-def seems_to_see(name: str) -> bool:
-    """Return whether a model of this name can probably be sent pictures."""
-    return _SEEING.search(name) is not None
-
-
 class Model(Protocol):
     """Closing the iterator of a reply, or cancelling the task that reads it, ends the request at
     once. Raises ProviderError."""
@@ -144,7 +131,12 @@ class Model(Protocol):
 
     @property
     def sees_pictures(self) -> bool:
-        """Whether it can be sent pictures; known after `context_length`."""
+        """Whether it can be sent pictures, by its server or else by the user; known after
+        `context_length`."""
+
+    @property
+    def is_sight_known(self) -> bool:
+        """Whether its server says if it sees pictures; otherwise the user may say so."""
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with only that thinking and those fields that will be sent."""
@@ -215,6 +207,8 @@ class ReplyOptions(NamedTuple):
     effort: Effort | None = None
     temperature: float | None = None
     price: Price | None = None
+    # Models that see pictures, by the user's word.
+    seeing: tuple[str, ...] = ()
 
     def usage(self, prompt: int, reply: int) -> Usage:
         return Usage(prompt, reply, self.price.of(prompt, reply) if self.price else None)

@@ -178,6 +178,17 @@ class ConnectionStore:
             )
             self._write(ConnectionList(connections, name))
 
+    def set_seeing(self, name: str, model: str, *, sees: bool) -> None:
+        """Save the user's word on whether a model sees pictures."""
+        with self._changing() as listing:
+            connections = tuple(
+                replace(c, seeing=tuple({*c.seeing, model} if sees else {*c.seeing} - {model}))
+                if c.name == name
+                else c
+                for c in listing.connections
+            )
+            self._write(replace(listing, connections=connections))
+
     async def key_of(self, connection: Connection) -> str:
         """Return the stored key of a connection; "" if it has none."""
         return await self._keys.get(connection.name, connection.key)
@@ -211,6 +222,7 @@ class ConnectionStore:
                 connection.effort,
                 connection.temperature,
                 connection.price,
+                connection.seeing,
             ),
         )
 

@@ -46,6 +46,8 @@ class Connection:
     # Names and values of headers that go with each request.
     headers: tuple[tuple[str, str], ...] = ()
     price: Price | None = None
+    # Models that see pictures although the server does not say so.
+    seeing: tuple[str, ...] = ()
     # Seconds until a server has to accept a connection, and without data after which the connection
     # counts as lost.
     connect: float = Timeouts().connect
@@ -89,7 +91,7 @@ def _connection(name: str, value: Value) -> Connection:
     entries = value.mapping(
         (
             *("kind", "address", "model", "key", "room", "answer", "effort", "temperature"),
-            *("headers", "price", "connect", "idle"),
+            *("headers", "price", "seeing", "connect", "idle"),
         )
     )
     try:
@@ -134,6 +136,8 @@ def _connection(name: str, value: Value) -> Connection:
                 raise entries["price"].missing(key)
         price = Price(prices["input"].number(0, 1 << 20), prices["output"].number(0, 1 << 20))
         found = replace(found, price=price)
+    if "seeing" in entries:
+        found = replace(found, seeing=entries["seeing"].texts())
     if "connect" in entries:
         found = replace(found, connect=entries["connect"].number(1, 3600))
     if "idle" in entries:
@@ -164,6 +168,8 @@ def _entry(connection: Connection) -> dict[str, object]:
         entry["headers"] = dict(connection.headers)
     if connection.price is not None:
         entry["price"] = {"input": connection.price.prompt, "output": connection.price.reply}
+    if connection.seeing:
+        entry["seeing"] = list(connection.seeing)
     if connection.connect != Timeouts().connect:
         entry["connect"] = connection.connect
     if connection.idle != Timeouts().idle:

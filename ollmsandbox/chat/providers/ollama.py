@@ -18,7 +18,6 @@ from .base import (
     ReplyOptions,
     Timeouts,
     ollama_root,
-    seems_to_see,
 )
 from .client import Client, KeySource, LineReader, retried
 from .convert import (
@@ -142,7 +141,11 @@ class OllamaModel:
 
     @property
     def sees_pictures(self) -> bool:
-        return seems_to_see(self._name) if self._sees is None else self._sees
+        return self._name in self._options.seeing if self._sees is None else self._sees
+
+    @property
+    def is_sight_known(self) -> bool:
+        return self._sees is not None
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         found = returned(messages, self._origin, ReturnThinking.THIS_TURN)

@@ -23,7 +23,6 @@ from .base import (
     Timeouts,
     Usage,
     openai_root,
-    seems_to_see,
 )
 from .client import Client, EventReader, KeySource, LineReader, retried
 from .convert import (
@@ -303,11 +302,14 @@ def _sees(entry: object) -> bool | None:
     for path in (("architecture", "input_modalities"), ("input_modalities",), ("modalities",)):
         if isinstance(kinds := inside(entry, *path), list):
             return "image" in kinds
-    can = inside(entry, "capabilities")  # a list at llama.cpp, an object at Mistral
+    can = inside(entry, "capabilities")
     if isinstance(can, list):
         return "multimodal" in can or "vision" in can
-    says = inside(can, "vision")
-    return says if isinstance(says, bool) else None
+    # An object of Mistral, or of llama.cpp.
+    for said in (inside(can, "vision"), inside(entry, "modalities", "vision")):
+        if isinstance(said, bool):
+            return said
+    return None
 
 
 class OpenAIModel:
@@ -324,6 +326,7 @@ class OpenAIModel:
         self._answers_first = False
         # None if the server does not say.
         self._sees: bool | None = None
+        self._was_described = False
         self._origin = model_origin("openai", client.root, name)
         # DeepSeek refuses requests without any of its thinking.
         host = urlsplit(client.root).hostname or ""
@@ -339,28 +342,44 @@ class OpenAIModel:
         return self._options.answer
 
     async def context_length(self) -> int | None:
-        if self._length is None and not _DEPLOYMENT.fullmatch(self._client.root):
-            found = await self._client.ask("/models")
-            entries = list_value(found.get("data"))
-            mine = next((e for e in entries if inside(e, "id") == self._name), None)
-            self._length = _length(mine)
-            self._sees = _sees(mine) if self._sees is None else self._sees
-            if inside(mine, "meta") is not None:
-                self._length = _least(self._length, await self._started_with())
+        has_list = not _DEPLOYMENT.fullmatch(self._client.root)
+        if has_list and (self._length is None or not self._was_described):
+            try:
+                await self._read_description()
+            except ProviderError:
+                if self._length is None:
+                    raise
         return self._length
+
+    async def _read_description(self) -> None:
+        found = await self._client.ask("/models")
+        entries = list_value(found.get("data"))
+        mine = next((e for e in entries if inside(e, "id") == self._name), None)
+        length, sees = _length(mine), _sees(mine)
+        if inside(mine, "meta") is not None:
+            started = await self._started_with()
+            context = number_value(inside(started, "default_generation_settings", "n_ctx"))
+            length = _least(length, context)
+            sees = _sees(started) if sees is None else sees
+        self._length = self._options.context or length
+        self._sees = sees if self._sees is None else self._sees
+        self._was_described = True
 
     @property
     def sees_pictures(self) -> bool:
-        return seems_to_see(self._name) if self._sees is None else self._sees
+        return self._name in self._options.seeing if self._sees is None else self._sees
 
-    async def _started_with(self) -> int | None:
-        """Return the context size that llama.cpp was started with, which is often smaller than the
-        model's maximum."""
+    @property
+    def is_sight_known(self) -> bool:
+        return self._sees is not None
+
+    async def _started_with(self) -> object:
+        """Return what llama.cpp was started with: its context is often smaller than the model's
+        maximum, and a model sees only with a second file."""
         try:
-            found = await self._client.ask("/props", root=self._client.root.removesuffix("/v1"))
+            return await self._client.ask("/props", root=self._client.root.removesuffix("/v1"))
         except ProviderError:
             return None
-        return number_value(inside(found, "default_generation_settings", "n_ctx"))
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         found = returned(messages, self._origin, self._thinking)

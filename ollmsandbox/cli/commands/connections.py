@@ -127,6 +127,7 @@ def _with_settings(connection: Connection, given: argparse.Namespace) -> Connect
         "idle": given.idle_timeout,
         "price": Price(*given.price) if given.price else None,
         "headers": tuple(map(_header, given.header)) if given.header else None,
+        "seeing": tuple(given.seeing) if given.seeing else None,
     }
     chosen = {name: value for name, value in settings.items() if value is not None}
     if given.effort:
@@ -226,6 +227,7 @@ def _document(connection: Connection) -> dict[str, object]:
         "temperature": connection.temperature,
         # Their values may be secret.
         "headers": [name for name, _ in connection.headers],
+        "seeing": list(connection.seeing),
         "price": [connection.price.prompt, connection.price.reply] if connection.price else None,
         "connect_timeout": connection.connect,
         "idle_timeout": connection.idle,

@@ -44,8 +44,10 @@ class Composer(Gtk.Box):
             # Ask for files, or for pictures.
             "attach": (),
             "attach-pictures": (),
-            # Find out whether the model can see pictures, and call `set_sees_pictures`.
+            # Find out whether the model can see pictures, and call `show_sight`.
             "look-at-model": (),
+            # The user says whether the model sees pictures.
+            "set-seeing": (bool,),
             # The paths of files that were dropped.
             "dropped": (object,),
             # The content of a picture.
@@ -96,9 +98,12 @@ class Composer(Gtk.Box):
             action = Gio.SimpleAction.new(name, None)
             action.connect("activate", weakly(self._on_attach))
             actions.add_action(action)
+        self._seeing = Gio.SimpleAction.new_stateful("seeing", None, GLib.Variant("b", False))
+        self._seeing.connect("activate", weakly(self._on_seeing))
+        actions.add_action(self._seeing)
         self._attach_menu = Gio.Menu()
         self.attach_button.set_menu_model(self._attach_menu)
-        self.set_sees_pictures(False)
+        self.show_sight(sees=False)
         self.insert_action_group("composer", actions)
         # The settings outlive the composer.
         settings.connect("changed", weakly(self._on_setting))
@@ -149,12 +154,16 @@ class Composer(Gtk.Box):
         taken, self.attached = self.attached, ()
         return taken
 
-    def set_sees_pictures(self, sees_pictures: bool) -> None:
-        """Say in the menu what becomes of a picture."""
-        words = _("_Picture…") if sees_pictures else _("_Picture as Path (Model Cannot See It)…")
+    def show_sight(self, *, sees: bool, is_known: bool = True) -> None:
+        """Say in the menu what becomes of a picture. Unless it is known whether the model sees it,
+        the user can say so there."""
+        path = _("_Picture as Path (Model Cannot See It)…") if is_known else _("_Picture as Path…")
         self._attach_menu.remove_all()
-        self._attach_menu.append(words, "composer.attach-pictures")
+        self._attach_menu.append(_("_Picture…") if sees else path, "composer.attach-pictures")
         self._attach_menu.append(_("Path of a _File…"), "composer.attach")
+        self._seeing.set_state(GLib.Variant("b", sees))
+        if not is_known:
+            self._attach_menu.append(_("Model _Sees Pictures"), "composer.seeing")
 
     def set_history(self, texts: list[str]) -> None:
         """Set the messages that were sent before, the oldest first."""
@@ -333,6 +342,9 @@ class Composer(Gtk.Box):
 
     def _on_attach(self, action: Gio.SimpleAction, _target: GLib.Variant | None) -> None:
         self.emit(action.get_name())
+
+    def _on_seeing(self, action: Gio.SimpleAction, _target: GLib.Variant | None) -> None:
+        self.emit("set-seeing", not action.props.state.get_boolean())
 
     def _on_attach_menu(self, button: Gtk.MenuButton, _property: GObject.ParamSpec) -> None:
         if button.get_active():

@@ -76,6 +76,7 @@ class ChatController:
             ("attach", self._on_attach),
             ("attach-pictures", self._on_attach_pictures),
             ("look-at-model", self._on_look_at_model),
+            ("set-seeing", self._on_set_seeing),
             ("dropped", self._on_dropped),
             ("pasted", self._on_pasted),
             ("resend", self._on_resend),
@@ -268,18 +269,28 @@ class ChatController:
         self._tasks.start(attach())
 
     def _on_look_at_model(self, view: ChatView) -> None:
-        async def look() -> None:
-            view.composer.set_sees_pictures(await self._sees_pictures(view.session))
+        def show() -> None:
+            model = view.session.conversation.model if view.session else None
+            if model is not None:
+                view.composer.show_sight(sees=model.sees_pictures, is_known=model.is_sight_known)
 
-        model = view.session.conversation.model if view.session else None
-        view.composer.set_sees_pictures(model is not None and model.sees_pictures)
+        async def look() -> None:
+            await self._sees_pictures(view.session)
+            show()
+
+        view.composer.show_sight(sees=False)
+        show()
         self._tasks.start(look())
+
+    def _on_set_seeing(self, view: ChatView, sees: bool) -> None:
+        if view.session is not None:
+            self._tasks.start(self._sessions.set_seeing(view.session, sees=sees))
 
     async def _sees_pictures(self, session: OpenSession | None) -> bool:
         model = session.conversation.model if session else None
         if model is None:
             return False
-        # The server says both; if it does not answer, the model's name has to do.
+        # The server says both; if it does not answer, the user's word counts.
         with suppress(ProviderError):
             await model.context_length()
         return model.sees_pictures
@@ -299,7 +310,7 @@ class ChatController:
                         left.remove(path)
                         self._attach(session, found)
             elif pictures:
-                self._tasks.tell(_("This model cannot see pictures. Their paths were inserted."))
+                self._tasks.tell(_why_blind(session))
             if view.session is session:
                 view.composer.add_paths([_near(path, folder) for path in left])
                 view.composer.focus()
@@ -310,7 +321,7 @@ class ChatController:
         async def paste() -> None:
             session = view.session
             if not await self._sees_pictures(session):
-                self._tasks.tell(_("This model cannot see pictures."))
+                self._tasks.tell(_why_blind(session))
                 return
             name = time.strftime(_("Picture %H:%M:%S"))
             found = await asyncio.to_thread(decode_attachment, data, name, os.environ)
@@ -372,6 +383,13 @@ class ChatController:
         """Stop a command that wants a whole screen, and give the user a shell in the sandbox."""
         self.stop()
         self._tasks.start(open_terminal((view.session.project if view.session else None) or ""))
+
+
+def _why_blind(session: OpenSession | None) -> str:
+    model = session.conversation.model if session else None
+    if model is None or model.is_sight_known:
+        return _("This model cannot see pictures.")
+    return _("If this model sees pictures, say so in the menu of “+”.")
 
 
 def _near(path: str, folder: str) -> str:

@@ -243,7 +243,6 @@ class _LongText(Gtk.TextView):
     def __init__(self, text: str = "") -> None:
         super().__init__(editable=False, cursor_visible=False, accepts_tab=False)
         self.add_css_class("long-text")
-        self.set_wrap_mode(Gtk.WrapMode.WORD_CHAR)
         # The text, until it is shown.
         self._text: str | None = text
 
@@ -261,19 +260,15 @@ class _LongText(Gtk.TextView):
         end = buffer.get_end_iter()
         begin = end.copy()
         begin.backward_chars(_TAIL)
-        self._wrap(buffer.get_text(begin, end, True) + text)
+        if has_long_word(buffer.get_text(begin, end, True) + text):
+            self.set_wrap_mode(Gtk.WrapMode.CHAR)
         buffer.insert(end, text)
 
     def _fill(self) -> bool:
         if self._text is not None:
-            self._wrap(self._text)
             set_plain(self, self._text)
             self._text = None
         return GLib.SOURCE_REMOVE
-
-    def _wrap(self, text: str) -> None:
-        if has_long_word(text):
-            self.set_wrap_mode(Gtk.WrapMode.CHAR)
 
 
 class SummaryRow(Gtk.Expander):

@@ -47,7 +47,8 @@ class TurnBar(Gtk.Revealer):
         self._ignored = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
         self._ignored.add_css_class("caption")
         self._ignored.add_css_class("dim-label")
-        line, text = Gtk.Box(spacing=6), Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+        line = Gtk.Box(spacing=6)
+        text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, valign=Gtk.Align.CENTER)
         for label in (self._added, self._removed):
             # The sign is before the number in right-to-left languages, too.
             label.set_direction(Gtk.TextDirection.LTR)

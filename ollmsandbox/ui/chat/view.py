@@ -71,6 +71,7 @@ class ChatView(Gtk.Box):
             "attach": (),
             "attach-pictures": (),
             "look-at-model": (),
+            "set-seeing": (bool,),
             "dropped": (object,),
             "pasted": (object,),
             # Send the last message again, as it was or with this text and these pictures.
@@ -103,6 +104,12 @@ class ChatView(Gtk.Box):
         self._asking_rows: list[CallEntry] = []
         # Calls and messages that have not ended.
         self._watched: dict[ChatEntry, int] = {}
+        self._add_messages()
+        self._add_composer(settings)
+        self._add_keys()
+        self._add_rows_around_composer()
+
+    def _add_messages(self) -> None:
         self._empty = Adw.StatusPage(
             icon_name="user-available-symbolic",
             title=_("What should we work on?"),
@@ -147,6 +154,8 @@ class ChatView(Gtk.Box):
         self._pages.add_named(empty, "empty")
         self._pages.add_named(overlay, "chat")
         self.append(self._pages)
+
+    def _add_composer(self, settings: Settings) -> None:
         self.waiting = QuestionBar()
         self.waiting.connect("show-question", weakly(self._on_show_question))
         self.missing = MissingFolderBar()
@@ -157,12 +166,16 @@ class ChatView(Gtk.Box):
         self.composer.connect("send", weakly(self._on_send))
         self.composer.connect("run", weakly(self._pass_on), "run")
         self.composer.connect("queue", weakly(self._pass_on), "queue")
-        for name in ("attach", "attach-pictures", "look-at-model", "dropped", "pasted"):
+        for name in ("attach", "attach-pictures", "look-at-model", "set-seeing"):
+            self.composer.connect(name, weakly(self._pass_on_attached), name)
+        for name in ("dropped", "pasted"):
             self.composer.connect(name, weakly(self._pass_on_attached), name)
         self.composer.chips.connect("changed", weakly(self._on_attached))
         self.composer.connect("stop", weakly(self._on_stop))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
+
+    def _add_keys(self) -> None:
         keys = Gtk.ShortcutController()
         find = weakly(self.find)
         keys.add_shortcut(
@@ -173,6 +186,8 @@ class ChatView(Gtk.Box):
         )
         self.add_controller(keys)
         CallNavigation(self.column, self.composer, weakly(self._go_to)).add_keys(self)
+
+    def _add_rows_around_composer(self) -> None:
         self._why_not = Gtk.Label(wrap=True, xalign=0, hexpand=True)
         for name in ("caption", "dim-label"):
             self._why_not.add_css_class(name)

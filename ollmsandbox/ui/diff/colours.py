@@ -65,6 +65,9 @@ class DiffTags:
         self.note = make(None, style=Pango.Style.ITALIC)
         self.added_words = make(None)
         self.removed_words = make(None)
+        # They change nothing. GTK 4.8 takes a line without a tag's beginning or end for one of the
+        # look of the line that it has laid out before, wherever that is.
+        self.stripes = (make(None), make(None))
         self.margin = ""
         self.repaint()
 

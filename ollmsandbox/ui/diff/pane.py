@@ -89,9 +89,12 @@ class DiffPane:
         offset = place.get_offset()
         self._rows[at:at] = rows
         self.buffer.insert(place, text)
-        for row in rows:
+        for number, row in enumerate(rows, at):
+            end = offset + len(row.text) + 1
+            stripe = self.tags.stripes[number % 2]
+            self.buffer.apply_tag(stripe, *map(self.buffer.get_iter_at_offset, (offset, end)))
             self._mark(offset, row)
-            offset += len(row.text) + 1
+            offset = end
 
     def insert_widget(self, at: int, widget: Gtk.Widget) -> None:
         _found, place = self.buffer.get_iter_at_line(at)

@@ -36,8 +36,8 @@ class GeneralPage(Adw.PreferencesPage):
             rows.switch(
                 settings,
                 "notifications",
-                _("Notify Me About Questions"),
-                _("When the window is in the background"),
+                _("Notifications"),
+                _("When the agent asks or is done, and the window is in the background"),
             )
         )
         self.add(chat)

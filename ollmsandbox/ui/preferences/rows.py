@@ -44,24 +44,16 @@ def choice(
 
 def number_row(
     title: str,
-    in_words: Callable[[int], str],
     value: int,
     most: int,
     changed: Callable[[int], object],
     *,
-    least: int = 0,
     step: int = 1,
 ) -> Adw.ActionRow:
-    """Return a row for a number; `in_words` says it with its unit, below the title."""
-    row, spin = spin_button(title, least, most, step)
-    row.set_subtitle(GLib.markup_escape_text(in_words(value)))
+    """Return a row for a number, whose unit is in the title."""
+    row, spin = spin_button(title, 0, most, step)
     spin.set_value(value)
-
-    def on_value(spin: Gtk.SpinButton) -> None:
-        row.set_subtitle(GLib.markup_escape_text(in_words(spin.get_value_as_int())))
-        changed(spin.get_value_as_int())
-
-    spin.connect("value-changed", on_value)
+    spin.connect("value-changed", lambda spin: changed(spin.get_value_as_int()))
     return row
 
 

@@ -18,9 +18,9 @@ from ...project.projects import ProjectManager
 from ...sandbox.profile.file import profile_names, read_profile
 from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
-from ..badge.limits import in_words
-from ..settings import LIMITS, LimitSetting, Settings, own_limits
+from ..settings import LIMITS, LimitSetting, Settings
 from ..widgets.labels import set_accessible_name, set_plain
+from ..widgets.readable import number
 from ..widgets.scroller import NestedScroller
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with
@@ -31,11 +31,13 @@ from .folders import FoldersGroup
 _MASKS_HEIGHT = 240
 
 
-class LimitsGroup(Adw.PreferencesGroup):
-    __gtype_name__ = "OllmLimitsGroup"
+class LimitsRow(Adw.ExpanderRow):
+    """Limits that replace those of the profile."""
+
+    __gtype_name__ = "OllmLimitsRow"
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(title=_("Limits"))
+        super().__init__(title=_("Advanced"), subtitle=_("Limits for each command"))
         self._settings = settings
         self._of_profile: Limits | None = Limits()
         self._rows: list[tuple[LimitSetting, Adw.ActionRow]] = []
@@ -56,7 +58,7 @@ class LimitsGroup(Adw.PreferencesGroup):
             spin.set_value(setting.chosen(settings))
             spin.connect("value-changed", weakly(self._on_value), setting)
             self._rows.append((setting, row))
-            self.add(row)
+            self.add_row(row)
 
     def show_profile(self, limits: Limits | None) -> None:
         """Show the limits of the profile; None if it cannot be read."""
@@ -72,21 +74,18 @@ class LimitsGroup(Adw.PreferencesGroup):
         self._describe()
 
     def _describe(self) -> None:
-        own = own_limits(self._settings)
         for setting, row in self._rows:
-            text = in_words(setting.name, own)
-            if not text and self._of_profile is None:
+            chosen = setting.chosen(self._settings)
+            if chosen:
+                text = _("The minimum") if chosen == setting.least else ""
+            elif self._of_profile is None:
                 text = _("The profile cannot be read")
-            elif not text:
-                assert self._of_profile is not None
-                of_profile = in_words(setting.name, self._of_profile)
-                # Translators: {} is a limit, such as "10 minutes" or "2 GiB of memory".
-                default = _("Default ({})").format(of_profile)
-                text = default if of_profile else _("No limit")
-            elif setting.chosen(self._settings) == setting.least:
-                # Translators: {} is a limit, such as "64 MiB of memory".
-                text = _("{}, the minimum").format(text)
-            row.set_subtitle(GLib.markup_escape_text(text))
+            elif (limit := getattr(self._of_profile, setting.name)) is None:
+                text = _("No limit")
+            else:
+                # Translators: {} is a number. Its unit is in the title of the row.
+                text = _("Default: {}").format(number(round(limit / setting.unit)))
+            row.set_subtitle(text)
 
 
 def _show_default(spin: Gtk.SpinButton) -> bool:
@@ -117,8 +116,6 @@ class SafetyPage(Adw.PreferencesPage):
         self._rule_rows: list[Gtk.Widget] = []
         self.add(self._review())
         self.add(self._sandbox())
-        self._limits = LimitsGroup(settings)
-        self.add(self._limits)
         self._show_profile()
         self._rules = Adw.PreferencesGroup(
             title=_("Saved Answers"),
@@ -195,6 +192,8 @@ class SafetyPage(Adw.PreferencesPage):
         set_accessible_name(self._mask_row, title)
         self._masks.add_row(self._mask_row)
         group.add(self._masks)
+        self._limits = LimitsRow(self._settings)
+        group.add(self._limits)
         return group
 
     def _show_profile(self, *_args: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 from gi.repository import Adw, GLib
@@ -53,7 +54,7 @@ class StoragePage(Adw.PreferencesPage):
         self._size.add_suffix(self._clear_button)
         playground.add(self._size)
         self.add(playground)
-        self._caches = Adw.PreferencesGroup(
+        caches = Adw.PreferencesGroup(
             title=_("Caches"),
             description=_("What programs in the sandbox have cached. Each project has its own."),
         )
@@ -63,13 +64,15 @@ class StoragePage(Adw.PreferencesPage):
         )
         self._clear_caches_button.set_sensitive(False)
         self._caches_size.add_suffix(self._clear_caches_button)
-        self._caches.add(self._caches_size)
-        self.add(self._caches)
-        self._kept = Adw.PreferencesGroup(
-            title=_("Earlier Versions"),
-            description=_("Needed to undo changes. Backups of single files are kept for 7 days."),
+        caches.add(self._caches_size)
+        self.add(caches)
+        self._advanced = Adw.ExpanderRow(
+            title=_("Advanced"),
+            subtitle=_("How much is kept to undo changes and in caches, and how long"),
         )
-        self.add(self._kept)
+        advanced = Adw.PreferencesGroup()
+        advanced.add(self._advanced)
+        self.add(advanced)
         tasks.start(self._measure())
         tasks.start(self._measure_caches())
         tasks.start(self._show_kept())
@@ -86,37 +89,15 @@ class StoragePage(Adw.PreferencesPage):
         self._clear_caches_button.set_sensitive(bool(files))
 
     async def _show_kept(self) -> None:
-        cache_days = await asyncio.to_thread(KEEP_CACHES_DAYS.read, self._manager)
-        cache_mib = await asyncio.to_thread(KEEP_CACHES_MIB.read, self._manager)
-        set_days, set_mib = weakly(self._set_cache_days), weakly(self._set_cache_mib)
-        self._caches.add(
-            rows.number_row(_("Remove After (Days Unused)"), _days, cache_days, 3650, set_days)
-        )
-        self._caches.add(
-            rows.number_row(_("Maximum Size (MiB)"), _mib, cache_mib, 1 << 24, set_mib, step=1024)
-        )
-        days = await asyncio.to_thread(KEEP_DAYS.read, self._manager)
-        mib = await asyncio.to_thread(KEEP_MIB.read, self._manager)
-        self._kept.add(
-            rows.number_row(_("Keep For (Days)"), _days, days, 3650, weakly(self._set_days))
-        )
-        self._kept.add(
-            rows.number_row(
-                _("Maximum Size (MiB)"), _mib, mib, 1 << 20, weakly(self._set_mib), step=256
-            )
-        )
-
-    def _set_days(self, value: int) -> None:
-        self._set(KEEP_DAYS, value)
-
-    def _set_mib(self, value: int) -> None:
-        self._set(KEEP_MIB, value)
-
-    def _set_cache_days(self, value: int) -> None:
-        self._set(KEEP_CACHES_DAYS, value)
-
-    def _set_cache_mib(self, value: int) -> None:
-        self._set(KEEP_CACHES_MIB, value)
+        for title, setting, most, step in (
+            (_("Keep Earlier Versions (Days)"), KEEP_DAYS, 3650, 1),
+            (_("Earlier Versions (MiB)"), KEEP_MIB, 1 << 20, 256),
+            (_("Keep Unused Caches (Days)"), KEEP_CACHES_DAYS, 3650, 1),
+            (_("Caches (MiB)"), KEEP_CACHES_MIB, 1 << 24, 1024),
+        ):
+            value = await asyncio.to_thread(setting.read, self._manager)
+            save = partial(weakly(self._set), setting)
+            self._advanced.add_row(rows.number_row(title, value, most, save, step=step))
 
     def _set(self, setting: Number, value: int) -> None:
         # Start now: closing the window cancels tasks.
@@ -156,14 +137,6 @@ class StoragePage(Adw.PreferencesPage):
 def _amount(files: int, size: int) -> str:
     text = ngettext("{size} in {count} file", "{size} in {count} files", files)
     return text.format(size=GLib.format_size(size), count=number(files))
-
-
-def _days(count: int) -> str:
-    return ngettext("{} day", "{} days", count).format(number(count))
-
-
-def _mib(count: int) -> str:
-    return GLib.format_size_full(count << 20, GLib.FormatSizeFlags.IEC_UNITS)
 
 
 def _clear_all_caches(paths: Paths) -> bool:

@@ -301,6 +301,12 @@ class Sessions(GObject.Object):
         session.conversation.use_model(found, connection)
         session.emit("state-changed")
 
+    async def set_seeing(self, session: OpenSession, *, sees: bool) -> None:
+        """Save the user's word on whether the model of a session sees pictures."""
+        store, model = self._factory.connections, session.model_name
+        await asyncio.to_thread(store.set_seeing, session.connection, model, sees=sees)
+        self.renew_models()
+
     def renew_models(self) -> None:
         """Look up the model of each open session again, after the connections have changed."""
         for session in self.open_ones:

@@ -99,7 +99,9 @@ def wrap_label(label: Gtk.Label, text: str) -> None:
 
 
 def set_plain(view: Gtk.TextView, text: str) -> None:
-    """Replace the text of a view, without added hyphens. Text appended later would get them."""
+    """Replace the text of a view, without added hyphens. Text appended later would get them. It
+    breaks between words, or anywhere if a word is very long."""
+    view.set_wrap_mode(Gtk.WrapMode.CHAR if has_long_word(text) else Gtk.WrapMode.WORD_CHAR)
     buffer = view.get_buffer()
     buffer.set_text(text)
     buffer.apply_tag(buffer.create_tag(None, insert_hyphens=False), *buffer.get_bounds())

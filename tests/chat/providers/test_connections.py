@@ -357,6 +357,7 @@ SET = Connection(
     temperature=0.2,
     headers=(("X-Title", "OLLM Sandbox"), ("X-Team", "7")),
     price=Price(2.0, 10.0),
+    seeing=("gpt-5", "7"),
     connect=3.0,
     idle=90.0,
 )
@@ -379,7 +380,8 @@ def test_settings_go_with_each_request(person: Person) -> None:
         assert model.longest_answer == 2048
         pieces = ask(model)
         assert [p.cost for p in pieces if isinstance(p, Usage)] == [3.0]
-        assert server.seen[0].json["max_tokens"] == 2048
+        said = [seen.json for seen in server.seen if seen.path.endswith("completions")]
+        assert said[0]["max_tokens"] == 2048
         last = server.seen[-1]
         assert last.json["max_completion_tokens"] == 2048
         assert "max_tokens" not in last.json

@@ -16,7 +16,7 @@ from support.servers.strict import ollama_faults, openai_faults
 from support.turn import run
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.providers.base import seems_to_see
+from ollmsandbox.chat.providers.base import ReplyOptions
 from ollmsandbox.chat.providers.convert import with_pictures
 from ollmsandbox.chat.providers.ollama import to_ollama
 from ollmsandbox.chat.providers.openai import to_openai
@@ -92,26 +92,6 @@ def test_the_users_own_pictures_stay_in_their_message() -> None:
     assert isinstance(content, list) and len(content) == 1
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize(
-    ("name", "sees"),
-    [
-        ("gpt-4o-mini", True),
-        ("qwen2.5vl:7b", True),
-        ("Qwen3-VL-8B", True),
-        ("claude-sonnet-4", True),
-        ("llama3.2-vision", True),
-        ("o3", True),
-        ("qwen3:14b", False),
-        ("deepseek-chat", False),
-        ("gpt-oss:20b", False),
-        ("phi-4", False),
-    ],
-)
-def test_a_guess_by_the_name(name: str, sees: bool) -> None:
-    assert seems_to_see(name) is sees
-
-
 def listing(**more: object) -> Reply:
     return document({"data": [{"id": "m", "context_length": 9000, **more}]})
 
@@ -125,15 +105,38 @@ def listing(**more: object) -> Reply:
         ({"capabilities": {"vision": True}}, True),
         ({"capabilities": ["completion", "multimodal"]}, True),
         ({"capabilities": ["completion"]}, False),
-        ({"capabilities": "vision"}, False),
-        ({}, False),
+        ({"capabilities": "vision"}, None),
+        ({}, None),
     ],
 )
-def test_a_server_with_openais_interface_says_who_sees(entry: dict[str, Any], sees: bool) -> None:
+@pytest.mark.parametrize("options", [None, ReplyOptions(context=5000), ReplyOptions(seeing=("m",))])
+def test_the_server_says_who_sees_or_else_the_user(
+    entry: dict[str, Any], sees: bool | None, options: ReplyOptions | None
+) -> None:
     with Replay({"/v1/models": listing(**entry)}) as server:
+        model = openai(server.address, options=options)
+        run(model.context_length())
+    assert model.is_sight_known is (sees is not None)
+    by_user = options is not None and "m" in options.seeing
+    assert model.sees_pictures is (by_user if sees is None else sees)
+
+
+@pytest.mark.anybody
+def test_a_name_alone_says_nothing() -> None:
+    with Replay({"/v1/models": listing()}) as server:
+        model = openai(server.address, "llama3.2-vision")
+        run(model.context_length())
+    assert not model.sees_pictures and not model.is_sight_known
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("sees", [True, False])
+def test_llama_cpp_sees_if_it_was_started_so(sees: bool) -> None:
+    props = document({"modalities": {"vision": sees, "audio": False}})
+    with Replay({"/v1/models": listing(meta={}), "/props": props}) as server:
         model = openai(server.address)
         run(model.context_length())
-    assert model.sees_pictures is sees
+    assert model.sees_pictures is sees and model.is_sight_known
 
 
 @pytest.mark.anybody
@@ -154,7 +157,7 @@ def test_a_server_that_refuses_pictures_is_asked_again_without(status: int) -> N
     refusal = document({"error": {"message": "image input is not supported"}}, status)
     answer = document({"choices": [{"message": {"content": "Hm."}, "finish_reason": "stop"}]})
     with Replay({"/v1/chat/completions": [refusal, answer, answer]}) as server:
-        model = openai(server.address, "some-vl")
+        model = openai(server.address, options=ReplyOptions(seeing=("m",)))
         ask(model, messages())
         ask(model, messages())
         bodies = [seen.body.decode() for seen in server.seen]

@@ -125,12 +125,14 @@ def test_settings_are_stored_and_kept(person: Person) -> None:
         *add,
         *("--context", "16384", "--answer", "2048", "--effort", "low", "--temperature", "0"),
         *("--header", "X-Team: secret-7", "--price", "2.5", "10", "--idle-timeout", "60"),
+        *("--seeing", "gpt-5"),
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["address"] == "http://a.b/x"
     assert (document["context"], document["answer"], document["effort"]) == (16384, 2048, "low")
     assert (document["temperature"], document["price"]) == (0.0, [2.5, 10.0])
+    assert document["seeing"] == ["gpt-5"]
     assert (document["idle_timeout"], document["headers"]) == (60.0, ["X-Team"])
     assert "secret" not in done.stdout
     # What is not given stays as it is.

@@ -12,8 +12,10 @@ from gi.repository import Gdk, GdkPixbuf, GLib, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, draw_frames, texts
 from support.scripted import ScriptedModel
+from support.servers.http import Replay, document
 from support.window import finish, in_project, open_session, press, program, wait_until, window_of
 
+from ollmsandbox.chat.providers.connections import Connection, ConnectionStore, ServerKind
 from ollmsandbox.tools.base import LARGEST_PICTURE, Picture
 from ollmsandbox.ui.chat.composer import Composer
 from ollmsandbox.ui.markdown.picture import DecodedPicture
@@ -57,6 +59,13 @@ def attach(composer: Composer, person: Person) -> None:
     """Drop a picture of the project on the composer."""
     composer.emit("dropped", [save(person.project)])
     wait_until(lambda: composer.attached)
+
+
+def menu_labels(composer: Composer) -> list[str]:
+    menu = composer.attach_button.get_menu_model()
+    assert menu is not None
+    found = [menu.get_item_attribute_value(n, "label", None) for n in range(menu.get_n_items())]
+    return [label.get_string() for label in found if label is not None]
 
 
 def test_a_dropped_picture_goes_to_a_model_that_sees(
@@ -202,17 +211,31 @@ def test_the_menu_says_what_becomes_of_a_picture(
 ) -> None:
     window, session, _model = talk
     composer = window.chat.composer
-
-    def label() -> str:
-        menu = composer.attach_button.get_menu_model()
-        found = menu.get_item_attribute_value(0, "label", None) if menu else None
-        return found.get_string() if found else ""
-
     composer.emit("look-at-model")
-    assert label() == "_Picture…"
+    assert menu_labels(composer)[0] == "_Picture…"
     session.conversation.use_model(ScriptedModel())
     composer.emit("look-at-model")
-    assert label() == "_Picture as Path (Model Cannot See It)…"
+    assert menu_labels(composer)[0] == "_Picture as Path (Model Cannot See It)…"
+
+
+def test_the_user_says_that_a_model_sees(screen: Screen, person: Person) -> None:
+    listed = document({"data": [{"id": "m", "context_length": 9000}]})
+    with Replay({"/v1/models": listed}) as server, in_project(person) as (window, session):
+        store = ConnectionStore(person.paths, person.environ)
+        finish(store.put(Connection("Mine", ServerKind.OPENAI, server.address)))
+        window.model_chooser.emit("chosen", "Mine", "m")
+        composer = window.chat.composer
+        composer.emit("look-at-model")
+        wait_until(lambda: len(menu_labels(composer)) == 3)
+        assert menu_labels(composer)[::2] == ["_Picture as Path…", "Model _Sees Pictures"]
+        composer.activate_action("composer.seeing", None)
+        wait_until(lambda: store.find("Mine").seeing == ("m",))
+        wait_until(lambda: session.conversation.model and session.conversation.model.sees_pictures)
+        composer.emit("look-at-model")
+        wait_until(lambda: menu_labels(composer)[0] == "_Picture…")
+        attach(composer, person)
+        composer.activate_action("composer.seeing", None)
+        wait_until(lambda: store.find("Mine").seeing == ())
 
 
 def test_a_session_keeps_the_pictures_that_were_sent(screen: Screen, person: Person) -> None:

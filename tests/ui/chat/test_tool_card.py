@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.change import Change, Kind, Recorded, Report, Type
 from ollmsandbox.project.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
-from ollmsandbox.sandbox.process import Stop, disk_bytes_below
+from ollmsandbox.sandbox.process import Stop, disk_bytes_below, read_status
 from ollmsandbox.sandbox.refusals import NETWORK_OFF
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.chat import tool_card
@@ -365,13 +367,17 @@ def test_usage_of_a_command_that_runs_for_long_is_drawn(
 
 
 def test_bytes_written_to_disk_are_counted(tmp_path: Path) -> None:
-    before = disk_bytes_below(os.getpid())
-    file = tmp_path / "file"
-    with file.open("wb") as written:
-        written.write(b"x" * 1_000_000)
-        os.fsync(written.fileno())
-    assert disk_bytes_below(os.getpid()) >= before
-    assert disk_bytes_below(2**22 + 1) == 0
+    writes = "open('file', 'wb').write(bytes(1_000_000)); print('done', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", writes], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"done\n"
+        # The process that starts a command writes before that.
+        assert disk_bytes_below(child.pid) == 0
+        [wrote] = read_status(child.pid, "write_bytes", file="io")["write_bytes"]
+        assert disk_bytes_below(os.getpid()) >= wrote
+        child.communicate(b"\n")
 
 
 def test_a_removed_card_is_freed_while_the_call_runs(screen: Screen, chat: Chat) -> None:

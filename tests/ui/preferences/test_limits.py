@@ -18,7 +18,7 @@ from ollmsandbox.sandbox.spec import RunSpec
 from ollmsandbox.ui.badge import controller, project
 from ollmsandbox.ui.badge.limits import sentences
 from ollmsandbox.ui.badge.project import ProjectState, limits_without_sandbox
-from ollmsandbox.ui.preferences.safety import LimitsGroup
+from ollmsandbox.ui.preferences.safety import LimitsRow
 from ollmsandbox.ui.sessions.entries import CallEntry
 from ollmsandbox.ui.settings import LIMITS, Settings, own_limits
 from ollmsandbox.ui.window.window import Window
@@ -36,12 +36,13 @@ def settings(person: Person, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 @pytest.fixture
-def group(screen: Screen, settings: Settings) -> LimitsGroup:
-    made = LimitsGroup(settings)
+def group(screen: Screen, settings: Settings) -> LimitsRow:
+    made = LimitsRow(settings)
     made.show_profile(OF_PROFILE)
-    page = Adw.PreferencesPage()
-    page.add(made)
-    screen.show(page)
+    made.set_expanded(True)
+    around = Adw.PreferencesGroup()
+    around.add(made)
+    screen.show(around)
     return made
 
 
@@ -50,18 +51,17 @@ def said(widget: Gtk.Widget) -> list[str]:
     return [text.replace("\N{NO-BREAK SPACE}", " ") for text in texts(widget)]
 
 
-def spin(group: LimitsGroup, title: str) -> Gtk.SpinButton:
+def spin(group: LimitsRow, title: str) -> Gtk.SpinButton:
     row = next(row for row in all_of(group, Adw.ActionRow) if title in texts(row))
     (found,) = all_of(row, Gtk.SpinButton)
     return found
 
 
-def test_each_limit_is_the_profile_s_until_it_is_set(
-    group: LimitsGroup, settings: Settings
-) -> None:
+def test_each_limit_is_the_profile_s_until_it_is_set(group: LimitsRow, settings: Settings) -> None:
     assert own_limits(settings) == Limits()
-    for text in ("10 minutes", "8.0 GiB of memory", "20.0 GiB written to disk"):
-        assert f"Default ({text})" in said(group)
+    # In the unit of the row's title.
+    for text in ("600", "8,192", "20,480"):
+        assert f"Default: {text}" in said(group)
     # The number is not 0, which would look like a limit.
     assert spin(group, "Memory (MiB)").get_text() == "Default"
     assert "No limit" in said(group)
@@ -73,13 +73,13 @@ def test_each_limit_is_the_profile_s_until_it_is_set(
     assert own_limits(settings) == Limits(
         memory=512 * MIB, processes=40, disk=3 * MIB, free=4 * MIB, tmp=5 * MIB
     )
-    assert "512.0 MiB of memory" in said(group)
+    assert "Default: 8,192" not in said(group)
     spin(group, "Memory (MiB)").set_value(0)
-    assert "Default (8.0 GiB of memory)" in said(group)
+    assert "Default: 8,192" in said(group)
 
 
 def test_limits_that_prevent_every_command_cannot_be_set(
-    group: LimitsGroup, settings: Settings
+    group: LimitsRow, settings: Settings
 ) -> None:
     memory = spin(group, "Memory (MiB)")
     memory.set_text("a lot")
@@ -90,7 +90,7 @@ def test_limits_that_prevent_every_command_cannot_be_set(
     assert settings.number("memory-limit") == 128
     memory.set_value(1)
     assert memory.get_value_as_int() == settings.number("memory-limit") == 64
-    assert "64.0 MiB of memory, the minimum" in said(group)
+    assert "The minimum" in said(group)
     memory.set_value(10**9)
     assert settings.number("memory-limit") == 999_999
     # And from the least, the next step down is to none of one's own.

@@ -272,6 +272,10 @@ class TourModel:
     def sees_pictures(self) -> bool:
         return False
 
+    @property
+    def is_sight_known(self) -> bool:
+        return True
+
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         return list(messages)
 
