@@ -309,9 +309,7 @@ def _request(
     )
 
 
-def _plan_facts(
-    context: ToolContext, plan: Plan, hosts: str, named: Sequence[str]
-) -> list[Fact]:
+def _plan_facts(context: ToolContext, plan: Plan, hosts: str, named: Sequence[str]) -> list[Fact]:
     writes = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | WritableFolder)]
     playground = (f"{context.paths.real_home}/playground", PLAYGROUND)
     # The project first; the plan lists mounts in the order of mounting.
