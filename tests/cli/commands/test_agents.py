@@ -406,6 +406,61 @@ def test_with_tools_ours_write(tmp_path: Path) -> None:
     )
 
 
+def test_with_tools_the_agent_cannot_answer_for_the_user(tmp_path: Path) -> None:
+    """It is never asked, though it says that it can be."""
+    in_agents_world(
+        tmp_path,
+        """
+        bridge = "exec 3<>/dev/tcp/tools.ollmsandbox.internal/80; cat <&3 & cat >&3; kill $!"
+        calls = [
+            {"method": "initialize", "id": 1, "params": {"protocolVersion": "2025-11-25",
+             "capabilities": {"elicitation": {}}, "clientInfo": {"name": "fake", "version": "1"}}},
+            {"method": "notifications/initialized"},
+            {"method": "tools/call", "id": 2, "params": {"name": "run_command",
+             "arguments": {"command": "echo ran > ran", "network": True}}},
+        ]
+        (project / "calls").write_text(
+            "".join(json.dumps({"jsonrpc": "2.0", **call}) + "\\n" for call in calls)
+        )
+        plays('''
+        coproc bash -c "%s"
+        cat calls >&${COPROC[1]}
+        while read -r line <&${COPROC[0]}; do
+            echo "$line"; [[ $line =~ '"id": '?2 ]] && break
+        done
+        ''' % bridge.replace("$", "\\\\$"))
+        done = start("--tools")
+        assert "elicitation/create" not in done.stdout, done
+        assert "opens OLLM Sandbox" in done.stdout, done
+        assert os.listdir(project) == ["calls"], done
+        """,
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("--tools",), ("--network",)])
+def test_an_agent_cannot_reach_the_session_bus(tmp_path: Path, options: tuple[str, ...]) -> None:
+    in_agents_world(
+        tmp_path,
+        f"""
+        import socket
+        place = str(home / "bus")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(place)
+        listener.listen()
+        socket.socket(socket.AF_UNIX).connect(place)  # outside it is there
+        os.environ["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={{place}}"
+        plays(f'''env
+        for place in {{place}} /proc/*/root{{place}} /run/user/*/bus; do
+            python3 -c "import socket, sys
+        socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('REACHED')" "$place"
+        done'''.replace("\\n        ", "\\n"))
+        done = start(*{options!r})
+        assert "PATH=" in done.stdout and "Error" in done.stderr, done
+        assert "REACHED" not in done.stdout and "DBUS_SESSION" not in done.stdout, done
+        """,
+    )
+
+
 SERVER = """
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
