@@ -366,8 +366,6 @@ def _try_all(name: str, home: Path, wanted: Sequence[str]) -> dict[str, str]:
     """Return what was seen in each attempt; what failed begins with FAILED."""
     seen: dict[str, str] = {}
     for what in wanted:
-        if (what, name) == ("mcp", "kimi"):
-            continue  # `mcp install` does not know it
         begin = time.monotonic()
         try:
             seen[what] = f"{ATTEMPTS[what](name, home)} ({time.monotonic() - begin:.0f} s)"
