@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from ...i18n import pgettext
-from ...permission.patience import Patience
+from ...permission.denials import DenialCount
 from ...permission.request import Answer, Fact, PermissionRequest, Unanswered
 from ..agent.card import card, details
 from .rpc import Params, RpcError
@@ -47,10 +47,10 @@ class AgentAsker:
         self._project = project
         self._ask_window = ask_window
         self._elicit = elicit
-        self._patience = Patience()
+        self._denials = DenialCount()
 
     async def ask(self, request: PermissionRequest) -> Answer:
-        if self._patience.is_over:
+        if self._denials.calls_for_rest:
             raise Unanswered("You denied several questions in a row.")
         # Translators: names a line of the card, the agent that asks: "Agent   Claude Code"
         label = pgettext("permission card", "Agent")
@@ -59,7 +59,7 @@ class AgentAsker:
         project = Fact(pgettext("permission card", "Project"), self._project)
         request = replace(request, facts=(client, project, *request.facts))
         answer = await self._ask_window(request) or await self._ask_client(request)
-        self._patience.note(answer)
+        self._denials.note(answer)
         return answer
 
     async def _ask_client(self, request: PermissionRequest) -> Answer:

@@ -14,7 +14,7 @@ from gi.repository import Gio, GLib
 
 from ...errors import OllmSandboxError
 from ...permission.bus import INTERFACE, PATH, XML, request_from_json
-from ...permission.patience import Patience
+from ...permission.denials import DenialCount
 from ...text.visible import printable_line
 from ..permission.asker import WindowAsker
 from ..sessions.sessions import Sessions
@@ -40,8 +40,8 @@ class _RefusedError(OllmSandboxError):
 class _Followed:
     sender: str
     session: OpenSession
-    # That of the user with the agents in this project: one that connects again gets no other.
-    patience: Patience
+    # Those in its project: an agent that connects again does not begin anew.
+    denials: DenialCount
     # The open questions, by id.
     asking: dict[str, asyncio.Task[Answer]] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class AgentService:
         self._ended = ended
         self._tasks = Tasks(print)
         self._followed: dict[str, _Followed] = {}
-        self._patience: dict[str, Patience] = {}
+        self._denials: dict[str, DenialCount] = {}
         # What one program sends is handled in order.
         self._turns: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, int] = {}
@@ -145,8 +145,8 @@ class AgentService:
             self._bus.emit_signal(sender, PATH, INTERFACE, "Stop", told)
 
         session = await self._sessions().follow(session_id, name, project, stop)
-        patience = self._patience.setdefault(project, Patience())
-        self._followed[session_id] = _Followed(sender, session, patience)
+        denials = self._denials.setdefault(project, DenialCount())
+        self._followed[session_id] = _Followed(sender, session, denials)
         if sender not in self._watches:
             # It has gone meanwhile.
             self._forget(session_id)
@@ -194,7 +194,7 @@ class AgentService:
         if not is_own or request.id in followed.asking:
             raise _RefusedError("This is not a question about your own call.")
         open_questions = sum(len(one.asking) for one in self._followed.values())
-        if open_questions >= _MOST_QUESTIONS or followed.patience.is_over:
+        if open_questions >= _MOST_QUESTIONS or followed.denials.calls_for_rest:
             return ""
         session.hear(PermissionAsked(request.call_id, request))
         task = followed.asking[request.id] = asyncio.ensure_future(self._asker.ask(request))
@@ -203,7 +203,7 @@ class AgentService:
             await asyncio.wait({task})
             if not task.cancelled():
                 answer, source = task.result(), Source.PERSON
-                followed.patience.note(answer)
+                followed.denials.note(answer)
         except Unanswered:
             pass  # that is the answer
         finally:

@@ -12,7 +12,7 @@ from .request import Answer
 _MOST_DENIALS, _REST = 5, 600.0
 
 
-class Patience:
+class DenialCount:
     """Counts the denials in a row."""
 
     def __init__(self) -> None:
@@ -20,10 +20,11 @@ class Patience:
         self._denied_at = 0.0
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing should be asked now."""
+    def calls_for_rest(self) -> bool:
+        """Whether nothing should be asked for now."""
         return self._denials >= _MOST_DENIALS and time.monotonic() - self._denied_at < _REST
 
     def note(self, answer: Answer) -> None:
+        """Count an answer of the user."""
         self._denials = 0 if answer.allows else self._denials + 1
         self._denied_at = time.monotonic()
