@@ -206,6 +206,35 @@ def test_a_question_shows_what_runs_however_it_is_disguised(person: Person, mode
     assert not any(line.startswith("  Folder") and "/tmp" in line.split() for line in lines)
 
 
+HIDDEN = (
+    "\u200b\u2066\u2028\x85\ufeff\xad\U000e0041\u3164\u2800\u115f\xa0\u034f\ufe0f\u061c\x9b\x08"
+)
+
+
+def test_a_question_shows_characters_that_cannot_be_seen(person: Person) -> None:
+    """Neither the command nor the name of the client hides one."""
+    asked: list[str] = []
+
+    def answer(question: str) -> ElicitResult:
+        asked.append(question)
+        return deny(question)
+
+    for at in range(0, len(HIDDEN), 4):
+        part = HIDDEN[at : at + 4]
+
+        async def use_part(client: Client, part: str = part) -> None:
+            for hidden in part:
+                command = f"echo fine{hidden} # {hidden}rm -rf /"
+                await client.call_tool("run_command", {"command": command, "network": True})
+
+        run_client(use_part, person, answer=answer, name=f"nice{part}client")
+    assert len(asked) == len(HIDDEN)
+    for hidden, question in zip(HIDDEN, asked, strict=True):
+        assert hidden not in question, ascii(hidden)
+        # As ⟨U+200B⟩, or by its name.
+        assert "echo fine⟨" in question and "⟩rm -rf /" in question, question
+
+
 def test_a_state_of_another_call_answers_nothing(person: Person) -> None:
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
