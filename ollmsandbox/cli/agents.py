@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..engine.agents import MODEL_HOST, TOOLS_HOST
+from ..engine.agents import MODEL_HOST, TOOLS_HOST, agent_command
 from ..engine.run import load_profile
 from ..errors import SandboxError
 from ..paths import Paths
@@ -28,11 +28,13 @@ _QUESTION = "ollmsandbox: {agent} will be able to reach {hosts}. Start it? [y/N]
 
 
 async def prepare_front(
-    given: argparse.Namespace, spec: RunSpec, paths: Paths
+    given: argparse.Namespace, spec: RunSpec, paths: Paths, command: str | Sequence[str]
 ) -> tuple[RunSpec, dict[str, Service]]:
     """Return the spec with the hosts that the agent of the profile may reach, and the names that
-    we serve in its sandbox. Raise if the user does not allow the hosts."""
+    we serve in its sandbox. Raise if the agent is not installed, or if the user does not allow the
+    hosts."""
     agent = load_profile(paths, spec).agent
+    agent_command(agent, command, os.environ)
     services: dict[str, Service] = {}
     options = AgentOptions(tools=given.tools)
     if given.tools:

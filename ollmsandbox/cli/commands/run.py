@@ -160,7 +160,7 @@ class _Run:
         if given.profile or given.tools or given.connection:
             from ..agents import prepare_front
 
-            spec, services = await prepare_front(given, spec, paths)
+            spec, services = await prepare_front(given, spec, paths, command)
         streams = _Streams(given)
         run = prepare_run(
             spec, paths, os.environ, ask_host=streams.host_asker(spec), services=services

@@ -7,11 +7,11 @@ show as a whole; saved answers and folders outside the project need the window.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from ...i18n import pgettext
+from ...permission.denials import DenialCount
 from ...permission.request import Answer, Fact, PermissionRequest, Unanswered
 from ..agent.card import card, details
 from .rpc import Params, RpcError
@@ -19,9 +19,6 @@ from .rpc import Params, RpcError
 _WIDTH = 100
 # A client may cut off more.
 _LONGEST = 4000
-# After so many denials in a row, nothing is asked for so many seconds: a user who is asked again
-# and again allows anything in the end.
-_MOST_DENIALS, _REST = 5, 600.0
 _SCHEMA: Params = {
     "type": "object",
     "properties": {
@@ -50,11 +47,10 @@ class AgentAsker:
         self._project = project
         self._ask_window = ask_window
         self._elicit = elicit
-        self._denials = 0
-        self._denied_at = 0.0
+        self._denials = DenialCount()
 
     async def ask(self, request: PermissionRequest) -> Answer:
-        if self._denials >= _MOST_DENIALS and time.monotonic() - self._denied_at < _REST:
+        if self._denials.calls_for_rest:
             raise Unanswered("You denied several questions in a row.")
         # Translators: names a line of the card, the agent that asks: "Agent   Claude Code"
         label = pgettext("permission card", "Agent")
@@ -63,8 +59,7 @@ class AgentAsker:
         project = Fact(pgettext("permission card", "Project"), self._project)
         request = replace(request, facts=(client, project, *request.facts))
         answer = await self._ask_window(request) or await self._ask_client(request)
-        self._denials = 0 if answer.allows else self._denials + 1
-        self._denied_at = time.monotonic()
+        self._denials.note(answer)
         return answer
 
     async def _ask_client(self, request: PermissionRequest) -> Answer:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
@@ -92,6 +93,11 @@ def change_client(given: argparse.Namespace) -> int:
         _write(file, new, mode=0o644 if is_project else 0o600)
     word = "has" if given.action == "install" else "no longer has"
     print(f"{client.title} {word} the tools of the sandbox. Start it again to use that.")
+    if is_project and given.action == "install" and shutil.which(_NAME) is None:
+        link = shlex.join(["ln", "-s", _program(), f"{os.environ['HOME']}/.local/bin/{_NAME}"])
+        print(
+            f"{_NAME} is not on your PATH, where {client.title} looks for it. For example: {link}"
+        )
     return 0
 
 

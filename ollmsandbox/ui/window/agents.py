@@ -14,6 +14,7 @@ from gi.repository import Gio, GLib
 
 from ...errors import OllmSandboxError
 from ...permission.bus import INTERFACE, PATH, XML, BusError, request_from_json
+from ...permission.denials import DenialCount
 from ...text.visible import printable_line
 from ..permission.asker import WindowAsker
 from ..sessions.sessions import Sessions
@@ -35,6 +36,8 @@ _REFUSED = f"{INTERFACE}.Refused"
 class _Followed:
     sender: str
     session: OpenSession
+    # Those in its project: an agent that connects again does not begin anew.
+    denials: DenialCount
     # The open questions, by id.
     asking: dict[str, asyncio.Task[Answer]] = field(default_factory=dict)
 
@@ -57,6 +60,7 @@ class AgentService:
         self._ended = ended
         self._tasks = Tasks(print)
         self._followed: dict[str, _Followed] = {}
+        self._denials: dict[str, DenialCount] = {}
         # What one program sends is handled in order.
         self._turns: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, int] = {}
@@ -137,7 +141,8 @@ class AgentService:
             self._bus.emit_signal(sender, PATH, INTERFACE, "Stop", told)
 
         session = await self._sessions().follow(session_id, name, project, stop)
-        self._followed[session_id] = _Followed(sender, session)
+        denials = self._denials.setdefault(project, DenialCount())
+        self._followed[session_id] = _Followed(sender, session, denials)
         if sender not in self._watches:
             # It has gone meanwhile.
             self._forget(session_id)
@@ -184,7 +189,8 @@ class AgentService:
         is_own = request.session_id == session.id and session.entry_of(request.call_id) is not None
         if not is_own or request.id in followed.asking:
             raise BusError("This is not a question about your own call.")
-        if sum(len(one.asking) for one in self._followed.values()) >= _MOST_QUESTIONS:
+        open_questions = sum(len(one.asking) for one in self._followed.values())
+        if open_questions >= _MOST_QUESTIONS or followed.denials.calls_for_rest:
             return ""
         session.hear(PermissionAsked(request.call_id, request))
         task = followed.asking[request.id] = asyncio.ensure_future(self._asker.ask(request))
@@ -193,6 +199,7 @@ class AgentService:
             await asyncio.wait({task})
             if not task.cancelled():
                 answer, source = task.result(), Source.PERSON
+                followed.denials.note(answer)
         except Unanswered:
             pass  # that is the answer
         finally:

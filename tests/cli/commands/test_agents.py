@@ -94,6 +94,107 @@ def test_a_first_login_in_the_sandbox_is_kept(tmp_path: Path) -> None:
     )
 
 
+# Files in which an agent could leave a program for its next start, in each of its folders.
+PLANTED = {
+    "codex": ["config.toml hooks.json AGENTS.md rules/evil.rules skills/evil/SKILL.md"],
+    "gemini": [
+        "settings.json .env GEMINI.md extensions/evil/gemini-extension.json policies/a.toml"
+    ],
+    "opencode": [
+        "opencode.json opencode.jsonc plugin/evil.js plugins/evil.js tool/evil.ts AGENTS.md",
+        "bin/rg mcp-auth.json plugin/evil.js",
+    ],
+    "qwen": ["settings.json .env QWEN.md extensions/evil/qwen-extension.json"],
+    "kimi": ["mcp.json config.toml AGENTS.md skills/evil/SKILL.md plugins/evil/plugin.json"],
+}
+FOLDERS = {
+    "codex": [".codex"],
+    "gemini": [".gemini"],
+    "opencode": [".config/opencode", ".local/share/opencode"],
+    "qwen": [".qwen"],
+    "kimi": [".kimi-code"],
+}
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("name", PLANTED)
+def test_no_agent_can_plant_a_program(tmp_path: Path, name: str, is_new: bool) -> None:
+    """Neither where the user has no such file, nor instead of the user's."""
+    folders = zip(FOLDERS[name], PLANTED[name], strict=True)
+    files = [f"{folder}/{file}" for folder, files in folders for file in files.split()]
+    in_agents_world(
+        tmp_path,
+        f"""
+        files, name, is_new = {files!r}, {name!r}, {is_new}
+        words = " ".join(files)
+        for file in () if is_new else files:
+            (home / file).parent.mkdir(parents=True, exist_ok=True)
+            (home / file).write_text("mine")
+        def seen():
+            return [(home / file).read_text() for file in files if (home / file).exists()]
+        plays("cd; set -e; for file in " + words + "; do"
+              " mkdir -p $(dirname $file); echo EVIL > $file.new; mv $file.new $file; done;"
+              "cat " + words, name)
+        assert start(name=name).stdout.count("EVIL") == len(files)
+        assert seen() == ([] if is_new else ["mine"] * len(files)), seen()
+        # Nor does the next session in the sandbox see it.
+        plays("cd; cat " + words, name)
+        shown = start(name=name).stdout
+        assert "EVIL" not in shown and shown.count("mine") == len(seen()), shown
+        """,
+    )
+
+
+def test_what_was_planted_is_gone_even_if_our_program_is_killed(tmp_path: Path) -> None:
+    in_agents_world(
+        tmp_path,
+        """
+        import subprocess, sys, time
+        plays("echo EVIL > ~/.claude/settings.json; echo EVIL > ~/.claude/CLAUDE.md;"
+              "curl -sS http://www.example.org/planted; sleep 1000")
+        from support.servers import world
+        asked, answer = [], world._Handler.do_GET
+        world._Handler.do_GET = lambda self: (asked.append(self.path), answer(self))
+        program = [sys.executable, "-I", str(world.ROOT / "build/ollmsandbox")]
+        process = subprocess.Popen([*program, "claude", "--host", "www.example.org"], cwd=project)
+        while not asked:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+        assert os.listdir(settings) == [".credentials.json"]
+        plays("ls -A ~/.claude; cat ~/.claude/settings.json ~/.claude/CLAUDE.md")
+        done = start()
+        assert ".credentials.json" in done.stdout, done
+        assert "EVIL" not in done.stdout, done
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *(".mcp.json", ".claude/settings.json", ".CLAUDE/settings.local.json", "sub/.mcp.json"),
+        *(".codex/config.toml", ".gemini/settings.json", ".qwen/settings.json"),
+        *("opencode.json", ".opencode/plugin/evil.js", ".kimi-code/mcp.json"),
+    ],
+)
+def test_settings_of_agents_in_the_project_are_pointed_out(tmp_path: Path, file: str) -> None:
+    """The agent would start what they name the next time, outside the sandbox."""
+    in_agents_world(
+        tmp_path,
+        f"""
+        file = {file!r}
+        plays(f"mkdir -p $(dirname {{file}}); echo evil > x; mv x {{file}}; echo fine > fine")
+        done = start()
+        fine, _, doubtful = done.stderr.partition("Worth a second look:")
+        assert "fine" in fine and "fine" not in doubtful, done
+        assert f"{{file}} [can run code when you enter or open its folder]" in doubtful, done
+        assert cli("undo").returncode == 0 and not (project / file).exists()
+        """,
+    )
+
+
 @pytest.mark.parametrize(
     "planted",
     [
@@ -305,6 +406,61 @@ def test_with_tools_ours_write(tmp_path: Path) -> None:
     )
 
 
+def test_with_tools_the_agent_cannot_answer_for_the_user(tmp_path: Path) -> None:
+    """It is never asked, though it says that it can be."""
+    in_agents_world(
+        tmp_path,
+        """
+        bridge = "exec 3<>/dev/tcp/tools.ollmsandbox.internal/80; cat <&3 & cat >&3; kill $!"
+        calls = [
+            {"method": "initialize", "id": 1, "params": {"protocolVersion": "2025-11-25",
+             "capabilities": {"elicitation": {}}, "clientInfo": {"name": "fake", "version": "1"}}},
+            {"method": "notifications/initialized"},
+            {"method": "tools/call", "id": 2, "params": {"name": "run_command",
+             "arguments": {"command": "echo ran > ran", "network": True}}},
+        ]
+        (project / "calls").write_text(
+            "".join(json.dumps({"jsonrpc": "2.0", **call}) + "\\n" for call in calls)
+        )
+        plays('''
+        coproc bash -c "%s"
+        cat calls >&${COPROC[1]}
+        while read -r line <&${COPROC[0]}; do
+            echo "$line"; [[ $line =~ '"id": '?2 ]] && break
+        done
+        ''' % bridge.replace("$", "\\\\$"))
+        done = start("--tools")
+        assert "elicitation/create" not in done.stdout, done
+        assert "opens OLLM Sandbox" in done.stdout, done
+        assert os.listdir(project) == ["calls"], done
+        """,
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("--tools",), ("--network",)])
+def test_an_agent_cannot_reach_the_session_bus(tmp_path: Path, options: tuple[str, ...]) -> None:
+    in_agents_world(
+        tmp_path,
+        f"""
+        import socket
+        place = str(home / "bus")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(place)
+        listener.listen()
+        socket.socket(socket.AF_UNIX).connect(place)  # outside it is there
+        os.environ["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={{place}}"
+        plays(f'''env
+        for place in {{place}} /proc/*/root{{place}} /run/user/*/bus; do
+            python3 -c "import socket, sys
+        socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('REACHED')" "$place"
+        done'''.replace("\\n        ", "\\n"))
+        done = start(*{options!r})
+        assert "PATH=" in done.stdout and "Error" in done.stderr, done
+        assert "REACHED" not in done.stdout and "DBUS_SESSION" not in done.stdout, done
+        """,
+    )
+
+
 SERVER = """
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -386,8 +542,12 @@ def test_settings_for_the_tools_are_added_to_the_user_s(tmp_path: Path) -> None:
     )
 
 
-def test_an_agent_that_is_not_installed_is_reported(person: Person) -> None:
-    done = person.cli("codex", "--host", "example.org")
+# Nobody is asked about the hosts of a program that is not there.
+@pytest.mark.parametrize("options", [(), ("--host", "example.org")])
+def test_an_agent_that_is_not_installed_is_reported(
+    person: Person, options: tuple[str, ...]
+) -> None:
+    done = person.cli("codex", *options)
     assert done.returncode == 125
     assert "codex is not installed, or not on your PATH" in done.stderr
 

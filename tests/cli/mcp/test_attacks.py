@@ -54,6 +54,65 @@ def test_a_client_cannot_reach_another_project(person: Person, mode: str) -> Non
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_no_spelling_of_a_path_leads_to_another_project(person: Person, mode: str) -> None:
+    other, _run = other_project(person)
+    file = other.project / "file"
+    (person.project / "link").symlink_to(other.project)
+    (person.project / "file-link").symlink_to(file)
+    paths = (
+        *("../other/file", "./../other/file", "~/other/file", "$HOME/other/file", f"file://{file}"),
+        *(
+            "link/file",
+            "file-link",
+            f"/proc/self/root{file}",
+            f"//{file}",
+            f"{person.project}/../other/file",
+        ),
+    )
+
+    async def use(client: Client) -> None:
+        for path in paths:
+            await client.call_tool("write_file", {"path": path, "content": "x"})
+            edit = {"path": path, "old_text": "mine", "new_text": "x"}
+            await client.call_tool("edit_file", edit)
+            for working_dir in (path, path.removesuffix("/file")):
+                there = {"command": "echo x >file; echo x >new", "working_dir": working_dir}
+                await client.call_tool("run_command", there)
+            await client.call_tool("run_command", {"command": f"echo x >{path}; rm -f {path}"})
+            assert file.read_text() == "mine\n" and not (other.project / "new").exists(), path
+
+    # The client says yes to everything.
+    run_client(use, person, mode=mode, answer=allow)
+    assert sorted(path.name for path in other.project.iterdir()) == ["file"]
+
+
+def test_no_field_of_the_protocol_names_another_project(person: Person) -> None:
+    other, run = other_project(person)
+    root = {"uri": other.project.as_uri(), "name": "other"}
+    with raw_client(person) as client:
+        info = {"name": "raw", "version": "1", "project": str(other.project)}
+        client.ask(
+            "first",
+            "initialize",
+            protocolVersion="2025-11-25",
+            capabilities={"roots": {"listChanged": True}, "experimental": {"project": root}},
+            clientInfo=info,
+            rootUri=root["uri"],
+            workspaceFolders=[root],
+            roots=[root],
+        )
+        client.send(method="notifications/initialized")
+        client.send(method="notifications/roots/list_changed", params={"roots": [root]})
+        params = {"name": "run_command", "arguments": {"command": "pwd; echo x >made"}}
+        meta = {"project": str(other.project), "roots": [root]}
+        found = client.ask(1, "tools/call", **params, _meta=meta, project=str(other.project))
+        assert found["result"]["content"][0]["text"].startswith(f"{person.project}\n")
+        listed = client.ask(2, "tools/call", name="list_changes", arguments={}, _meta=meta)
+        assert run not in json.dumps(listed)
+    assert (person.project / "made").exists() and not (other.project / "made").exists()
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_client_cannot_make_its_rights_last(person: Person, mode: str) -> None:
     """It is asked about what counts once, whatever it answers, and about no folder outside."""
     outside = person.home / "outside"
@@ -145,6 +204,35 @@ def test_a_question_shows_what_runs_however_it_is_disguised(person: Person, mode
     (named,) = [line for line in lines if "Bank" in line]
     assert named.split()[:2] == ["Agent", "Bank"] and len(named) < 100
     assert not any(line.startswith("  Folder") and "/tmp" in line.split() for line in lines)
+
+
+HIDDEN = (
+    "\u200b\u2066\u2028\x85\ufeff\xad\U000e0041\u3164\u2800\u115f\xa0\u034f\ufe0f\u061c\x9b\x08"
+)
+
+
+def test_a_question_shows_characters_that_cannot_be_seen(person: Person) -> None:
+    """Neither the command nor the name of the client hides one."""
+    asked: list[str] = []
+
+    def answer(question: str) -> ElicitResult:
+        asked.append(question)
+        return deny(question)
+
+    for at in range(0, len(HIDDEN), 4):
+        part = HIDDEN[at : at + 4]
+
+        async def use_part(client: Client, part: str = part) -> None:
+            for hidden in part:
+                command = f"echo fine{hidden} # {hidden}rm -rf /"
+                await client.call_tool("run_command", {"command": command, "network": True})
+
+        run_client(use_part, person, answer=answer, name=f"nice{part}client")
+    assert len(asked) == len(HIDDEN)
+    for hidden, question in zip(HIDDEN, asked, strict=True):
+        assert hidden not in question, ascii(hidden)
+        # As ⟨U+200B⟩, or by its name.
+        assert "echo fine⟨" in question and "⟩rm -rf /" in question, question
 
 
 def test_a_state_of_another_call_answers_nothing(person: Person) -> None:

@@ -57,7 +57,7 @@ def entry_in(file: Path, client: str) -> Any:
 
 def test_the_agents_that_are_known() -> None:
     assert set(FORMATS) == {
-        *("claude", "codex", "gemini", "qwen", "opencode", "cursor", "vscode", "zed"),
+        *("claude", "codex", "gemini", "qwen", "kimi", "opencode", "cursor", "vscode", "zed"),
     }
 
 
@@ -179,6 +179,21 @@ def test_a_link_in_the_project_is_not_followed(person: Person, name: str) -> Non
     done = person.cli("mcp", "install", "cursor", "--project")
     assert done.returncode != 0 and "link" in done.stderr
     assert (other / "mcp.json").read_text() == "{}\n"
+
+
+@pytest.mark.parametrize(("scope", "is_told"), [("project", True), ("user", False)])
+def test_a_project_s_agent_needs_the_program_on_the_path(
+    person: Person, scope: str, is_told: bool
+) -> None:
+    programs = person.home / "programs"
+    programs.mkdir()
+    (programs / "ollmsandbox").symlink_to("/bin/true")
+    path = person.environ["PATH"]
+    for folder, told in ((None, is_told), (programs, False)):
+        person.environ["PATH"] = f"{folder}:{path}" if folder else path
+        done = person.cli("mcp", "install", "claude", f"--{scope}")
+        assert ("ollmsandbox is not on your PATH" in done.stdout) is told, done
+        assert person.cli("mcp", "uninstall", "claude", f"--{scope}").returncode == 0
 
 
 def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(person: Person) -> None:

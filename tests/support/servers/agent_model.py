@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
@@ -28,6 +29,8 @@ class Step(NamedTuple):
 
     tool: re.Pattern[str]
     command: str
+    # More arguments of the call.
+    more: Mapping[str, object] = MappingProxyType({})
 
 
 class Ask(NamedTuple):
@@ -58,6 +61,11 @@ class ModelServer:
         self._server.shutdown()
         self._server.server_close()
 
+    def heard(self, text: str) -> bool:
+        """Return whether a request contains the text, such as the result of a call, in small or
+        capital letters."""
+        return any(text.lower() in json.dumps(asked.body).lower() for asked in self.asked)
+
     def next_call(self, tools: dict[str, Json], results: int) -> tuple[str, Json] | None:
         """Return the tool to call and its arguments; None if everything was done, or if the request
         offers no tools, as one for a title does."""
@@ -66,7 +74,7 @@ class ModelServer:
         step = self.plan[results]
         for name, schema in tools.items():
             if step.tool.fullmatch(name):
-                return name, _arguments(schema, step.command)
+                return name, {**_arguments(schema, step.command), **step.more}
         self.missing.append(list(tools))
         if _FINDER in tools and len(self.missing) < 3:
             return _FINDER, {"query": f"select:{_OUR_NAME}"}

@@ -29,6 +29,7 @@ from support.window import (
 )
 
 from ollmsandbox.permission.bus import INTERFACE, NAMES, PATH
+from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.window.window import Window
@@ -176,6 +177,28 @@ def test_an_agent_that_came_first_is_shown_when_the_window_opens(
                 assert not window.chat.composer.get_visible()
             finally:
                 Gio.bus_unown_name(owning)
+
+
+def test_an_agent_that_connects_again_cannot_ask_again_and_again(
+    screen: Screen, person: Person
+) -> None:
+    """Each connection is another server, which knows nothing of the others."""
+    with with_agent(person) as (application, _window, _client):
+        application.settings.set("notifications", value=False)
+        asked = 0
+        for name in range(4):
+            with raw_client(person) as client:
+                finish(asyncio.to_thread(client.initialize))
+                for number in range(3):
+                    running = call(client, number, f"echo {name} {number}", network=True)
+                    wait_until(lambda: application.asker.waiting or running.done())  # noqa: B023
+                    if not running.done():
+                        asked += 1
+                        (request,) = application.asker.waiting
+                        application.asker.answer(request.id, Answer.DENY)
+                    found = structured(finish(_result(running)))
+                    assert found["exit_status"] is None
+        assert asked == 5
 
 
 def test_other_programs_can_neither_speak_for_an_agent_nor_take_a_session_over(
