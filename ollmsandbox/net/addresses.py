@@ -171,7 +171,7 @@ def is_public(number: IP) -> bool:
 
 
 class Reach(Enum):
-    """The kinds of addresses, by whom one reaches there."""
+    """The kinds of addresses, by where they lead."""
 
     PUBLIC = auto()
     # A computer of the user's own network.

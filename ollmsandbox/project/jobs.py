@@ -61,7 +61,7 @@ class JobResult(NamedTuple):
     job: Job
     # All changes of the job, by run, in their new states.
     done: dict[str, list[Recorded]]
-    # What could not be undone or made again: it is as it was, and is reported as what prevented it.
+    # What could not be undone or made again: it keeps its state, and the report shows this one.
     failed: dict[tuple[str, int], State]
     is_resumed: bool
 

@@ -71,7 +71,7 @@ class Recorder:
         self._layer_lock = None
 
     def has_begun(self) -> bool:
-        """Return whether the run has begun to change the project."""
+        """Return whether a job is under way in the project, such as that of this run."""
         return (self._paths.project_data(self._project) / "job.json").exists()
 
     def is_captured(self, run_id: str) -> bool:

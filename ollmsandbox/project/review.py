@@ -218,7 +218,7 @@ class Review:
                 return planning.do(jobs, gone)
 
     def _record_made(self, jobs: ProjectJobs, run: Run, chosen: Sequence[str]) -> None:
-        """Record pending changes as applied that the user has made in the project."""
+        """Record as applied those pending changes that the user has made by hand."""
         with self._planning(run) as planning:
             for item in choose(planning.rows, chosen):
                 if is_pending(item) and is_made(self.manager, run, item):

@@ -37,7 +37,8 @@ def settle(
     """Settle a run, after all its processes have ended.
 
     What an `interrupted` command wrote stays pending. If the user has `approved` it, nothing is
-    held. With `is_locked`, the caller holds the project's lock and has finished its job.
+    held. With `is_locked`, the caller holds the project's lock and has finished the job
+    that a killed program left.
     """
     if not overlay.is_untouched():
         overlay.copy_shared()

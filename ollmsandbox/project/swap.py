@@ -52,7 +52,7 @@ class Item(NamedTuple):
     # What has to be at the place; None for nothing.
     expected: Expected | None = None
     # In the folder of the run: the staged file, with its inode and time of modification, and where
-    # to keep what comes out. What stays in the slot is kept until the next job.
+    # the replaced file goes; without such a place, it stays in the slot until the next job.
     slot: str = ""
     inode: int = 0
     modified: int = 0

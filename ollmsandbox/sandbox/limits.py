@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Enforce limits while a command runs.
 
-`watch_limits` polls what the kernel does not limit everywhere. Where systemd runs, a scope (a
-control group) limits the memory, and a witness in it reports whether the kernel killed a process.
+`watch_limits` polls what the kernel does not limit everywhere. If the user has set a memory
+limit and systemd runs, a scope (a control group) holds it, and a witness in it reports whether the
+kernel killed a process.
 """
 
 from __future__ import annotations

@@ -141,7 +141,8 @@ def _read(path: str, dir_fd: int | None = None) -> bytes | None:
 
 
 def _read_below(folder: int, name: str) -> bytes | None:
-    """Do the same for a file in a folder that the agent wrote: no part of its path is a link."""
+    """Return the content of a regular file below a folder that the agent wrote, following no
+    link."""
     first, _, rest = name.partition("/")
     if not rest:
         return _read(first, folder)

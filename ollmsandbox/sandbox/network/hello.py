@@ -43,7 +43,7 @@ def _hello(data: bytes) -> bytes | None:
                 return None
             if len(message) >= whole:
                 return message[4:whole]
-        if at > len(data) or len(data) == at:
+        if at >= len(data):
             raise NotYet
 
 

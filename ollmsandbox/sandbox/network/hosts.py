@@ -39,7 +39,7 @@ class HostRule(NamedTuple):
         has_star = given.startswith("*.")
         host = to_ascii(given[2:] if has_star else given)
         is_local = is_local_name(host)
-        is_usable = is_address(host) if not is_host_name(host) else True
+        is_usable = is_host_name(host) or is_address(host)
         if not is_usable or (port is not None and not 0 < port < 1 << 16):
             raise SandboxError(
                 N_("{text} is not a host."),
@@ -134,8 +134,8 @@ class HostUse:
     @property
     def rule(self) -> HostRule:
         """Return what a user would name to allow it."""
-        is_usual = self.port in WEB_PORTS and not is_local_name(self.host)
-        return HostRule(self.host, None if is_usual else self.port)
+        is_web = self.port in WEB_PORTS and not is_local_name(self.host)
+        return HostRule(self.host, None if is_web else self.port)
 
     @property
     def refusal(self) -> Sentence | None:

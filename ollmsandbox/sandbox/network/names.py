@@ -58,7 +58,7 @@ class Names:
         name, kind, class_, question = found
         code, records = self._look_up(name, kind, class_)
         # Recursion was desired, and is available.
-        flags = 0x8180 | (flags & 0x0100) | code
+        flags = 0x8180 | code
         return _HEADER.pack(number, flags, 1, len(records), 0, 0) + question + b"".join(records)
 
     def _look_up(self, name: str, kind: int, class_: int) -> tuple[int, list[bytes]]:

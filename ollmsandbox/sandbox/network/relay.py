@@ -38,7 +38,7 @@ _LINGER = 2.0
 
 
 class Listener(NamedTuple):
-    """A listening socket inside, and the host it stands for if that is not told by the address."""
+    """A listening socket inside, and its host; the host is empty if the address tells it."""
 
     socket: socket.socket
     host: str = ""
@@ -209,9 +209,9 @@ class Relay(Pump[HostLink]):
         finally:
             self._served.discard(client)
 
-    def _ask(self, link: HostLink, address: str = "") -> None:
+    def _ask(self, link: HostLink) -> None:
         """Go on with a connection if it is allowed."""
-        allowed = self._gate.decide(link.use.host, link.use.port, address)
+        allowed = self._gate.decide(link.use.host, link.use.port, "")
         if allowed is None:
             self._wait(link)
             return
@@ -364,7 +364,7 @@ class Relay(Pump[HostLink]):
 
     def _checked(self, link: HostLink, data: memoryview) -> memoryview | bytes:
         """Return what goes to the server, after a look at the client's first words: a TLS hello
-        must name the host that was allowed."""
+        that names another host than the allowed one ends the connection."""
         if link.first is None:
             return data
         first = link.first = link.first + data
