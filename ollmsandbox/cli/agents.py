@@ -89,7 +89,7 @@ async def _open_connection(name: str, paths: Paths) -> tuple[str, Service]:
     if not connection.model:
         raise SandboxError(
             "The connection {name} has no model.",
-            "Choose one: ollmsandbox connections use {name} MODEL",
+            "Choose one: ollmsandbox connections default {name} MODEL",
             name=name,
         )
     return connection.model, ModelForwarder(connection, await store.key_of(connection))

@@ -184,9 +184,6 @@ class Composer(Gtk.Box):
         had_focus = self.stop_button.has_focus()
         self._is_busy = busy
         self.stop_button.set_visible(busy)
-        words = _("Send When It Is Done") if busy else _("Send")
-        self.send_button.set_tooltip_text(words)
-        set_accessible_name(self.send_button, words)
         self._refresh()
         if had_focus and not busy:
             # The button it was on is gone.
