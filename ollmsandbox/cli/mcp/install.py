@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ...errors import OllmSandboxError
 from ...files.atomic import write_atomically
+from ...sandbox.profile.profile import FolderTemplate
 from ...text.ansi import escape_line
 from ..arguments import default_project
 from ..commands.playground import confirmed
@@ -110,7 +111,13 @@ def _file(client: ClientFormat, *, is_project: bool) -> Path:
             raise OllmSandboxError(f"{found} leads through a link.", "Change the file by hand.")
         return found
     # Users keep settings elsewhere, and link to them.
-    return _first(Path(os.environ["HOME"]), client.user).resolve()
+    return _first(Path("/"), [_expand(text) for text in client.user]).resolve()
+
+
+def _expand(text: str) -> str:
+    template = FolderTemplate.of(text)
+    assert template is not None, text
+    return template.expand(os.environ.get(template.variable, ""), os.environ["HOME"])
 
 
 def _first(folder: Path, names: list[str]) -> Path:

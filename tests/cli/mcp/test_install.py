@@ -13,6 +13,7 @@ from support.person import Person
 
 from ollmsandbox.cli.mcp.install import read_formats
 from ollmsandbox.cli.mcp.settings_text import SettingsError, add_to_json, remove_from_json
+from ollmsandbox.sandbox.profile.profile import FolderTemplate
 
 pytestmark = pytest.mark.anybody
 
@@ -43,10 +44,11 @@ model = "small"
 
 def file_of(person: Person, client: str, scope: str) -> Path:
     known = FORMATS[client]
-    folder, names = (
-        (person.home, known.user) if scope == "user" else (person.project, known.project)
-    )
-    return folder / names[0]
+    if scope == "project":
+        return person.project / known.project[0]
+    template = FolderTemplate.of(known.user[0])
+    assert template is not None
+    return Path(template.expand("", str(person.home)))
 
 
 def entry_in(file: Path, client: str) -> Any:
@@ -59,6 +61,13 @@ def test_the_agents_that_are_known() -> None:
     assert set(FORMATS) == {
         *("claude", "codex", "gemini", "qwen", "kimi", "opencode", "cursor", "vscode", "zed"),
     }
+
+
+def test_settings_that_a_variable_has_moved_are_found(person: Person) -> None:
+    person.environ["CODEX_HOME"] = f"{person.home}/elsewhere"
+    assert person.cli("mcp", "install", "codex").returncode == 0
+    assert entry_in(person.home / "elsewhere" / "config.toml", "codex")
+    assert not (person.home / ".codex").exists()
 
 
 @pytest.mark.parametrize("scope", ["user", "project"])
