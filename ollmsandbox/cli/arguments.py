@@ -235,42 +235,7 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         help="where the command starts; relative to the project (default: the current folder if "
         "it is in the project, else the project)",
     )
-    parser.add_argument(
-        "--host",
-        action="append",
-        default=[],
-        dest="hosts",
-        metavar="NAME[:PORT]",
-        help="let the command reach this host (example.org, *.example.org, example.org:8443; "
-        "localhost:5432 is a service of this computer; @NAME is a list of yours, see "
-        "`ollmsandbox hosts`); may be given several times",
-    )
-    parser.add_argument(
-        "--network",
-        action="store_const",
-        const="ask",
-        help="ask about each host that the command tries to reach; --network=all opens the whole "
-        "network to it, with all services of this computer and of your local network",
-    )
-    # For argparse, an option has a value always or never: see `main`.
-    parser.add_argument(
-        WHOLE_NETWORK, action="store_const", const="all", dest="network", help=argparse.SUPPRESS
-    )
-    parser.add_argument(
-        "--ssh-agent",
-        action="store_true",
-        help="let the command log in with your ssh-agent at hosts that it may reach; your key "
-        "files stay hidden",
-    )
-    parser.add_argument(
-        "--publish",
-        action="append",
-        default=[],
-        type=parse_port,
-        metavar="PORT",
-        help="let programs of this computer reach this port of the command, at localhost and while "
-        "it runs; may be given several times",
-    )
+    _add_network_options(parser)
     parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help=timeout)
     parser.add_argument(
         "--profile",
@@ -306,6 +271,45 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         "--connection",
         metavar="NAME",
         help="for an agent: use the model of this connection; the agent does not see its key",
+    )
+
+
+def _add_network_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        dest="hosts",
+        metavar="NAME[:PORT]",
+        help="let the command reach this host (example.org, *.example.org, example.org:8443; "
+        "localhost:5432 is a service of this computer; @NAME is a list of yours, see "
+        "`ollmsandbox hosts`); may be given several times",
+    )
+    parser.add_argument(
+        "--network",
+        action="store_const",
+        const="ask",
+        help="ask about each host that the command tries to reach; --network=all opens the whole "
+        "network to it, with all services of this computer and of your local network",
+    )
+    # For argparse, an option has a value always or never: see `main`.
+    parser.add_argument(
+        WHOLE_NETWORK, action="store_const", const="all", dest="network", help=argparse.SUPPRESS
+    )
+    parser.add_argument(
+        "--ssh-agent",
+        action="store_true",
+        help="let the command log in with your ssh-agent at hosts that it may reach; your key "
+        "files stay hidden",
+    )
+    parser.add_argument(
+        "--publish",
+        action="append",
+        default=[],
+        type=parse_port,
+        metavar="PORT",
+        help="let programs of this computer reach this port of the command, at localhost and while "
+        "it runs; may be given several times",
     )
 
 

@@ -88,8 +88,7 @@ class Bubble:
                 capture=capture,
             )
         if hosts is not None:
-            has_agent = hosts.ssh is not None
-            spec = spec._replace(network=True, by_host=True, ssh_agent=has_agent)
+            spec = spec._replace(network=True, by_host=True, ssh_agent=hosts.ssh is not None)
         self._spec = spec
         self._hosts = hosts
         self.project = find_project(spec.project, self._paths)

@@ -72,25 +72,7 @@ class MessageRow(Gtk.Box):
             self.append(self._body)
             self._show_body()
         else:
-            self.add_css_class("own-message")
-            # Neither a box nor `halign`: both would wrap the text a hundred times to find its
-            # narrowest width.
-            self._line = Gtk.Grid(column_spacing=6)
-            is_long = len(entry.text) > _LONG
-            self._line.attach(Gtk.Box(hexpand=not is_long), 0, 0, 1, 1)
-            bubble = Gtk.Box(
-                orientation=Gtk.Orientation.VERTICAL,
-                spacing=6,
-                hexpand=is_long,
-                tooltip_text=at,
-                css_classes=["bubble"],
-            )
-            for picture in entry.pictures:
-                bubble.append(DecodedPicture(picture.data, picture.name, _HIGHEST))
-            if entry.text:
-                bubble.append(_plain(entry.text))
-            self._line.attach(bubble, 2, 0, 1, 1)
-            self.append(self._line)
+            self._add_bubble(at)
         self._broken_off = Gtk.Label(xalign=0)
         self._broken_off.add_css_class("caption")
         self._broken_off.add_css_class("dim-label")
@@ -105,6 +87,28 @@ class MessageRow(Gtk.Box):
             entry.connect("thought", weakly(self._on_thought)),
             entry.connect("changed", weakly(self._on_changed)),
         ]
+
+    def _add_bubble(self, at: str) -> None:
+        """Add what the user wrote."""
+        self.add_css_class("own-message")
+        # Neither a box nor `halign`: both would wrap the text a hundred times to find its
+        # narrowest width.
+        self._line = Gtk.Grid(column_spacing=6)
+        is_long = len(self.entry.text) > _LONG
+        self._line.attach(Gtk.Box(hexpand=not is_long), 0, 0, 1, 1)
+        bubble = Gtk.Box(
+            orientation=Gtk.Orientation.VERTICAL,
+            spacing=6,
+            hexpand=is_long,
+            tooltip_text=at,
+            css_classes=["bubble"],
+        )
+        for picture in self.entry.pictures:
+            bubble.append(DecodedPicture(picture.data, picture.name, _HIGHEST))
+        if self.entry.text:
+            bubble.append(_plain(self.entry.text))
+        self._line.attach(bubble, 2, 0, 1, 1)
+        self.append(self._line)
 
     def forget(self) -> None:
         """Disconnect from the entry, which outlives the row."""

@@ -210,6 +210,25 @@ class Window(Adw.ApplicationWindow):
         self.welcome.connect("connect-model", weakly(self._on_connect_model))
         self.pages.add_named(self.welcome, "welcome")
         self.pages.add_named(Gtk.Box(), "nothing")
+        self._build_chat(choice)
+        self._build_panes()
+        self.connect("realize", weakly(self._changes_layout.watch))
+        self._questions = QuestionFinder(
+            self, self._asker, self.chat, self._panes, self._side.open_session
+        )
+        self.chat.connect("show-changes", weakly(self._panes.show_changes))
+        self.chat.turn.connect("review", weakly(self._panes.review_turn))
+        both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
+        self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
+        # A narrow window begins with the content, not with the sidebar.
+        self.leaflet.set_visible_child_name("content")
+        self._header_layout = HeaderLayout(
+            self, self.flap, self.header, self.badge, self.changes_word
+        )
+        show_hidden_as_tooltip(self.changes_button, self.changes_word)
+        show_ellipsized_as_tooltip(self.title)
+
+    def _build_chat(self, choice: ModelChoice) -> None:
         self.chat.composer.model_place.set_child(self.model_chooser)
         self.chat.connect("connect-model", weakly(self._on_connect_model))
         self.chat.connect("show-connections", weakly(self._on_show_connections))
@@ -248,22 +267,6 @@ class Window(Adw.ApplicationWindow):
             self._talk.keep_draft,
             weakly(self._leave_screen),
         )
-        self._build_panes()
-        self.connect("realize", weakly(self._changes_layout.watch))
-        self._questions = QuestionFinder(
-            self, self._asker, self.chat, self._panes, self._side.open_session
-        )
-        self.chat.connect("show-changes", weakly(self._panes.show_changes))
-        self.chat.turn.connect("review", weakly(self._panes.review_turn))
-        both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
-        self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
-        # A narrow window begins with the content, not with the sidebar.
-        self.leaflet.set_visible_child_name("content")
-        self._header_layout = HeaderLayout(
-            self, self.flap, self.header, self.badge, self.changes_word
-        )
-        show_hidden_as_tooltip(self.changes_button, self.changes_word)
-        show_ellipsized_as_tooltip(self.title)
 
     def _build_panes(self) -> None:
         changes = self.changes_pane
