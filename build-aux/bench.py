@@ -8,10 +8,11 @@ medians are compared, never times with a limit.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -43,12 +44,34 @@ CODEX = "OLLMSANDBOX_BENCH_CODEX"
 BARE_NAME, EXEC, OURS, WITHOUT_CACHES, PYTHON = (
     *("bare bwrap", "Bubble.exec", "ollmsandbox run", "without caches", "bare Python"),
 )
-# A shell command, and how it is run.
-Way = Callable[[str], None]
+_PR_SET_CHILD_SUBREAPER = 36
+# A way to run a shell command; it returns how long that took.
+Way = Callable[[str], Took]
 
 
-def run_argv(argv: Sequence[str]) -> None:
-    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+def run_argv(argv: Sequence[str]) -> Took:
+    """Run a program; its processor time includes processes that it does not wait for itself."""
+    reader, writer = os.pipe()
+    before = Took.now()
+    if (pid := os.fork()) == 0:
+        status = 1
+        try:
+            # What it leaves running becomes a child of this process.
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            start = time.perf_counter()
+            subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+            os.write(writer, b"%f" % (time.perf_counter() - start))
+            with contextlib.suppress(ChildProcessError):
+                while True:
+                    os.wait()
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    _pid, status = os.waitpid(pid, 0)
+    with open(reader, "rb") as told:
+        assert status == 0, argv
+        return Took(float(told.read()), Took.now().since(before).cpu)
 
 
 def through(*prefix: str) -> Way:
@@ -56,16 +79,21 @@ def through(*prefix: str) -> Way:
 
 
 def in_bubble(project: str, profile: Profile) -> Way:
-    def way(command: str) -> None:
+    """Run it in this process. What starts sandboxes goes on, so its processor time is unknown."""
+
+    def way(command: str) -> Took:
+        start = time.perf_counter()
         result = loop.run(Bubble(project, profile=profile).exec(command))
         assert result.exit_code == 0, result.stderr.text
+        return Took(time.perf_counter() - start, 0)
 
     return way
 
 
 def programs(project: str) -> dict[str, list[str]]:
     """Return the words before a command, for each program that starts here."""
-    ours = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"), "run", "--project", project]
+    ours = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"), "run", "--quiet"]
+    ours += ["--project", project]
     found = {BARE_NAME: list(BARE), OURS: [*ours, "--"]}
     others = {
         "firejail": ["firejail", "--quiet"],
@@ -86,17 +114,21 @@ def programs(project: str) -> dict[str, list[str]]:
     return found
 
 
-def measure(ways: dict[str, Way], command: str, rounds: int, before: Way | None = None) -> Times:
+def measure(
+    ways: dict[str, Way],
+    command: str,
+    rounds: int,
+    before: Callable[[str], None] | None = None,
+) -> Times:
     """Run the command in every way, in turns; `before` is called with each name first."""
     times: dict[str, list[Took]] = {name: [] for name in ways}
     for number in range(rounds + 1):
         for name, way in ways.items():
             if before:
                 before(name)
-            start = Took.now()
-            way(command)
-            if number or not rounds:  # the first one warms up
-                times[name].append(Took.now().since(start))
+            took = way(command)
+            if number:  # the first one warms up
+                times[name].append(took)
     return {name: figures.median(found) for name, found in times.items()}
 
 
@@ -179,48 +211,6 @@ def output(ways: dict[str, Way], size: str) -> None:
     compare(f"{size} of output", found)
 
 
-def memory(prefixes: dict[str, list[str]]) -> None:
-    """The memory of all processes that wait for a command, without the command."""
-    found = {name: waiting_memory([*prefix, "sleep", "987"]) for name, prefix in prefixes.items()}
-    for name, megabytes in found.items():
-        if name != OURS:
-            figures.row("memory while a command runs", "MB", found[OURS], name, megabytes)
-
-
-def waiting_memory(argv: list[str]) -> float:
-    process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        while not any(_words(pid)[:2] == ["sleep", "987"] for pid in below(process.pid)):
-            if process.poll() is not None:
-                raise RuntimeError(f"{argv[0]} ended early.")
-            time.sleep(0.05)
-        time.sleep(1)
-        return sum(proportional(pid) for pid in below(process.pid))
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
-
-
-def below(pid: int) -> list[int]:
-    """Return the process and its descendants."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [pid, *(found for child in text.split() for found in below(int(child)))]
-
-
-def _words(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-
-
-def proportional(pid: int) -> float:
-    """Return a process's memory in MB; each of n processes that share a page counts an nth."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1000
-    return 0
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
@@ -228,13 +218,11 @@ def main() -> None:
     given = parser.parse_args()
     os.chdir("/")
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-bench-", dir="/var/tmp") as project:
-        prefixes = programs(project)
-        ways = {name: through(*prefix) for name, prefix in prefixes.items()}
+        ways = {name: through(*prefix) for name, prefix in programs(project).items()}
         start_in_a_loop(project, ways, given.rounds)
         start_cold(ways)
         build(project, ways)
         output(ways, given.output)
-        memory(prefixes)
 
 
 if __name__ == "__main__":

@@ -72,9 +72,10 @@ def rows(
     wall: float | None = None,
     cpu: float | None = None,
 ) -> None:
-    """Print the time of the clock and of the processor."""
+    """Print the time of the clock and, if it is known, of the processor."""
     row(what, "wall", ours.wall, other, theirs.wall, wall)
-    row(what, "cpu", ours.cpu, other, theirs.cpu, cpu)
+    if ours.cpu and theirs.cpu:
+        row(what, "cpu", ours.cpu, other, theirs.cpu, cpu)
 
 
 def _figure(kind: str, value: float) -> str:
