@@ -275,8 +275,8 @@ def usage_below(pid: int) -> ProcessUsage | None:
 
 
 def disk_bytes_below(pid: int) -> int:
-    """Return what the processes below `pid` have written to a disk. It is ours itself, and has
-    prepared the command's files."""
+    """Return what the processes below `pid` have written to a disk, without `pid` itself: it is our
+    own, and has prepared the command's files."""
     total = 0
     for one in tasks_below(pid, _MOST_MEASURED)[0][1:]:
         # It may have ended just now, or belong to another user.

@@ -181,13 +181,12 @@ class ConnectionStore:
     def set_seeing(self, name: str, model: str, *, sees: bool) -> None:
         """Save the user's word on whether a model sees pictures."""
         with self._changing() as listing:
-            connections = tuple(
-                replace(c, seeing=tuple({*c.seeing, model} if sees else {*c.seeing} - {model}))
-                if c.name == name
-                else c
-                for c in listing.connections
-            )
-            self._write(replace(listing, connections=connections))
+            connections = list(listing.connections)
+            for number, one in enumerate(connections):
+                if one.name == name:
+                    others = tuple(seeing for seeing in one.seeing if seeing != model)
+                    connections[number] = replace(one, seeing=(*others, model) if sees else others)
+            self._write(replace(listing, connections=tuple(connections)))
 
     async def key_of(self, connection: Connection) -> str:
         """Return the stored key of a connection; "" if it has none."""

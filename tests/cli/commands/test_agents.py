@@ -34,6 +34,26 @@ def plays(text, name="claude"):
     (programs / name).write_text("#!/bin/bash\\n" + text)
     (programs / name).chmod(0o755)
 
+def plays_client(capabilities, arguments, then=""):
+    '''An agent that calls our tool, prints what it hears, and goes on.'''
+    about = {"capabilities": capabilities, "clientInfo": {"name": "fake", "version": "1"}}
+    calls = [
+        {"method": "initialize", "id": 1, "params": {"protocolVersion": "2025-11-25", **about}},
+        {"method": "notifications/initialized"},
+        {"method": "tools/call", "id": 2,
+         "params": {"name": "run_command", "arguments": arguments}},
+    ]
+    (project / "calls").write_text(
+        "".join(json.dumps({"jsonrpc": "2.0", **call}) + "\\n" for call in calls)
+    )
+    plays('''
+    coproc bash -c "exec 3<>/dev/tcp/tools.ollmsandbox.internal/80; cat <&3 & cat >&3; kill \\$!"
+    cat calls >&${COPROC[1]}
+    while read -r line <&${COPROC[0]}; do
+        echo "$line"; [[ $line =~ '"id": '?2 ]] && break
+    done
+    ''' + then)
+
 def start(*arguments, name="claude", hosts=("www.example.org",)):
     return cli(name, *(word for host in hosts for word in ("--host", host)), *arguments)
 
@@ -382,25 +402,9 @@ def test_with_tools_ours_write(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
         """
-        bridge = "exec 3<>/dev/tcp/tools.ollmsandbox.internal/80; cat <&3 & cat >&3; kill $!"
-        calls = [
-            {"method": "initialize", "id": 1, "params": {"protocolVersion": "2025-06-18",
-             "capabilities": {}, "clientInfo": {"name": "fake", "version": "1"}}},
-            {"method": "notifications/initialized"},
-            {"method": "tools/call", "id": 2, "params": {"name": "run_command",
-             "arguments": {"command": "echo ours > made"}}},
-        ]
-        (project / "calls").write_text(
-            "".join(json.dumps({"jsonrpc": "2.0", **call}) + "\\n" for call in calls)
-        )
-        plays('''
-        coproc bash -c "%s"
-        cat calls >&${COPROC[1]}
-        while read -r line <&${COPROC[0]}; do [[ $line =~ '"id": '?2 ]] && break; done
-        cat made; echo evil > evil
-        ''' % bridge.replace("$", "\\\\$"))
+        plays_client({}, {"command": "echo ours > made"}, "cat made; echo evil > evil")
         done = start("--tools")
-        assert "ours" in done.stdout, done
+        assert done.stdout.endswith("ours\\n"), done
         assert sorted(os.listdir(project)) == ["calls", "made"], done
         """,
     )
@@ -411,24 +415,7 @@ def test_with_tools_the_agent_cannot_answer_for_the_user(tmp_path: Path) -> None
     in_agents_world(
         tmp_path,
         """
-        bridge = "exec 3<>/dev/tcp/tools.ollmsandbox.internal/80; cat <&3 & cat >&3; kill $!"
-        calls = [
-            {"method": "initialize", "id": 1, "params": {"protocolVersion": "2025-11-25",
-             "capabilities": {"elicitation": {}}, "clientInfo": {"name": "fake", "version": "1"}}},
-            {"method": "notifications/initialized"},
-            {"method": "tools/call", "id": 2, "params": {"name": "run_command",
-             "arguments": {"command": "echo ran > ran", "network": True}}},
-        ]
-        (project / "calls").write_text(
-            "".join(json.dumps({"jsonrpc": "2.0", **call}) + "\\n" for call in calls)
-        )
-        plays('''
-        coproc bash -c "%s"
-        cat calls >&${COPROC[1]}
-        while read -r line <&${COPROC[0]}; do
-            echo "$line"; [[ $line =~ '"id": '?2 ]] && break
-        done
-        ''' % bridge.replace("$", "\\\\$"))
+        plays_client({"elicitation": {}}, {"command": "echo ran > ran", "network": True})
         done = start("--tools")
         assert "elicitation/create" not in done.stdout, done
         assert "opens OLLM Sandbox" in done.stdout, done
