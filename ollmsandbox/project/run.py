@@ -148,9 +148,12 @@ class RunFolder:
     def states(self) -> RunStates:
         """Return the changes in the states that were last decided."""
         roots = self.info().roots
-        # All lines at once: that is five times as fast as one after the other.
         lines = (self.path / _CHANGES).read_text(encoding="utf-8").splitlines()
-        changes = [unpack_change(roots, row) for row in json.loads(f"[{','.join(lines)}]")]
+        changes = [
+            unpack_change(roots, row)
+            for at in range(0, len(lines), _PIECE)
+            for row in _parsed(lines[at : at + _PIECE])
+        ]
         ended = exit_code = None
         hosts: list[dict[str, object]] = []
         last: dict[int, list[object]] = {}
@@ -170,12 +173,15 @@ class RunFolder:
         except FileNotFoundError:
             return []
         lines = [line for line in text.split("\n") if line]
-        with contextlib.suppress(ValueError):
-            return list(json.loads(f"[{','.join(lines)}]"))
-        rows = []
-        for line in lines:
-            with contextlib.suppress(ValueError):  # cut off by a kill
-                rows.append(json.loads(line))
+        rows: list[Any] = []
+        for at in range(0, len(lines), _PIECE):
+            piece = lines[at : at + _PIECE]
+            try:
+                rows += _parsed(piece)
+            except ValueError:
+                for line in piece:
+                    with contextlib.suppress(ValueError):  # cut off by a kill
+                        rows.append(json.loads(line))
         return rows
 
     def append(self, items: Iterable[Recorded], **facts: object) -> None:
@@ -239,6 +245,11 @@ def mine_name(number: int | str) -> str:
 def is_part(item: Recorded) -> bool:
     """Return whether only some hunks of a change are in the project."""
     return item.made.startswith(_PART)
+
+
+def _parsed(lines: Sequence[str]) -> list[Any]:
+    # Five times as fast as one after the other. No other thread runs meanwhile, so not all at once.
+    return list(json.loads(f"[{','.join(lines)}]"))
 
 
 def _lines(rows: Sequence[object]) -> str:

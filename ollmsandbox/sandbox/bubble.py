@@ -215,16 +215,19 @@ class Bubble:
                 self.monitor.start()
             return await self._exec(argv, sinks, stdin, terminal)
         finally:
-            if self.monitor is not None:
-                self.monitor.stop()
             # However the command ended: what it wrote until then counts.
-            if self._status.first >= 0:
-                # A process that could write is still alive. The next start looks again.
-                self.overlay.release()
-                if self.plan.caches is not None:
-                    self.plan.caches.release()
-            elif not self._set_aside_if_untouched():
-                await asyncio.shield(asyncio.ensure_future(self._settle()))
+            await asyncio.shield(asyncio.ensure_future(self._end()))
+
+    async def _end(self) -> None:
+        if self.monitor is not None:
+            await self.monitor.stop()
+        if self._status.first >= 0:
+            # A process that could write is still alive. The next start looks again.
+            self.overlay.release()
+            if self.plan.caches is not None:
+                self.plan.caches.release()
+        elif not self._set_aside_if_untouched():
+            await self._settle()
 
     async def _open_caches(self) -> None:
         """Open the caches; wait a while if another program is merging or clearing them."""

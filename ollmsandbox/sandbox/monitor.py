@@ -23,6 +23,8 @@ from ..files.whiteouts import is_whiteout
 # Seconds between two looks; longer where a look takes long.
 _PAUSE = 0.15
 _MOST = 5000
+# Changes that are told of at a time.
+_PIECE = 200
 
 
 class EventKind(Enum):
@@ -82,17 +84,17 @@ class Monitor:
     def start(self) -> None:
         self._watching = asyncio.ensure_future(self._watch())
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop after a last look."""
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
-            self._note(self._look())
+            await self._note(await asyncio.to_thread(self._look))
 
     async def _watch(self) -> None:
         while True:
             began = time.monotonic()
-            self._note(await asyncio.to_thread(self._look))
+            await self._note(await asyncio.to_thread(self._look))
             await asyncio.sleep(max(_PAUSE, 20 * (time.monotonic() - began)))
 
     def _look(self) -> dict[str, _Seen]:
@@ -114,18 +116,24 @@ class Monitor:
                             return found
         return found
 
-    def _note(self, found: dict[str, _Seen]) -> None:
-        before, self._seen = self._seen, found
-        for path in before.keys() - found.keys():
-            self._tell(EventKind.REMOVED, path)
-        for path, seen in found.items():
-            if (known := before.get(path)) != seen:
+    async def _note(self, found: dict[str, _Seen]) -> None:
+        told = 0
+        for path in [*(self._seen.keys() - found.keys()), *found]:
+            known, seen = self._seen.get(path), found.get(path)
+            if known == seen:
+                continue
+            if seen is None:
+                del self._seen[path]
+                kind = EventKind.REMOVED
+            else:
+                self._seen[path] = seen
                 is_known = known is not None and seen.kind is not EventKind.REMOVED
-                self._tell(EventKind.UPDATED if is_known else seen.kind, path)
-
-    def _tell(self, kind: EventKind, path: str) -> None:
-        for listener in self._listeners:
-            listener(FileEvent(kind, path, self.count))
+                kind = EventKind.UPDATED if is_known else seen.kind
+            for listener in self._listeners:
+                listener(FileEvent(kind, path, self.count))
+            told += 1
+            if told % _PIECE == 0:
+                await asyncio.sleep(0)  # a window may draw
 
 
 def _kind(status: os.stat_result, path: str) -> EventKind | None:

@@ -39,7 +39,7 @@ class Case:
             try:
                 await scenario()
             finally:
-                self.monitor.stop()
+                await self.monitor.stop()
 
         loop.run(watched())
 

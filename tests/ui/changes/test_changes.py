@@ -802,10 +802,8 @@ def test_ignored_files_are_undone_and_redone_as_one(pane: Pane) -> None:
     project = pane.person.project
     pane.show()
     press(_open_ignored(pane), "Undo")
-    wait_until(lambda: not (project / "cache").exists())
-    assert not (project / "build.o").exists()
-    assert (project / "file").exists()
     wait_until(lambda: pane.told == ["3 files undone."])
+    assert sorted(os.listdir(project)) == [".git", ".gitignore", "file"]
     wait_until(lambda: says(pane.view, "3 files that git ignores · Undone"))
     # The focus stays with the line.
     wait_until(lambda: "Redo" in buttons(all_of(pane.view, IgnoredRow)[0]))
