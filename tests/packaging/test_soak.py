@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SOAK = Path(__file__).resolve().parent.parent.parent / "build-aux" / "soak.py"
 
 
+@pytest.mark.ordinary
 def test_nothing_is_lost_or_left_over_after_a_minute() -> None:
     done = subprocess.run(
         [sys.executable, "-I", SOAK, "--seconds", "60", "--at-once", "4"],
