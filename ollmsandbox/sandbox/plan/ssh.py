@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from .mounts import Mount, ReadOnlyBind, ResolverFile
 
 INSIDE = "/run/ssh"
 _CONFIG = "/etc/ssh/ssh_config"
+_INCLUDE = re.compile(r"^[ \t]*Include\b.*\n?", re.IGNORECASE | re.MULTILINE)
 
 
 def agent_folder(runtime: Path, run_id: str) -> Path:
@@ -24,8 +26,9 @@ def ssh_files(runtime: Path, run_id: str, root: str = "") -> list[Mount]:
     file = f"{root}{_CONFIG}"
     if os.path.isfile(file) and not os.path.islink(file):
         own = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
-        # The first value of a setting counts.
-        text = f"Include {INSIDE}/config\n{own}"
+        # The first value of a setting counts. ssh refuses to include the system's other files:
+        # inside, they are nobody's. What they say of a host is in ours: ssh was asked outside.
+        text = f"Include {INSIDE}/config\n{_INCLUDE.sub('', own)}"
         mounts.append(ResolverFile(f"{runtime}/ssh_config", text, _CONFIG))
     return mounts
 

@@ -9,6 +9,8 @@ import pytest
 from support.servers.world import in_world
 
 from ollmsandbox.sandbox.network.ssh import may_pass
+from ollmsandbox.sandbox.plan.mounts import ResolverFile
+from ollmsandbox.sandbox.plan.ssh import INSIDE, ssh_files
 
 
 def test_git_fetches_and_pushes_with_the_agent(tmp_path: Path) -> None:
@@ -157,3 +159,16 @@ def test_there_has_to_be_an_agent_and_a_host(tmp_path: Path) -> None:
         assert done.returncode == 125 and "--host" in done.stderr, done
         """,
     )
+
+
+def test_the_systems_configuration_includes_nothing_inside(tmp_path: Path) -> None:
+    file = tmp_path / "etc/ssh/ssh_config"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "# Include this\nInclude /etc/ssh/ssh_config.d/*.conf\n  include more\n"
+        "Host *\n  SendEnv LANG\n"
+    )
+    _folder, config = ssh_files(tmp_path / "runtime", "1", str(tmp_path))
+    assert isinstance(config, ResolverFile)
+    expected = f"Include {INSIDE}/config\n# Include this\nHost *\n  SendEnv LANG\n"
+    assert config.text == expected
