@@ -345,6 +345,26 @@ def test_a_risky_file_under_another_name_is_marked(person: Person, name: str, mo
 
 
 @pytest.mark.anybody
+@pytest.mark.parametrize(
+    ("link", "path", "kind"),
+    [
+        (".venv", "bin/activate", "runs-with-a-tool"),
+        ("gradle", "wrapper/gradle-wrapper.properties", "runs-with-a-tool"),
+        (".github", "workflows/ci.yml", "runs-in-a-build"),
+        (".config", "nextest.toml", "runs-in-a-build"),
+        ("sub/.config", "nextest.toml", "runs-in-a-build"),
+    ],
+)
+def test_a_link_in_the_place_of_a_risky_file_s_folder(
+    person: Person, link: str, path: str, kind: str
+) -> None:
+    write_both = f"mkdir -p sub; {write(f'tools/{path}')}; {write('tools/plain')}"
+    found = changed(person, f'{write_both}; ln -s "$PWD/tools" {link}')
+    assert found[f"tools/{path}"] == ({kind}, "applied")
+    assert found["tools/plain"] == (set(), "applied")
+
+
+@pytest.mark.anybody
 def test_links_that_lead_in_a_circle_or_away_mark_nothing(person: Person) -> None:
     found = changed(
         person,
