@@ -6,6 +6,7 @@ It is the command's work: no link in it is followed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import time
@@ -18,8 +19,9 @@ from ..files.whiteouts import OPAQUE, is_opaque
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100
 _NO_DEEPER = 1000
-# Rights that a program lends to whoever starts it.
+# Rights that a program lends to whoever starts it, and those that new files in a folder get.
 _LENT = stat.S_ISUID | stat.S_ISGID
+_FOR_NEW_FILES = "system.posix_acl_default"
 
 
 def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int = 0) -> None:
@@ -85,8 +87,11 @@ def last_change(file: str | os.PathLike[str]) -> int:
 
 
 def strip_rights(top: int) -> None:
-    """Take the setuid and setgid bits from everything in a folder of a layer."""
+    """Take the setuid and setgid bits from everything in a folder of a layer, and rights for files
+    that will be made there: the user's would be open to others, whatever the umask is."""
     for folder, entries in _walk(top):
+        with contextlib.suppress(OSError):  # it has none, as nearly all
+            os.removexattr(folder, _FOR_NEW_FILES)
         for entry in entries:
             mode = entry.stat(follow_symlinks=False).st_mode
             if mode & _LENT and not stat.S_ISLNK(mode):

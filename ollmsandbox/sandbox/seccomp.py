@@ -28,7 +28,7 @@ from .starter.client import memory_file
 if TYPE_CHECKING:
     from .profile.profile import Profile
 
-_VERSION = 8
+_VERSION = 9
 # Seconds after which a kept filter is likely to be of an earlier boot.
 _OLD = 30 * 24 * 3600
 
@@ -104,6 +104,8 @@ _ALLOWED_PROTOCOLS = (
 _SET_FILTER, _NEW_LISTENER = 1, 8
 # Of ioprio_set(): the class and the level; the starter's nice value makes it best-effort, 6.
 _CLASS, _REALTIME, _BEST_EFFORT, _LEVEL, _OWN_LEVEL = 0xE000, 0x2000, 0x4000, 7, 6
+# Of fcntl(): whoever opens the file to write waits for its holder, up to 45 seconds.
+_SET_LEASE = 1024
 _LOW_HALF = 0xFFFFFFFF
 
 
@@ -269,6 +271,9 @@ def _process_rules(rules: FilterRules, arch: int) -> Iterator[_Rule]:
         yield _Rule(errno.EPERM, "unshare", ((0, equal, flag, flag),))
 
     yield _Rule(errno.EPERM, "ioprio_set", ((2, equal, _CLASS, _REALTIME),))
+    for name in ("fcntl", "fcntl64"):
+        if find_call(name, arch) is not None:
+            yield _Rule(errno.EPERM, name, ((1, equal, _LOW_HALF, _SET_LEASE),))
     for level in range(_OWN_LEVEL):
         higher = (2, equal, _CLASS | _LEVEL, _BEST_EFFORT | level)
         yield _Rule(errno.EPERM, "ioprio_set", (higher,))

@@ -310,3 +310,15 @@ def test_locking_a_file_of_the_user(person: Person) -> None:
         # It gets a lock, but of something else.
         assert refusal(person, attack) == ""
         assert not works_outside(person, attack)
+
+
+@pytest.mark.parametrize("command", ["fcntl.F_SETLEASE", "fcntl.F_SETLEASE | 1 << 32"])
+def test_making_whoever_writes_to_a_file_wait(person: Person, command: str) -> None:
+    """Outside the home folder, a command opens the user's file itself."""
+    attack = attempt(f"""
+        open('mine', 'w').close()
+        fd = os.open('mine', os.O_RDONLY)
+        call('fcntl', fd, {command}, fcntl.F_RDLCK)
+        """)
+    assert refusal(person, attack) == "EPERM"
+    assert works_outside(person, attack)

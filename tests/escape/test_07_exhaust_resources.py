@@ -373,6 +373,16 @@ def test_the_user_s_other_programs_come_first(person: Person) -> None:
     assert [int(line) for line in result.stdout.text.split()] == [min(os.nice(0) + 10, 19)] * 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "most"), [("RLIMIT_RTPRIO", 0), ("RLIMIT_NICE", 0), ("RLIMIT_CORE", 1)]
+)
+def test_no_rights_to_stop_others_and_no_dumps(person: Person, kind: str, most: int) -> None:
+    """A program outside takes the dumps of all that crash, on many systems."""
+    ask = f"import resource; print(*resource.getrlimit(resource.{kind}))"
+    soft, hard = map(int, person.run(python(ask)).stdout.text.split())
+    assert 0 <= soft == hard <= most
+
+
 # --- names alone ----------------------------------------------------------------------------------
 
 _EMPTY = """

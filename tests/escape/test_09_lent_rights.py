@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.bubble import by, each_overlay
+from support.escape.attack import python
 from support.person import Person
 
 from ollmsandbox.sandbox.caches import all_caches
@@ -59,6 +60,29 @@ def test_rights_are_not_lent_in_caches(person: Person, way: OverlayMethod) -> No
     assert folders
     assert [path for folder in folders for path in folder.rglob("tool")]
     assert [name for folder in folders for name in lent(folder)] == []
+
+
+# The owner, the group and others may do everything with each new file.
+OPEN = """
+access = struct.pack("<I", 2)
+access += b"".join(struct.pack("<HHI", who, 7, 0xFFFFFFFF) for who in (1, 4, 32))
+for folder in ("there", "new/a"):
+    os.makedirs(folder, exist_ok=True)
+    os.setxattr(folder, "system.posix_acl_default", access)
+"""
+
+
+@each_overlay
+def test_files_that_the_user_makes_in_the_playground_are_not_open(
+    person: Person, way: OverlayMethod
+) -> None:
+    (person.playground / "there").mkdir(parents=True)
+    person.run(python(OPEN), working_dir="playground", capabilities=by(person, way))
+    make = "umask 077; for f in there new/a; do touch $f/mine; stat -c %a $f/mine; done"
+    made = person.run_outside(f"cd {person.playground}; {make}")
+    assert made.stdout.split() == ["600", "600"]
+    # A file system may not have such rights, but this one does.
+    assert person.run_outside(f"{python(OPEN)}; {make}").stdout.split() == ["666", "666"]
 
 
 # In one command or in several, and by links.

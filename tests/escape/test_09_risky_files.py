@@ -283,6 +283,7 @@ ACTED_ON = {
         ".envrc.local", ".envrc.private", ".local.vimrc", ".vimrc.local", ".ideavimrc",
         "project.godot", "game/export_presets.cfg", "x.uproject", ".shadowenv.d/1.lisp",
         "analysis_options.yaml", ".fvmrc", "omnisharp.json", "ProjectSettings/a.asset",
+        "AGENT.md", ".lapce/run.toml",
     ),
     "runs-with-a-tool": (
         ".gitattributes", ".husky/pre-commit", ".npmrc", ".Rprofile", ".bazelrc", ".mvn/jvm.config",
@@ -290,6 +291,9 @@ ACTED_ON = {
         ".cargo/config.toml", ".yarnrc.yml", ".pylintrc", "eslint.config.mjs", ".gdbinit",
         ".lfsconfig", ".venv/bin/python", "venv/bin/activate", ".release-it.json", ".gitlint",
         ".puppeteerrc.cjs", "cspell.json", "a.pyc", "pkg/__pycache__/b.cpython-311.pyc",
+        # Each is loaded in place of its source.
+        "pkg/utils.abi3.so", "lib/Foo.pmc", "x.zwc", "init.elc",
+        ".RData", "env/bin/activate", ".mc.menu", ".phpcs.xml", ".cspell.js", "CVS/Root",
     ),
     "runs-in-a-build": (
         "package.json", "Makefile", "sub/CMakeLists.txt", "setup.py", "build.rs", "conftest.py",
@@ -297,6 +301,8 @@ ACTED_ON = {
         "tsconfig.json", "web/tsconfig.app.json", "jsconfig.json", "Doxyfile", "mkdocs.yml",
         "book.toml", "_plugins/x.rb", "dvc.yaml", "Snakefile", "tauri.conf.json", "buf.gen.yaml",
         ".config/nextest.toml", ".config/dotnet-tools.json", "melos.yaml", "sqlc.yaml",
+        ".gn", "docs/.vitepress/config.ts", "db/schema.prisma", "hardhat.config.js", "cliff.toml",
+        ".ddev/config.yaml", "config.ru", "Kconfig", "project.json", "DEPS",
     ),
     "": (".editorconfig", ".nvmrc", "src/main.c", "README.md", "node_modules/x/package.json",
          "bin/tool.txt", "node_modules/x/tsconfig.json", "config/nextest.toml",
@@ -342,6 +348,26 @@ def test_a_risky_file_under_another_name_is_marked(person: Person, name: str, mo
         found = changed(person, command, mode)
     marked = [path for path, (flags, _) in found.items() if "runs-on-opening" in flags]
     assert [path for path in marked if path.endswith("conf/tasks.json")]
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(
+    ("link", "path", "kind"),
+    [
+        (".venv", "bin/activate", "runs-with-a-tool"),
+        ("gradle", "wrapper/gradle-wrapper.properties", "runs-with-a-tool"),
+        (".github", "workflows/ci.yml", "runs-in-a-build"),
+        (".config", "nextest.toml", "runs-in-a-build"),
+        ("sub/.config", "nextest.toml", "runs-in-a-build"),
+    ],
+)
+def test_a_link_in_the_place_of_a_risky_file_s_folder(
+    person: Person, link: str, path: str, kind: str
+) -> None:
+    write_both = f"mkdir -p sub; {write(f'tools/{path}')}; {write('tools/plain')}"
+    found = changed(person, f'{write_both}; ln -s "$PWD/tools" {link}')
+    assert found[f"tools/{path}"] == ({kind}, "applied")
+    assert found["tools/plain"] == (set(), "applied")
 
 
 @pytest.mark.anybody

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Marks the targets of links with risky names: `.vscode` may be a link to `tools`."""
+"""Marks files that have a risky path by way of a link: `.vscode` may be a link to `tools`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ import errno
 import os
 from collections.abc import Iterable, Sequence
 
+from ...files.dirfd import folders_above
 from ..change import Change, Flag, Type
-from .risky import NamesAround, risk_of
+from .risky import NamesAround, beginnings_of_risky_paths, risk_of
 
 # As many as the kernel follows.
 _MOST_LINKS = 40
 
 
 def mark_link_targets(layers: Sequence[str], changes: list[Change], around: NamesAround) -> None:
-    """Mark changes of files in the root to which a link with a risky name leads: one that changed,
+    """Mark changes of files in the root that have a risky path by way of a link: one that changed,
     or one in the root's own folder. `layers` go from the top to the project."""
-    names = {change.path for change in changes if change.type is Type.LINK} | around.names("")
-    found = {path: flag for path in names if (flag := risk_of(path))}
-    targets = {}
-    for path, flag in found.items():
-        target = _resolve(layers, path)
+    targets: dict[str, Flag] = {}
+    beginnings: dict[str, set[str]] = {}
+    for path in {change.path for change in changes if change.type is Type.LINK} | around.names(""):
+        flag, ends = risk_of(path), beginnings_of_risky_paths(path)
+        target = _resolve(layers, path) if flag or ends else path
         if target and target != path:
-            targets[target] = flag
-    if not targets:
-        return
-    for at, change in enumerate(changes):
-        flag = _flag_for(change.path, targets)
+            beginnings.setdefault(target, set()).update(ends)
+            if flag:
+                targets[target] = flag
+    for at, change in enumerate(changes) if beginnings else ():
+        flag = _flag_for(change.path, targets, beginnings)
         if flag and change.type is not Type.FOLDER and not _MARKS.intersection(change.flags):
             changes[at] = change._replace(flags=(*change.flags, flag))
 
@@ -35,12 +36,13 @@ def mark_link_targets(layers: Sequence[str], changes: list[Change], around: Name
 _MARKS = frozenset((Flag.LATER, Flag.OPENING, Flag.TOOL, Flag.BUILD))
 
 
-def _flag_for(path: str, targets: dict[str, Flag]) -> Flag | None:
-    around = path
-    while around:
-        if around in targets:
-            return targets[around]
-        around = around.rpartition("/")[0]
+def _flag_for(path: str, targets: dict[str, Flag], beginnings: dict[str, set[str]]) -> Flag | None:
+    for place in (path, *folders_above(path)):
+        if place in targets:
+            return targets[place]
+        for beginning in beginnings.get(place, ()):
+            if flag := risk_of(beginning + path[len(place) :]):
+                return flag
     return None
 
 

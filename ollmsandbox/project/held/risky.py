@@ -64,6 +64,7 @@ _ENDINGS = frozenset().union(*(kind.endings for kind in _PATTERNS))
 _SPLIT = [pattern.rstrip("/").split("/") for kind in _PATTERNS for pattern in kind.all]
 # The numbers of names that patterns have.
 _LENGTHS = range(1, max(map(len, _SPLIT)) + 1)
+_BEGINNINGS = frozenset("/".join(names[:n]) for names in _SPLIT for n in range(1, len(names)))
 _ALL = frozenset(("head", "git~1")).union(
     (names[-1] for names in _SPLIT),
     _GIT_OBEYS, _OTHERS, *_OTHERS.values(),
@@ -101,6 +102,12 @@ def risk_of(path: str) -> Flag | None:
         if kind.match(parts):
             return kind.flag
     return None
+
+
+def beginnings_of_risky_paths(path: str) -> set[str]:
+    """Return the ends of a path that a risky path may begin with, as with `.venv`."""
+    parts = _parts(path)
+    return set(_BEGINNINGS.intersection("/".join(parts[-length:]) for length in _LENGTHS))
 
 
 def builds_this_program(full_path: str) -> bool:

@@ -87,6 +87,7 @@ def run(
             map_user_to_root(uid, gid)
             leave_inotify()
         leave_queues()
+        lower_rights()
         os.chdir(order["folder"])
         if "mount" in namespaces:
             step = f"protect {os.fsdecode(order['protect'])}"
@@ -224,6 +225,19 @@ def leave_queues() -> None:
         soft, _hard = resource.getrlimit(kind)
         if soft != resource.RLIM_INFINITY:
             resource.setrlimit(kind, (soft // 2, soft // 2))
+
+
+def lower_rights() -> None:
+    """Take what the user may have: real-time priority, which would stop other programs, a better
+    nice value, and memory dumps. With 1, unlike 0, the kernel starts no program outside for one."""
+    for kind, most in (
+        (resource.RLIMIT_RTPRIO, 0),
+        (resource.RLIMIT_NICE, 0),
+        (resource.RLIMIT_CORE, 1),
+    ):
+        _soft, hard = resource.getrlimit(kind)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
 
 
 def map_user_to_root(uid: int, gid: int) -> None:

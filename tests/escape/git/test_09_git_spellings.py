@@ -69,6 +69,18 @@ PLANTED = {
         hook('python3 -c "import own"'),
         "echo 'import os; os.system(\"touch ~/planted\")' >own.py",
         "git commit --allow-empty -m x"),
+    "a module in a folder": (
+        hook('PYTHONPATH=tools python3 -c "import own"'),
+        "echo 'import os; os.system(\"touch ~/planted\")' >tools/own.py",
+        "git commit --allow-empty -m x"),
+    "a module of a package": (
+        "mkdir tools/lib; echo >tools/lib/some.py;"
+        + hook('python3 -c "from tools.lib import some, own"'),
+        "echo 'import os; os.system(\"touch ~/planted\")' >tools/lib/own.py",
+        "git commit --allow-empty -m x"),
+    "an option with a folder": (
+        f"{hook('make -s -Ctools -f rules')}; echo all: >tools/rules",
+        "printf 'all:\\n\\ttouch ~/planted\\n' >tools/rules", "git commit --allow-empty -m x"),
 }  # fmt: skip
 
 
@@ -129,6 +141,13 @@ def test_references_do_not_go_without_the_packed_ones(person: Person, checkout: 
     settle(person, "git replace HEAD~1 HEAD; git pack-refs --all")
     assert outside(person, "git log --format=%s other") == "second\nfirst\n"
     assert outside(person, "git log --format=%s") == "third\nsecond\nfirst\n"
+
+
+def test_history_that_is_cut_off(person: Person, checkout: Path) -> None:
+    """Git takes the commits in this file for first ones, and cleans up what was before them."""
+    report = settle(person, "git rev-parse HEAD >.git/shallow")
+    assert [item.change.path for item in report.changes if item.is_held] == [".git/shallow"]
+    assert outside(person, "git log --format=%s") == "second\nfirst\n"
 
 
 def test_a_reference_that_looks_like_an_option(person: Person, checkout: Path) -> None:

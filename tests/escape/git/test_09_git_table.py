@@ -395,6 +395,7 @@ HOOKS = {
     "find": ("find tools/checks -name '*.sh' -exec sh {} \\\\;", "", "tools/checks/deep/a.sh"),
     "find of anything": ("find tools/checks -type f | xargs -n1 sh", "", "tools/checks/a"),
     "a loop": ("for f in tools/checks/*; do sh $f; done", "", "tools/checks/a"),
+    "a value that a variable has without one": ('sh "${DIR:-tools}/run"', "", "tools/run"),
     "a folder to enter": ("cd tools/checks && for f in *; do . ./$f; done", "", "tools/checks/a"),
 }  # fmt: skip
 

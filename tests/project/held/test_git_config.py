@@ -177,6 +177,22 @@ def test_addresses_of_this_computer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_harmless_address("ssh://box2.example.net/x", FakeView())
 
 
+def test_names_of_this_computer_in_its_own_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text(
+        "127.0.0.1 localhost Localhost4 # here\n192.0.2.7 far both\n::1 both\nodd odd\n#::1 no\n"
+    )
+    monkeypatch.setattr(config, "_HOSTS", str(hosts))
+    for name in ("localhost4", "LOCALHOST4.", "both"):
+        assert not is_harmless_address(f"ssh://me@{name}/x", FakeView())
+    for name in ("far", "odd", "no", "here"):
+        assert is_harmless_address(f"ssh://me@{name}/x", FakeView())
+    hosts.unlink()
+    assert is_harmless_address("ssh://me@both/x", FakeView())
+
+
 def test_addresses_that_are_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bare, checkout = tmp_path / "bare", tmp_path / "checkout"
     subprocess.run(["git", "init", "-q", "--bare", bare], check=True)

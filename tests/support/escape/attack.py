@@ -31,9 +31,10 @@ NUMBERS: dict[str, int] = {
         "ioctl": 16, "ptrace": 101, "tgkill": 234, "rt_sigqueueinfo": 129, "mq_open": 240,
         "ioprio_set": 251, "ioprio_get": 252, "add_key": 248, "request_key": 249, "keyctl": 250,
         "process_vm_readv": 310, "process_vm_writev": 311, "mount": 165, "umount2": 166,
+        "fcntl": 72,
     },
     "aarch64": {
-        "socket": 198, "socketpair": 199, "shmget": 194, "semget": 190, "msgget": 186,
+        "fcntl": 25, "socket": 198, "socketpair": 199, "shmget": 194, "semget": 190, "msgget": 186,
         "shmat": 196, "ioctl": 29, "ptrace": 117, "tgkill": 131, "rt_sigqueueinfo": 138,
         "mq_open": 180, "ioprio_set": 30, "ioprio_get": 31, "add_key": 217, "request_key": 218,
         "keyctl": 219, "process_vm_readv": 270, "process_vm_writev": 271, "mount": 40,

@@ -45,6 +45,7 @@ _URL = re.compile(
     re.ASCII,
 )
 _FILE = re.compile(r"(?:file://)?(/[^:\"'\\]*)")
+_HOSTS = "/etc/hosts"
 _THIS_COMPUTER = re.compile(r"(?:.+\.)?(?:localhost|localdomain|ip6-localhost|ip6-loopback)")
 
 
@@ -189,6 +190,10 @@ def _is_this_computer(host: str) -> bool:
     own = socket.gethostname().casefold().partition(".")[0]
     if _THIS_COMPUTER.fullmatch(name) or name.partition(".")[0] == own:
         return True
+    return any(map(_is_own_address, (name, *_addresses_in_hosts(name))))
+
+
+def _is_own_address(name: str) -> bool:
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address | None = None
     with contextlib.suppress(ValueError):
         ip = ipaddress.ip_address(name)
@@ -206,6 +211,16 @@ def _is_this_computer(host: str) -> bool:
         trial.bind((str(ip), 0))
         return True
     return False
+
+
+def _addresses_in_hosts(name: str) -> list[str]:
+    """Return the addresses that this computer's own list has for a name."""
+    try:
+        with open(_HOSTS, encoding="utf-8", errors="replace") as file:
+            lines = [line.partition("#")[0].casefold().split() for line in file]
+    except OSError:
+        return []
+    return [line[0] for line in lines if name in line[1:]]
 
 
 def _bases(worktree: str, view: View) -> Iterator[str]:

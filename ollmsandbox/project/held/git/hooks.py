@@ -27,7 +27,9 @@ _AFTER_PROGRAM = re.compile(
 )
 # In a line that runs all files of a folder, whether or not they can be executed.
 _RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
-_MODULE = re.compile(r"(?:-m|\bimport|\bfrom)\s*([\w.]+)")
+_MODULE = re.compile(
+    r"(?:-m|\bimport|\bfrom)\s*([\w.]+)(?:\s+import\s+\(?\s*(\w+(?:\s*,\s*\w+)*))?"
+)
 _SETTINGS = re.compile(r"(?!.*lock)(?!package\.json).*\.(?:ya?ml|toml|jsonc?|pkl)")
 # Paths of the system's own programs and files, not of the project's.
 _SYSTEM = re.compile(r"/(?:bin|dev|etc|lib\w*|proc|sbin|sys|tmp|usr|var)/")
@@ -92,8 +94,12 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
         for end in _ends(found[1]):
             named.files.update(script_places(end, *folders))
     for found in _MODULE.finditer(text):
-        module = f"{worktree}/{found[1].replace('.', '/')}"
-        named.files.update((f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py"))
+        module = found[1].replace(".", "/")
+        inner = (f"{module}/{name}" for name in re.findall(r"\w+", found[2] or ""))
+        for place in script_places(module, *folders):
+            named.files.update((f"{place}/__init__.py", f"{place}/__main__.py"))
+        for name in (module, *inner):
+            named.files.update(f"{place}.py" for place in script_places(name, *folders))
     return named._replace(files={file for file in named.files if not os.path.isdir(file)})
 
 
@@ -112,9 +118,10 @@ def _ends_in(text: str) -> Iterator[str]:
 
 def _ends(word: str) -> list[str]:
     """Return the word, and what follows its first name: that may be a variable, as in
-    "$ROOT/check.sh"."""
+    "$ROOT/check.sh". A folder may come after an option or an operator: -Ilib, ${DIR:-lib}."""
     _first, _slash, rest = word.partition("/")
-    return [end for end in {word, rest} if end.strip("./")]
+    ends = {word, rest, word[1:], word[2:]} if word[0] in "-+?" else {word, rest}
+    return [end for end in ends if end.strip("./")]
 
 
 def script_places(word: str, *folders: str) -> Iterator[str]:

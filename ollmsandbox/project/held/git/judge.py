@@ -170,8 +170,12 @@ class GitJudge:
         return GitAnswer.CROSSES if is_ours or is_alone else Note(row.why)
 
     def _form(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:
-        is_late = row.rule is GitRule.FORM_IF_NEW and not folder.is_new
-        if is_late or (row.rule is GitRule.FORM_IF_ADDED and change.kind is not Kind.ADDED):
+        is_added = change.kind is Kind.ADDED
+        if (
+            (row.rule is GitRule.FORM_IF_NEW and not folder.is_new)
+            or (row.rule is GitRule.FORM_IF_ADDED and not is_added)
+            or (row.rule is GitRule.FORM_UNLESS_ADDED and is_added and not folder.is_new)
+        ):
             return Note(row.why)
         data = self._view.read(f"{self._root}/{change.path}")
         has_form = data is not None and row.form.fullmatch(data)
@@ -275,6 +279,7 @@ _RULES: dict[GitRule, _Rule] = {
     GitRule.FORM: GitJudge._form,
     GitRule.FORM_IF_ADDED: GitJudge._form,
     GitRule.FORM_IF_NEW: GitJudge._form,
+    GitRule.FORM_UNLESS_ADDED: GitJudge._form,
     GitRule.LINES: GitJudge._lines,
     GitRule.INDEX: GitJudge._index,
     GitRule.CONFIG: GitJudge._config,

@@ -28,6 +28,8 @@ class GitRule(Enum):
     # The same, of a new file; and only in a repository that the command creates.
     FORM_IF_ADDED = auto()
     FORM_IF_NEW = auto()
+    # The same, of a file that was there; or of a repository that the command creates.
+    FORM_UNLESS_ADDED = auto()
     # The lines that were added or removed have the form.
     LINES = auto()
     # Written again by us: `index.py`.
@@ -90,8 +92,10 @@ TABLE = (
     _row(rf"logs/(?:HEAD|{_REF})", GitRule.FORM, rf"(?:{_ID} {_ID} [^\0\n]*(?:\n|\Z))*+"),
     _row("packed-refs", GitRule.LINES, rf"#[^\0]*|\^{_ID}|{_ID} {_REF}|", _CONTENT),
     _row("HEAD", GitRule.FORM, rf"(?:{_ID}|ref: {_REF})\n?", _CONTENT, stays=True),
-    _row(r"(?:ORIG|MERGE|CHERRY_PICK|REVERT|REBASE|BISECT)_HEAD|AUTO_MERGE|MERGE_AUTOSTASH|shallow"
+    _row(r"(?:ORIG|MERGE|CHERRY_PICK|REVERT|REBASE|BISECT)_HEAD|AUTO_MERGE|MERGE_AUTOSTASH"
          r"|BISECT_EXPECTED_REV", GitRule.FORM, rf"(?:{_ID}\n?)*+", _CONTENT),
+    # Git takes these commits for first ones.
+    _row("shallow", GitRule.FORM_UNLESS_ADDED, rf"(?:{_ID}\n)*+", _CONTENT),
     _row("FETCH_HEAD", GitRule.FORM, rf"(?:{_ID}\t(?:not-for-merge)?\t[^\0\n]*\n)*+", _CONTENT),
     _row(r"[A-Z]+_(?:EDITMSG|MSG)|EDIT_DESCRIPTION|hooks/[^/]+\.sample|locked", GitRule.FORM),
     _row("MERGE_MODE", GitRule.FORM, _WORD),
