@@ -211,6 +211,30 @@ def output(ways: dict[str, Way], size: str) -> None:
     compare(f"{size} of output", found)
 
 
+def memory(prefixes: dict[str, list[str]]) -> None:
+    """Compare what the processes of a sandbox take while its command waits."""
+    found = {}
+    for name, prefix in prefixes.items():
+        with subprocess.Popen(
+            [*prefix, "sleep", "3"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        ) as process:
+            time.sleep(2)
+            found[name] = sum(map(_share, _with_descendants(process.pid))) / 1024
+    for name in found.keys() - {OURS}:
+        figures.row("memory, a command waits", "MB", found[OURS], name, found[name])
+
+
+def _with_descendants(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in _with_descendants(int(child)))]
+
+
+def _share(pid: int) -> int:
+    """Return the kilobytes of a process, with its share of what several have."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
@@ -218,9 +242,11 @@ def main() -> None:
     given = parser.parse_args()
     os.chdir("/")
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-bench-", dir="/var/tmp") as project:
-        ways = {name: through(*prefix) for name, prefix in programs(project).items()}
+        prefixes = programs(project)
+        ways = {name: through(*prefix) for name, prefix in prefixes.items()}
         start_in_a_loop(project, ways, given.rounds)
         start_cold(ways)
+        memory(prefixes)
         build(project, ways)
         output(ways, given.output)
 
