@@ -195,6 +195,10 @@ def serve_ssh(address: str, *names: str) -> Path:
     # sshd wants an empty folder there.
     (_folder / "run" / "sshd").mkdir(parents=True)
     _check(_libc.mount(os.fsencode(_folder / "run"), b"/run", None, _MS_BIND, None))
+    # What is in there is root's, who is nobody here, and ssh would refuse it.
+    included = _folder / "included"
+    included.mkdir()
+    _check(_libc.mount(os.fsencode(included), b"/etc/ssh/ssh_config.d", None, _MS_BIND, None))
     for key in (_folder / "host_key", home / ".ssh" / "id_ed25519"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     public = (_folder / "host_key.pub").read_text().rsplit(" ", 1)[0]
