@@ -29,7 +29,7 @@ Span = tuple[float, float]
 
 
 class Verdict(Enum):
-    """The result for one limit. If two limits have different ones, the first of these counts."""
+    """The result for one limit."""
 
     MISSED = "MISSED"
     SLOW = "cannot be told here: the machine kept a bare window waiting, too"
@@ -89,25 +89,15 @@ class Tick:
 
 
 def judge(
-    gaps: Figures, ours: Figures, beside: Figures, without: Figures, alone: Figures
+    limit: float, gap: float, ours: float, beside: float, without: float, alone: float
 ) -> Verdict:
-    """Compare the gaps with the limits, and say whether the machine is to blame.
+    """Compare a gap with its limit, and say whether the machine is to blame.
 
-    `ours` is our own share of the gaps; `beside` are the gaps of the empty window. `without` are
-    our gaps without the time that other programs had the cores; the empty window, mostly asleep,
-    hardly needs them. `alone` are our gaps outside the moments in which the empty window was
-    blocked: a wait for the disk takes no CPU time, and counts as ours.
+    `ours` is our own share of it; `beside` is the gap of the empty window. `without` is our gap
+    without the time that other programs had the cores; the empty window, mostly asleep, hardly
+    needs them. `alone` is our gap outside the moments in which the empty window was blocked: a
+    wait for the disk takes no CPU time, and counts as ours.
     """
-    found = {
-        _judge(gaps.worst, ours.worst, beside.worst, without.worst, alone.worst, MOST),
-        _judge(gaps.p99, ours.p99, beside.p99, without.p99, alone.p99, MOST_P99),
-    }
-    return next(verdict for verdict in Verdict if verdict in found)
-
-
-def _judge(
-    gap: float, ours: float, beside: float, without: float, alone: float, limit: float
-) -> Verdict:
     if gap < limit:
         return Verdict.REACHED
     if max(ours, alone) < limit <= beside:
@@ -194,11 +184,15 @@ class MainLoopProbe:
         worked = Figures.of([tick.worked for tick in self.ticks])
         without = Figures.of([tick.without_others for tick in self.ticks])
         alone = Figures.of([tick.alone(self._standing) for tick in self.ticks])
-        verdict = judge(gaps, ours, self._beside, without, alone).value
-        for which, found, limit in (("gap", gaps.worst, MOST), ("p99", gaps.p99, MOST_P99)):
+        kinds = (gaps, ours, self._beside, without, alone)
+        for which, found, limit in (
+            ("gap", [each.worst for each in kinds], MOST),
+            ("p99", [each.p99 for each in kinds], MOST_P99),
+        ):
+            verdict = judge(limit, *found).value
             reference = f"{limit:.0f} ms"
             figures.row(
-                f"{what}, {which}", "wall", found / 1000, reference, limit / 1000, 1, verdict
+                f"{what}, {which}", "wall", found[0] / 1000, reference, limit / 1000, 1, verdict
             )
         print(
             f"  its own work: {worked}; our share of the gaps: {ours}; a bare window beside it: "
