@@ -101,7 +101,7 @@ class ChatView(Gtk.Box):
         self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
         # Everything in the session; the column shows some of it folded.
         self._entries: list[ChatEntry] = []
-        self._asking_rows: list[CallEntry] = []
+        self._answerable: list[CallEntry] = []
         # Calls and messages that have not ended.
         self._watched: dict[ChatEntry, int] = {}
         self._add_messages()
@@ -540,10 +540,10 @@ class ChatView(Gtk.Box):
         """Dim everything but the question while one is open."""
         asking = self.session.asking() if self.session is not None else []
         set_class(self.column, "has-question", bool(asking))
-        for entry in self._asking_rows:
+        for entry in self._answerable:
             self.column.set_many_stops(entry, False)
-        self._asking_rows = asking
-        for entry in asking:
+        self._answerable = self.session.answerable() if self.session is not None else []
+        for entry in self._answerable:
             self.column.set_many_stops(entry, True)
 
     def _card(self, entry: CallEntry) -> ToolCard | None:
@@ -583,7 +583,7 @@ class ChatView(Gtk.Box):
 
     def _on_looked(self, _column: MessageList) -> None:
         # Its row may have been made just now.
-        for entry in self._asking_rows:
+        for entry in self._answerable:
             self.column.set_many_stops(entry, True)
         self._questions.look()
         self._on_scrolled()
