@@ -166,8 +166,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self.look_again()
 
     def scroll_to(self, item: T, text: str = "") -> None:
-        """Bring an item to the upper edge, or its first part with a text in lower case. Make its row
-        at once if there is none."""
+        """Bring an item to the upper edge, or its first part with this text in lower case. Make its
+        row at once if there is none."""
         row = self._shown(item)
         self._viewport.hold(row)
         if text and (part := _part_with(row, text)) is not None:
