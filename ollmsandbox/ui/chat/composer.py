@@ -366,6 +366,10 @@ class Composer(Gtk.Box):
         self.mode_button.set_label(words)
         name = _("When a command changes files: {}").format(words)
         set_accessible_name(self.mode_button, name)
+        # The button inside has the focus, and would be named after its label alone.
+        inner = self.mode_button.get_first_child()
+        assert inner is not None
+        set_accessible_name(inner, name)
 
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")

@@ -145,8 +145,9 @@ class ChatView(Gtk.Box):
         label = _("Go to the end")
         self._to_end.update_property([Gtk.AccessibleProperty.LABEL], [label])
         self._to_end.connect("clicked", weakly(self._on_to_end))
-        overlay = Gtk.Overlay(child=self.column)
-        overlay.add_overlay(self._to_end)
+        # The messages, and the button above them.
+        self.messages = Gtk.Overlay(child=self.column)
+        self.messages.add_overlay(self._to_end)
         self.find_bar = FindBar(weakly(self._all_entries), weakly(self._show_found))
         self.find_bar.connect("notify::search-mode-enabled", weakly(self._on_find_bar))
         self._found: tuple[ChatEntry, str] | None = None
@@ -154,7 +155,7 @@ class ChatView(Gtk.Box):
         self.append(self.find_bar)
         self._pages = Gtk.Stack(vexpand=True)
         self._pages.add_named(empty, "empty")
-        self._pages.add_named(overlay, "chat")
+        self._pages.add_named(self.messages, "chat")
         self.append(self._pages)
 
     def _add_composer(self, settings: Settings) -> None:
