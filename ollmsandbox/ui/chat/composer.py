@@ -83,7 +83,6 @@ class Composer(Gtk.Box):
         # Not through the template, which would keep the whole composer alive.
         self.send_button.connect("clicked", weakly(self._on_send))
         self.stop_button.connect("clicked", weakly(self._on_stop))
-        self.attach_button.connect("notify::active", weakly(self._on_attach_menu))
         self.chips.connect("changed", weakly(self._refresh))
         self.view.connect("paste-clipboard", weakly(self._on_paste))
         self.completion = FileCompletion(self.view, self.buttons)
@@ -103,6 +102,10 @@ class Composer(Gtk.Box):
         actions.add_action(self._seeing)
         self._attach_menu = Gio.Menu()
         self.attach_button.set_menu_model(self._attach_menu)
+        # The button itself says that it is active only since GTK 4.10.
+        popover = self.attach_button.get_popover()
+        assert popover is not None
+        popover.connect("show", weakly(self._on_attach_menu))
         self.show_sight(sees=False)
         self.insert_action_group("composer", actions)
         # The settings outlive the composer.
@@ -343,9 +346,8 @@ class Composer(Gtk.Box):
     def _on_seeing(self, action: Gio.SimpleAction, _target: GLib.Variant | None) -> None:
         self.emit("set-seeing", not action.props.state.get_boolean())
 
-    def _on_attach_menu(self, button: Gtk.MenuButton, _property: GObject.ParamSpec) -> None:
-        if button.get_active():
-            self.emit("look-at-model")
+    def _on_attach_menu(self, _popover: Gtk.Popover) -> None:
+        self.emit("look-at-model")
 
     def _on_completed(self, _completion: FileCompletion, path: str) -> None:
         self.add_paths([path])
@@ -364,6 +366,10 @@ class Composer(Gtk.Box):
         self.mode_button.set_label(words)
         name = _("When a command changes files: {}").format(words)
         set_accessible_name(self.mode_button, name)
+        # The button inside has the focus, and would be named after its label alone.
+        inner = self.mode_button.get_first_child()
+        assert inner is not None
+        set_accessible_name(inner, name)
 
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")

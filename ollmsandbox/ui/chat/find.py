@@ -15,14 +15,14 @@ from ..widgets.weak import weakly
 
 
 class FindBar(Gtk.SearchBar):
-    """`entries` returns the entries of the chat, and `go_to` scrolls to one, or to none."""
+    """`entries` returns the entries of the chat; `go_to` scrolls to a text in one, or to none."""
 
     __gtype_name__ = "OllmFindBar"
 
     def __init__(
         self,
         entries: Callable[[], Iterable[ChatEntry] | None],
-        go_to: Callable[[ChatEntry | None], object],
+        go_to: Callable[[ChatEntry | None, str], object],
     ) -> None:
         super().__init__()
         self._entries, self._go_to = entries, go_to
@@ -63,12 +63,12 @@ class FindBar(Gtk.SearchBar):
             self._step(self, -1)
         else:
             self.count.set_label("")
-            self._go_to(None)
+            self._go_to(None, "")
 
     def _step(self, _widget: Gtk.Widget, by: int) -> None:
         if not self._found:
             self.count.set_label(_("Nothing found") if self.entry.get_text() else "")
-            self._go_to(None)
+            self._go_to(None, "")
             return
         self._place = (self._place + by) % len(self._found)
         # Translators: which of the places that were found is shown: "3 of 12"
@@ -76,7 +76,7 @@ class FindBar(Gtk.SearchBar):
         self.count.set_label(
             text.format(place=number(self._place + 1), count=number(len(self._found)))
         )
-        self._go_to(self._found[self._place])
+        self._go_to(self._found[self._place], self.entry.get_text().casefold())
 
 
 def _text(entry: ChatEntry) -> str:

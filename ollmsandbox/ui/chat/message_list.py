@@ -165,9 +165,13 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._viewport.follow_end()
         self.look_again()
 
-    def scroll_to(self, item: T) -> None:
-        """Bring an item to the upper edge, and make its row at once if there is none."""
-        self._viewport.hold(self._shown(item))
+    def scroll_to(self, item: T, text: str = "") -> None:
+        """Bring an item to the upper edge, or its first part with this text in lower case. Make its
+        row at once if there is none."""
+        row = self._shown(item)
+        self._viewport.hold(row)
+        if text and (part := _part_with(row, text)) is not None:
+            self._viewport.hold(part, -_AROUND_FOCUS)
         self.look_again()
 
     def show_whole(self, item: T) -> None:
@@ -368,6 +372,23 @@ def _parent(row: Gtk.Widget) -> VisibleColumn:
     page = row.get_parent()
     assert isinstance(page, VisibleColumn)
     return page
+
+
+def _part_with(widget: Gtk.Widget, text: str) -> Gtk.Widget | None:
+    """Return the first label or text view below a widget that has a text in lower case."""
+    child = widget.get_first_child()
+    while child is not None:
+        if isinstance(child, Gtk.Label):
+            has_it = text in child.get_text().casefold()
+        elif isinstance(child, Gtk.TextView):
+            has_it = text in child.get_buffer().props.text.casefold()
+        else:
+            has_it = False
+        part = child if has_it else _part_with(child, text)
+        if part is not None:
+            return part
+        child = child.get_next_sibling()
+    return None
 
 
 def _error_row(error: Exception) -> Gtk.Widget:

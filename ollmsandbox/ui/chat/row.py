@@ -41,7 +41,10 @@ _HIGHEST = 160
 class MessageRow(Gtk.Box):
     __gtype_name__ = "OllmMessageRow"
 
-    __gsignals__ = signals({"open-link": (str,), "edit": (), "restore": (), "retry": ()})
+    # "settled": all of a text that was built in steps is there.
+    __gsignals__ = signals(
+        {"open-link": (str,), "edit": (), "restore": (), "retry": (), "settled": ()}
+    )
 
     def __init__(self, entry: MessageEntry, project: str | None = None) -> None:
         super().__init__(
@@ -69,6 +72,7 @@ class MessageRow(Gtk.Box):
         if entry.role is Role.ASSISTANT:
             self._body = MarkdownView(project=project or "")
             self._body.connect("open-link", weakly(self._on_link))
+            self._body.connect("settled", weakly(self._on_settled))
             self.append(self._body)
             self._show_body()
         else:
@@ -124,6 +128,9 @@ class MessageRow(Gtk.Box):
             self._body.append(self.entry.text)
         else:
             self._body.set_text(self.entry.text)
+
+    def _on_settled(self, _body: MarkdownView) -> None:
+        self.emit("settled")
 
     def _think(self, text: str) -> None:
         if self._thinking is None:

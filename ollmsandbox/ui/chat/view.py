@@ -101,7 +101,7 @@ class ChatView(Gtk.Box):
         self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
         # Everything in the session; the column shows some of it folded.
         self._entries: list[ChatEntry] = []
-        self._asking_rows: list[CallEntry] = []
+        self._answerable: list[CallEntry] = []
         # Calls and messages that have not ended.
         self._watched: dict[ChatEntry, int] = {}
         self._add_messages()
@@ -145,14 +145,17 @@ class ChatView(Gtk.Box):
         label = _("Go to the end")
         self._to_end.update_property([Gtk.AccessibleProperty.LABEL], [label])
         self._to_end.connect("clicked", weakly(self._on_to_end))
-        overlay = Gtk.Overlay(child=self.column)
-        overlay.add_overlay(self._to_end)
+        # The messages, and the button above them.
+        self.messages = Gtk.Overlay(child=self.column)
+        self.messages.add_overlay(self._to_end)
         self.find_bar = FindBar(weakly(self._all_entries), weakly(self._show_found))
+        self.find_bar.connect("notify::search-mode-enabled", weakly(self._on_find_bar))
+        self._found: tuple[ChatEntry, str] | None = None
         self._found_row: Gtk.Widget | None = None
         self.append(self.find_bar)
         self._pages = Gtk.Stack(vexpand=True)
         self._pages.add_named(empty, "empty")
-        self._pages.add_named(overlay, "chat")
+        self._pages.add_named(self.messages, "chat")
         self.append(self._pages)
 
     def _add_composer(self, settings: Settings) -> None:
@@ -357,22 +360,32 @@ class ChatView(Gtk.Box):
         self.find_bar.find()
         return True
 
+    def _on_find_bar(self, bar: FindBar, _property: GObject.ParamSpec) -> None:
+        """Give the keyboard back: GTK would give it to the first message, and scroll there."""
+        if not bar.get_search_mode() and bar.get_focus_child() is not None:
+            self.composer.focus()
+
     def _all_entries(self) -> list[ChatEntry]:
         return self._entries
 
-    def _show_found(self, entry: ChatEntry | None) -> None:
+    def _show_found(self, entry: ChatEntry | None, text: str) -> None:
         if self._found_row is not None:
             self._found_row.remove_css_class("found")
-            self._found_row = None
+            self._found_row = self._found = None
         if entry is None:
             return
         block = self._block_of(entry)
-        self.column.scroll_to(block)
         if (group := self._group_row(block)) is not None:
             group.open()
+        self._found = (block, text)
+        self.column.scroll_to(block, text)
         self._found_row = self.column.row_of(block)
         if self._found_row is not None:
             self._found_row.add_css_class("found")
+
+    def _on_settled(self, row: MessageRow) -> None:
+        if self._found is not None and row.get_parent() is self._found_row:
+            self.column.scroll_to(*self._found)
 
     # --- rows ----------------------------------------------------------------------------------
 
@@ -397,6 +410,7 @@ class ChatView(Gtk.Box):
             row.connect("open-link", weakly(self._pass_on), "open-link")
             row.connect("edit", weakly(self._on_edit))
             row.connect("restore", weakly(self._on_restore))
+            row.connect("settled", weakly(self._on_settled))
             row.connect("retry", weakly(self._on_resend))
         elif isinstance(entry, CallEntry):
             from .tool_card import ToolCard
@@ -540,10 +554,10 @@ class ChatView(Gtk.Box):
         """Dim everything but the question while one is open."""
         asking = self.session.asking() if self.session is not None else []
         set_class(self.column, "has-question", bool(asking))
-        for entry in self._asking_rows:
+        for entry in self._answerable:
             self.column.set_many_stops(entry, False)
-        self._asking_rows = asking
-        for entry in asking:
+        self._answerable = self.session.answerable() if self.session is not None else []
+        for entry in self._answerable:
             self.column.set_many_stops(entry, True)
 
     def _card(self, entry: CallEntry) -> ToolCard | None:
@@ -583,7 +597,7 @@ class ChatView(Gtk.Box):
 
     def _on_looked(self, _column: MessageList) -> None:
         # Its row may have been made just now.
-        for entry in self._asking_rows:
+        for entry in self._answerable:
             self.column.set_many_stops(entry, True)
         self._questions.look()
         self._on_scrolled()

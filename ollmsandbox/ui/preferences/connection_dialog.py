@@ -99,6 +99,7 @@ class ConnectionDialog(Adw.Window):
         self._show_settings(connection)
         set_accessible_name(self.headers, self.headers_label.get_label())
         self.kind.connect("notify::selected", weakly(self._on_kind))
+        self.address.connect("changed", weakly(self._propose_name))
         for row in (self.name, self.address):
             row.connect("changed", weakly(self._on_changed))
         for row in (self.address, self.key):
@@ -193,9 +194,20 @@ class ConnectionDialog(Adw.Window):
         kind = _KINDS[self.kind.get_selected()]
         if self.address.get_text() in _USUAL.values():
             self.address.set_text(_USUAL[kind])
-        if not self.before and self.name.get_text() == self._proposed:
-            self._proposed = self._free_name(_NAMES[kind])
-            self.name.set_text(self._proposed)
+        self._propose_name()
+
+    def _propose_name(self, *_args: object) -> None:
+        """Name a new connection after its server, unless the user has named it."""
+        if self.before or self.name.get_text() != self._proposed:
+            return
+        kind, address = _KINDS[self.kind.get_selected()], self.address.get_text().strip()
+        name = _NAMES[kind]
+        if kind is ServerKind.OPENAI and address != _USUAL[kind]:
+            # Many services and programs have this interface.
+            host = (address.partition("://")[2] or address).partition("/")[0]
+            name = host.rpartition("@")[2] or name
+        self._proposed = self._free_name(name)
+        self.name.set_text(self._proposed)
 
     async def _test(self) -> None:
         self._show_result(_("Checking…"))

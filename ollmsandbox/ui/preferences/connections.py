@@ -26,7 +26,7 @@ _KEYS = {
     KeyStorage.KEYRING: N_("API key in your keyring"),
     KeyStorage.FILE: N_("API key in a file that only you can read"),
 }
-_KINDS = {ServerKind.OLLAMA: "Ollama", ServerKind.OPENAI: "OpenAI"}
+_KINDS = {ServerKind.OLLAMA: "Ollama", ServerKind.OPENAI: N_("OpenAI-compatible")}
 
 
 class ConnectionsPage(Adw.PreferencesPage):
@@ -89,7 +89,7 @@ class ConnectionsPage(Adw.PreferencesPage):
 
     def _row(self, connection: Connection, default: Connection | None) -> Adw.ActionRow:
         is_default = default is not None and default.name == connection.name
-        subtitle = f"{_KINDS[connection.kind]} · {connection.address}"
+        subtitle = f"{_(_KINDS[connection.kind])} · {connection.address}"
         if connection.model:
             subtitle += f" · {connection.model}"
         if connection.key in _KEYS:

@@ -11,7 +11,7 @@ TAB_DIRECTIONS = (Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD)
 class TabStop(Adw.Bin):
     __gtype_name__ = "OllmTabStop"
 
-    # For a question, whose answers are worth a stop each.
+    # For a question, whose answers are worth a stop each, and for a command that waits for input.
     has_many_stops = False
 
     def do_focus(self, direction: Gtk.DirectionType) -> bool:

@@ -117,7 +117,7 @@ class Window(Adw.ApplicationWindow):
         self._asker = asker
         self._settings = settings
         self.chat = ChatView(settings)
-        self._toasts = Toasts(self.toasts.add_toast, ToastRoom(self.toasts, self.chat.column))
+        self._toasts = Toasts(self.toasts.add_toast, ToastRoom(self.toasts, self.chat.messages))
         self._tasks = Tasks(self.tell)
         self._scan = ProjectScan(factory.manager, self.notices.tell)
         self._session: OpenSession | None = None

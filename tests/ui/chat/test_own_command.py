@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from gi.repository import Gtk
 from support.person import Person
 from support.window import card_that, finish, in_project, says, wait_until
 
@@ -12,6 +13,8 @@ from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.window.window import Window
 
 pytestmark = pytest.mark.anybody
+
+FORWARD = Gtk.DirectionType.TAB_FORWARD
 
 
 def _printed(card: ToolCard) -> str:
@@ -45,6 +48,11 @@ def test_a_command_that_asks_is_answered_in_its_card(person: Person) -> None:
         card = _run(window, "read -p 'Name? ' name; stty -echo; read word; echo Hello $name $word")
         wait_until(card.input.get_visible)
         wait_until(lambda: "Name?" in _printed(card))
+        # With the Tab key alone, past the button that stops it and the output.
+        card.header.grab_focus()
+        column = window.chat.column
+        wait_until(lambda: card.input.get_focus_child() or not column.child_focus(FORWARD))
+        assert card.input.get_focus_child() is not None
         card.input.set_text("Ada")
         card.input.emit("activate")
         # A password is not shown.

@@ -225,8 +225,9 @@ def test_the_user_says_that_a_model_sees(screen: Screen, person: Person) -> None
         finish(store.put(Connection("Mine", ServerKind.OPENAI, server.address)))
         window.model_chooser.emit("chosen", "Mine", "m")
         composer = window.chat.composer
-        composer.emit("look-at-model")
+        composer.attach_button.popup()
         wait_until(lambda: len(menu_labels(composer)) == 3)
+        composer.attach_button.popdown()
         assert menu_labels(composer)[::2] == ["_Picture as Path…", "Model _Sees Pictures"]
         composer.activate_action("composer.seeing", None)
         wait_until(lambda: store.find("Mine").seeing == ("m",))

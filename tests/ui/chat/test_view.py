@@ -240,6 +240,27 @@ def test_find_goes_from_one_entry_to_the_next(place: Place) -> None:
     assert bar.count.get_label() == ""
 
 
+def test_find_shows_the_place_in_a_long_answer_and_stays_there(place: Place) -> None:
+    chat, view = place.chat, place.view
+    chat.person("Where is it?")
+    chat.agent("\n\n".join(f"Paragraph {number}." for number in range(80)))
+    place.settle()
+    assert view.find()
+    view.find_bar.entry.set_text("PARAGRAPH 40.")
+
+    def is_seen() -> bool:
+        labels = [one for one in all_of(view, Gtk.Label) if one.get_text() == "Paragraph 40."]
+        tops = [label.compute_bounds(view.column)[1].get_y() for label in labels]
+        return any(0 < top < view.column.get_height() / 2 for top in tops)
+
+    spin_until(is_seen)
+    # As the Escape key does.
+    view.find_bar.entry.emit("stop-search")
+    assert not view.find_bar.get_search_mode()
+    spin_until(lambda: place.has_focus(view.composer.view))
+    assert is_seen()
+
+
 def test_a_very_long_message_of_the_user_is_shown_at_once(place: Place) -> None:
     def is_shown(start: str) -> bool:
         return any(text.startswith(start) for text in texts(place.view))

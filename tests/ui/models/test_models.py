@@ -175,6 +175,18 @@ def test_a_taken_name_is_refused_in_the_dialog(room: Room) -> None:
     dialog.close()
 
 
+def test_a_new_connection_is_named_after_its_server_unless_the_user_names_it(room: Room) -> None:
+    dialog = room.dialog(Connection("", ServerKind.OLLAMA, ""), is_new=True)
+    dialog.kind.set_selected(1)
+    assert dialog.name.get_text() == "llama.cpp"
+    dialog.address.set_text("https://me@models.example:8443/v1")
+    assert dialog.name.get_text() == "models.example:8443"
+    dialog.name.set_text("Mine")
+    dialog.address.set_text("https://other.example/v1")
+    assert dialog.name.get_text() == "Mine"
+    dialog.close()
+
+
 def test_a_connection_with_a_new_name_is_tried_and_saved_with_its_key(room: Room) -> None:
     with Replay(TALK) as server:
         room.put(Connection("mine", ServerKind.OPENAI, server.address), "sk-secret")

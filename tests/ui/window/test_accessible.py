@@ -74,6 +74,9 @@ def test_the_first_page_the_side_pane_and_the_popovers(screen: Screen, person: P
         wait_until(lambda: all_of(window.sidebar, Gtk.MenuButton))
         wait_until(lambda: window.badge.get_popover() is not None)
         assert not (found := _nameless(window)), "\n".join(found)
+        # Its label does not say what it is about.
+        mode = window.chat.composer.mode_button.get_first_child()
+        assert Gtk.test_accessible_has_property(mode, Gtk.AccessibleProperty.LABEL)
 
 
 def test_a_chat_with_every_kind_of_card_and_its_changes(screen: Screen, person: Person) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import pytest
 from gi.repository import Adw, Gtk
+from support.person import Person
 from support.screen import Screen, all_of, draw_frames, spin_until, texts
+from support.window import card_that, in_project, wait_until
 
 from ollmsandbox.ui.widgets.toasts import ToastRoom, Toasts, dismiss_when_shown
 
@@ -107,3 +109,14 @@ def test_a_toast_covers_nothing_of_the_chat_and_nothing_below(screen: Screen) ->
     for one in tuple(toasts._queue.values()):
         dismiss_when_shown(overlay, one)
     spin_until(lambda: chat.get_margin_bottom() == 0)
+
+
+def test_a_toast_does_not_cover_the_button_that_goes_to_the_end(person: Person) -> None:
+    with in_project(person) as (window, _session):
+        window.chat.emit("run", "true")
+        card_that(window, lambda card: card.entry.record is not None)
+        messages = window.chat.messages
+        # Hidden while the end is in view.
+        assert isinstance(messages.get_last_child(), Gtk.Button)
+        window._toasts.tell("Hunk undone.")
+        wait_until(lambda: messages.get_margin_bottom() > 0)

@@ -127,7 +127,7 @@ def _ask_network(result: _Result) -> Sentence:
         outside = N_("It failed: everything outside the project is read-only. Nothing was written.")
     text = N_(
         "{outside}\n\nNext, I will ask for network access to look up a host name. That needs "
-        "your permission every time. Choose Deny or Allow, as you like."
+        "your permission every time. Choose Deny or Allow Once, as you like."
     )
     return Sentence(text, outside=Sentence(outside))
 
