@@ -198,7 +198,9 @@ def build(project: str, ways: dict[str, Way], files: int = 60) -> None:
     # The others do not write to the project by themselves.
     own = {"no sandbox": through(), OURS: ways[OURS]}
     found = measure(own, f"make -s -j2 -C {folder}", 3, clean)
-    compare(f"a build of {files} files", found, **{"no sandbox": 1.3})
+    # The kernel does not add up the processor time of what ends with its namespace.
+    clocks = {name: took._replace(cpu=0) for name, took in found.items()}
+    compare(f"a build of {files} files", clocks, **{"no sandbox": 1.3})
 
 
 def output(ways: dict[str, Way], size: str) -> None:
