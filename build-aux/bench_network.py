@@ -28,27 +28,31 @@ from ollmsandbox.sandbox.network.network import HostNetwork  # noqa: E402
 
 SIZE = 200_000_000
 PORT = 8080
-# Of the download, then of connections one after the other; the first is not counted.
+# Bytes per second that a fast connection to the internet has.
+GIGABIT = 125_000_000
+SO_MAX_PACING_RATE = 47
+# Of the download, then as fast as a network is, then of connections one after the other; the first
+# is not counted.
 CLIENT = """\
 import socket, sys, time
 host, size, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 address = socket.gethostbyname(host)
 room = bytearray(1 << 20)
-def once(wanted):
+def once(wanted, rate=0):
     start = time.perf_counter()
     with socket.create_connection((address, {port})) as server:
-        server.sendall(wanted.to_bytes(8, "big"))
+        server.sendall(wanted.to_bytes(8, "big") + rate.to_bytes(8, "big"))
         left = wanted
         while left:
             left -= server.recv_into(room)
     return time.perf_counter() - start
 once(1)
-print(once(size), sorted(once(1) for _ in range(count))[count // 2])
+print(once(size), once(size, {rate}), sorted(once(1) for _ in range(count))[count // 2])
 """
 
 
 def serve() -> None:
-    """Answer each connection with as many bytes as it asks for."""
+    """Answer each connection with as many bytes as it asks for, as fast as it asks for."""
     import socket
 
     listener = socket.create_server((world.PUBLIC, PORT), backlog=100)
@@ -56,7 +60,10 @@ def serve() -> None:
     while True:
         client, _address = listener.accept()
         with client:
-            left = int.from_bytes(client.recv(8), "big")
+            asked = client.recv(16)
+            left, rate = int.from_bytes(asked[:8], "big"), int.from_bytes(asked[8:], "big")
+            if rate:
+                client.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, rate)
             while left:
                 left -= client.send(zeros[: min(left, len(zeros))])
 
@@ -88,7 +95,7 @@ def main() -> None:
 
 
 def measure(rounds: int) -> None:
-    world.write_script(CLIENT.format(port=PORT))
+    world.write_script(CLIENT.format(port=PORT, rate=GIGABIT))
     script = f"{world._folder}/project/script.py"
     times: dict[str, list[Took]] = {}
     rule = f"www.example.org:{PORT}"
@@ -110,8 +117,9 @@ def measure(rounds: int) -> None:
         relayed = in_bubble(f"python3 script.py www.example.org {SIZE} 100", (rule,))
         used_relayed = Took.now().since(start).cpu
         for text, kind, cpu in ((direct, "direct", used), (relayed, "relayed", used_relayed)):
-            long, short = map(float, text.split())
+            long, paced, short = map(float, text.split())
             times.setdefault(f"download, {kind}", []).append(Took(long, cpu))
+            times.setdefault(f"gigabit, {kind}", []).append(Took(paced, 0))
             times.setdefault(f"connection, {kind}", []).append(Took(short, 0))
         for _ in range(4):
             start = Took.now()
@@ -123,6 +131,8 @@ def measure(rounds: int) -> None:
     found = {name: figures.median(values) for name, values in times.items()}
     what = f"{SIZE // 1_000_000} MB through the relay"
     figures.rows(what, found["download, relayed"], "direct", found["download, direct"], wall=1.15)
+    slow, usual = found["gigabit, relayed"], found["gigabit, direct"]
+    figures.rows(f"{what}, at 1 Gbit/s", slow, "direct", usual, wall=1.15)
     for what, ours, other, theirs, allowed in (
         ("a new connection", "connection, relayed", "direct", "connection, direct", 0.003),
         ("start with --host", "start, with hosts", "without", "start, without", 0.010),

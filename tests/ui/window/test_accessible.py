@@ -76,6 +76,7 @@ def test_the_first_page_the_side_pane_and_the_popovers(screen: Screen, person: P
         assert not (found := _nameless(window)), "\n".join(found)
         # Its label does not say what it is about.
         mode = window.chat.composer.mode_button.get_first_child()
+        assert mode is not None
         assert Gtk.test_accessible_has_property(mode, Gtk.AccessibleProperty.LABEL)
 
 
