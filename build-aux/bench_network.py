@@ -68,10 +68,13 @@ def serve() -> None:
                 left -= client.send(zeros[: min(left, len(zeros))])
 
 
-def in_bubble(command: str, hosts: tuple[str, ...]) -> str:
+def in_bubble(command: str, hosts: tuple[str, ...], *, everything: bool = False) -> str:
     async def once() -> str:
         network = HostNetwork(parse_hosts(hosts)) if hosts else None
-        result = await Bubble(world._folder / "project", hosts=network, timeout=600).exec(command)
+        bubble = Bubble(
+            world._folder / "project", hosts=network, allow_network=everything, timeout=600
+        )
+        result = await bubble.exec(command)
         assert result.exit_code == 0, result.stderr.text
         return result.stdout.text
 
@@ -126,6 +129,9 @@ def measure(rounds: int) -> None:
             in_bubble("true", ())
             note("start, without", start)
             start = Took.now()
+            in_bubble("true", (), everything=True)
+            note("start, with everything", start)
+            start = Took.now()
             in_bubble("true", (rule,))
             note("start, with hosts", start)
     found = {name: figures.median(values) for name, values in times.items()}
@@ -135,10 +141,13 @@ def measure(rounds: int) -> None:
     figures.rows(f"{what}, at 1 Gbit/s", slow, "direct", usual, wall=1.15)
     for what, ours, other, theirs, allowed in (
         ("a new connection", "connection, relayed", "direct", "connection, direct", 0.003),
-        ("start with --host", "start, with hosts", "without", "start, without", 0.010),
+        ("start with --host", "start, with hosts", "without", "start, without", None),
+        # With the same folders and variables, but without sockets.
+        ("start with --host", "start, with hosts", "--network=all", "start, with everything", 0.01),
     ):
         plain = found[theirs].wall
-        figures.row(what, "wall", found[ours].wall, other, plain, (plain + allowed) / plain)
+        most = None if allowed is None else (plain + allowed) / plain
+        figures.row(what, "wall", found[ours].wall, other, plain, most)
 
 
 if __name__ == "__main__":
