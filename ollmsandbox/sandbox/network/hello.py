@@ -14,12 +14,13 @@ class NotYet(Exception):
 
 def server_name(data: bytes) -> str | None:
     """Return the name that a TLS hello asks for; None if it has none, or if this is not TLS. Raise
-    NotYet if only the beginning is there."""
+    NotYet if only the beginning is there, and ConnectionAbortedError if the server might find a
+    name where we cannot: in a hello that is too large or broken."""
     try:
         hello = _hello(data)
         return None if hello is None else _name_in(hello)
     except (IndexError, UnicodeDecodeError):
-        return None
+        raise ConnectionAbortedError from None
 
 
 def _hello(data: bytes) -> bytes | None:
@@ -33,6 +34,9 @@ def _hello(data: bytes) -> bytes | None:
         if len(head) < 5:
             raise NotYet
         size = int.from_bytes(head[3:5], "big")
+        # Empty records could go on for ever.
+        if not size or at > 2 * _LARGEST:
+            raise ConnectionAbortedError
         message += data[at + 5 : at + 5 + size]
         at += 5 + size
         if message and message[0] != _CLIENT_HELLO:
@@ -40,7 +44,7 @@ def _hello(data: bytes) -> bytes | None:
         if len(message) >= 4:
             whole = 4 + int.from_bytes(message[1:4], "big")
             if whole > _LARGEST:
-                return None
+                raise ConnectionAbortedError
             if len(message) >= whole:
                 return message[4:whole]
         if at >= len(data):
