@@ -4,7 +4,6 @@ ssh-agent and X11 would run commands."""
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import socket
@@ -147,16 +146,24 @@ def unlinked() -> Iterator[list[Path]]:
         name.unlink(missing_ok=True)
 
 
+@pytest.fixture(scope="session")
+def removed_last() -> Iterator[list[Path]]:
+    """Names to be removed after all tests: sandboxes that have seen a socket hide its name."""
+    names: list[Path] = []
+    yield names
+    for name in names:
+        name.unlink(missing_ok=True)
+
+
 @pytest.fixture(scope="module")
-def in_places(shared_person: Person) -> Iterator[Reached]:
+def in_places(shared_person: Person, removed_last: list[Path]) -> Iterator[Reached]:
     with ExitStack() as servers:
         listening, inside, outside = {}, {}, {}
         for number, (kind, way, place) in enumerate(dict.fromkeys(COMBINED)):
             name = f"{kind} {way} {place}"
             path = place_for(place, shared_person, number)
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Not sooner: the sandbox of another test that has seen the socket hides its name.
-            atexit.register(path.unlink, missing_ok=True)
+            removed_last.append(path)
             server = Listener(socket.AF_UNIX, KINDS[kind], str(path))
             listening[name] = servers.enter_context(server)
             in_playground = shared_person.home / "playground" / path.name

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ... import N_
 from ...errors import SandboxError, Sentence
+from ...net.addresses import Reach, reach_of
 from .names import RANGE, is_host_name, is_local_name
 
 WEB_PORTS = (80, 443)
@@ -39,6 +40,7 @@ class HostRule(NamedTuple):
         has_star = given.startswith("*.")
         host = to_ascii(given[2:] if has_star else given)
         is_local = is_local_name(host)
+        is_special = is_address(host) and reach_of(host) is Reach.SPECIAL
         is_usable = is_host_name(host) or is_address(host)
         if not is_usable or (port is not None and not 0 < port < 1 << 16):
             raise SandboxError(
@@ -52,10 +54,10 @@ class HostRule(NamedTuple):
                 N_("Name the hosts, or a domain such as *.example.org."),
                 text=text,
             )
-        if is_local and (host != "localhost" or port is None or has_star):
+        if is_special or (is_local and (host != "localhost" or port is None or has_star)):
             raise SandboxError(
-                N_("{text} is this computer."),
-                N_("Name one service by its port, as in localhost:5432."),
+                N_("{text} is this computer, or a service of the network itself."),
+                N_("Name one service of this computer by its port, as in localhost:5432."),
                 text=text,
             )
         return cls(host, port, has_star)
@@ -132,9 +134,14 @@ class HostUse:
         return str(self.rule)
 
     @property
+    def is_local(self) -> bool:
+        """Return whether it is a service of this computer."""
+        return self.host == "localhost"
+
+    @property
     def rule(self) -> HostRule:
         """Return what a user would name to allow it."""
-        is_web = self.port in WEB_PORTS and not is_local_name(self.host)
+        is_web = self.port in WEB_PORTS and not self.is_local
         return HostRule(self.host, None if is_web else self.port)
 
     @property

@@ -37,9 +37,9 @@ class Names:
             self._names[address] = name
         return self._addresses[name]
 
-    def add_literal(self, address: str) -> None:
-        """Let an address stand for itself."""
-        self._names[address] = address
+    def add(self, address: str, name: str) -> None:
+        """Let a real address stand for a name, or for itself."""
+        self._names[address] = name
 
     def name_of(self, address: str) -> str | None:
         """Return the name that was given this address."""

@@ -16,8 +16,11 @@ from .hosts import USUAL_PORTS, WEB_PORTS, HostRule, HostUse, is_address
 from .inside import NetworkNamespace
 from .names import MASK, Names
 from .proxy import Proxy
-from .relay import Listener, Relay, Service, sorted_uses
+from .relay import Relay, Service, sorted_uses
 from .ssh import SshAccess
+
+# The mask of a single address.
+_ONE = "255.255.255.255"
 
 
 class AskHost(Protocol):
@@ -52,7 +55,7 @@ class HostNetwork:
         self._answers: dict[tuple[str, int, str], bool | None] = {}
         self._questions: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
-        self._listeners: list[Listener] = []
+        self._listeners: list[socket.socket] = []
         self._uses: tuple[HostUse, ...] = ()
 
     @property
@@ -64,41 +67,43 @@ class HostNetwork:
 
     def make_sockets(self, namespace: NetworkNamespace) -> None:
         """Make the sockets in a network namespace. Blocks."""
-        wanted, addresses = self._wanted()
-        sockets = [("udp", SERVER, 53), ("tcp", SERVER, 53)]
-        sockets += [("tcp", address, port) for address, port, _host, _is_local in wanted]
-        made = namespace.make_sockets(sockets, [(SERVER, MASK), *addresses])
-        dns, rest = made[:2], made[2:]
-        if None in dns:
-            raise SandboxError(N_("The network of the sandbox could not be prepared."))
-        self._sockets = [one for one in dns if one is not None]
-        self._listeners = [
-            Listener(one, host, is_local)
-            for one, (_address, _port, host, is_local) in zip(rest, wanted, strict=True)
-            if one is not None
+        addresses = [(rule.host, _ONE) for rule in self.rules if is_address(rule.host)]
+        places = [("udp", SERVER, 53), ("tcp", SERVER, 53)]
+        places += [("tcp", *place) for place in self._places()]
+        made = namespace.make_sockets(places, [(SERVER, MASK), *addresses])
+        for one, place in zip(made, places, strict=True):
+            # A computer may do without IPv6.
+            if one is None and place[1] != "::1":
+                raise SandboxError(N_("The network of the sandbox could not be prepared."))
+        self._sockets = [one for one in made[:2] if one is not None]
+        self._listeners = [one for one in made[2:] if one is not None]
+
+    def _places(self) -> list[tuple[str, int]]:
+        """Return where to listen for the command's connections."""
+        found = [("0.0.0.0", port) for port in USUAL_PORTS]
+        for rule in self.rules:
+            for address in self._addresses_inside(rule):
+                found += [(address, rule.port)] if rule.port is not None else []
+        everywhere = {port for address, port in found if address == "0.0.0.0"}
+        return [
+            (address, port)
+            for address, port in dict.fromkeys(found)
+            if address in ("0.0.0.0", "::1") or port not in everywhere
         ]
 
-    def _wanted(self) -> tuple[list[tuple[str, int, str, bool]], list[tuple[str, str]]]:
-        """Return where to listen, for which host, and the addresses that are needed for it."""
-        found = [("0.0.0.0", port, "", False) for port in USUAL_PORTS]
-        addresses = []
-        for rule in self.rules:
-            port = rule.port
-            if rule.is_local and port is not None:
-                found += [(address, port, "localhost", True) for address in ("127.0.0.1", "::1")]
-            elif is_address(rule.host):
-                self._names.add_literal(rule.host)
-                addresses.append((rule.host, "255.255.255.255"))
-                found += [(rule.host, port, rule.host, False)] if port is not None else []
-            elif port is not None and port not in USUAL_PORTS:
-                address = None if rule.has_star else self._names.address_of(rule.host)
-                found.append((address or "0.0.0.0", port, "", False))
-        return found, addresses
+    def _addresses_inside(self, rule: HostRule) -> Sequence[str]:
+        if rule.has_star:
+            return ["0.0.0.0"]
+        if not rule.is_local and not is_address(rule.host):
+            return [self._names.address_of(rule.host) or "0.0.0.0"]
+        addresses = ["127.0.0.1", "::1"] if rule.is_local else [rule.host]
+        for address in addresses:
+            self._names.add(address, rule.host)
+        return addresses
 
     def places(self) -> set[tuple[str, int]]:
         """Return the addresses and ports inside on which we listen, not the command."""
-        wanted, _addresses = self._wanted()
-        return {(SERVER, 53), *((address, port) for address, port, _host, _is_local in wanted)}
+        return {(SERVER, 53), *self._places()}
 
     def serve(self) -> None:
         """Serve the sockets, in a thread."""
@@ -132,8 +137,10 @@ class HostNetwork:
 
     def _decide(self, host: str, port: int, address: str) -> bool | None:
         key = (host, port, address)
-        if host == "localhost" or (not address and self._is_named(host, port)):
+        if not address and self._is_named(host, port):
             return True
+        if host == "localhost":
+            return False
         if key not in self._answers:
             # A private address of a host that the user named is asked about, too, if possible.
             self._answers[key] = None if self._ask is not None else False

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ...net.addresses import Reach, reach_of
 from .hello import NotYet, server_name
@@ -35,15 +35,6 @@ _FORBIDDEN = (
 )
 _ACCESS_DENIED = b"\x15\x03\x03\x00\x02\x02\x31"
 _LINGER = 2.0
-
-
-class Listener(NamedTuple):
-    """A listening socket inside, and its host; the host is empty if the address tells it."""
-
-    socket: socket.socket
-    host: str = ""
-    # For a service of this computer.
-    is_local: bool = False
 
 
 class Gate(Protocol):
@@ -67,16 +58,15 @@ class Service(Protocol):
 class HostLink(Link):
     """A connection from inside to a host."""
 
-    def __init__(self, client: socket.socket, listener: Listener, use: HostUse) -> None:
+    def __init__(self, client: socket.socket, use: HostUse) -> None:
         super().__init__(client)
-        self.is_local = listener.is_local
         self.use = use
         self.addresses: deque[str] = deque()
         self.has_waited = False
         self.proxy: Proxy | None = None
         self.handshake: Handshake | None = None
         # What the client said first, until it was looked at.
-        self.first: bytes | None = None if listener.is_local else b""
+        self.first: bytes | None = None if use.is_local else b""
 
 
 class Relay(Pump[HostLink]):
@@ -86,7 +76,7 @@ class Relay(Pump[HostLink]):
         self,
         names: Names,
         dns: Sequence[socket.socket],
-        listeners: Sequence[Listener],
+        listeners: Sequence[socket.socket],
         gate: Gate,
         resolve: Callable[[str, int], Sequence[str]],
         services: Mapping[str, Service] | None = None,
@@ -108,7 +98,7 @@ class Relay(Pump[HostLink]):
         self._serve(udp, lambda _mask: self._on_datagrams(udp))
         self._serve(tcp, lambda _mask: self._on_dns_connection(tcp))
         for listener in listeners:
-            self._serve(listener.socket, self._accepter(listener))
+            self._serve(listener, self._accepter(listener))
         self._thread.start()
 
     def close(self) -> None:
@@ -169,16 +159,16 @@ class Relay(Pump[HostLink]):
 
     # --- connections -------------------------------------------------------------------------
 
-    def _accepter(self, listener: Listener) -> Callable[[int], None]:
+    def _accepter(self, listener: socket.socket) -> Callable[[int], None]:
         def accept(_mask: int) -> None:
-            for client in self._accept(listener.socket):
-                self._begin(client, listener)
+            for client in self._accept(listener):
+                self._begin(client)
 
         return accept
 
-    def _begin(self, client: socket.socket, listener: Listener) -> None:
+    def _begin(self, client: socket.socket) -> None:
         address, port = client.getsockname()[:2]
-        host = listener.host or self._names.name_of(address) or ""
+        host = self._names.name_of(address)
         if not host or len(self._links) >= MOST_LINKS:
             reset(client)
             return
@@ -189,7 +179,7 @@ class Relay(Pump[HostLink]):
             reset(client)
             return
         use = self.uses.setdefault((host, port), HostUse(host, port))
-        link = HostLink(client, listener, use)
+        link = HostLink(client, use)
         self._links.add(link)
         self._ask(link)
 
@@ -218,7 +208,7 @@ class Relay(Pump[HostLink]):
         link.use.allowed = allowed
         if not allowed:
             self._refuse(link)
-        elif link.is_local:
+        elif link.use.is_local:
             link.addresses = deque(("127.0.0.1", "::1"))
             self._try_next(link)
         else:

@@ -63,6 +63,11 @@ def test_nobody_can_be_asked_without_a_terminal(person: Person) -> None:
         "198.18.0.5",
         "h\x1b[2J",
         "a:99999",
+        "0.0.0.0",
+        "127.0.0.1:80",
+        "169.254.169.254",
+        "224.0.0.1",
+        "255.255.255.255",
     ],
 )
 def test_what_is_not_a_host(person: Person, host: str) -> None:

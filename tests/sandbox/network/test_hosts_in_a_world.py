@@ -93,6 +93,28 @@ def test_a_port_and_a_service_of_this_computer(tmp_path: Path) -> None:
     )
 
 
+def test_two_rules_for_the_same_port(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        fetch = "for host in localhost:80 www.example.org:8443 files.example.org:8443 {}; do "
+        fetch += "curl -sS http://$host/; done"
+        done = run(
+            fetch.format("203.0.113.5:8443"),
+            ["localhost:80", "203.0.113.5:8443", "www.example.org:8443", "*.example.org:8443"],
+        )
+        assert "hello from 127.0.0.1 as localhost" in done.out, done
+        assert done.out.count("hello from 203.0.113.5 as ") == 3, done
+        assert list(done.uses) == ["203.0.113.5:8443", "files.example.org:8443", "localhost:80",
+                                   "www.example.org:8443"], done
+        # A service that was not named is not even asked about.
+        done = run(fetch.format(""), ["localhost:5432"], answer=lambda *_question: True)
+        assert "127.0.0.1" not in done.out, done
+        assert asked == [], asked
+        """,
+    )
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -163,6 +185,117 @@ def test_looking_a_name_up_tells_nobody(tmp_path: Path) -> None:
     )
 
 
+def test_a_name_that_means_another_computer_a_moment_later(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        from ollmsandbox.sandbox.network import network
+        answers = [[PUBLIC], ["127.0.0.1"], [PUBLIC, METADATA], ["::ffff:127.0.0.1"], [PUBLIC]]
+        network.resolve = lambda host, port: answers.pop(0)
+        done = run("for i in 1 2 3 4 5; do curl -s http://www.example.org/; echo; done",
+                   ["www.example.org"])
+        assert done.out.count("hello from 203.0.113.5") == 2 == done.out.count("hello"), done
+        assert answers == []
+        """,
+    )
+
+
+MANY_NAMES = """
+import socket, struct
+with socket.create_connection(("198.18.0.1", 53)) as tcp:
+    pass
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.settimeout(20)
+codes = set()
+for number in range(20_500):
+    label = b"n%d" % number
+    name = bytes([len(label)]) + label + b"\\x07example\\x00"
+    udp.sendto(struct.pack(">6H", number, 256, 1, 0, 0, 0) + name + b"\\0\\1\\0\\1",
+               ("198.18.0.1", 53))
+    codes.add(udp.recv(500)[3] & 15)
+print(codes)
+"""
+
+
+def test_more_names_than_there_are_addresses(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        f"""
+        write_script({MANY_NAMES!r})
+        done = run("python3 script.py; curl -sS http://other.example.org/; "
+                   "curl -sS http://www.example.org/", ["www.example.org", "*.example.org"],
+                   timeout=300)
+        # A failure of the server, for names beyond the last address.
+        assert "{{0, 2}}" in done.out, done
+        assert done.out.count("hello from") == 1, done
+        assert "hello from 203.0.113.5 as www.example.org" in done.out, done
+        """,
+    )
+
+
+def test_a_run_cannot_use_the_addresses_of_another(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        program = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox")]
+        wait = "getent ahostsv4 www.example.org; read line; curl -sS http://www.example.org/"
+        one = subprocess.Popen([*program, "run", "--host", "www.example.org", "-c", wait],
+                               cwd=os.getcwd() + "/project", text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        address = one.stdout.readline().split()[0]
+        assert address.startswith("198.18."), address
+        tries = f"for i in $(seq 0 20) 77 $(echo {address} | cut -d. -f4); do "
+        tries += "curl -sS -m 5 http://198.18.0.$i/; curl -sS -m 5 http://198.19.255.$i/; done"
+        done = run(tries, ["other.example.org"])
+        assert "hello from 203.0.113.5" not in done.out, done
+        out, _errors = one.communicate("go\\n")
+        assert "hello from 203.0.113.5" in out
+        """,
+    )
+
+
+# The parts of names, as a program could send them.
+DISGUISED = [
+    ["WWW", "Example", "ORG"],
+    ["xn--bcher-kva", "example"],
+    ["b\u00fccher", "example"],
+    ["www.example.org"],
+    ["www", "example", "org\n"],
+    ["www\0", "example", "org"],
+    ["www.ex\u0430mple", "org"],
+    ["\x1b[2Jwww", "example", "org"],
+    ["www", "example", "org\u202e"],
+    ["www example", "org"],
+    ["-www", "example"],
+]
+ASK_DISGUISED = f"""
+import socket, struct
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.settimeout(20)
+for labels in {[[label.encode() for label in labels] for labels in DISGUISED]}:
+    name = b"".join(bytes([len(label)]) + label for label in labels) + bytes(1)
+    query = struct.pack(">6H", 7, 256, 1, 0, 0, 0) + name + bytes([0, 1, 0, 1])
+    udp.sendto(query, ("198.18.0.1", 53))
+    answer = udp.recv(500)
+    if answer[7]:
+        with socket.create_connection((socket.inet_ntoa(answer[-4:]), 80)) as tcp:
+            tcp.sendall(b"GET / HTTP/1.0")
+            tcp.recv(100)
+"""
+
+
+def test_no_question_shows_a_name_that_looks_like_another(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        f"""
+        write_script({ASK_DISGUISED!r})
+        done = run("python3 script.py", answer=lambda *_question: False)
+        assert done.code == 0, done
+        assert asked == [("www.example.org", 80, ""), ("xn--bcher-kva.example", 80, "")], asked
+        """,
+    )
+
+
 def test_the_name_in_a_tls_hello_has_to_be_the_host(tmp_path: Path) -> None:
     in_world(
         tmp_path,
@@ -216,9 +349,12 @@ def test_many_connections_garbage_and_silence(tmp_path: Path) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         write_script({MANY!r})
+        run("true", ["*.example.org"])
         before = len(os.listdir("/proc/self/fd"))
         done = run("python3 script.py", ["*.example.org"])
         assert done.out == "1000\\n", done
+        after = os.listdir("/proc/self/fd")
+        assert len(after) == before, [os.readlink(f"/proc/self/fd/{{number}}") for number in after]
         assert not [t for t in threading.enumerate() if t.name == "relay"]
         """,
     )

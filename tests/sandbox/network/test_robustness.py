@@ -93,6 +93,7 @@ def test_nothing_is_left_of_a_program_that_is_killed(tmp_path: Path) -> None:
         one = subprocess.Popen(
             [*program, "run", "--host", "www.example.org:8888", "--publish", "3000", "--",
              "python3", "-c", inside], cwd=os.getcwd() + "/project")
+        slow.settimeout(PATIENCE)
         client, _address = slow.accept()
         with socket.create_connection(("127.0.0.1", 3000)):
             one.send_signal(signal.SIGKILL)
