@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ _LARGEST = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
+# The values of a login, by the keys that lead to them.
+_Login = dict[tuple[str, ...], object]
+
 
 class SettingsLayer:
     """The layer of one run above one folder."""
@@ -35,7 +39,7 @@ class SettingsLayer:
         self._rules = mount.rules
         self._upper = mount.layers.upper(mount.part)
         # The login files of the user, as they were at the start.
-        self._before: dict[str, dict[str, object]] = {}
+        self._before: dict[str, _Login] = {}
 
     def fill(self) -> None:
         """Put files into the layer that the agent expects in its folder."""
@@ -58,7 +62,7 @@ class SettingsLayer:
                 if data is not None:
                     self._add(name, data)
         for name, _keys in self._rules.login:
-            self._before[name] = _object(_read(self._home_of(name))) or {}
+            self._before[name] = self._login(name, _object(_read(self._home_of(name))))
 
     def _has(self, name: str) -> bool:
         return os.path.lexists(f"{self._upper}/{name}")
@@ -87,7 +91,7 @@ class SettingsLayer:
         with opened_folder(self._upper) as upper:
             for name in self._before:
                 try:
-                    self._put_back(name, _object(_read_below(upper, name)) or {})
+                    self._put_back(name, self._login(name, _object(_read_below(upper, name))))
                 except OSError as error:
                     text = N_("The agent's new login could not be stored in {file}: {why}.")
                     why = error.strerror
@@ -97,9 +101,23 @@ class SettingsLayer:
                     trees.remove(name, upper)
         return notices
 
-    def _put_back(self, name: str, new: dict[str, object]) -> None:
-        before, wanted = self._before[name], dict(self._rules.login)[name]
-        changed = {key: new[key] for key in wanted if key in new and new[key] != before.get(key)}
+    def _login(self, name: str, found: dict[str, object] | None) -> _Login:
+        """Return what is a login in the content of a file."""
+        values: _Login = {}
+        # The objects that have one of the allowed values, if only some are allowed.
+        fit: set[tuple[str, ...]] | None = None
+        for key in dict(self._rules.login)[name]:
+            place, _, allowed = key.partition("=")
+            found_here = dict(_values_at(found, place.split(".")))
+            if allowed:
+                given = allowed.split("|")
+                fit = {path[:-1] for path, value in found_here.items() if value in given}
+            values |= found_here
+        return {path: value for path, value in values.items() if fit is None or path[:-1] in fit}
+
+    def _put_back(self, name: str, new: _Login) -> None:
+        before = self._before[name]
+        changed = {path: value for path, value in new.items() if value != before.get(path)}
         if not changed:
             return
         file = Path(self._home_of(name))
@@ -108,10 +126,32 @@ class SettingsLayer:
             if os.path.lexists(file):
                 return  # not what the agent writes: the user's business
             now = {}
-        elif any(now.get(key) != before.get(key) for key in changed):
+        known = self._login(name, now)
+        if any(known.get(path) != before.get(path) for path in changed):
             # The agent also runs elsewhere, and has a newer login there.
             return
-        write_atomically(file, json.dumps({**now, **changed}, indent=2) + "\n")
+        for path, value in changed.items():
+            inner = now
+            for key in path[:-1]:
+                entry = inner.setdefault(key, {})
+                if not isinstance(entry, dict):
+                    return  # not what the agent writes
+                inner = entry
+            inner[path[-1]] = value
+        write_atomically(file, json.dumps(now, indent=2) + "\n")
+
+
+def _values_at(
+    found: object, place: Sequence[str], above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Yield the texts, numbers and lists of texts at a place in an object, each with its path."""
+    if not place:
+        is_list = isinstance(found, list) and all(isinstance(entry, str) for entry in found)
+        if is_list or found is None or isinstance(found, str | int | float):
+            yield above, found
+    elif isinstance(found, dict):
+        for key in found if place[0] == "*" else found.keys() & {place[0]}:
+            yield from _values_at(found[key], place[1:], (*above, key))
 
 
 def _merged(text: str, own: dict[str, object] | None) -> str:

@@ -29,6 +29,7 @@ _META = "io.modelcontextprotocol/"
 _LONGEST_NAME = 60
 # The seconds after which a question counts as denied if the client does not come back.
 _PATIENCE = 300.0
+_MOST_SUSPENDED = 100
 _INSTRUCTIONS = (
     "These tools work on the project in a sandbox: commands see this computer read-only and "
     "without secrets, and have network access only to hosts that the user allows. Every change is "
@@ -229,6 +230,9 @@ class McpServer:
         question, answer = asked.result()
         state = secrets.token_hex(16)
         self._suspended[state] = running, answer
+        if len(self._suspended) > _MOST_SUSPENDED:
+            # The client never came back for the oldest.
+            del self._suspended[next(iter(self._suspended))]
         request = {"method": "elicitation/create", "params": question}
         return {
             "resultType": "input_required",

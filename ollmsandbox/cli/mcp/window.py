@@ -17,6 +17,10 @@ from ..agent.events import JsonPrinter
 
 # Bytes of a command's output that are sent at once; what comes faster is left out.
 _MOST_OUTPUT = 1 << 16
+# What the bus answers in place of a window that has gone.
+_WITHOUT_WINDOW = tuple(
+    f"org.freedesktop.DBus.Error.{name}" for name in ("ServiceUnknown", "NameHasNoOwner", "NoReply")
+)
 
 
 class WindowLink:
@@ -149,8 +153,11 @@ class WindowLink:
         given = GLib.Variant("(ss)", (self._session_id, request_to_json(request)))
         try:
             found = await self._ask(self._bus, given)
-        except GLib.Error:
-            return None
+        except GLib.Error as error:
+            # Without a name, it is an error of the connection itself.
+            if Gio.DBusError.get_remote_error(error) in (None, *_WITHOUT_WINDOW):
+                return None
+            raise Unanswered("The window did not ask you.") from error
         except asyncio.CancelledError:
             self._send("Withdraw", GLib.Variant("(ss)", (self._session_id, request.id)))
             raise

@@ -21,7 +21,9 @@ class SettingsFolder(NamedTuple):
 
     # As in `FolderTemplate`.
     folder: str
-    # JSON files, and the keys in them that go back to the user's file if the agent changed them.
+    # JSON files, and the keys in them whose texts and numbers go back to the user's file if the
+    # agent changed them: "tokens.access" is a key in an object, and "*" any key. What follows "="
+    # are the only values of it; objects without one of them do not go back.
     login: tuple[tuple[str, tuple[str, ...]], ...] = ()
     # Names in it that later runs in the same project see again, and the user's own folder never.
     history: tuple[str, ...] = ()

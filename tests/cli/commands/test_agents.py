@@ -28,7 +28,7 @@ for made in (settings, programs, home / ".config/ollmchat/profiles"):
 os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
 (home / ".config/ollmchat/profiles/claude.yaml").write_text("agent: { hosts: [www.example.org] }")
 (home / ".claude.json").write_text('{"userID": "me", "mcpServers": {}}')
-(settings / ".credentials.json").write_text('{"claudeAiOauth": {"token": "old"}, "other": 1}')
+(settings / ".credentials.json").write_text('{"claudeAiOauth": {"accessToken": "old"}, "other": 1}')
 
 def plays(text, name="claude"):
     (programs / name).write_text("#!/bin/bash\\n" + text)
@@ -73,7 +73,7 @@ def test_a_refreshed_login_is_kept_and_planted_settings_are_not(tmp_path: Path) 
         before = sorted(os.listdir(settings)), (home / ".claude.json").read_text()
         plays('''
         cd ~/.claude && set -e
-        echo '{"claudeAiOauth": {"token": "new"}, "other": 2, "evil": 3}' > new
+        echo '{"claudeAiOauth": {"accessToken": "new"}, "other": 2, "evil": 3}' > new
         mv new .credentials.json
         echo '{"hooks": {"SessionStart": [{"command": "touch /tmp/evil"}]}}' > settings.json
         echo '{"userID": "me", "mcpServers": {"evil": {"command": "evil"}}}' > .claude.json
@@ -82,7 +82,7 @@ def test_a_refreshed_login_is_kept_and_planted_settings_are_not(tmp_path: Path) 
         ''')
         done = start()
         assert done.returncode == 0, done
-        login = {"claudeAiOauth": {"token": "new"}, "other": 1}
+        login = {"claudeAiOauth": {"accessToken": "new"}, "other": 1}
         assert found(settings / ".credentials.json") == login
         assert stat.S_IMODE((settings / ".credentials.json").stat().st_mode) == 0o600
         assert (sorted(os.listdir(settings)), (home / ".claude.json").read_text()) == before
@@ -103,13 +103,14 @@ def test_a_first_login_in_the_sandbox_is_kept(tmp_path: Path) -> None:
             file.unlink()
         settings.rmdir()
         plays('''
-        echo '{"claudeAiOauth": {"token": "first"}}' > ~/.claude/.credentials.json
-        echo '{"oauthAccount": {"name": "me"}, "mcpServers": {"evil": {}}}' > ~/.claude/.claude.json
+        echo '{"claudeAiOauth": {"accessToken": "first"}}' > ~/.claude/.credentials.json
+        cd ~/.claude
+        echo '{"oauthAccount": {"displayName": "me"}, "mcpServers": {"evil": {}}}' > .claude.json
         ''')
         assert start().returncode == 0
-        assert found(settings / ".credentials.json") == {"claudeAiOauth": {"token": "first"}}
+        assert found(settings / ".credentials.json") == {"claudeAiOauth": {"accessToken": "first"}}
         assert os.listdir(settings) == [".credentials.json"]
-        assert found(home / ".claude.json") == {"oauthAccount": {"name": "me"}}
+        assert found(home / ".claude.json") == {"oauthAccount": {"displayName": "me"}}
         """,
     )
 
@@ -243,6 +244,49 @@ def test_what_is_no_login_leaves_the_user_s_as_it_was(tmp_path: Path, planted: s
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "planted"),
+    [
+        ("claude", ".claude/.credentials.json", {"claudeAiOauth": {"baseUrl": "http://evil"}}),
+        ("claude", ".claude/.credentials.json", {"claudeAiOauth": {"accessToken": {"a": "b"}}}),
+        ("claude", ".claude.json", {"oauthAccount": {"apiKeyHelper": "evil"}}),
+        ("codex", ".codex/auth.json", {"tokens": {"issuer": "http://evil"}}),
+        ("qwen", ".qwen/oauth_creds.json", {"resource_url": "evil"}),
+        (
+            "opencode",
+            ".local/share/opencode/auth.json",
+            {"openai": {"type": "wellknown", "key": "NODE_OPTIONS", "token": "--require=evil"}},
+        ),
+        ("opencode", ".local/share/opencode/auth.json", {"openai": {"key": "NODE_OPTIONS"}}),
+        (
+            "opencode",
+            ".local/share/opencode/auth.json",
+            {"github-copilot": {"enterpriseUrl": "evil"}, "http://evil": {"type": "wellknown"}},
+        ),
+    ],
+)
+def test_what_is_planted_in_a_login_does_not_go_back(
+    tmp_path: Path, name: str, file: str, planted: dict[str, object]
+) -> None:
+    in_agents_world(
+        tmp_path,
+        f"""
+        name, file, planted = {name!r}, {file!r}, {json.dumps(planted)!r}
+        (home / file).parent.mkdir(parents=True, exist_ok=True)
+        inside = file.replace(".claude.json", ".claude/.claude.json")
+        plays(f"cat > ~/{{inside}} <<'END'\\n{{planted}}\\nEND\\n", name)
+        for before in (None, "{{}}"):
+            if before:
+                (home / file).write_text(before)
+            else:
+                (home / file).unlink(missing_ok=True)
+            assert start(name=name).returncode == 0
+            assert before == ((home / file).read_text() if before else None)
+            assert before or not (home / file).exists()
+        """,
+    )
+
+
 def test_a_link_on_the_way_to_a_login_is_not_followed(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
@@ -269,15 +313,16 @@ def test_a_login_that_was_renewed_elsewhere_meanwhile_is_left_alone(tmp_path: Pa
         """
         plays('''
         curl -sS http://www.example.org/wait > /dev/null
-        echo '{"claudeAiOauth": {"token": "inside"}}' > ~/.claude/.credentials.json
+        echo '{"claudeAiOauth": {"accessToken": "inside"}}' > ~/.claude/.credentials.json
         ''')
+        credentials = settings / ".credentials.json"
         def renew(self):
-            (settings / ".credentials.json").write_text('{"claudeAiOauth": {"token": "outside"}}')
+            credentials.write_text('{"claudeAiOauth": {"accessToken": "outside"}}')
             return answer(self)
         from support.servers import world
         answer, world._Handler.do_GET = world._Handler.do_GET, renew
         assert start().returncode == 0
-        assert found(settings / ".credentials.json") == {"claudeAiOauth": {"token": "outside"}}
+        assert found(credentials) == {"claudeAiOauth": {"accessToken": "outside"}}
         """,
     )
 
@@ -507,7 +552,7 @@ assert "hello" not in done.stdout
 for secret in ("REAL", "sk-own", '"old"'):
     assert secret not in done.stdout + done.stderr, done
 assert ".credentials.json" not in done.stdout.splitlines()
-assert found(settings / ".credentials.json")["claudeAiOauth"] == {"token": "old"}
+assert found(settings / ".credentials.json")["claudeAiOauth"] == {"accessToken": "old"}
 done = start("--connection", "yours", hosts=())
 assert done.returncode == 125 and "no connection called" in done.stderr, done
 """,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clients of `ollmsandbox mcp`: that of the protocol's own SDK, and one that sends any line."""
+"""Clients of `ollmsandbox mcp`: that of the protocol's own SDK, which checks what it gets by the
+published schema of the revision, and one that sends any line."""
 
 from __future__ import annotations
 
@@ -97,9 +98,9 @@ class RawClient:
             pass
         return answer
 
-    def initialize(self, revision: str = "2025-11-25") -> dict[str, Any]:
+    def initialize(self, revision: str = "2025-11-25", **capabilities: object) -> dict[str, Any]:
         info = {"name": "raw", "version": "1"}
-        params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": info}
+        params = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": info}
         answer = self.ask("first", "initialize", **params)
         self.send(method="notifications/initialized")
         return answer

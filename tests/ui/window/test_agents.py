@@ -32,6 +32,7 @@ from ollmsandbox.permission.bus import INTERFACE, NAMES, PATH
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.sessions.entries import Stage
+from ollmsandbox.ui.window import agents
 from ollmsandbox.ui.window.window import Window
 
 pytestmark = pytest.mark.anybody
@@ -199,6 +200,22 @@ def test_an_agent_that_connects_again_cannot_ask_again_and_again(
                     found = structured(finish(_result(running)))
                     assert found["exit_status"] is None
         assert asked == 5
+
+
+def test_what_the_window_refuses_to_ask_is_not_asked_through_the_client(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "_MOST_SESSIONS", 0)
+    with with_agent(person) as (application, _window, _client), raw_client(person) as client:
+        finish(asyncio.to_thread(client.initialize, elicitation={}))
+        arguments = {"command": "echo ran", "network": True}
+        client.send(
+            id=1, method="tools/call", params={"name": "run_command", "arguments": arguments}
+        )
+        answer = finish(asyncio.to_thread(client.receive))
+        assert "method" not in answer, answer
+        assert structured(answer)["exit_status"] is None
+        assert not application.asker.waiting
 
 
 def test_other_programs_can_neither_speak_for_an_agent_nor_take_a_session_over(
