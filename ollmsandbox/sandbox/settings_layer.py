@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,12 +49,10 @@ class SettingsLayer:
             is_hidden = self._mount.hides_login and name in login
             own = None if is_hidden else _object(_read(f"{below}/{name}"))
             self._add(name, _merged(text, own).encode())
+        # What was said in other projects.
+        self._hide(self._rules.history)
         if self._mount.hides_login:
-            for name, _keys in self._rules.login:
-                if os.path.lexists(f"{below}/{name}") and not self._has(name):
-                    os.makedirs(os.path.dirname(f"{self._upper}/{name}"), 0o700, exist_ok=True)
-                    # A character device 0:0 is a whiteout.
-                    os.mknod(f"{self._upper}/{name}", stat.S_IFCHR, 0)
+            self._hide(login)
             return
         for name, path in self._rules.copies:
             if not os.path.lexists(f"{below}/{name}") and not self._has(name):
@@ -63,6 +61,16 @@ class SettingsLayer:
                     self._add(name, data)
         for name, _keys in self._rules.login:
             self._before[name] = self._login(name, _object(_read(self._home_of(name))))
+
+    def _hide(self, names: Iterable[str]) -> None:
+        for name in names:
+            # An earlier layer hides it already.
+            layers = (self._upper, *self._mount.layers.mounted_parts(self._mount.part))
+            is_hidden = any(os.path.lexists(f"{layer}/{name}") for layer in layers)
+            if os.path.lexists(f"{self._mount.lower}/{name}") and not is_hidden:
+                os.makedirs(os.path.dirname(f"{self._upper}/{name}"), 0o700, exist_ok=True)
+                # A character device 0:0 is a whiteout.
+                os.mknod(f"{self._upper}/{name}", stat.S_IFCHR, 0)
 
     def _has(self, name: str) -> bool:
         return os.path.lexists(f"{self._upper}/{name}")

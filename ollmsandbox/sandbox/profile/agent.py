@@ -26,6 +26,7 @@ class SettingsFolder(NamedTuple):
     # are the only values of it; objects without one of them do not go back.
     login: tuple[tuple[str, tuple[str, ...]], ...] = ()
     # Names in it that later runs in the same project see again, and the user's own folder never.
+    # What that has under these names is hidden.
     history: tuple[str, ...] = ()
     # Files that the agent has elsewhere: their names in this folder, and their paths.
     copies: tuple[tuple[str, str], ...] = ()

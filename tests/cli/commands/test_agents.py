@@ -331,13 +331,21 @@ def test_the_history_is_seen_by_later_runs_in_the_project_only(tmp_path: Path) -
     in_agents_world(
         tmp_path,
         """
+        # What was said outside, maybe in other projects, is hidden.
+        (settings / "projects/other").mkdir(parents=True)
+        for file in ("projects/x", "projects/other/x", "history.jsonl"):
+            (settings / file).write_text("said")
         plays("mkdir -p ~/.claude/projects; echo said >> ~/.claude/projects/x;"
-              "cat ~/.claude/projects/x")
+              "cat ~/.claude/projects/x ~/.claude/projects/*/x ~/.claude/history.jsonl")
         assert start().stdout.count("said") == 1
-        assert start().stdout.count("said") == 2
-        assert os.listdir(settings) == [".credentials.json"]
+        again = start()
+        assert again.stdout.count("said") == 2, again
+        for number in range(3, 8):
+            assert start().stdout.count("said") == number
         (top / "other").mkdir()
         assert start("--project", str(top / "other")).stdout.count("said") == 1
+        assert (settings / "projects/x").read_text() == "said"
+        assert sorted(os.listdir(settings)) == [".credentials.json", "history.jsonl", "projects"]
         """,
     )
 
