@@ -109,6 +109,21 @@ def test_a_held_setting_is_not_applied_with_a_harmless_one(person: Person) -> No
     assert "planted" not in (person.project / ".git/config").read_text()
 
 
+def test_an_identity_does_not_replace_the_users(person: Person) -> None:
+    git(person, "init", "-q")
+    own = person.home / ".gitconfig"
+    for text in ("[user]\n\temail = me@example.org\n", '[includeIf "gitdir:~"]\n\tpath = work\n'):
+        own.write_text(text)
+        assert held(person, "git config user.email you@example.org") == {".git/config"}
+        person.cli("changes")
+        assert person.cli("discard").returncode == 0
+    own.write_text("[alias]\n\tlast = log -1\n")
+    assert held(person, "git config user.email you@example.org") == set()
+    own.write_text("[user]\n\temail = me@example.org\n")
+    # A repository of the command's own, such as tests make.
+    assert held(person, "git init -q new; git -C new config user.email you@example.org") == set()
+
+
 def test_a_module_that_leads_elsewhere(person: Person, origin: str) -> None:
     git(person, "init", "-q", "-b", "main")
     attack = f"{GIT} submodule --quiet add {origin} lib; mv lib real; ln -s {person.home} lib"

@@ -22,7 +22,7 @@ from ....paths import is_inside
 from ...roots import is_git_folder
 from ..risky import normalised
 from .table import NAME, NEW_SETTINGS, SETTINGS, UNTRUSTED
-from .view import View
+from .view import View, read_disk
 
 # Possessive, as everything that a blank may be part of: otherwise a command could write a line for
 # which the search takes hours.
@@ -35,6 +35,7 @@ _SETTING = re.compile(
     rf'{_SPACE}(?:"((?:[^"\\]|\\["\\nt])*+)"|((?:[^"\\#;\t]|\\["\\nt])*+)){_SPACE}(?:[#;].*)?'
 )
 _ESCAPES = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
+_IDENTITY = re.compile(rb"(?im)^\s*\[(?:user|include|includeif)[\s\]]")
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f\ufeff]")
 
 # A host that began with a dash would be an option for ssh. "::" names a program to run.
@@ -97,6 +98,16 @@ def own_config() -> tuple[str, ...]:
     return ("/etc/gitconfig", *own)
 
 
+def _may_have_identity() -> bool:
+    """Return whether the user's own configuration sets a name, or leads to a file that may."""
+    for file in own_config():
+        # A link leads to a folder of dotfiles.
+        data = read_disk(os.path.realpath(file))
+        if data is None or _IDENTITY.search(data):
+            return True
+    return False
+
+
 def find_hostile_setting(
     new: bytes, old: bytes, path: str, view: View, *, is_new: bool
 ) -> str | None:
@@ -147,8 +158,10 @@ class _Compared(NamedTuple):
             moved = {(s.key, s.value) for s in self.known if s.section == "branch"}
             if (setting.key, value) in moved:
                 return True
-        if setting.section == "user" and name in {s.name for s in self.known}:
-            return False
+        if setting.section == "user":
+            is_set = name in {s.name for s in self.known}
+            if is_set or (not self.is_new and _may_have_identity()):
+                return False
         if name == "submodule.*.url":
             is_changed = setting[:3] in [s[:3] for s in self.known]
             return not is_changed and is_harmless_address(value, self.view)
