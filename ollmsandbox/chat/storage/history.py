@@ -85,6 +85,8 @@ class FoundLine(NamedTuple):
     at: float
     # The call that it is of; "" if it was said.
     call_id: str
+    # The first word that was searched for.
+    word: str
 
 
 def new_session_id() -> str:
@@ -161,7 +163,7 @@ class History:
             ).where(ChatMessage.id.in_(newest))
             rows = list(cast(Iterable[_Row], query.tuples()))
         return {
-            session: FoundLine(_line_with(words, f"{said or ''}\n{text}"), at, call_id)
+            session: FoundLine(_line_with(words, f"{said or ''}\n{text}"), at, call_id, words[0])
             for session, at, call_id, text, said in rows
         }
 

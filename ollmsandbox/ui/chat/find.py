@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find in the chat: a bar above the messages that goes from one entry to the next."""
+"""Find in the chat: a bar above the messages that goes from one place to the next."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from ..widgets.weak import weakly
 
 
 class FindBar(Gtk.SearchBar):
-    """`entries` returns the entries of the chat; `go_to` scrolls to a text in one, or to none."""
+    """`entries` returns the entries of the chat; `go_to` scrolls to one of the places in an entry
+    that have a text, or to none."""
 
     __gtype_name__ = "OllmFindBar"
 
     def __init__(
         self,
         entries: Callable[[], Iterable[ChatEntry] | None],
-        go_to: Callable[[ChatEntry | None, str], object],
+        go_to: Callable[[ChatEntry | None, str, int], object],
     ) -> None:
         super().__init__()
         self._entries, self._go_to = entries, go_to
-        self._found: list[ChatEntry] = []
+        # Each with which of its places.
+        self._found: list[tuple[ChatEntry, int]] = []
         self._place = 0
         self.entry = Gtk.SearchEntry(hexpand=True, placeholder_text=_("Find in the chat"))
         set_accessible_name(self.entry, _("Find in the chat"))
@@ -56,19 +58,21 @@ class FindBar(Gtk.SearchBar):
 
     def _search(self, *_args: object) -> None:
         wanted = self.entry.get_text().casefold() if self.get_search_mode() else ""
-        entries = self._entries() or ()
-        self._found = [entry for entry in entries if wanted and wanted in _text(entry)]
+        entries = (self._entries() or ()) if wanted else ()
+        self._found = [
+            (entry, which) for entry in entries for which in range(_text(entry).count(wanted))
+        ]
         self._place = len(self._found)
         if wanted:
             self._step(self, -1)
         else:
             self.count.set_label("")
-            self._go_to(None, "")
+            self._go_to(None, "", 0)
 
     def _step(self, _widget: Gtk.Widget, by: int) -> None:
         if not self._found:
             self.count.set_label(_("Nothing found") if self.entry.get_text() else "")
-            self._go_to(None, "")
+            self._go_to(None, "", 0)
             return
         self._place = (self._place + by) % len(self._found)
         # Translators: which of the places that were found is shown: "3 of 12"
@@ -76,7 +80,8 @@ class FindBar(Gtk.SearchBar):
         self.count.set_label(
             text.format(place=number(self._place + 1), count=number(len(self._found)))
         )
-        self._go_to(self._found[self._place], self.entry.get_text().casefold())
+        entry, which = self._found[self._place]
+        self._go_to(entry, self.entry.get_text(), which)
 
 
 def _text(entry: ChatEntry) -> str:

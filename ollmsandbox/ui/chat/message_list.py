@@ -19,6 +19,7 @@ from gi.repository import GLib, GObject, Gtk, Pango
 from ...i18n import _, localized
 from ...text.visible import visible_words
 from ..widgets.clamp import ClampedBin
+from ..widgets.found import FoundPlace, places_of
 from ..widgets.labels import set_accessible_name
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
@@ -165,14 +166,17 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self._viewport.follow_end()
         self.look_again()
 
-    def scroll_to(self, item: T, text: str = "") -> None:
-        """Bring an item to the upper edge, or its first part with this text in lower case. Make its
-        row at once if there is none."""
+    def scroll_to(self, item: T, text: str = "", which: int = 0) -> FoundPlace | None:
+        """Bring an item to the upper edge, or one of the places that have a text, which is
+        returned. Make its row at once if there is none."""
         row = self._shown(item)
         self._viewport.hold(row)
-        if text and (part := _part_with(row, text)) is not None:
-            self._viewport.hold(part, -_AROUND_FOCUS)
+        places = list(places_of(row, text)) if text else []
+        place = places[min(which, len(places) - 1)] if places else None
+        if place is not None:
+            self._viewport.hold(place.part, place.top - _AROUND_FOCUS)
         self.look_again()
+        return place
 
     def show_whole(self, item: T) -> None:
         """Show as much of an item as fits; its end, if that is not all."""
@@ -372,23 +376,6 @@ def _parent(row: Gtk.Widget) -> VisibleColumn:
     page = row.get_parent()
     assert isinstance(page, VisibleColumn)
     return page
-
-
-def _part_with(widget: Gtk.Widget, text: str) -> Gtk.Widget | None:
-    """Return the first label or text view below a widget that has a text in lower case."""
-    child = widget.get_first_child()
-    while child is not None:
-        if isinstance(child, Gtk.Label):
-            has_it = text in child.get_text().casefold()
-        elif isinstance(child, Gtk.TextView):
-            has_it = text in child.get_buffer().props.text.casefold()
-        else:
-            has_it = False
-        part = child if has_it else _part_with(child, text)
-        if part is not None:
-            return part
-        child = child.get_next_sibling()
-    return None
 
 
 def _error_row(error: Exception) -> Gtk.Widget:

@@ -22,6 +22,7 @@ from ..sessions.entries import (
 )
 from ..sessions.folding import CallGroup, fold, group_text, is_quiet
 from ..widgets.clamp import ClampedBin
+from ..widgets.found import FoundPlace
 from ..widgets.labels import name_buttons, set_class
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -150,7 +151,8 @@ class ChatView(Gtk.Box):
         self.messages.add_overlay(self._to_end)
         self.find_bar = FindBar(weakly(self._all_entries), weakly(self._show_found))
         self.find_bar.connect("notify::search-mode-enabled", weakly(self._on_find_bar))
-        self._found: tuple[ChatEntry, str] | None = None
+        self._found: tuple[ChatEntry, str, int] | None = None
+        self._found_place: FoundPlace | None = None
         self._found_row: Gtk.Widget | None = None
         self.append(self.find_bar)
         self._pages = Gtk.Stack(vexpand=True)
@@ -333,7 +335,7 @@ class ChatView(Gtk.Box):
             return
         for entry in self._entries:
             if isinstance(entry, MessageEntry) and entry.at == found.at:
-                self.column.scroll_to(entry)
+                self._show_place(entry, found.word)
                 return
 
     def _go_to(self, entry: CallEntry | CallGroup) -> None:
@@ -368,24 +370,35 @@ class ChatView(Gtk.Box):
     def _all_entries(self) -> list[ChatEntry]:
         return self._entries
 
-    def _show_found(self, entry: ChatEntry | None, text: str) -> None:
+    def _show_found(self, entry: ChatEntry | None, text: str, which: int) -> None:
         if self._found_row is not None:
             self._found_row.remove_css_class("found")
             self._found_row = self._found = None
+        self._mark(None)
         if entry is None:
             return
+        if (row := self._show_place(entry, text, which)) is not None:
+            row.add_css_class("found")
+
+    def _show_place(self, entry: ChatEntry, text: str, which: int = 0) -> Gtk.Widget | None:
         block = self._block_of(entry)
         if (group := self._group_row(block)) is not None:
             group.open()
-        self._found = (block, text)
-        self.column.scroll_to(block, text)
+        self._found = (block, text, which)
+        self._mark(self.column.scroll_to(*self._found))
         self._found_row = self.column.row_of(block)
-        if self._found_row is not None:
-            self._found_row.add_css_class("found")
+        return self._found_row
+
+    def _mark(self, place: FoundPlace | None) -> None:
+        if self._found_place is not None:
+            self._found_place.unmark()
+        self._found_place = place
+        if place is not None:
+            place.mark()
 
     def _on_settled(self, row: MessageRow) -> None:
         if self._found is not None and row.get_parent() is self._found_row:
-            self.column.scroll_to(*self._found)
+            self._mark(self.column.scroll_to(*self._found))
 
     # --- rows ----------------------------------------------------------------------------------
 

@@ -226,8 +226,8 @@ def test_a_search_returns_the_line_it_found(history: History) -> None:
     history.write(ran, StoredMessage(0, Message(Role.TOOL, "1", call_id="c", at=2.5), record))
     found = history.found_lines("needle hay")
     assert found == {
-        said: FoundLine("…ning before the Needle in the hay", 1.5, ""),
-        ran: FoundLine("grep needle hay", 2.5, "c"),
+        said: FoundLine("…ning before the Needle in the hay", 1.5, "", "needle"),
+        ran: FoundLine("grep needle hay", 2.5, "c", "needle"),
     }
     assert titled not in history.found_lines("needle")
     assert history.found_lines("") == {}

@@ -240,6 +240,31 @@ def test_find_goes_from_one_entry_to_the_next(place: Place) -> None:
     assert bar.count.get_label() == ""
 
 
+def is_marked(label: Gtk.Label) -> bool:
+    attributes = label.get_attributes()
+    return attributes is not None and "background" in attributes.to_string()
+
+
+def test_find_marks_each_place_of_a_text(place: Place) -> None:
+    chat, view = place.chat, place.view
+    chat.agent("A needle, and\n\n- another **Needle**.\n\n```\nneedle\n```")
+    place.settle()
+    assert view.find()
+    view.find_bar.entry.set_text("needle")
+    spin_until(lambda: view.find_bar.count.get_label() == "3 of 3")
+    assert view._found_place is not None
+    code: object = view._found_place.part
+    assert isinstance(code, Gtk.TextView)
+    assert code.get_buffer().get_iter_at_offset(0).get_tags()[-1].props.background_set
+    for number, text in ((2, "another Needle."), (1, "A needle, and")):
+        view.find_bar.entry.emit("activate")
+        assert view.find_bar.count.get_label() == f"{number} of 3"
+        [label] = [one for one in all_of(view, Gtk.Label) if one.get_text() == text]
+        assert view._found_place.part is label and is_marked(label)
+    view.find_bar.set_search_mode(False)
+    assert not is_marked(label)
+
+
 def test_find_shows_the_place_in_a_long_answer_and_stays_there(place: Place) -> None:
     chat, view = place.chat, place.view
     chat.person("Where is it?")
