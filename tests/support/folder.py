@@ -42,8 +42,11 @@ def records_for(manager: ProjectManager, project: Project, paths: Sequence[str])
 
 def recorded(folder: Folder) -> set[str]:
     """Return the recorded paths, relative to the project."""
-    records = FileRecord.select().where(FileRecord.project == project_of(folder).id)
-    return {os.path.relpath(record.path, folder.path) for record in records}
+    project = project_of(folder)
+    # What another test left running may just have opened its own database.
+    with folder.manager.store.translated_errors():
+        records = FileRecord.select().where(FileRecord.project == project.id)
+        return {os.path.relpath(record.path, folder.path) for record in records}
 
 
 def write(project: Path, *names: str, text: str = "") -> None:
