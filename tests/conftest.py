@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import signal
@@ -133,9 +134,17 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    os.register_at_fork(after_in_child=_limit_child)
     # Python has decided already, by the locale it was started in.
     if sys.getfilesystemencoding() != "utf-8":
         raise pytest.UsageError("The tests need a UTF-8 locale. Set LC_ALL=C.UTF-8.")
+
+
+def _limit_child() -> None:
+    """End a forked child that hangs, and show where. It would keep open the pipe by which pytest
+    hears of its parent's end, and nobody would end the tests."""
+    faulthandler.register(signal.SIGALRM, file=sys.__stderr__, chain=True)
+    signal.alarm(200)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
