@@ -211,7 +211,7 @@ class ToolCard(Gtk.Box):
         if terminal is not None:
             self.input.set_visibility(terminal.echoes())
         self.screen_box.set_visible(entry.fills_screen)
-        self.output_place.set_visible(not entry.fills_screen and not words.printed_nothing(entry))
+        self._show_note()
 
     def _show_stage(self) -> None:
         entry = self.entry
@@ -377,7 +377,7 @@ class ToolCard(Gtk.Box):
         self.note.set_attributes(attributes)
         self.note.set_visible(bool(text))
         self.output_place.set_visible(not nothing and not self.entry.fills_screen)
-        has_text = self.output is not None and not nothing
+        has_text = self.output is not None and not nothing and not self.entry.fills_screen
         self.copy_button.set_visible(has_text)
         self.find_button.set_visible(has_text and self._has_many_lines())
         self.output_tools.set_visible(has_text or words.has_changes(self.entry))

@@ -94,6 +94,7 @@ def test_top_is_a_program_that_fills_the_screen_and_clearing_it_is_not(person: P
         begin, rest = "\\033[?1h\\033=", "\\033[?25l\\033[H\\033[2Jtop -"
         card = _run(window, f"printf '{begin}'; sleep 0.2; printf '{rest}'; sleep 100")
         wait_until(card.terminal_button.get_mapped)
+        assert not card.output_tools.get_visible()
 
 
 def test_it_is_scrolled_to(person: Person) -> None:
