@@ -384,11 +384,8 @@ class ToolCard(Gtk.Box):
 
     def _has_many_lines(self) -> bool:
         """Return whether a finished call printed more than is in view."""
-        if self.entry.stage is not Stage.DONE:
-            return False
-        return (
-            max(self.entry.kept_output().count(b"\n"), self.entry.shown_text.count("\n")) > _IN_VIEW
-        )
+        text = self.entry.shown_text if self.entry.stage is Stage.DONE else ""
+        return text.count("\n") > _IN_VIEW or len(text) > _IN_VIEW * _LONG
 
     def _on_output(self, entry: CallEntry, data: bytes) -> None:
         if self.output is not None:

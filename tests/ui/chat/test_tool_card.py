@@ -67,11 +67,11 @@ def test_a_command_that_runs_is_open_and_shows_what_it_prints(screen: Screen, ch
 def test_a_search_is_offered_where_more_was_printed_than_is_in_view(
     screen: Screen, chat: Chat
 ) -> None:
-    for lines, is_offered in ((2, False), (40, True)):
+    for text, is_offered in (("line\n" * 2, False), ("line\n" * 40, True), ("x" * 4000, True)):
         card = shown(screen, entry := chat.call())
         chat.start(entry)
-        chat.output(entry, b"line\n" * lines)
-        chat.end(entry, done(1))
+        chat.output(entry, text.encode())
+        chat.end(entry, done(1, text))
         card.open()
         assert card.find_button.get_visible() is is_offered
         assert card.copy_button.get_visible()
