@@ -17,7 +17,7 @@ class Suggestions(Gtk.Box):
     __gsignals__ = signals({"chosen": (str,)})
 
     def __init__(self) -> None:
-        super().__init__(halign=Gtk.Align.CENTER, margin_bottom=18)
+        super().__init__(halign=Gtk.Align.CENTER, margin_start=12, margin_end=12, margin_bottom=18)
         # Below each other where they do not fit.
         lines = WrapBox()
         for text in (_("Run the tests"), _("Explain this project"), _("What changed last?")):

@@ -24,6 +24,7 @@ from ..widgets.labels import (
     in_sentences,
     set_class,
     show_ellipsized_as_tooltip,
+    with_code,
     without_hyphens,
 )
 from ..widgets.signals import signals
@@ -34,6 +35,8 @@ from .todo import TodoList
 
 # Changed lines of an edit that are shown without a click.
 _SMALL_DIFF = 8
+# Lines of output that are in view at once, without a search.
+_IN_VIEW = 12
 _TICK = 200
 # Seconds that a command runs before its use of the processor and of memory is shown.
 GRAPH_AFTER = 10.0
@@ -208,7 +211,7 @@ class ToolCard(Gtk.Box):
         if terminal is not None:
             self.input.set_visibility(terminal.echoes())
         self.screen_box.set_visible(entry.fills_screen)
-        self.output_place.set_visible(not entry.fills_screen and not words.printed_nothing(entry))
+        self._show_note()
 
     def _show_stage(self) -> None:
         entry = self.entry
@@ -368,12 +371,21 @@ class ToolCard(Gtk.Box):
         nothing = _("No output") if words.printed_nothing(self.entry) else ""
         notes = [nothing or self.entry.output_note, *words.remarks(self.entry)]
         text = "\n".join(filter(None, notes))
-        self.note.set_label(text)
+        _is_valid, attributes, shown, _key = Pango.parse_markup(with_code(text), -1, "\0")
+        # A label that takes markup could be tricked one day.
+        self.note.set_label(shown)
+        self.note.set_attributes(attributes)
         self.note.set_visible(bool(text))
         self.output_place.set_visible(not nothing and not self.entry.fills_screen)
-        for button in (self.find_button, self.copy_button):
-            button.set_visible(self.output is not None and not nothing)
-        self.output_tools.set_visible(button.get_visible() or words.has_changes(self.entry))
+        has_text = self.output is not None and not nothing and not self.entry.fills_screen
+        self.copy_button.set_visible(has_text)
+        self.find_button.set_visible(has_text and self._has_many_lines())
+        self.output_tools.set_visible(has_text or words.has_changes(self.entry))
+
+    def _has_many_lines(self) -> bool:
+        """Return whether a finished call printed more than is in view."""
+        text = self.entry.shown_text if self.entry.stage is Stage.DONE else ""
+        return text.count("\n") > _IN_VIEW or len(text) > _IN_VIEW * _LONG
 
     def _on_output(self, entry: CallEntry, data: bytes) -> None:
         if self.output is not None:

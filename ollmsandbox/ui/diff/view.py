@@ -466,9 +466,9 @@ class DiffView(Gtk.Box):
             place = ngettext("{count} hunk", "{count} hunks", count).format(count=number(count))
         has_many = len(diff.sections) > 1 and not self.is_whole
         parts = [place, counts] if has_many else [counts]
-        # There is nothing to go to otherwise.
+        # There is nothing to go to otherwise. A narrow view has room for one row; the keys go on.
         for button in (self.previous, self.next):
-            button.set_visible(has_many)
+            button.set_visible(has_many and self.get_width() >= _NARROW)
         if diff.has_crlf and any("\r" in line for line in diff.new[:1] or diff.old[:1]):
             parts.append(_("Windows line endings"))
         self.summary.set_label(" · ".join(parts))
@@ -496,6 +496,7 @@ class DiffView(Gtk.Box):
         if self._columns and self._wants_two() != self.is_side_by_side:
             self._rebuild()
         self.side_toggle.set_visible(is_wide)
+        self._show_summary()
 
     # --- the theme -----------------------------------------------------------------------------
 

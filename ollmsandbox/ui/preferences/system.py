@@ -19,7 +19,7 @@ from ...sandbox.rootfs.settings import RootfsSettings, load_rootfs_settings, sav
 from ...text.ansi import harmless
 from ..terminal.usage import amount
 from ..widgets.dialogs import choose_file, confirm
-from ..widgets.labels import decorative_icon
+from ..widgets.labels import decorative_icon, with_code
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from . import rows
@@ -140,7 +140,7 @@ class SystemPage(Adw.PreferencesPage):
         self._status.set_subtitle(GLib.markup_escape_text(text))
         if trouble is not None:
             self._trouble.set_title(GLib.markup_escape_text(localized(trouble.message)))
-            self._trouble.set_subtitle(GLib.markup_escape_text(localized(trouble.remedy)))
+            self._trouble.set_subtitle(with_code(localized(trouble.remedy)))
         self._trouble.set_visible(trouble is not None)
         self._show_busy(busy=self._work is not None, is_installed=installed)
 

@@ -41,8 +41,13 @@ if TYPE_CHECKING:
 # Of the output, as it came: what a view that is made later has to show.
 _KEPT = 4 << 20
 _PIECE = 64 << 10
-# Programs such as editors ask for the alternate screen.
-_WHOLE_SCREEN = re.compile(rb"\x1b\[\?(?:1049|1047|47)h")
+# Programs such as editors ask for the alternate screen. Others, as `top`, take the cursor keys and
+# begin at the upper left; `clear` and progress bars do only one of these.
+_WHOLE_SCREEN = re.compile(
+    rb"\x1b\[\?(?:1049|1047|47)h|\x1b\[\?1h(?:\x1b[^\n\x1b]{1,8}){0,8}\x1b\[(?:1;1)?H"
+)
+# A sequence may be cut between two pieces of output.
+_LONGEST_START = 96
 # More than this goes to a file, too. No view drops a line of less.
 _SMALL = 4 << 10
 
@@ -337,9 +342,11 @@ class CallEntry(ChatEntry):
             self._store_all(self._new_store)
         while self._size > _KEPT and len(self._kept) > 1:
             self._size -= len(self._kept.popleft())
-        if self.terminal is not None and not self.fills_screen and _WHOLE_SCREEN.search(data):
-            self.fills_screen = True
-            self.emit("changed")
+        if self.terminal is not None and not self.fills_screen:
+            end = self._kept[-1][-len(data) - _LONGEST_START :]
+            if _WHOLE_SCREEN.search(end):
+                self.fills_screen = True
+                self.emit("changed")
         self.emit("output", data)
 
     def note_files(self, count: int, last: str) -> None:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from gi.repository import Gtk, Pango
+import re
+
+from gi.repository import GLib, Gtk, Pango
 
 # Characters of a word that is broken anywhere.
 _LONG_WORD = 500
+_CODE = re.compile(r"`([^`\n]+)`")
 
 
 def set_accessible_name(widget: Gtk.Widget, name: str) -> None:
@@ -31,6 +34,12 @@ def in_sentences(*parts: str) -> str:
         stop = " " if said[-1:] in tuple(".!?…:") else ". "
         said = f"{said}{stop}{part}" if said else part
     return said
+
+
+def with_code(text: str) -> str:
+    """Return markup in which what is between backticks is shown as code, without them: neither the
+    user nor a screen reader needs them."""
+    return _CODE.sub(r"<tt>\1</tt>", GLib.markup_escape_text(text))
 
 
 def describe(widget: Gtk.Widget, text: str) -> None:

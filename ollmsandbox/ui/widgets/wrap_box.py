@@ -20,6 +20,8 @@ class WrapBox(Gtk.Widget):
     row_spacing = GObject.Property(type=int, default=6)
     # In one line: the first group at the start, the others at the end. Or all of them at the end.
     spread = GObject.Property(type=bool, default=False)
+    # The first widget becomes as narrow as it can be before there is another line.
+    shrink = GObject.Property(type=bool, default=False)
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,10 +54,15 @@ class WrapBox(Gtk.Widget):
         widths = [widget.measure(Gtk.Orientation.HORIZONTAL, -1)[1] for widget in line]
         return sum(widths) + self.spacing * max(0, len(widths) - 1)
 
+    def _slack(self, line: _Line) -> int:
+        """Return by how much the first widget of a line may be narrower."""
+        least, natural, *_ = line[0].measure(Gtk.Orientation.HORIZONTAL, -1)
+        return natural - least if self.shrink else 0
+
     def lines_for(self, width: int) -> list[_Line]:
         groups = self._shown
         together = [widget for group in groups for widget in group]
-        if not together or width < 0 or self._natural(together) <= width:
+        if not together or width < 0 or self._natural(together) - self._slack(together) <= width:
             return [together] if together else []
         if all(len(group) == 1 or self._natural(group) <= width for group in groups):
             return groups
@@ -99,13 +106,14 @@ class WrapBox(Gtk.Widget):
 
     def _places(self, line: _Line, width: int) -> Iterator[tuple[Gtk.Widget, int, int]]:
         rest = max(0, width - self._natural(line))
+        missing = min(max(0, self._natural(line) - width), self._slack(line))
         gap_after = len(self._shown[0]) if self.spread else 0
         x = 0
         for number, widget in enumerate(line):
             if number == gap_after:
                 x += rest
             # A widget that does not fit alone gets the width there is.
-            wide = min(self._natural([widget]), width)
+            wide = min(self._natural([widget]) - (0 if number else missing), width)
             yield widget, x, wide
             x += wide + self.spacing
 

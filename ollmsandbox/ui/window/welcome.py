@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, GLib, Gtk
+from gi.repository import Adw, Gtk
 
 from ...i18n import _
 from ..resources import template
-from ..widgets.labels import decorative_icon, name_buttons, set_accessible_name
+from ..widgets.labels import decorative_icon, name_buttons, set_accessible_name, with_code
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -106,9 +106,7 @@ def _missing_row(finding: Finding) -> Gtk.ListBoxRow:
 
 def _row(title: str, subtitle: str, *, ok: bool | None) -> Adw.ActionRow:
     """Return a row with a mark for what was found; None while that is not known."""
-    row = Adw.ActionRow(
-        title=GLib.markup_escape_text(title), subtitle=GLib.markup_escape_text(subtitle)
-    )
+    row = Adw.ActionRow(title=with_code(title), subtitle=with_code(subtitle))
     row.set_title_lines(0)
     row.set_subtitle_lines(0)
     row.set_activatable(False)

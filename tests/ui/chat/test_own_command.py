@@ -85,6 +85,18 @@ def test_a_program_that_fills_the_screen_is_offered_a_terminal(
         assert not card.screen_box.get_visible()
 
 
+def test_top_is_a_program_that_fills_the_screen_and_clearing_it_is_not(person: Person) -> None:
+    with in_project(person) as (window, _session):
+        card = _run(window, "printf '\\033[H\\033[2J\\033[?25lstill text\\n'")
+        _wait_for_end(card)
+        wait_until(lambda: "still text" in _printed(card))
+        # What `top` begins with, in two pieces as they may come.
+        begin, rest = "\\033[?1h\\033=", "\\033[?25l\\033[H\\033[2Jtop -"
+        card = _run(window, f"printf '{begin}'; sleep 0.2; printf '{rest}'; sleep 100")
+        wait_until(card.terminal_button.get_mapped)
+        assert not card.output_tools.get_visible()
+
+
 def test_it_is_scrolled_to(person: Person) -> None:
     with in_project(person) as (window, session):
         finish(session.conversation.run("seq 300"))

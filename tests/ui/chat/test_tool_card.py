@@ -32,6 +32,7 @@ from ollmsandbox.ui.sessions import tool_text
 from ollmsandbox.ui.sessions.entries import CallEntry
 from ollmsandbox.ui.sessions.folding import is_quiet
 from ollmsandbox.ui.terminal.graph import UsageGraph
+from ollmsandbox.ui.widgets.labels import with_code
 
 pytestmark = pytest.mark.anybody
 
@@ -61,6 +62,26 @@ def test_a_command_that_runs_is_open_and_shows_what_it_prints(screen: Screen, ch
     assert card.status.get_label().startswith("Running · ")
     assert card.stop_button.get_visible()
     assert card.spinner.get_spinning()
+
+
+def test_a_search_is_offered_where_more_was_printed_than_is_in_view(
+    screen: Screen, chat: Chat
+) -> None:
+    for text, is_offered in (("line\n" * 2, False), ("line\n" * 40, True), ("x" * 4000, True)):
+        card = shown(screen, entry := chat.call())
+        chat.start(entry)
+        chat.output(entry, text.encode())
+        chat.end(entry, done(1, text))
+        card.open()
+        assert card.find_button.get_visible() is is_offered
+        assert card.copy_button.get_visible()
+
+
+def test_code_in_a_remark_has_no_backticks() -> None:
+    assert with_code("use `ollmsandbox roots add` & <b>") == (
+        "use <tt>ollmsandbox roots add</tt> &amp; &lt;b&gt;"
+    )
+    assert with_code("a ` alone") == "a ` alone"
 
 
 def test_a_call_that_waits_for_its_turn_has_its_card_already(screen: Screen, chat: Chat) -> None:

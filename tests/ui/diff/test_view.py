@@ -114,6 +114,17 @@ def test_the_next_and_the_previous_change(screen: Screen) -> None:
         assert view.current == place
 
 
+def test_a_narrow_view_goes_to_hunks_with_the_keyboard_alone(screen: Screen) -> None:
+    view = with_texts(screen, OLD, NEW)
+    window = view.get_root()
+    assert isinstance(window, Gtk.Window)
+    spin_until(view.next.get_visible)
+    screen.resize(window, 360, 400)
+    spin_until(lambda: not view.next.get_visible() and not view.previous.get_visible())
+    screen.resize(window, 900, 400)
+    spin_until(view.next.get_visible)
+
+
 def test_a_wide_view_has_two_columns_until_the_user_prefers_one(screen: Screen) -> None:
     view = with_texts(screen, OLD, NEW)
     window = view.get_root()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from gi.repository import Gtk
+from gi.repository import Gtk, Pango
 from support.chat import Chat, shown
 from support.screen import Screen, all_of, draw_frames, spin_until
 
@@ -12,6 +12,7 @@ from ollmsandbox.project.change import Change, Flag, Kind, Recorded, State, Type
 from ollmsandbox.ui.changes.model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
 from ollmsandbox.ui.widgets.labels import is_cut_off, show_ellipsized_as_tooltip
+from ollmsandbox.ui.widgets.wrap_box import WrapBox
 
 pytestmark = pytest.mark.anybody
 
@@ -35,6 +36,26 @@ def test_a_cut_off_status_has_a_tooltip(
     screen.show(short)
     draw_frames(short)
     assert short.get_has_tooltip() and not is_cut_off(short)
+
+
+def test_a_title_becomes_narrower_before_its_buttons_get_a_line_of_their_own(
+    screen: Screen,
+) -> None:
+    title, button = (
+        Gtk.Label(label="a_long_name.py", ellipsize=Pango.EllipsizeMode.END),
+        Gtk.Button(label="Undo"),
+    )
+    box = WrapBox()
+    box.add_group([title])
+    box.add_group([button])
+    screen.show(box)
+    width = box.measure(Gtk.Orientation.HORIZONTAL, -1)[1]
+    assert [len(line) for line in box.lines_for(width - 20)] == [1, 1]
+    box.set_property("shrink", True)
+    assert [len(line) for line in box.lines_for(width - 20)] == [2]
+    assert [
+        len(line) for line in box.lines_for(button.measure(Gtk.Orientation.HORIZONTAL, -1)[1] + 5)
+    ] == [1, 1]
 
 
 def test_a_risky_file_has_one_pill_that_is_complete_beside_a_long_path(screen: Screen) -> None:
