@@ -34,10 +34,11 @@ class Link:
         self.server: socket.socket | None = None
         # When to give up connecting; 0 for never.
         self.deadline = 0.0
-        self.is_connected = False
         self.to_server = bytearray()
         self.to_client = bytearray()
         self.client_ended = self.server_ended = False
+        # The server broke the connection off: what it sent before is not all.
+        self.was_reset = False
         client.settimeout(0)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -157,7 +158,6 @@ class Pump(Generic[L]):
 
     def _begin_to_carry(self, link: L) -> None:
         link.deadline = 0.0
-        link.is_connected = True
         self._watch(link)
 
     # --- carrying ----------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Pump(Generic[L]):
             if mask & WRITE:
                 _send(link.server, link.to_server)
             if mask & READ:
-                data = self._receive(link.server)
+                data = self._receive(link.server, link)
                 if data is not None and not data:
                     link.server_ended = True
                 elif data is not None:
@@ -220,22 +220,30 @@ class Pump(Generic[L]):
     def _note_traffic(self, link: L, *, sent: int = 0, received: int = 0) -> None:
         """Take note of the bytes that a link carries."""
 
-    def _receive(self, source: socket.socket) -> memoryview | None:
-        """Return what has arrived, nothing at the end, and None if there is nothing yet."""
+    def _receive(self, source: socket.socket, link: L | None = None) -> memoryview | None:
+        """Return what has arrived, nothing at the end, and None if there is nothing yet. `link` is
+        that of a server, whose end may be an error."""
         try:
             return self._piece[: source.recv_into(self._piece)]
         except BlockingIOError:
             return None
-        except ConnectionResetError:
+        except OSError:
+            if link is not None:
+                link.was_reset = True
             return self._piece[:0]
 
     def _shut_down(self, link: L) -> None:
         """Pass on that a side has nothing more to say."""
         assert link.server is not None
-        if link.client_ended and not link.to_server:
-            link.server.shutdown(socket.SHUT_WR)
-        if link.server_ended and not link.to_client:
-            link.client.shutdown(socket.SHUT_WR)
+        if link.was_reset and not link.to_client:
+            raise ConnectionResetError
+        # What has ended in both directions is no longer connected.
+        with contextlib.suppress(OSError):
+            if link.client_ended and not link.to_server:
+                link.server.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):
+            if link.server_ended and not link.to_client:
+                link.client.shutdown(socket.SHUT_WR)
 
     @contextlib.contextmanager
     def _ending(self, link: L) -> Iterator[None]:
@@ -252,7 +260,7 @@ class Pump(Generic[L]):
         self._close_server(link)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(link.client)
-        if link.is_connected and link.client_ended:
+        if link.client_ended and link.server_ended and not link.was_reset:
             link.client.close()
         else:
             reset(link.client)
