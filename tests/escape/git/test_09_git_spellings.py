@@ -160,6 +160,16 @@ def test_a_reference_that_looks_like_an_option(person: Person, checkout: Path) -
     }
 
 
+def test_a_reference_that_a_prompt_would_obey(person: Person, checkout: Path) -> None:
+    """Many show the branch as a part of a text that the shell reads again."""
+    names = ("x$(touch${IFS}x)", "x`x`")
+    report = settle(person, "".join(f"git checkout -qb '{name}'; " for name in names))
+    assert {f".git/refs/heads/{name}" for name in names} | {".git/HEAD"} <= {
+        item.change.path for item in report.changes if item.is_held
+    }
+    assert outside(person, "git branch --show-current") == "main\n"
+
+
 def test_more_packs_than_anybody_makes(
     person: Person, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
