@@ -51,8 +51,8 @@ class GitRow(NamedTuple):
 
 
 _ID = r"(?:[0-9a-f]{40}|[0-9a-f]{64})"
-# References that git only shows, merges and pushes. `refs/replace` is obeyed; some prompts obey what
-# a shell would.
+# References that git only shows, merges and pushes. `refs/replace` is obeyed. A shell's prompt may
+# obey a name as the shell would.
 _REF = (
     r"refs/(?:(?:heads|tags|remotes|notes|bisect|rewritten|original)/"
     r"(?!-)[^\0-\x20\x7f:\\^~?*\[$`]+|stash)"
