@@ -170,6 +170,20 @@ def test_a_reference_that_a_prompt_would_obey(person: Person, checkout: Path) ->
     assert outside(person, "git branch --show-current") == "main\n"
 
 
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "mkdir .git/refs/heads/main.lock .git/logs/HEAD.lock",
+        "echo 'ref: refs/heads/../../x' >.git/HEAD",
+        "git rev-parse @ >.git/refs/heads/x..y",
+    ],
+)
+def test_references_that_git_cannot_use(person: Person, checkout: Path, attack: str) -> None:
+    """The user's next commit would fail."""
+    assert all(item.is_held for item in settle(person, attack).changes)
+    assert "[main " in outside(person, "git commit --allow-empty -m third")
+
+
 def test_more_packs_than_anybody_makes(
     person: Person, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ _ID = r"(?:[0-9a-f]{40}|[0-9a-f]{64})"
 # obey a name as the shell would.
 _REF = (
     r"refs/(?:(?:heads|tags|remotes|notes|bisect|rewritten|original)/"
-    r"(?!-)[^\0-\x20\x7f:\\^~?*\[$`]+|stash)"
+    r"(?!-|\S*\.\.)[^\0-\x20\x7f:\\^~?*\[$`]+|stash)"
 )
 # A part of a path that git may write to: not `..`, and not `.git` on any file system.
 _PART = r"(?!(?i:\.git[. ]*|git~\d+|\.{0,2})[/\0])[^/\0]+"
