@@ -195,7 +195,7 @@ class Pump(Generic[L]):
                     link.client_ended = True
                 elif data is not None and (said := self._checked(link, data)):
                     self._note_traffic(link, sent=len(said))
-                    _send(link.server, link.to_server, said)
+                    _send_to_server(link, said)
             self._shut_down(link)
 
     def _on_server(self, link: L, mask: int) -> None:
@@ -203,7 +203,7 @@ class Pump(Generic[L]):
             if link.server is None:
                 return  # it has ended a moment ago, in the same turn
             if mask & WRITE:
-                _send(link.server, link.to_server)
+                _send_to_server(link)
             if mask & READ:
                 data = self._receive(link.server, link)
                 if data is not None and not data:
@@ -235,7 +235,7 @@ class Pump(Generic[L]):
     def _shut_down(self, link: L) -> None:
         """Pass on that a side has nothing more to say."""
         assert link.server is not None
-        if link.was_reset and not link.to_client:
+        if link.was_reset and link.server_ended and not link.to_client:
             raise ConnectionResetError
         # What has ended in both directions is no longer connected.
         with contextlib.suppress(OSError):
@@ -282,6 +282,16 @@ def _send(target: socket.socket, waiting: bytearray, new: memoryview | bytes = b
         if not waiting and new:
             new = new[target.send(new) :]
     waiting += new
+
+
+def _send_to_server(link: Link, new: memoryview | bytes = b"") -> None:
+    assert link.server is not None
+    try:
+        _send(link.server, link.to_server, new)
+    except OSError:
+        # It does not want to hear more. What it answered before is still to be read.
+        link.was_reset = True
+        link.to_server.clear()
 
 
 def reset(client: socket.socket) -> None:
