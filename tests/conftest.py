@@ -143,6 +143,7 @@ def pytest_configure() -> None:
 def _limit_child() -> None:
     """End a forked child that hangs, and show where. It would keep open the pipe by which pytest
     hears of its parent's end, and nobody would end the tests."""
+    assert sys.__stderr__ is not None
     faulthandler.register(signal.SIGALRM, file=sys.__stderr__, chain=True)
     signal.alarm(200)
 
