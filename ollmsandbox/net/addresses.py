@@ -24,7 +24,10 @@ _PORTS = {"http": 80, "https": 443}
 # Not private by number, but only reached from inside a data centre.
 _METADATA = tuple(
     ipaddress.ip_address(number)
-    for number in ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254")
+    for number in (
+        *("168.63.129.16", "100.100.100.200", "192.0.0.192"),
+        *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+    )
 )
 _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 _IPV4_COMPATIBLE = ipaddress.ip_network("::/96")
@@ -198,7 +201,9 @@ def reach_of(address: str) -> Reach:
     if is_public(number) or any(number in network for network in _EXAMPLES):
         return Reach.PUBLIC
     inner = _embedded(number) if isinstance(number, ipaddress.IPv6Address) else None
-    is_private = any((inner or number) in network for network in _PRIVATE)
+    if inner is not None:
+        return reach_of(str(inner))
+    is_private = any(number in network for network in _PRIVATE)
     return Reach.PRIVATE if is_private and number not in _METADATA else Reach.SPECIAL
 
 

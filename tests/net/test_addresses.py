@@ -8,7 +8,15 @@ import ipaddress
 import pytest
 
 from ollmsandbox.errors import NetError
-from ollmsandbox.net.addresses import Address, is_public, proxy_for, public_addresses, resolve
+from ollmsandbox.net.addresses import (
+    Address,
+    Reach,
+    is_public,
+    proxy_for,
+    public_addresses,
+    reach_of,
+    resolve,
+)
 
 pytestmark = pytest.mark.anybody
 
@@ -154,3 +162,21 @@ def test_a_redirect_is_relative_to_its_address() -> None:
     for bad in ("file:///etc/passwd", "http://u:p@x.example/", "http://[", "javascript:1"):
         with pytest.raises(NetError):
             address.redirect(bad)
+
+
+@pytest.mark.parametrize(
+    ("number", "reach"),
+    [
+        ("::ffff:100.100.100.200", Reach.SPECIAL),
+        ("2002:6464:64c8::", Reach.SPECIAL),
+        ("fd00:ec2::23", Reach.SPECIAL),
+        ("fd20:ce::254", Reach.SPECIAL),
+        ("::ffff:127.0.0.1", Reach.SPECIAL),
+        ("fe80::1%lo", Reach.SPECIAL),
+        ("::ffff:10.1.2.3", Reach.PRIVATE),
+        ("fd00::1", Reach.PRIVATE),
+        ("::ffff:203.0.113.5", Reach.PUBLIC),
+    ],
+)
+def test_where_an_address_leads(number: str, reach: Reach) -> None:
+    assert reach_of(number) is reach

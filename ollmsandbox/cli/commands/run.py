@@ -407,13 +407,21 @@ def _spec(given: argparse.Namespace, project: str, command: str | Sequence[str])
             "--ssh-agent is for commands that reach single hosts.",
             "Name the server with --host.",
         )
+    hosts = _hosts(given)
+    for port in given.publish:
+        if f"localhost:{port}" in hosts:
+            # A connection would go round and round.
+            raise SandboxError(
+                f"Port {port} cannot be the command's and this computer's.",
+                "Leave --publish or --host out.",
+            )
     return RunSpec(
         project,
         given.title or _text(command),
         working_dir=_working_dir(given, project),
         network=given.network is not None or bool(given.hosts),
         by_host=given.network == "ask" or (given.network is None and bool(given.hosts)),
-        hosts=_hosts(given),
+        hosts=hosts,
         ssh_agent=given.ssh_agent,
         publish=tuple(dict.fromkeys(given.publish)),
         mode=Mode(given.apply),

@@ -30,6 +30,11 @@ def _hello(data: bytes) -> bytes | None:
     while True:
         head = data[at : at + 5]
         if not b"\x16\x03".startswith(head[:2]):
+            # Some servers ignore an alert before the hello, or in it.
+            if at or head[:2] == b"\x15\x03":
+                raise ConnectionAbortedError
+            if head == b"\x15":
+                raise NotYet
             return None
         if len(head) < 5:
             raise NotYet
@@ -60,8 +65,11 @@ def _name_in(hello: bytes) -> str | None:
     while at + 4 <= len(hello):
         kind, size = (int.from_bytes(hello[n : n + 2], "big") for n in (at, at + 2))
         at += 4
-        if kind == _SERVER_NAME and size > 5 and hello[at + 2] == 0:
+        if kind == _SERVER_NAME:
             length = int.from_bytes(hello[at + 3 : at + 5], "big")
+            # A server may pass over names of another type.
+            if hello[at + 2] or size != 5 + length:
+                raise ConnectionAbortedError
             return hello[at + 5 : at + 5 + length].decode("ascii").lower().rstrip(".")
         at += size
     return None

@@ -34,10 +34,11 @@ class Link:
         self.server: socket.socket | None = None
         # When to give up connecting; 0 for never.
         self.deadline = 0.0
-        self.is_connected = False
         self.to_server = bytearray()
         self.to_client = bytearray()
         self.client_ended = self.server_ended = False
+        # The server broke the connection off: what it sent before is not all.
+        self.was_reset = False
         client.settimeout(0)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -157,7 +158,6 @@ class Pump(Generic[L]):
 
     def _begin_to_carry(self, link: L) -> None:
         link.deadline = 0.0
-        link.is_connected = True
         self._watch(link)
 
     # --- carrying ----------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Pump(Generic[L]):
                     link.client_ended = True
                 elif data is not None and (said := self._checked(link, data)):
                     self._note_traffic(link, sent=len(said))
-                    _send(link.server, link.to_server, said)
+                    _send_to_server(link, said)
             self._shut_down(link)
 
     def _on_server(self, link: L, mask: int) -> None:
@@ -203,9 +203,9 @@ class Pump(Generic[L]):
             if link.server is None:
                 return  # it has ended a moment ago, in the same turn
             if mask & WRITE:
-                _send(link.server, link.to_server)
+                _send_to_server(link)
             if mask & READ:
-                data = self._receive(link.server)
+                data = self._receive(link.server, link)
                 if data is not None and not data:
                     link.server_ended = True
                 elif data is not None:
@@ -220,22 +220,30 @@ class Pump(Generic[L]):
     def _note_traffic(self, link: L, *, sent: int = 0, received: int = 0) -> None:
         """Take note of the bytes that a link carries."""
 
-    def _receive(self, source: socket.socket) -> memoryview | None:
-        """Return what has arrived, nothing at the end, and None if there is nothing yet."""
+    def _receive(self, source: socket.socket, link: L | None = None) -> memoryview | None:
+        """Return what has arrived, nothing at the end, and None if there is nothing yet. `link` is
+        that of a server, whose end may be an error."""
         try:
             return self._piece[: source.recv_into(self._piece)]
         except BlockingIOError:
             return None
-        except ConnectionResetError:
+        except OSError:
+            if link is not None:
+                link.was_reset = True
             return self._piece[:0]
 
     def _shut_down(self, link: L) -> None:
         """Pass on that a side has nothing more to say."""
         assert link.server is not None
-        if link.client_ended and not link.to_server:
-            link.server.shutdown(socket.SHUT_WR)
-        if link.server_ended and not link.to_client:
-            link.client.shutdown(socket.SHUT_WR)
+        if link.was_reset and link.server_ended and not link.to_client:
+            raise ConnectionResetError
+        # What has ended in both directions is no longer connected.
+        with contextlib.suppress(OSError):
+            if link.client_ended and not link.to_server:
+                link.server.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):
+            if link.server_ended and not link.to_client:
+                link.client.shutdown(socket.SHUT_WR)
 
     @contextlib.contextmanager
     def _ending(self, link: L) -> Iterator[None]:
@@ -252,7 +260,7 @@ class Pump(Generic[L]):
         self._close_server(link)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(link.client)
-        if link.is_connected and link.client_ended:
+        if link.client_ended and link.server_ended and not link.was_reset:
             link.client.close()
         else:
             reset(link.client)
@@ -274,6 +282,16 @@ def _send(target: socket.socket, waiting: bytearray, new: memoryview | bytes = b
         if not waiting and new:
             new = new[target.send(new) :]
     waiting += new
+
+
+def _send_to_server(link: Link, new: memoryview | bytes = b"") -> None:
+    assert link.server is not None
+    try:
+        _send(link.server, link.to_server, new)
+    except OSError:
+        # It does not want to hear more. What it answered before is still to be read.
+        link.was_reset = True
+        link.to_server.clear()
 
 
 def reset(client: socket.socket) -> None:

@@ -21,7 +21,7 @@ from typing import Protocol
 from ...net.addresses import Reach, reach_of
 from .hello import NotYet, server_name
 from .hosts import HostUse, Trouble
-from .names import Names
+from .names import Names, is_host_name
 from .proxy import Handshake, Proxy, ProxyError
 from .pump import AT_ONCE, MOST_LINKS, READ, Link, Pump, reset
 
@@ -269,7 +269,8 @@ class Relay(Pump[HostLink]):
 
     def _refuse(self, link: HostLink) -> None:
         """Tell the client that the host is not allowed, in the words of its protocol."""
-        link.use.allowed = False
+        # It may have been reached before its name led to another address.
+        link.use.allowed = link.use.was_reached
         if link.use.port == 80:
             text = f"The host {link.use.host} was not allowed."
             link.to_client += _FORBIDDEN.format(why=text).encode()
@@ -318,7 +319,8 @@ class Relay(Pump[HostLink]):
                 return
             self._selector.register(link.server, READ, lambda _mask: self._on_proxy(link))
             return
-        link.use.trouble = None
+        if link.use.trouble is not Trouble.OTHER_NAME:
+            link.use.trouble = None
         if link.has_waited and _has_left(link.client):
             link.use.was_late = True
         else:
@@ -362,8 +364,12 @@ class Relay(Pump[HostLink]):
             name = server_name(first)
         except NotYet:
             return b""
+        except ConnectionAbortedError:
+            name = "?"
         if name is not None and name != link.use.host:
-            link.use.trouble, link.use.other_name = Trouble.OTHER_NAME, name
+            link.use.trouble = Trouble.OTHER_NAME
+            # It may be any text of the command's.
+            link.use.other_name = name if is_host_name(name) else repr(name[:80])
             raise ConnectionAbortedError
         link.first = None
         return first

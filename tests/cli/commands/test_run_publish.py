@@ -58,3 +58,10 @@ def test_with_the_whole_network_there_is_nothing_to_publish(person: Person) -> N
     done = person.cli("run", "--publish=3000", "--network=all", "--", "true")
     assert done.returncode == 125
     assert "Leave --publish out" in done.stderr
+
+
+def test_a_port_of_the_command_s_is_not_also_this_computer_s(person: Person) -> None:
+    """Each connection would open another one, until nothing is left."""
+    done = person.cli("run", "--publish=3000", "--host=localhost:3000", "--", "true")
+    assert done.returncode == 125
+    assert "Leave --publish or --host out" in done.stderr

@@ -573,17 +573,24 @@ def test_conflicts_that_are_resolved_in_other_files(person: Person, checkout: Pa
     config = checkout / ".git" / "config"
     before = config.read_text()
     number = "12345" * 8
-    assert held(person, f"printf '{number}.1\\tsrc/x\\0' >.git/MERGE_RR") == set()
     cache = f".git/rr-cache/{number}"
     attack = f"mkdir -p {cache}; cp .git/config {cache}/preimage; cp .git/config {cache}/postimage;"
     attack += f"echo '[core]\npager = evil' >>{cache}/postimage;"
     attack += f"printf '{number}.-1\\t.git/config\\0' >.git/MERGE_RR"
-    assert held(person, attack) == {".git/MERGE_RR"}
+    assert held(person, attack) == set()
     git(person, "commit", "--allow-empty", "-m", "x")
     assert config.read_text() == before
-    for path, number_of in (("../x", ""), (".git/config", ".1"), ("src", ".-1")):
-        list_ = f"printf '{number}{number_of}\\t{path}\\0' >.git/MERGE_RR"
-        assert held(person, list_) == {".git/MERGE_RR"}
+
+
+def test_a_resolution_that_is_a_secret(person: Person, checkout: Path) -> None:
+    """`git commit` copies the files in the list to where the next command can read them."""
+    write(person.home / ".ssh" / "id_ed25519", "secret")
+    cache = f".git/rr-cache/{'12345' * 8}"
+    attack = f"ln -s {person.home}/.ssh/id_ed25519 key; mkdir -p {cache}; echo x >{cache}/preimage;"
+    attack += f"printf '{'12345' * 8}\\tkey\\0' >.git/MERGE_RR"
+    assert held(person, attack) == set()
+    git(person, "commit", "--allow-empty", "-m", "x")
+    assert not (checkout / cache / "postimage").exists()
 
 
 def test_a_cherry_pick_that_continues_with_a_program(person: Person, checkout: Path) -> None:

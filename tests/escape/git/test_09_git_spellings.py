@@ -160,6 +160,30 @@ def test_a_reference_that_looks_like_an_option(person: Person, checkout: Path) -
     }
 
 
+def test_a_reference_that_a_prompt_would_obey(person: Person, checkout: Path) -> None:
+    """Many show the branch as a part of a text that the shell reads again."""
+    names = ("x$(touch${IFS}x)", "x`x`")
+    report = settle(person, "".join(f"git checkout -qb '{name}'; " for name in names))
+    assert {f".git/refs/heads/{name}" for name in names} | {".git/HEAD"} <= {
+        item.change.path for item in report.changes if item.is_held
+    }
+    assert outside(person, "git branch --show-current") == "main\n"
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "mkdir .git/refs/heads/main.lock .git/logs/HEAD.lock",
+        "echo 'ref: refs/heads/../../x' >.git/HEAD",
+        "git rev-parse @ >.git/refs/heads/x..y",
+    ],
+)
+def test_references_that_git_cannot_use(person: Person, checkout: Path, attack: str) -> None:
+    """The user's next commit would fail."""
+    assert all(item.is_held for item in settle(person, attack).changes)
+    assert "[main " in outside(person, "git commit --allow-empty -m third")
+
+
 def test_more_packs_than_anybody_makes(
     person: Person, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -438,7 +438,7 @@ def test_a_hook_that_only_names_the_sources(person: Person, checkout: Path) -> N
 # --- data that cannot be judged ---
 
 PLACES = (
-    "HEAD", "index", "config", "packed-refs", "ORIG_HEAD", "FETCH_HEAD", "MERGE_RR", "shallow",
+    "HEAD", "index", "config", "packed-refs", "ORIG_HEAD", "FETCH_HEAD", "shallow",
     "refs/heads/x", "refs/heads/a b", "logs/HEAD", "objects/aa/" + "b" * 38, "rebase-merge/done",
     "objects/pack/pack-" + "a" * 40 + ".pack", "objects/pack/pack-" + "a" * 40 + ".idx", "gitdir",
     "commondir", "worktrees/x/gitdir", "worktrees/x/commondir", "worktrees/x/HEAD",

@@ -35,6 +35,11 @@ def test_the_name_is_found_and_a_part_is_not_enough() -> None:
         b"\x16\x03\x01\x00\x00" * 3,  # empty records
         b"\x16\x03\x01\x00\x06\x01\x00\x00\x02\x03\x03",  # too short to have a name
         _hello("www.example.org").replace(b"www.example", b"www.\xffxample"),
+        # An alert before it, and in it.
+        b"\x15\x03\x01\x00\x02\x01\x5a" + _hello("www.example.org"),
+        b"\x16\x03\x01\x00\x04\x01\x00\x00\x40" + b"\x15\x03\x01\x00\x02\x01\x5a",
+        # A name of another type before the host's.
+        _hello("a.www.example.org").replace(b"\x00\x00\x11a.w", b"\x01\x00\x01a\x00\x00\x0d"),
     ],
 )
 def test_a_hello_in_which_a_server_might_find_another_name(data: bytes) -> None:

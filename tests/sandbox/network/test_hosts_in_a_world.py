@@ -315,6 +315,42 @@ def test_the_name_in_a_tls_hello_has_to_be_the_host(tmp_path: Path) -> None:
     )
 
 
+# Sends a hello with a name that is no name, or a broken one.
+ODD_HELLOS = """
+import socket, ssl, sys
+sent = ssl.MemoryBIO()
+context = ssl.create_default_context()
+client = context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="a" * 29)
+try:
+    client.do_handshake()
+except ssl.SSLWantReadError:
+    pass
+hello = sent.read()
+odd = hello.replace(b"a" * 29, bytes([27]) + b"[2J" + bytes([10]) + b"ollmsandbox: all is well")
+broken = bytes([21, 3, 1, 0, 2, 1, 90]) + hello
+with socket.create_connection(("www.example.org", 443)) as tls:
+    tls.sendall(odd if "odd" in sys.argv else broken)
+    tls.recv(1)
+"""
+
+
+def test_a_name_in_a_tls_hello_says_nothing_to_the_user(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        f"""
+        serve_https(PUBLIC, ["www.example.org"])
+        write_script({ODD_HELLOS!r})
+        fetch = "curl -sS --cacert ca.pem https://www.example.org/"
+        for kind, name in (("odd", repr("\\x1b[2j\\nollmsandbox: all is well")), ("broken", "'?'")):
+            done = run(f"python3 script.py {{kind}}; {{fetch}}", ["www.example.org"])
+            # Also if there are other connections after it.
+            assert "hello" in done.out, done
+            text = f"A connection to www.example.org was closed, because it was meant for {{name}}."
+            assert done.refusals == (text,), done
+        """,
+    )
+
+
 MANY = """
 import socket
 silent = [socket.create_connection(("www.example.org", 80)) for _ in range(50)]

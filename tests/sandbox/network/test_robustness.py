@@ -103,3 +103,72 @@ def test_nothing_is_left_of_a_program_that_is_killed(tmp_path: Path) -> None:
         assert socket.socket().connect_ex(("127.0.0.1", 3000)) != 0
         """,
     )
+
+
+# Ends its own side, and reads when the server has long ended its own, too.
+SLOW = """
+import socket, time
+s = socket.create_connection(("www.example.org", 8888))
+s.sendall(b"all")
+s.shutdown(socket.SHUT_WR)
+time.sleep(1)
+size = 0
+while part := s.recv(1 << 16):
+    size += len(part)
+    time.sleep(0.001)
+print(size)
+"""
+BROKEN_OFF = """
+import socket
+s = socket.create_connection(("www.example.org", 8888))
+s.sendall(b"break")
+size = 0
+try:
+    while part := s.recv(1 << 16):
+        size += len(part)
+    print(size, "complete")
+except ConnectionResetError:
+    print(size, "broken off")
+"""
+# Sends more than the server reads before it answers.
+REFUSED = """
+import socket
+s = socket.create_connection(("www.example.org", 8888))
+try:
+    s.sendall(b"refuse" + bytes(4_000_000))
+except OSError:
+    pass
+print(s.recv(100).decode())
+"""
+
+
+def test_the_end_of_a_connection_is_the_server_s(tmp_path: Path) -> None:
+    """A slow reader gets everything, what was broken off does not look complete, and an answer
+    before the end of the request arrives."""
+    in_world(
+        tmp_path,
+        f"""
+        import socket, threading, time
+        def serve():
+            listener = socket.create_server((PUBLIC, 8888))
+            while True:
+                client, _address = listener.accept()
+                said = client.recv(6)
+                if said == b"all":
+                    client.recv(1)
+                    client.sendall(bytes(6_000_000))
+                elif said == b"refuse":
+                    client.sendall(b"too large")
+                else:
+                    client.sendall(bytes(5_000))
+                    time.sleep(0.3)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+        threading.Thread(target=serve, daemon=True).start()
+        for script, out in (({SLOW!r}, "6000000"), ({BROKEN_OFF!r}, "5000 broken off"),
+                            ({REFUSED!r}, "too large")):
+            write_script(script)
+            done = run("python3 script.py", ["www.example.org:8888"])
+            assert done.out == out + "\\n", done
+        """,
+    )

@@ -73,7 +73,9 @@ class GitJudge:
         held = Note(row.why)
         if is_folder:
             # A branch may take the place of a folder of branches, and the other way round.
-            is_fine = folder is None or folder.inner.startswith(("refs/", "logs/"))
+            # But not of a lock, which git would wait for in vain.
+            is_ref = folder is not None and folder.inner.startswith(("refs/", "logs/"))
+            is_fine = folder is None or (is_ref and row.rule is not GitRule.LOCK)
             is_fine = is_fine or (row.rule is GitRule.HELD and change.kind is Kind.ADDED)
             return GitAnswer.CROSSES if is_fine else held
         if folder is None:

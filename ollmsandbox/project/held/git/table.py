@@ -51,8 +51,12 @@ class GitRow(NamedTuple):
 
 
 _ID = r"(?:[0-9a-f]{40}|[0-9a-f]{64})"
-# References that git only shows, merges and pushes. `refs/replace` is obeyed.
-_REF = r"refs/(?:(?:heads|tags|remotes|notes|bisect|rewritten|original)/(?!-)[^\s:\\^~?*\[]+|stash)"
+# References that git only shows, merges and pushes. `refs/replace` is obeyed. A shell's prompt may
+# obey a name as the shell would.
+_REF = (
+    r"refs/(?:(?:heads|tags|remotes|notes|bisect|rewritten|original)/"
+    r"(?!-|\S*\.\.)[^\0-\x20\x7f:\\^~?*\[$`]+|stash)"
+)
 # A part of a path that git may write to: not `..`, and not `.git` on any file system.
 _PART = r"(?!(?i:\.git[. ]*|git~\d+|\.{0,2})[/\0])[^/\0]+"
 _TEXT = r"(?s:.*)"
@@ -86,7 +90,8 @@ TABLE = (
          GitRule.LOCK, stays=True),
     _row(r"objects/pack/(?:[^/]+\.(?:rev|bitmap|mtimes)|multi-pack-index[^/]*|multi-pack-index.d/.+)"
          r"|objects/info/(?:packs|commit-graph|commit-graphs/.+)|info/refs|gc\.log"
-         r"|rr-cache/[^/]+/postimage[^/]*", GitRule.CACHE, why=_CONTENT),
+         # Git writes to the files in the list of MERGE_RR, and copies them to a postimage.
+         r"|MERGE_RR|rr-cache/[^/]+/postimage[^/]*", GitRule.CACHE, why=_CONTENT),
     # References, and their logs.
     _row(_REF, GitRule.FORM, rf"(?:{_ID}|ref: {_REF})\n?", _CONTENT),
     _row(rf"logs/(?:HEAD|{_REF})", GitRule.FORM, rf"(?:{_ID} {_ID} [^\0\n]*(?:\n|\Z))*+"),
@@ -99,8 +104,6 @@ TABLE = (
     _row("FETCH_HEAD", GitRule.FORM, rf"(?:{_ID}\t(?:not-for-merge)?\t[^\0\n]*\n)*+", _CONTENT),
     _row(r"[A-Z]+_(?:EDITMSG|MSG)|EDIT_DESCRIPTION|hooks/[^/]+\.sample|locked", GitRule.FORM),
     _row("MERGE_MODE", GitRule.FORM, _WORD),
-    # Git writes to the files in this list.
-    _row("MERGE_RR", GitRule.FORM, rf"(?:{_ID}(?:\.\d+)?\t{_PART}(?:/{_PART})*+\0)*+", _OBEYS),
     _row(r"rr-cache/[^/]+/(?:preimage|thisimage)[.\d]*", GitRule.FORM_IF_ADDED),
     # A rebase, a cherry-pick or a bisection in progress.
     _row(rf"{_REBASE}(?:git-rebase-todo(?:\.backup)?|done)|sequencer/todo", GitRule.FORM,
