@@ -169,6 +169,8 @@ class _Run:
             self.system = run.rootfs.title
         self.run_id = run.run_id
         self.notices += run.plan.notices()
+        if spec.network and not spec.by_host:
+            self.notices.append("The command could reach every service of this computer, too.")
         self._handle_signals(run, streams)
         sinks = streams.sinks(project if run.rootfs is not None else "")
         if spec.publish:
