@@ -18,7 +18,7 @@ from ..files.dirfd import FOLDER, DirEntryAt
 from ..paths import Paths, make_folder
 from . import DAILY
 from .change import PENDING_STATES, Kind, Recorded, State, Type
-from .index import count_states
+from .index import count_states, replaced_by
 from .jobs import job_file, project_lock
 from .projects import ProjectManager, backup_name, backups_in
 from .run import OpenRuns, is_part, is_pending, read_run, run_ids
@@ -70,6 +70,25 @@ def _replaced_version(runs: OpenRuns, run_id: str, item: Recorded) -> DirEntryAt
     is_decision = item.made and not is_part(item)
     made = f"made/{item.number}-{item.made}.before"
     return runs.at(run_id, made if is_decision else f"base/{item.number}")
+
+
+def keep_replaced(manager: ProjectManager, run_id: str, items: Sequence[Recorded]) -> None:
+    """Keep the versions of other runs that a run has replaced, with those runs, too, if they were
+    only in the project: an undo of this run puts back a copy, which they would not recognise."""
+    own = {item.number: item for item in items}
+    known: dict[str, Sequence[Recorded]] = {}
+    with contextlib.closing(OpenRuns(manager.paths)) as runs:
+        for other, number, state, by in replaced_by(manager, run_id):
+            part = {"applied": "result", "undone": "base"}.get(state)
+            if part is None or by not in own:
+                continue
+            kept = runs.at(other, f"{part}/{number}")
+            if kept.lstat() is None:
+                if other not in known:
+                    known[other] = read_run(manager.paths, other).changes
+                if not known[other][number].made:
+                    with contextlib.suppress(OSError):  # such as another owner's file
+                        _replaced_version(runs, run_id, own[by]).link_to(kept)
 
 
 def forget_unrecorded(manager: ProjectManager, project: Project, run_id: str) -> None:
