@@ -8,6 +8,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from ..database.tables import Project, Run
@@ -76,19 +77,31 @@ def keep_replaced(manager: ProjectManager, run_id: str, items: Sequence[Recorded
     """Keep the versions of other runs that a run has replaced, with those runs, too, if they were
     only in the project: an undo of this run puts back a copy, which they would not recognise."""
     own = {item.number: item for item in items}
-    known: dict[str, Sequence[Recorded]] = {}
+
+    @cache
+    def names(folder: Path) -> set[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return {name.partition("-")[0] for name in os.listdir(folder)}
+        return set()
+
     with contextlib.closing(OpenRuns(manager.paths)) as runs:
         for other, number, state, by in replaced_by(manager, run_id):
-            part = {"applied": "result", "undone": "base"}.get(state)
-            if part is None or by not in own:
-                continue
-            kept = runs.at(other, f"{part}/{number}")
-            if kept.lstat() is None:
-                if other not in known:
-                    known[other] = read_run(manager.paths, other).changes
-                if not known[other][number].made:
-                    with contextlib.suppress(OSError):  # such as another owner's file
-                        _replaced_version(runs, run_id, own[by]).link_to(kept)
+            around = manager.paths.runs / other
+            part = around / ("result" if state == State.APPLIED.value else "base")
+            # A change with a pair in "made" keeps what was really done there.
+            if (
+                by in own
+                and str(number) not in names(part)
+                and str(number) not in names(around / "made")
+            ):
+                with contextlib.suppress(OSError):  # such as another owner's file
+                    version = _replaced_version(runs, run_id, own[by])
+                    os.link(
+                        version.name,
+                        part / str(number),
+                        src_dir_fd=version.dir_fd,
+                        follow_symlinks=False,
+                    )
 
 
 def forget_unrecorded(manager: ProjectManager, project: Project, run_id: str) -> None:

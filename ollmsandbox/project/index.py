@@ -141,9 +141,10 @@ def replaced_by(manager: ProjectManager, run_id: str) -> list[tuple[str, int, st
         "SELECT other.run_id, other.number, other.state, own.number FROM change AS own"
         " JOIN change AS other ON other.root = own.root AND other.path = own.path"
         " AND other.after = own.before AND other.run_id != own.run_id"
-        " WHERE own.run_id = ? AND own.state = ? AND own.before != ''"
+        " WHERE own.run_id = ? AND own.before != '' AND own.state = ? AND other.state IN (?, ?)"
     )
-    return manager.store.query(query, (run_id, State.APPLIED.value))
+    applied, undone = State.APPLIED.value, State.UNDONE.value
+    return manager.store.query(query, (run_id, applied, applied, undone))
 
 
 def count_states(manager: ProjectManager, run_ids: Sequence[str]) -> dict[str, Counter[str]]:
