@@ -143,7 +143,7 @@ def pytest_configure() -> None:
 def _limit_child() -> None:
     """End a forked child that hangs, and show where. It would keep open the pipe by which pytest
     hears of its parent's end, and nobody would end the tests."""
-    faulthandler.register(signal.SIGALRM, file=sys.__stderr__, chain=True)
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)
     signal.alarm(200)
 
 
