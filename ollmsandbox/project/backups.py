@@ -8,6 +8,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from ..database.tables import Project, Run
@@ -18,7 +19,7 @@ from ..files.dirfd import FOLDER, DirEntryAt
 from ..paths import Paths, make_folder
 from . import DAILY
 from .change import PENDING_STATES, Kind, Recorded, State, Type
-from .index import count_states
+from .index import count_states, replaced_by
 from .jobs import job_file, project_lock
 from .projects import ProjectManager, backup_name, backups_in
 from .run import OpenRuns, is_part, is_pending, read_run, run_ids
@@ -70,6 +71,37 @@ def _replaced_version(runs: OpenRuns, run_id: str, item: Recorded) -> DirEntryAt
     is_decision = item.made and not is_part(item)
     made = f"made/{item.number}-{item.made}.before"
     return runs.at(run_id, made if is_decision else f"base/{item.number}")
+
+
+def keep_replaced(manager: ProjectManager, run_id: str, items: Sequence[Recorded]) -> None:
+    """Keep the versions of other runs that a run has replaced, with those runs, too, if they were
+    only in the project: an undo of this run puts back a copy, which they would not recognise."""
+    own = {item.number: item for item in items}
+
+    @cache
+    def names(folder: Path) -> set[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return {name.partition("-")[0] for name in os.listdir(folder)}
+        return set()
+
+    with contextlib.closing(OpenRuns(manager.paths)) as runs:
+        for other, number, state, by in replaced_by(manager, run_id):
+            around = manager.paths.runs / other
+            part = around / ("result" if state == State.APPLIED.value else "base")
+            # A change with a pair in "made" keeps what was really done there.
+            if (
+                by in own
+                and str(number) not in names(part)
+                and str(number) not in names(around / "made")
+            ):
+                with contextlib.suppress(OSError):  # such as another owner's file
+                    version = _replaced_version(runs, run_id, own[by])
+                    os.link(
+                        version.name,
+                        part / str(number),
+                        src_dir_fd=version.dir_fd,
+                        follow_symlinks=False,
+                    )
 
 
 def forget_unrecorded(manager: ProjectManager, project: Project, run_id: str) -> None:

@@ -134,6 +134,19 @@ def replaced_as(manager: ProjectManager, item: Recorded) -> list[tuple[str, int]
     return manager.store.query(query, (*place, item.after, State.APPLIED.value))
 
 
+def replaced_by(manager: ProjectManager, run_id: str) -> list[tuple[str, int, str, int]]:
+    """Return the changes of other runs whose versions a run replaced: the run, the number and the
+    state of each, and the number of the change that replaced it."""
+    query = (
+        "SELECT other.run_id, other.number, other.state, own.number FROM change AS own"
+        " JOIN change AS other ON other.root = own.root AND other.path = own.path"
+        " AND other.after = own.before AND other.run_id != own.run_id"
+        " WHERE own.run_id = ? AND own.before != '' AND own.state = ? AND other.state IN (?, ?)"
+    )
+    applied, undone = State.APPLIED.value, State.UNDONE.value
+    return manager.store.query(query, (run_id, applied, applied, undone))
+
+
 def count_states(manager: ProjectManager, run_ids: Sequence[str]) -> dict[str, Counter[str]]:
     """Return how many changes are in each state, by run."""
     rows = manager.store.query(

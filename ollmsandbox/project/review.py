@@ -101,7 +101,7 @@ class Review:
                 if item.state is not State.CONFLICT or not item.change.is_edit:
                     continue
                 planning.add(run.id, item, Way.BOTH)
-                if (run.id, item.number) in planning.failed:
+                if planning.is_because(run.id, item, Reason.CHANGED):
                     raise OllmSandboxError(
                         N_("Both versions of {file} cannot be kept, because it is not text."),
                         N_("Choose one of the versions."),
@@ -337,6 +337,13 @@ class _Planning:
             self._planner.close()
             report = jobs.do(job, self._known).report()
         return report._replace(changes=(*report.changes, *gone))
+
+    def is_because(self, run_id: str, item: Recorded, reason: Reason) -> bool:
+        """Return whether a change cannot be done for this reason."""
+        return (run_id, item.number) in self.failed and any(
+            one == run_id and decided.number == item.number and decided.is_because(reason)
+            for one, decided in self._decided
+        )
 
     def drop_items(self, start: int) -> None:
         """Forget the items from this one on, and remove what was staged for them."""

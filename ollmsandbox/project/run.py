@@ -41,7 +41,6 @@ from ..text.diff import LARGEST
 from .change import (
     PENDING_STATES,
     Change,
-    Flag,
     Kind,
     Recorded,
     Type,
@@ -315,13 +314,13 @@ def _take(tree: OpenTree, change: Change, kept: DirEntryAt) -> None:
         return  # done before a kill
     strip(spot)
     is_file, mode = stat.S_ISREG(found.st_mode), (change.mode or 0) & 0o1777
-    if is_file and Flag.STRIPPED in change.flags:
+    if is_file and stat.S_IMODE(found.st_mode) != mode:
+        # It had lent rights, or was made readable under another name.
         dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
     if is_file and found.st_nlink > 1:
         # It could be changed later through another name.
-        if not found.st_mode & stat.S_IRUSR:
-            readable = stat.S_IMODE(found.st_mode) | stat.S_IRUSR
-            dirfd.set_mode(spot.name, spot.dir_fd, readable, any_kind=True)
+        if not mode & stat.S_IRUSR:
+            dirfd.set_mode(spot.name, spot.dir_fd, mode | stat.S_IRUSR, any_kind=True)
         copy_whole(spot, kept)
         dirfd.set_mode(kept.name, kept.dir_fd, mode, any_kind=True)
         spot.unlink()

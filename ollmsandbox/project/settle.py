@@ -13,7 +13,7 @@ from ..files.dirfd import folders_above
 from ..paths import Paths
 from ..sandbox.overlay import Overlay
 from ..sandbox.spec import Mode
-from .backups import back_up, forget_unrecorded
+from .backups import back_up, forget_unrecorded, keep_replaced
 from .capture import capture, find_changes
 from .change import MANY, Recorded, Report, State
 from .index import add_run, note_deleted, write_changes
@@ -204,6 +204,7 @@ def _record(manager: ProjectManager, result: JobResult) -> None:
                 note_deleted(manager, project, items)
             else:
                 back_up(manager, project, run_id, items)
+                keep_replaced(manager, run_id, items)
         known = items if is_new else read_run(manager.paths, run_id).changes
         has_pending[run_id] = any(map(is_pending, known))
     manager.store.make_durable()

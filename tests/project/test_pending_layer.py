@@ -119,6 +119,11 @@ def test_a_command_that_writes_to_a_pending_file_does_not_change_the_pending_ver
 # --- folders -----------------------------------------------------------------------------------
 
 
+def test_both_names_of_a_pending_file_keep_their_mode(person: Person) -> None:
+    person.record("echo text > one; ln one two; chmod 000 one", Mode.REVIEW)
+    assert look(person, "stat -c %a one two") == "0\n0\n"
+
+
 def test_what_the_user_adds_to_a_deleted_folder_is_seen(person: Person, review: Review) -> None:
     folder = person.project / "folder"
     (folder / "deep").mkdir(parents=True)

@@ -16,7 +16,10 @@ from ollmsandbox.database.tables import Run
 from ollmsandbox.files.copying import copy_whole
 from ollmsandbox.files.dirfd import FOLDER, DirEntryAt
 from ollmsandbox.project import backups
+from ollmsandbox.project.change import MANY, State
 from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.state import read_current
 
 
 def _run(person: Person, command: str, *options: str) -> str:
@@ -143,3 +146,38 @@ def test_approved_roots_are_lost_with_a_damaged_database(person: Person) -> None
     assert "cannot change it" in cli_here(person, "roots", "list").stdout
     person.cli("run", "-c", "echo >link/second")
     assert not (outside / "second").exists()
+
+
+def test_a_version_of_a_large_run_is_known_after_a_later_run_was_undone(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("1\n2\n3\n")
+    large = review.manager.run(
+        person.record(f"sed -i s/1/ONE/ file; seq {MANY} | xargs touch").run_id
+    )
+    later = review.manager.run(person.record("sed -i s/3/THREE/ file").run_id)
+    review.undo(later)
+    assert file.read_text() == "ONE\n2\n3\n"
+    assert {item.state for item in read_current(review.manager, large)} == {State.APPLIED}
+    assert {item.note for item in read_current(review.manager, large)} == {None}
+    assert {item.state for item in review.undo(large).changes} == {State.UNDONE}
+    assert file.read_text() == "1\n2\n3\n"
+    # The other way round: what is in the project is the version from before.
+    again = review.manager.run(person.record("sed -i s/3/THREE/ file").run_id)
+    review.undo(again)
+    assert {item.state for item in review.apply(large).changes} == {State.APPLIED}
+    assert file.read_text() == "ONE\n2\n3\n"
+
+
+def test_undoing_a_large_run_leaves_the_lines_of_a_later_one(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text("1\n2\n3\n")
+    large = review.manager.run(
+        person.record(f"sed -i s/1/ONE/ file; seq {MANY} | xargs touch").run_id
+    )
+    person.record("sed -i s/3/THREE/ file")
+    assert {item.state for item in review.undo(large).changes} == {State.UNDONE}
+    assert file.read_text() == "1\n2\nTHREE\n"

@@ -87,6 +87,16 @@ def test_both_versions_are_undone_to_the_users_and_made_again(
     assert_back_and_forth(review, run, file)
 
 
+def test_both_versions_of_a_file_that_the_user_deleted_are_reported_as_a_conflict(
+    person: Person, review: Review, file: Path
+) -> None:
+    run = conflict(person, review, file)
+    file.unlink()
+    assert states(review.keep_both(run)) == [State.CONFLICT]
+    assert now(review, run) == (State.CONFLICT, Reason.REMOVED)
+    assert not file.exists()
+
+
 @pytest.mark.parametrize("way", ["told twice", "anyway"])
 def test_the_commands_version_is_undone_to_the_users_and_made_again(
     person: Person, review: Review, file: Path, way: str

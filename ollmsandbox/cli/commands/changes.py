@@ -17,7 +17,7 @@ from ...engine.restore import changes_to_restore, runs_since, undo_runs
 from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_missing
-from ...project.change import Recorded, Report, State
+from ...project.change import Recorded, Report, State, Type
 from ...project.index import count_states, read_changes
 from ...project.jobs import unfinished
 from ...project.missing import discard_interrupted
@@ -138,7 +138,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
             print(json.dumps(_document(reports, None if given.all else runs[0], project)))
         else:
             _print_done(given.action, done, parts, missed, project)
-            if not left and any(item.state is State.CONFLICT for item in missed):
+            if not left and _may_overwrite(missed):
                 print("These files have changed since and are left as they are. To overwrite them:")
                 print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
                 if given.action == "apply":
@@ -183,12 +183,17 @@ def _undo_since(review: Review, given: argparse.Namespace) -> int:
     if any(item.state is State.DISCARDED for item in done):
         _print_done("discard", done, [], [], project)
     _print_done("undo", done, [], missed, project)
-    if any(item.state is State.CONFLICT for item in missed):
+    if _may_overwrite(missed):
         print("These files have changed since and are left as they are. To overwrite them:")
     for report in reports:
-        if any(item.state is State.CONFLICT for item in report.changes):
+        if _may_overwrite(report.changes):
             print(f"  ollmsandbox undo {report.run_id} PATH")
     return 1 if missed else 0
+
+
+def _may_overwrite(items: Iterable[Recorded]) -> bool:
+    """Return whether naming the path of a conflict would end it. A folder is never overwritten."""
+    return any(i.state is State.CONFLICT and i.change.type is not Type.FOLDER for i in items)
 
 
 def _print_done(

@@ -54,3 +54,14 @@ def test_it_stands_alone(person: Person) -> None:
         assert "stands alone" in done.stderr
     assert (person.project / "new").exists()
     assert "There is no run" in person.cli("undo", "--since", "").stderr
+
+
+def test_it_does_not_offer_to_overwrite_a_folder(person: Person) -> None:
+    first = _run(person, "mkdir new; echo > new/file")
+    (person.project / "new/mine").write_text("mine\n")
+    for words in (("--since", first), (first,)):
+        done = person.cli("undo", *words)
+        assert done.returncode == 1
+        assert "new/" in done.stdout
+        assert "overwrite" not in done.stdout
+    assert (person.project / "new/mine").read_text() == "mine\n"
