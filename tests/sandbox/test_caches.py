@@ -279,9 +279,9 @@ def test_nothing_is_kept_of_a_program_that_was_killed(person: Person) -> None:
     os.kill(started.pid, 9)
     started.wait()
     (caches,) = all_caches(person.paths)
-    assert [entry.name[:4] for entry in caches.folder.glob("run-*")] == ["run-"]
+    assert [entry.name[:5] for entry in caches.folder.glob("live-*")] == ["live-"]
     assert ok(person.run("ls ~/.npm")) == ""
-    assert list(caches.folder.glob("run-*")) == []
+    assert list(caches.folder.glob("live-*")) == []
     (spare,) = caches.folder.glob("spare-*")
     assert list((spare / "upper/home").iterdir()) == []
 
