@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, keep_own_rights, make_folder
+from .caches import give_back_killed_logins
 from .launch import SHELL, LaunchPrograms, check_command, launch, text_shell
 from .limits import DiskWatch, WitnessPipe, scope_command, watch_limits
 from .output import readable
@@ -207,6 +208,8 @@ class Bubble:
             await self._open_caches()
             layered = (mount for mount in self.plan.mounts if isinstance(mount, AgentSettings))
             self._settings = [SettingsLayer(mount) for mount in layered]
+            if self._settings:
+                await asyncio.to_thread(give_back_killed_logins, self._paths)
             for layer in self._settings:
                 layer.fill()
             # Lets a window draw a frame before the next long step.

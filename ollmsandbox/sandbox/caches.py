@@ -29,6 +29,7 @@ from ..files import trees
 from ..files.dirfd import opened_folder
 from ..files.locks import FileLock, try_lock
 from ..paths import Paths, make_folder, project_key, real_path
+from .logins import NOTE, give_back_logins
 from .merging import last_change, merge_layer, note_change, strip_rights
 from .overlay import empty_work_folder
 
@@ -37,7 +38,9 @@ PLAIN_CACHES = "/run/caches"
 _LOCK = "lock"
 _PROJECT = "project"
 _CHANGED = "changed"
-_RUN = "run-"
+_RUN = "live-"
+# What is to be removed. It may have been a folder that commands wrote to.
+_GONE = "run-"
 # Folders of an earlier run, empty and not in use.
 _SPARE = "spare-"
 
@@ -198,7 +201,8 @@ class CacheLayers:
             if not self._spare():
                 _remove_tree(self._run)
             # Of programs that were killed.
-            _remove_free(self.folder, [n for n in os.listdir(self.folder) if n.startswith(_RUN)])
+            names = os.listdir(self.folder)
+            _remove_free(self.folder, [n for n in names if n.startswith((_RUN, _GONE))])
         self.release()
 
     def _spare(self) -> bool:
@@ -286,6 +290,18 @@ def remove_old_caches(paths: Paths, *, unused: float, most: int) -> None:
             caches.clear()
 
 
+def give_back_killed_logins(paths: Paths) -> None:
+    """Give back the logins of sessions whose program was killed, before an agent reads them."""
+    for root in paths.caches:
+        for note in root.glob(f"*/{_RUN}*/*{NOTE}"):
+            run = note.parent
+            # Another program may be doing it, or the session may run.
+            with contextlib.suppress(OSError), FileLock(run.parent / _LOCK, timeout=0):
+                if lock := try_lock(run, is_folder=True):
+                    with lock:
+                        give_back_logins(str(run))
+
+
 def move_caches(paths: Paths, old: str, new: str) -> None:
     """Give the caches of a project to the folder it was moved to, which has none yet."""
     for root in paths.caches:
@@ -337,7 +353,9 @@ def _remove_free(folder: str | os.PathLike[str], names: Sequence[str]) -> bool:
                 os.chmod(f"{folder}/{name}", 0o700)  # a command may have left it without any rights
                 if (lock := try_lock(f"{folder}/{name}", is_folder=True)) is None:
                     continue
-                taken = f"{folder}/{_RUN}{os.urandom(8).hex()}"
+                if name.startswith(_RUN) and not give_back_logins(f"{folder}/{name}"):
+                    continue
+                taken = f"{folder}/{_GONE}{os.urandom(8).hex()}"
                 os.rename(f"{folder}/{name}", taken)
                 free.append((taken, lock))
         is_all = not any(os.path.lexists(f"{folder}/{name}") for name in names)

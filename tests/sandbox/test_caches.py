@@ -279,9 +279,9 @@ def test_nothing_is_kept_of_a_program_that_was_killed(person: Person) -> None:
     os.kill(started.pid, 9)
     started.wait()
     (caches,) = all_caches(person.paths)
-    assert [entry.name[:4] for entry in caches.folder.glob("run-*")] == ["run-"]
+    assert [entry.name[:5] for entry in caches.folder.glob("live-*")] == ["live-"]
     assert ok(person.run("ls ~/.npm")) == ""
-    assert list(caches.folder.glob("run-*")) == []
+    assert list(caches.folder.glob("live-*")) == []
     (spare,) = caches.folder.glob("spare-*")
     assert list((spare / "upper/home").iterdir()) == []
 
@@ -394,7 +394,7 @@ def test_folders_of_a_run_that_is_still_ending_are_not_used_again(person: Person
     ended = [written(paths, "/p", {}, "1"), written(paths, "/p", {}, "2")]
     for run in ended:
         run.remove()
-    first, second = sorted(ended[0].folder + f"/spare-run-{number}" for number in (1, 2))
+    first, second = sorted(ended[0].folder + f"/spare-live-{number}" for number in (1, 2))
     with FileLock(first, is_folder=True), FileLock(second, is_folder=True):
         finish(written(paths, "/p", {"file": "1"}, "3"))
     finish(written(paths, "/p", {"file": "2"}, "4"))

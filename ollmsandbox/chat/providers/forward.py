@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,8 @@ _REQUEST_HEADERS = (
     *("accept", "anthropic-beta", "anthropic-version", "content-encoding", "content-type"),
     *("openai-beta", "user-agent"),
 )
-_LARGEST_BODY = 64 << 20
+# The bytes of one request, and of all at once: no limit of the sandbox counts them.
+_LARGEST_BODY, _MOST_BODIES = 64 << 20, 256 << 20
 
 
 class ModelForwarder:
@@ -33,6 +35,8 @@ class ModelForwarder:
     def __init__(self, connection: Connection, key: str) -> None:
         self._connection = connection
         self._key = key
+        self._room = _MOST_BODIES
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"ModelForwarder({self._connection.name!r})"
@@ -41,6 +45,14 @@ class ModelForwarder:
         """Serve one connection until it ends."""
         server: Any = SimpleNamespace(forwarder=self)
         _Handler(client, ("", 0), server)
+
+    def take_room(self, size: int) -> bool:
+        """Take room for the body of a request, if there is some. A negative size gives it back."""
+        with self._lock:
+            if size > self._room:
+                return False
+            self._room -= size
+            return True
 
     def request(self, method: str, path: str, sent: dict[str, str], body: bytes) -> Request:
         """Return the request for the model server. Only `path` and `body` are the agent's own."""
@@ -74,11 +86,19 @@ class _Handler(BaseHTTPRequestHandler):
         self._forward(b"")
 
     def do_POST(self) -> None:
-        size = self.headers.get("Content-Length", "")
-        if not size.isdecimal() or int(size[:20]) > _LARGEST_BODY:
+        given = self.headers.get("Content-Length", "")
+        # At most as many digits as the largest has.
+        size = int(given) if given.isdecimal() and len(given) <= 8 else _LARGEST_BODY + 1
+        forwarder: ModelForwarder = self.server.forwarder  # type: ignore[attr-defined]
+        if size > _LARGEST_BODY:
             self._refuse(411, "The length of the request is missing or too large.")
-            return
-        self._forward(self.rfile.read(int(size)))
+        elif not forwarder.take_room(size):
+            self._refuse(503, "Too many large requests at once.")
+        else:
+            try:
+                self._forward(self.rfile.read(size))
+            finally:
+                forwarder.take_room(-size)
 
     def _forward(self, body: bytes) -> None:
         path = self.path.partition("?")[0]

@@ -8,6 +8,7 @@ import difflib
 import os
 import shlex
 import shutil
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -127,7 +128,10 @@ def _first(folder: Path, names: list[str]) -> Path:
 
 def _read(file: Path) -> str:
     try:
-        if file.stat().st_size > _LARGEST:
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise OllmSandboxError(f"{file} is not a file.")
+        if found.st_size > _LARGEST:
             raise OllmSandboxError(f"{file} is too large.")
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -19,9 +19,11 @@ from ...loop import start_daemon
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
 _LONGEST_LINE = 16 << 20
-_MOST_REQUESTS = 100
-# Notifications are dropped while the client has so many messages to read.
-_MOST_UNREAD = 100
+# The requests that may run at once, and their bytes. A sandboxed agent may be the client: nothing
+# else limits the memory that it takes here.
+_MOST_REQUESTS, _MOST_ASKED = 100, 64 << 20
+# While the client has so many bytes to read, notifications are dropped, or we do not read either.
+_FEW_UNREAD, _MOST_UNREAD = 1 << 18, 16 << 20
 # The seconds that a client has at the end to read the last answers.
 _PATIENCE = 2
 
@@ -54,10 +56,15 @@ class RpcPeer:
         self._is_skipping = False
         self._ended = asyncio.Event()
         self._running: dict[Id, asyncio.Task[None]] = {}
+        self._running_size = 0
         # Our own requests.
         self._numbers = itertools.count(1)
         self._asked: dict[Id, asyncio.Future[Params]] = {}
         self._unread: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        # Bytes: the first number is the loop's, the second the writing thread's.
+        self._sent = self._written = 0
+        # Whether reading waits until the client has read.
+        self._is_waiting = False
         self._loop = asyncio.get_running_loop()
 
     async def serve(self) -> None:
@@ -85,7 +92,7 @@ class RpcPeer:
 
     def notify(self, method: str, params: Params) -> None:
         """Send a notification; drop it if the client is slow to read."""
-        if self._unread.qsize() < _MOST_UNREAD:
+        if self._sent - self._written < _FEW_UNREAD:
             self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: Params) -> Params:
@@ -126,6 +133,19 @@ class RpcPeer:
             self._rest.clear()
             self._is_skipping = True
             self._send_error(None, RpcError(INVALID_REQUEST, "The line is too long."))
+        if self._has_much_unread():
+            self._is_waiting = True
+            self._loop.remove_reader(self._reader)
+            self._read_on()
+
+    def _has_much_unread(self) -> bool:
+        return self._sent - self._written > _MOST_UNREAD
+
+    def _read_on(self) -> None:
+        """Read again, if the client has read enough meanwhile."""
+        if self._is_waiting and not self._has_much_unread() and not self._ended.is_set():
+            self._is_waiting = False
+            self._loop.add_reader(self._reader, self._read)
 
     def _take_line(self, line: bytes) -> None:
         try:
@@ -137,9 +157,9 @@ class RpcPeer:
             why = "The line is not a JSON-RPC 2.0 message."
             self._send_error(None, RpcError(INVALID_REQUEST, why))
             return
-        self._take(message)
+        self._take(message, len(line))
 
-    def _take(self, message: Mapping[str, object]) -> None:
+    def _take(self, message: Mapping[str, object], size: int) -> None:
         method, params, id_ = message.get("method"), message.get("params"), message.get("id")
         if params is None:
             params = {}
@@ -152,21 +172,28 @@ class RpcPeer:
             error = RpcError(INVALID_REQUEST, "`method` must be a text, `params` an object.")
             self._send_error(id_ if isinstance(id_, Id) else None, error)
         elif isinstance(id_, Id):
-            self._begin(id_, method, params)
+            self._begin(id_, method, params, size)
         elif method == "notifications/cancelled":
             cancelled = params.get("requestId")
             task = self._running.get(cancelled) if isinstance(cancelled, Id) else None
             if task is not None:
                 task.cancel()
 
-    def _begin(self, id_: Id, method: str, params: Params) -> None:
-        if id_ in self._running or len(self._running) >= _MOST_REQUESTS:
-            known = id_ in self._running
+    def _begin(self, id_: Id, method: str, params: Params, size: int) -> None:
+        known = id_ in self._running
+        is_much = self._running_size + size > _MOST_ASKED
+        if known or is_much or len(self._running) >= _MOST_REQUESTS:
             why = "A request with this `id` is running." if known else "Too many requests."
             self._send_error(id_, RpcError(INVALID_REQUEST, why))
             return
         self._running[id_] = task = asyncio.ensure_future(self._answer(id_, method, params))
-        task.add_done_callback(lambda _task: self._running.pop(id_, None))
+        self._running_size += size
+
+        def end(_task: asyncio.Task[None]) -> None:
+            del self._running[id_]
+            self._running_size -= size
+
+        task.add_done_callback(end)
 
     async def _answer(self, id_: Id, method: str, params: Params) -> None:
         """Answer a request, unless it is cancelled."""
@@ -198,14 +225,20 @@ class RpcPeer:
 
     def _send(self, message: Params) -> None:
         # ASCII has no line ends of Unicode, nor lone surrogates, in a line.
-        self._unread.put(f"{json.dumps({'jsonrpc': '2.0', **message})}\n".encode("ascii"))
+        data = f"{json.dumps({'jsonrpc': '2.0', **message})}\n".encode("ascii")
+        self._sent += len(data)
+        self._unread.put(data)
 
     def _write_all(self, written: asyncio.Event) -> None:
         """Write what is sent, on a thread of its own: a client may stop reading."""
         try:
             while (data := self._unread.get()) is not None:
                 while data:
-                    data = data[os.write(self._writer, data) :]
+                    count = os.write(self._writer, data)
+                    data = data[count:]
+                    self._written += count
+                    if self._is_waiting and not self._has_much_unread():
+                        self._loop.call_soon_threadsafe(self._read_on)
         except OSError:
             pass  # the client has gone
         finally:

@@ -9,6 +9,7 @@ interim result: the client repeats the request with the answer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ _LONGEST_NAME = 60
 # The seconds after which a question counts as denied if the client does not come back.
 _PATIENCE = 300.0
 _MOST_SUSPENDED = 100
+# The seconds that a session bus has to answer.
+_BUS_PATIENCE = 3.0
 _INSTRUCTIONS = (
     "These tools work on the project in a sandbox: commands see this computer read-only and "
     "without secrets, and have network access only to hosts that the user allows. Every change is "
@@ -258,7 +261,9 @@ class McpServer:
 
     async def _open(self) -> AgentSession:
         session = await asyncio.to_thread(self._open_session, self)
-        await session.connect_window()
+        # Without an answer there is no window.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(session.connect_window(), _BUS_PATIENCE)
         return session
 
     async def _session(self) -> AgentSession:

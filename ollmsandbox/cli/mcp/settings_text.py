@@ -270,5 +270,5 @@ def remove_from_toml(text: str, section: str, name: str) -> str:
 def _toml(text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         raise _UNREADABLE from None

@@ -166,28 +166,103 @@ def test_no_agent_can_plant_a_program(tmp_path: Path, name: str, is_new: bool) -
     )
 
 
+# Starts an agent, waits until it asks its model's host, and kills our program.
+KILL = """
+import subprocess, sys, time
+from support.servers import world
+def start_and_kill():
+    asked, answer = [], world._Handler.do_GET
+    world._Handler.do_GET = lambda self: (asked.append(self.path), answer(self))
+    program = [sys.executable, "-I", str(world.ROOT / "build/ollmsandbox")]
+    process = subprocess.Popen([*program, "claude", "--host", "www.example.org"], cwd=project)
+    while not asked:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    world._Handler.do_GET = answer
+"""
+
+
 def test_what_was_planted_is_gone_even_if_our_program_is_killed(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
+        KILL
+        + """
+plays("echo EVIL > ~/.claude/settings.json; echo EVIL > ~/.claude/CLAUDE.md;"
+      "curl -sS http://www.example.org/planted; sleep 1000")
+start_and_kill()
+assert os.listdir(settings) == [".credentials.json"]
+plays("ls -A ~/.claude; cat ~/.claude/settings.json ~/.claude/CLAUDE.md")
+done = start()
+assert ".credentials.json" in done.stdout, done
+assert "EVIL" not in done.stdout, done
+""",
+    )
+
+
+@pytest.mark.parametrize("then", ["the agent", "a command", "caches clear", "logged out"])
+def test_a_refreshed_login_is_kept_even_if_our_program_is_killed(tmp_path: Path, then: str) -> None:
+    in_agents_world(
+        tmp_path,
+        KILL
+        + f"""
+then = {then!r}
+plays('''
+cd ~/.claude
+echo '{{"claudeAiOauth": {{"accessToken": "new", "evil": 1}}, "other": 2}}' > .credentials.json
+echo EVIL > settings.json
+curl -sS http://www.example.org/changed; sleep 1000
+''')
+start_and_kill()
+credentials = settings / ".credentials.json"
+[note] = (home / ".cache").glob("**/*.login")
+assert stat.S_IMODE(note.stat().st_mode) == 0o600
+assert found(credentials)["claudeAiOauth"] == {{"accessToken": "old"}}
+if then == "the agent":
+    # In another project, and before the agent reads it.
+    (top / "other").mkdir()
+    plays("cat ~/.claude/.credentials.json; find / -name '*.login' 2> /dev/null")
+    shown = start("--project", str(top / "other")).stdout
+    assert '"new"' in shown and ".login" not in shown, shown
+elif then == "logged out":
+    credentials.unlink()
+    assert cli("run", "-c", "true").returncode == 0
+    assert not credentials.exists()
+else:
+    done = cli(*(("caches", "clear") if then == "caches clear" else ("run", "-c", "true")))
+    assert done.returncode == 0, done
+if then != "logged out":
+    assert found(credentials) == {{"claudeAiOauth": {{"accessToken": "new"}}, "other": 1}}
+    assert os.listdir(settings) == [".credentials.json"]
+assert not list((home / ".cache").glob("**/*.login"))
+""",
+    )
+
+
+def test_a_command_cannot_make_a_note_about_a_login(tmp_path: Path) -> None:
+    """Neither in a folder of caches, nor in one that was about to be removed."""
+    in_agents_world(
+        tmp_path,
         """
-        import subprocess, sys, time
-        plays("echo EVIL > ~/.claude/settings.json; echo EVIL > ~/.claude/CLAUDE.md;"
-              "curl -sS http://www.example.org/planted; sleep 1000")
-        from support.servers import world
-        asked, answer = [], world._Handler.do_GET
-        world._Handler.do_GET = lambda self: (asked.append(self.path), answer(self))
-        program = [sys.executable, "-I", str(world.ROOT / "build/ollmsandbox")]
-        process = subprocess.Popen([*program, "claude", "--host", "www.example.org"], cwd=project)
-        while not asked:
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.kill()
-        process.wait()
-        assert os.listdir(settings) == [".credentials.json"]
-        plays("ls -A ~/.claude; cat ~/.claude/settings.json ~/.claude/CLAUDE.md")
-        done = start()
-        assert ".credentials.json" in done.stdout, done
-        assert "EVIL" not in done.stdout, done
+        plays("true")
+        assert start().returncode == 0
+        [plain] = (home / ".cache").glob("ollmchat/caches/*/plain")
+        note = [str(home), str(home), ["", [[".bashrc", ["a"]]], [], []], [[".bashrc", []]]]
+        # Where no overlay can be mounted, commands write to this folder itself. A kill while it is
+        # being removed leaves it with another name.
+        for made in (plain, plain / "live-1", plain.parent / "run-0123456789abcdef"):
+            (made / "upper/x").mkdir(parents=True)
+            (made / "upper/x/.bashrc").write_text('{"a": "evil"}')
+            (made / "x.login").write_text(json.dumps(note))
+        assert start().returncode == 0 and cli("caches", "clear").returncode == 0
+        assert not (home / ".bashrc").exists()
+        # Only where no command writes is it one.
+        made = plain.parent / "live-1"
+        (made / "upper/x").mkdir(parents=True)
+        (made / "upper/x/.bashrc").write_text('{"a": "evil"}')
+        (made / "x.login").write_text(json.dumps(note))
+        assert start().returncode == 0 and found(home / ".bashrc") == {"a": "evil"}
         """,
     )
 
@@ -226,6 +301,8 @@ def test_settings_of_agents_in_the_project_are_pointed_out(tmp_path: Path, file:
         "head -c 2000000 /dev/zero > .credentials.json",
         "printf '[%.0s' {1..100000} > .credentials.json",
         "echo '[\"claudeAiOauth\"]' > .credentials.json",
+        'echo \'{"claudeAiOauth": {"expiresAt": NaN}}\' > .credentials.json',
+        'echo \'{"claudeAiOauth": {"expiresAt": 1e999}}\' > .credentials.json',
         ":",
     ],
 )
@@ -482,11 +559,16 @@ def test_an_agent_cannot_reach_the_session_bus(tmp_path: Path, options: tuple[st
     in_agents_world(
         tmp_path,
         f"""
-        import socket
+        import socket, threading
         place = str(home / "bus")
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(place)
         listener.listen()
+        def hang_up():
+            while True:
+                listener.accept()[0].close()
+        # Else our own look for systemd would wait 15 seconds for a word from it.
+        threading.Thread(target=hang_up, daemon=True).start()
         socket.socket(socket.AF_UNIX).connect(place)  # outside it is there
         os.environ["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={{place}}"
         plays(f'''env

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,9 @@ def test_json_that_is_not_understood_is_left_alone(text: str) -> None:
         ("zed", '{"context_servers": "none"}'),
         ("codex", 'mcp_servers = {other = {command = "npx"}}\n'),
         ("codex", "model = \n"),
+        ("codex", f"a = {'[' * 5000}{']' * 5000}\n"),
     ],
+    ids=range(4),
 )
 def test_a_file_that_cannot_be_changed_safely_is_left_with_lines_to_paste(
     person: Person, client: str, text: str
@@ -188,6 +191,12 @@ def test_a_link_in_the_project_is_not_followed(person: Person, name: str) -> Non
     done = person.cli("mcp", "install", "cursor", "--project")
     assert done.returncode != 0 and "link" in done.stderr
     assert (other / "mcp.json").read_text() == "{}\n"
+
+
+def test_a_pipe_is_not_waited_for(person: Person) -> None:
+    os.mkfifo(person.project / ".mcp.json")
+    done = person.cli("mcp", "install", "claude", "--project")
+    assert done.returncode != 0 and "is not a file" in done.stderr
 
 
 @pytest.mark.parametrize(("scope", "is_told"), [("project", True), ("user", False)])

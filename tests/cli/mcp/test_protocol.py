@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -76,6 +79,67 @@ def test_the_same_id_twice_and_a_flood_of_requests_are_refused(person: Person) -
         assert [answer["id"] for answer in refused] == [1, 101]
         assert {answer["error"]["code"] for answer in refused} == {jsonrpc.INVALID_REQUEST}
         assert client.leave() == 0
+
+
+def test_requests_that_are_large_together_are_refused(person: Person) -> None:
+    with raw_client(person) as client:
+        client.initialize()
+        large = {
+            "name": "run_command",
+            "arguments": {"command": "sleep 1000", "x": "x" * (9 << 20)},
+        }
+        client.send(
+            id=0,
+            method="tools/call",
+            params={"name": "run_command", "arguments": {"command": "sleep 1000"}},
+        )
+        for number in range(1, 9):
+            client.send(id=number, method="tools/call", params=large)
+        refused = client.receive()
+        assert refused["id"] == 8 and refused["error"]["code"] == jsonrpc.INVALID_REQUEST
+        assert client.ask("small", "ping")["result"] == {}
+
+
+def test_a_client_that_does_not_read_is_not_read_either(person: Person) -> None:
+    """It would fill the memory with answers otherwise."""
+    with raw_client(person) as client:
+        client.initialize()
+        message = {"jsonrpc": "2.0", "id": "x" * (1 << 20), "method": "ping"}
+        line = json.dumps(message).encode()
+        sent = 0
+
+        def send() -> None:
+            nonlocal sent
+            with contextlib.suppress(BrokenPipeError):
+                for _ in range(60):
+                    client.send_line(line)
+                    sent += 1
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        before = -1
+        while sent > before:
+            before = sent
+            sender.join(1)
+        assert 10 < sent < 30
+        # It goes on as soon as the client does.
+        for _ in range(60):
+            assert client.receive()["id"] == message["id"]
+        sender.join()
+        assert client.ask(1, "ping")["result"] == {}
+
+
+def test_a_session_bus_that_does_not_answer_is_not_waited_for(person: Person) -> None:
+    place = person.home / "bus"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        person.environ["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={place}"
+        with raw_client(person) as client:
+            client.initialize()
+            assert client.ask(1, "tools/list")["result"]["tools"]
+            call = {"name": "run_command", "arguments": {"command": "true", "network": True}}
+            assert client.ask(2, "tools/call", **call)["result"]["isError"]
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ class Snapshot:
             self.person.run(command, keeper=keeper)
 
     def save(self) -> None:
-        for runs in ("overlay-*", "caches/*/run-*"):
+        for runs in ("overlay-*", "caches/*/live-*"):
             for folder in self.person.paths.cache.glob(os.path.join(runs, "work", "*")):
                 # The kernel's own, and closed even to its owner.
                 trees.empty(folder)
