@@ -40,7 +40,7 @@ _PROJECT = "project"
 _CHANGED = "changed"
 _RUN = "live-"
 # What is to be removed. It may have been a folder that commands wrote to.
-_GONE = "run-"
+_GONE = "gone-"
 # Folders of an earlier run, empty and not in use.
 _SPARE = "spare-"
 

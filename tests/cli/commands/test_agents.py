@@ -251,7 +251,7 @@ def test_a_command_cannot_make_a_note_about_a_login(tmp_path: Path) -> None:
         note = [str(home), str(home), ["", [[".bashrc", ["a"]]], [], []], [[".bashrc", []]]]
         # Where no overlay can be mounted, commands write to this folder itself. A kill while it is
         # being removed leaves it with another name.
-        for made in (plain, plain / "live-1", plain.parent / "run-0123456789abcdef"):
+        for made in (plain, plain / "live-1", plain.parent / "gone-0123456789abcdef"):
             (made / "upper/x").mkdir(parents=True)
             (made / "upper/x/.bashrc").write_text('{"a": "evil"}')
             (made / "x.login").write_text(json.dumps(note))
