@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from ...permission.request import Answer, PermissionRequest, Unanswered
 from ...text.visible import visible, visible_line
 from ...tools.base import UserQuestion
-from .card import KEYS, answered, card, choices, details, wrapped
+from .card import KEYS, answered, card, choices, details, in_words
 from .keyboard import KeyReader
 
 # Lines of the screen to keep free.
@@ -53,7 +53,7 @@ class TerminalAsker:
                 self._keys.forget()
                 width = max(_size()[0], 20)
                 lines = [
-                    line for text in _question(question) for line in wrapped(text, width, *_BAR)
+                    line for text in _question(question) for line in in_words(text, width, *_BAR)
                 ]
                 self._print(["─" * min(width, 60), "The model asks:", *lines])
                 what = "Number, or your answer" if question.choices else "Your answer"

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from ...permission.request import Answer, PermissionRequest
 from ...text.ansi import column_width
@@ -40,7 +41,7 @@ def details(request: PermissionRequest, width: int) -> list[str]:
     """Return the plan in lines: what a command can see and write."""
     width = max(width, _LEAST_WIDTH)
     sentences = map(visible_line, request.sees)
-    return [line for text in sentences for line in wrapped(text, width, "  - ", "    ")]
+    return [line for text in sentences for line in in_words(text, width, "  - ", "    ")]
 
 
 def choices(request: PermissionRequest, *, more: bool = False) -> str:
@@ -62,28 +63,45 @@ def question_line(request: PermissionRequest) -> str:
 def _lines(request: PermissionRequest, width: int) -> Iterator[str]:
     yield "─" * min(width, 60)
     if request.notice:
-        yield from wrapped(visible_line(request.notice), width, "", "")
+        yield from in_words(visible_line(request.notice), width)
     yield from wrapped(question_line(request), width, "", "")
     for line in visible(request.subject).expandtabs(4).split("\n"):
         yield from wrapped(line, width, "  ┃ ", "  ┊ ")
     label_width = max((len(fact.label) for fact in request.facts), default=0)
     for fact in request.facts:
         label = f"  {visible_line(fact.label):{label_width}}  "
-        yield from wrapped(visible_line(fact.value), width, label, " " * len(label))
+        yield from in_words(visible_line(fact.value), width, label, " " * len(label))
     if request.for_project:
-        yield from wrapped("To take it back: ollmsandbox roots remove", width, "", "")
+        yield from in_words("To take it back: ollmsandbox roots remove", width)
     elif request.why_not_remembered:
-        yield from wrapped(request.why_not_remembered, width, "", "")
+        yield from in_words(request.why_not_remembered, width)
 
 
 def wrapped(text: str, width: int, first: str, further: str) -> Iterator[str]:
     """Yield the text in lines, keeping every space. Continued lines begin with `further`."""
+    yield from _wrapped(text, width, first, further)
+
+
+def in_words(text: str, width: int, first: str = "", further: str = "") -> Iterator[str]:
+    """Yield the text in lines that end between words, where words are not too long for that."""
+    for line in _wrapped(re.findall(r"\S+\s*|\s+", text), width, first, further):
+        yield line.rstrip()
+
+
+def _wrapped(parts: Iterable[str], width: int, first: str, further: str) -> Iterator[str]:
+    """Yield parts of a text in lines, none of which is divided unless it is longer than a line."""
     line, room, prefix = "", width - len(first), first
-    for character in text:
-        size = column_width(character)
-        if size > room and line:
-            yield prefix + line
-            line, room, prefix = "", width - len(further), further
-        line += character
-        room -= size
+    for part in parts:
+        is_long = _columns(part.rstrip()) > width - len(further)
+        for piece in part if is_long else [part]:
+            # What follows a word at the end of a line takes no room.
+            if _columns(piece.rstrip() or piece) > room and line:
+                yield prefix + line
+                line, room, prefix = "", width - len(further), further
+            line += piece
+            room -= _columns(piece)
     yield prefix + line
+
+
+def _columns(text: str) -> int:
+    return sum(map(column_width, text))

@@ -413,6 +413,16 @@ def test_a_card_has_no_line_that_the_terminal_would_break(width: int) -> None:
     assert shown.replace(" ", "") == subject.expandtabs(4).replace(" ", "")
 
 
+def test_sentences_of_a_card_are_broken_between_words() -> None:
+    from ollmsandbox.cli.agent.card import in_words
+
+    text = "The portal starts a sandbox, with a_very_long_name_that_fits_nowhere in it."
+    assert list(in_words(text, 24, "  - ", "    ")) == [
+        *("  - The portal starts a", "    sandbox, with a_very"),
+        *("    _long_name_that_fits", "    _nowhere in it."),
+    ]
+
+
 def test_a_plan_is_shown_as_a_list(person: Person) -> None:
     steps = [
         {"text": "Read the code", "state": "done"},
