@@ -161,8 +161,9 @@ def try_window(app: str) -> None:
 
 
 def is_over(app: str, key: str, end: str) -> bool:
-    """Presses the key of a question, if there is one, until the newest session is at its end."""
-    subprocess.run(["xdotool", "key", key], check=False)
+    """Presses the key of a question, or Next, whichever there is, until the newest session is at
+    its end."""
+    subprocess.run(["xdotool", "key", key, "alt+n"], check=False)
     time.sleep(0.5)
     listing = flatpak(app, "sessions", "list", "--json")
     sessions = json.loads(output(listing, errors=False) or "[]")

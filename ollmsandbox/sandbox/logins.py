@@ -39,7 +39,9 @@ class Logins:
 
     def read(self) -> None:
         for name, _keys in self._rules.login:
-            self._before[name] = self._login(name, json_object(read_small(self._home_of(name))))
+            self._before[name] = self._login(
+                name, json_object(read_small_file(self._home_of(name)))
+            )
 
     def write_note(self, note: str) -> None:
         before = [(name, list(login.items())) for name, login in self._before.items()]
@@ -98,7 +100,7 @@ class Logins:
         if not changed:
             return
         file = Path(self._home_of(name))
-        now = json_object(read_small(str(file)))
+        now = json_object(read_small_file(str(file)))
         if now is None:
             if os.path.lexists(file):
                 return  # not what the agent writes: the user's business
@@ -157,7 +159,7 @@ def _values_at(
             yield from _values_at(found[key], place[1:], (*above, key))
 
 
-def read_small(path: str, dir_fd: int | None = None) -> bytes | None:
+def read_small_file(path: str, dir_fd: int | None = None) -> bytes | None:
     """Return the content of a regular file that is not large, through no link; None for others."""
     try:
         descriptor = os.open(path, _READ, dir_fd=dir_fd)
@@ -175,7 +177,7 @@ def _read_below(folder: int, name: str) -> bytes | None:
     link."""
     first, _, rest = name.partition("/")
     if not rest:
-        return read_small(first, folder)
+        return read_small_file(first, folder)
     try:
         with opened_folder(first, folder) as inner:
             return _read_below(inner, rest)

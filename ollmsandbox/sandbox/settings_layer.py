@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..errors import Sentence
 from ..files import trees
 from ..files.dirfd import opened_folder
-from .logins import Logins, json_object, note_of, read_small
+from .logins import Logins, json_object, note_of, read_small_file
 
 if TYPE_CHECKING:
     from .plan.mounts import AgentSettings
@@ -41,7 +41,7 @@ class SettingsLayer:
         login = {name for name, _keys in self._rules.login}
         for name, text in self._mount.files:
             is_hidden = self._mount.hides_login and name in login
-            own = None if is_hidden else json_object(read_small(f"{below}/{name}"))
+            own = None if is_hidden else json_object(read_small_file(f"{below}/{name}"))
             self._add(name, _merged(text, own).encode())
         # What was said in other projects.
         self._hide(self._rules.history)
@@ -50,7 +50,7 @@ class SettingsLayer:
             return
         for name, path in self._rules.copies:
             if not os.path.lexists(f"{below}/{name}") and not self._has(name):
-                data = read_small(self._logins.outside(path))
+                data = read_small_file(self._logins.outside(path))
                 if data is not None:
                     self._add(name, data)
         self._logins.read()

@@ -153,12 +153,14 @@ def test_hooks_of_modules_and_worktrees(person: Person, checkout: Path) -> None:
         ".git/worktrees/w/config.worktree", ".git/worktrees/w/commondir", "sub/.git",
         "deep/er/.git/hooks/pre-push", "x.git/y/.git/config", ".git/objects/aa/bb",
         ".git/remotes/origin", ".git/rebase-merge/git-rebase-todo", ".hg/hgrc", "s/.hg/sharedpath",
-        ".git/sequencer/opts", ".git/index", ".git/modules/m/index", ".git/MERGE_RR",
+        ".git/sequencer/opts", ".git/index", ".git/modules/m/index",
         ".git/refs/heads/x", ".git/logs/HEAD", ".git/modules/m/HEAD",
         ".Git/hooks/x", ".git./config", ".g\u200cit/config", "GIT~1/config", ".git/hooks/a/b",
     ]  # fmt: skip
-    assert held(person, "; ".join(map(write, places))) == set(places)
-    assert not any((checkout / place).exists() for place in places)
+    # Git writes this one anew.
+    left_out = [".git/MERGE_RR"]
+    assert held(person, "; ".join(map(write, [*places, *left_out]))) == set(places)
+    assert not any((checkout / place).exists() for place in [*places, *left_out])
     harmless = [".git/hooks/x.sample", "config", "hooks/x", "src/config", "modules/m/config",
                 ".gitignore", "a.github", ".git/COMMIT_EDITMSG"]  # fmt: skip
     assert held(person, "; ".join(map(write, harmless))) == set()
