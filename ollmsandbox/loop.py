@@ -96,12 +96,21 @@ def end(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel all tasks, let them clean up, and close the loop."""
     import asyncio
 
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
     try:
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        _cancel_all(loop)
         loop.run_until_complete(loop.shutdown_asyncgens())
+        # A timer of the window may have started another one just now.
+        _cancel_all(loop)
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel all tasks, also those that are started meanwhile, and wait for their end."""
+    import asyncio
+
+    while tasks := asyncio.all_tasks(loop):
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))

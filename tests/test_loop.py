@@ -261,3 +261,32 @@ def test_leaving_the_program_leaves_it_with_that_status(name: str) -> None:
         "print('still here')\n"
     )
     assert (done.returncode, done.stdout) == (7, "")
+
+
+def test_tasks_that_are_started_at_the_end_are_cancelled_too() -> None:
+    ending, seen = loop.new_loop(), []
+
+    async def forever(name: str) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            seen.append(name)
+
+    async def start_another() -> None:
+        try:
+            await forever("first")
+        finally:
+            ending.create_task(forever("second"))
+
+    def on_timer() -> bool:
+        ending.create_task(forever("of a timer"))
+        return GLib.SOURCE_REMOVE
+
+    asyncio.set_event_loop(ending)
+    kept = ending.create_task(start_another())
+    ending.run_until_complete(asyncio.sleep(0.01))
+    GLib.timeout_add(0, on_timer)
+    loop.end(ending)
+    assert kept.cancelled()
+    # A task that had not begun has nothing to clean up.
+    assert seen[0] == "first" and not asyncio.all_tasks(ending)
