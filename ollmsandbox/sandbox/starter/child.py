@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
-import array
+import _socket as socket
 import ctypes
 import fcntl
 import os
 import resource
-import signal
-import socket
+import struct
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from typing import Any, NoReturn
+else:
+    # The module around this one, and that around _socket, load enum, selectors and more: that takes
+    # longer than all other imports here.
+    import _signal as signal
 
 _CLONE_PIDFD = 0x00001000
 _NAMESPACES = {"mount": 0x00020000, "user": 0x10000000, "pid": 0x20000000}
@@ -26,6 +30,7 @@ _LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
+_INT = struct.calcsize("i")
 # Seconds. A process that ends together with the command may need a moment.
 _PATIENCE, _PAUSE = 0.1, 0.01
 # The user's own programs come first.
@@ -38,12 +43,16 @@ _libc = ctypes.PyDLL(None, use_errno=True)
 
 
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
-    descriptors = array.array("i")
-    room = socket.CMSG_LEN(MOST_DESCRIPTORS * descriptors.itemsize)
+    room = socket.CMSG_LEN(MOST_DESCRIPTORS * _INT)
     data, ancillary, _flags, _address = connection.recvmsg(64, room)
-    for _level, _kind, content in ancillary:
-        descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
-    return data, list(descriptors)
+    found = (struct.unpack_from(f"{len(part) // _INT}i", part) for _level, _kind, part in ancillary)
+    return data, [number for numbers in found for number in numbers]
+
+
+def rights(descriptors: list[int]) -> tuple[int, int, bytes]:
+    """Return what sends these descriptors along with a message."""
+    packed = struct.pack(f"{len(descriptors)}i", *descriptors)
+    return socket.SOL_SOCKET, socket.SCM_RIGHTS, packed
 
 
 def clone(namespaces: tuple[str, ...]) -> tuple[int, int]:
@@ -175,6 +184,11 @@ def report_error(descriptor: int, step: str, error: BaseException) -> None:
 
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
     os.write(descriptor, json.dumps({"error": f"Could not {step}: {reason}."}).encode() + b"\n")
+
+
+def leave_ends_to_kernel() -> None:
+    """Have the kernel reap the children of this process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def die_with_parent(alive: int) -> None:

@@ -14,15 +14,22 @@ a process id and its pidfd.
 
 from __future__ import annotations
 
-import array
+import _socket as socket
 import gc
 import marshal
 import os
 import select
-import signal
-import socket
 
-from .child import clone, keep_mounts_alive, keep_only, receive, report_error, run
+from .child import (
+    clone,
+    keep_mounts_alive,
+    keep_only,
+    leave_ends_to_kernel,
+    receive,
+    report_error,
+    rights,
+    run,
+)
 from .sockets import make_sockets
 
 
@@ -30,8 +37,8 @@ def main(descriptor: int) -> None:
     os.setsid()
     # Children share this memory until it is written to, and collecting garbage would write to it.
     gc.disable()
-    # The kernel reaps the children: the other side holds their pidfds.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # The other side holds the pidfds of the children.
+    leave_ends_to_kernel()
     # The program may have left other descriptors open to its children.
     connection = keep_only([0, 1, 2, descriptor])
     StarterServer(socket.socket(fileno=connection)).serve()
@@ -68,10 +75,7 @@ class StarterServer:
         child = self._start(tuple(data.decode().split()), order, given)
         for descriptor in given:
             os.close(descriptor)
-        rights = array.array("i", [child.pidfd])
-        self._connection.sendmsg(
-            [b"%d" % child.pid], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
-        )
+        self._connection.sendmsg([b"%d" % child.pid], [rights([child.pidfd])])
         self._running[child.pidfd] = child
         self._poll.register(child.pidfd, select.POLLIN)
         return True

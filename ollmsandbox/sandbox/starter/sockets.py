@@ -7,14 +7,15 @@ The starter has one thread, which entering a user namespace needs.
 
 from __future__ import annotations
 
-import array
+import _socket as socket
 import ctypes
 import errno
 import fcntl
 import os
-import socket
 import struct
 import time
+
+from .child import rights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,16 +38,15 @@ def make_sockets(order: dict[str, Any], answer: int) -> NoReturn:
     connection = socket.socket(fileno=answer)
     try:
         enter(order["namespace"], order["inode"])
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            wait_for_loopback(control)
-            for number, (address, mask) in enumerate(order["addresses"], 1):
-                add_address(control, number, address, mask)
+        control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        wait_for_loopback(control)
+        for number, (address, mask) in enumerate(order["addresses"], 1):
+            add_address(control, number, address, mask)
         made = [make_socket(*one) for one in order["sockets"]]
         connection.send(bytes(1 if one is not None else 0 for one in made))
         found = [one.fileno() for one in made if one is not None]
         for start in range(0, len(found), _AT_ONCE):
-            rights = array.array("i", found[start : start + _AT_ONCE])
-            connection.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            connection.sendmsg([b"."], [rights(found[start : start + _AT_ONCE])])
     except OSError as error:
         connection.send(b"!" + str(error).encode())
     finally:
