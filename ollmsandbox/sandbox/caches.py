@@ -139,8 +139,12 @@ class CacheLayers:
         """Take the folders of an earlier run, if there are any that no program still holds."""
         for name in spares:
             if lock := try_lock(f"{self.folder}/{name}", is_folder=True):
+                try:
+                    os.rename(f"{self.folder}/{name}", self._run)
+                except OSError:  # it belongs to the image of a container
+                    lock.release()
+                    continue
                 self._locks = [lock]
-                os.rename(f"{self.folder}/{name}", self._run)
                 return True
         return False
 

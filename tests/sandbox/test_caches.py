@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 import os
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -331,6 +333,26 @@ def written(paths: Paths, project: str, files: dict[str, str], run_id: str) -> C
 def finish(run: CacheLayers) -> None:
     run.keep()
     run.remove()
+
+
+OPEN_CACHES = """\
+import sys
+from ollmsandbox.sandbox.caches import CacheLayers, LayerPart
+CacheLayers(sys.argv[1], "/p", "2").open([LayerPart("home", 0o700)], ())
+"""
+
+
+def test_folders_in_the_image_of_a_container_are_left_alone(person: Person, tmp_path: Path) -> None:
+    """They cannot be renamed."""
+    written(person.paths, "/p", {}, "1").remove()
+    root = person.paths.caches[0]
+    assert list(root.glob("*/spare-*"))
+    for name in ("upper", "work"):
+        (tmp_path / name).mkdir()
+    options = f"userxattr,lowerdir={root},upperdir={tmp_path}/upper,workdir={tmp_path}/work"
+    around = in_mounts(f'mount -t overlay -o "{options}" caches "$1"', root)
+    subprocess.run([*around, sys.executable, "-c", OPEN_CACHES, root], check=True)
+    assert list((tmp_path / "upper").glob("*/live-2"))
 
 
 def test_layers_are_merged_name_by_name(person: Person) -> None:

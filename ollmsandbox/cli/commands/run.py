@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError, SandboxError, in_words
@@ -42,6 +42,8 @@ _KEPT = (
     "The command's changes are kept. The next ollmsandbox command lists them as pending, for you"
     " to apply or discard."
 )
+# Exit status of a shell.
+_NOT_FOUND = 127
 # The last message, by the value of --apply.
 _LEFT = {
     "auto": f"Nothing was applied. {_KEPT}",
@@ -69,9 +71,9 @@ def run_in_sandbox(given: argparse.Namespace) -> int:
         print(json.dumps(_document(result, job, error)))
     else:
         try:
-            if result is not None and result.stop is not None and not given.quiet:
-                why = result.stop.sentence
-                print(f"ollmsandbox: The command did not finish. {why}.", file=sys.stderr)
+            if result is not None and not given.quiet:
+                for line in _remarks(result, given.command):
+                    print(f"ollmsandbox: {line}", file=sys.stderr)
             job.print_changes()
         except OSError:
             # The exit status is the command's, even if nobody reads our messages.
@@ -476,6 +478,15 @@ def _command(given: argparse.Namespace) -> str | list[str]:
     if not words:
         raise SandboxError("No command was given.", "Use: ollmsandbox run -- COMMAND")
     return words
+
+
+def _remarks(result: Result, command: Sequence[str]) -> Iterator[str]:
+    """Yield why a command did not do what it should."""
+    if result.stop is not None:
+        yield f"The command did not finish. {result.stop.sentence}."
+    words = [word for word in command if word != "--"]
+    if result.exit_code == _NOT_FOUND and len(words) == 1 and " " in words[0]:
+        yield "To run shell text, use -c TEXT."
 
 
 def _text(command: str | Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 from ...errors import Sentence
@@ -52,6 +53,11 @@ def find_remedy(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
         return (
             _("libseccomp is missing, or the kernel refuses filters."),
             install("libseccomp"),
+        )
+    if key == "sandbox" and os.stat(bwrap).st_mode & stat.S_ISUID:
+        return (
+            _("{program} has the setuid bit, which newer versions refuse.", program=bwrap),
+            _("Remove it: {command}", command=f"sudo chmod u-s {bwrap}"),
         )
     if key in ("sandbox", "network", "namespaces"):
         return _namespaces()

@@ -111,6 +111,13 @@ def test_a_command_that_is_not_there_ends_with_127(person: Person) -> None:
     done = person.cli("run", "--", "no-such-command-here")
     assert done.returncode == 127
     assert "not found" in done.stderr
+    assert "-c TEXT" not in done.stderr
+
+
+def test_shell_text_in_the_place_of_a_program_is_explained(person: Person) -> None:
+    done = person.cli("run", "--", "echo one; echo two")
+    assert done.returncode == 127
+    assert done.stderr.endswith("ollmsandbox: To run shell text, use -c TEXT.\n")
 
 
 def test_a_time_out_ends_with_124_and_is_reported(person: Person) -> None:

@@ -113,6 +113,14 @@ def test_a_bwrap_that_does_not_work_is_noticed_and_nothing_runs(
     assert miss.remedy in said
 
 
+def test_a_bwrap_that_refuses_its_setuid_bit_is_explained(person: Person, programs: Path) -> None:
+    file = fake(programs, f"{VERSION}exit 1")
+    file.chmod(0o4755)
+    cause, remedy = look(person).why_not()
+    assert str(cause) == f"{file} has the setuid bit, which newer versions refuse."
+    assert str(remedy) == f"Remove it: sudo chmod u-s {file}"
+
+
 def test_folders_that_cannot_be_written_are_named(person: Person) -> None:
     # A file instead of a folder stops root as well.
     (person.home / "cache").write_text("")
