@@ -68,8 +68,9 @@ def find_remedy(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
                 "file system or a security module does not allow it."
             ),
             _(
-                "A newer kernel may help. Without overlays, commands can read the project but "
-                "write only to the playground."
+                "In a container, set XDG_CACHE_HOME to a folder on a volume; elsewhere, a newer "
+                "kernel may help. Without overlays, commands can read the project but write only "
+                "to the playground."
             ),
         )
     if key == "overlay-bwrap":
