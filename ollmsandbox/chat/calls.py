@@ -19,8 +19,8 @@ from ..sandbox.output import Capture
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Stop
 from ..sandbox.terminal import CommandTerminal
-from ..text.ansi import harmless
-from ..tools.base import Outcome, RequestBase, Stream, Tool, UserQuestion
+from ..text.ansi import harmless, without_screens
+from ..tools.base import FILLED_SCREEN, Outcome, RequestBase, Stream, Tool, UserQuestion
 from .events import (
     CallBegan,
     CallEnded,
@@ -508,11 +508,15 @@ def _stopped(active: ActiveCall) -> Outcome:
     stop = active.stopped or Stop.PERSON
     partial = active.request.partial if active.request else None
     outcome = partial or stopped_outcome(stop, active.verdict)
-    printed = harmless(active.printed.text).rstrip()
-    parts = [printed, _STOP_TEXTS[stop], partial.text if partial else ""]
+    kept = without_screens(active.printed.text)
+    printed, filled = harmless(kept).rstrip(), kept != active.printed.text
+    drawn = FILLED_SCREEN if filled else ""
+    parts = [printed, drawn, _STOP_TEXTS[stop], partial.text if partial else ""]
     text = "\n".join(filter(None, parts))
-    end = len(printed) if active.printed.total else None
-    return replace(outcome, text=text, ok=False, cancelled=stop, output_end=end)
+    end = len(printed) if active.printed.total or active.own else None
+    return replace(
+        outcome, text=text, ok=False, cancelled=stop, output_end=end, filled_screen=filled
+    )
 
 
 def stopped_outcome(stop: Stop = Stop.PERSON, verdict: Verdict | None = None) -> Outcome:

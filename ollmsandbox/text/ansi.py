@@ -23,6 +23,14 @@ _LONGEST_SEQUENCE = 1000
 _MOST_COLOURS = 8
 _RESET = "\x1b[0m"
 _CONTROLS = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{REORDERING}]")
+# Programs such as editors ask for the alternate screen. Others, as `top`, take the cursor keys and
+# begin at the upper left; `clear` and progress bars do only one of these.
+_ALTERNATE, _KEYS = (
+    r"\x1b\[\?(1049|1047|47)h",
+    r"\x1b\[\?1h(?:\x1b[^\n\x1b]{1,8}){0,8}\x1b\[(?:1;1)?H",
+)
+_SCREEN = re.compile(rf"{_ALTERNATE}.*?(?:\x1b\[\?\1l|\Z)|{_KEYS}.*?(?:\x1b\[\?1l|\Z)", re.DOTALL)
+_SCREEN_BEGIN = re.compile(f"{_ALTERNATE}|{_KEYS}".encode())
 
 
 def harmless(text: str) -> str:
@@ -31,6 +39,16 @@ def harmless(text: str) -> str:
     Remove whole escape sequences. Other control characters become U+FFFD.
     """
     return _CONTROLS.sub(REPLACEMENT, _SEQUENCE.sub("", text.replace("\r\n", "\n")))
+
+
+def fills_screen(data: bytes) -> bool:
+    """Return whether a program begins to draw on the whole screen here."""
+    return _SCREEN_BEGIN.search(data) is not None
+
+
+def without_screens(text: str) -> str:
+    """Return text without what programs drew on the whole screen: it is no text."""
+    return _SCREEN.sub("", text)
 
 
 def escape_line(text: str) -> str:

@@ -79,6 +79,9 @@ class Picture:
     name: str = ""
 
 
+FILLED_SCREEN = N_("The program used the whole screen. What it showed there is not kept.")
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The result of a call."""
@@ -99,6 +102,8 @@ class Outcome:
     output_end: int | None = None
     # The user's answer to a question of the model.
     reply: str | None = None
+    # Whether a command drew on the whole screen of its terminal, which the text does not contain.
+    filled_screen: bool = False
 
     @classmethod
     def failed(

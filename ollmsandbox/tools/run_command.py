@@ -17,6 +17,7 @@ from ..permission.request import Source
 from ..sandbox.launch import text_shell
 from ..sandbox.network.hosts import hosts_text
 from ..sandbox.network.lists import HostListError, NamedHosts, load_host_lists
+from ..sandbox.output import Capture
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
@@ -25,9 +26,9 @@ from ..sandbox.rootfs.paths import rewrite_paths, skills_folder
 from ..sandbox.spec import RunSpec
 from ..sandbox.terminal import CommandTerminal
 from ..sandbox.unsandboxed.runner import UnsandboxedRunner
-from ..text.ansi import escape_line
+from ..text.ansi import escape_line, without_screens
 from . import questions
-from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
+from .base import FILLED_SCREEN, Outcome, RequestBase, Stream, Tool, ToolError, Watcher
 from .context import ToolContext
 from .model_text import changes_text, output_text, together
 from .parameters import Parameters, parameter
@@ -370,12 +371,35 @@ class RunRequest(RequestBase):
 
     def _outcome(self, result: Result | None, run: PreparedRun | None, *notices: str) -> Outcome:
         report = run.report if run else None
+        filled = False
+        if result is not None and self.terminal_size is not None:
+            result, filled = _without_screens(result)
         output, end = output_text(result) if result else ("", None)
+        drawn = FILLED_SCREEN if filled else ""
         hosts = run.hosts if run else ()
         changed = changes_text(report, self.project)
-        text = in_lines(output, hosts_text(hosts), changed, *notices)
+        text = in_lines(output, drawn, hosts_text(hosts), changed, *notices)
         ok = result is not None and result.exit_code == 0 and result.stop is None
-        return Outcome(text, ok, result, report, self.verdict, output_end=end, hosts=hosts)
+        return Outcome(
+            text,
+            ok,
+            result,
+            report,
+            self.verdict,
+            output_end=end,
+            hosts=hosts,
+            filled_screen=filled,
+        )
+
+
+def _without_screens(result: Result) -> tuple[Result, bool]:
+    """Leave out what programs drew on the whole screen of a terminal; return whether any did."""
+    text = without_screens(before := result.stdout.text)
+    if text == before:
+        return result, False
+    stdout = Capture()
+    stdout.feed(text.encode())
+    return result._replace(stdout=stdout), True
 
 
 def _record(run: PreparedRun, exit_code: int | None, notices: list[str]) -> None:

@@ -51,6 +51,8 @@ class CallRecord:
     # The processes that its command left running, and what the sandbox refused to it.
     left_running: int = 0
     refusals: tuple[str, ...] = ()
+    # What it drew on the whole screen of its terminal is not kept.
+    filled_screen: bool = False
     # The user's answer to a question of the model; "" if the model decides, None without one.
     reply: str | None = None
     # The program ended before the call.
@@ -76,6 +78,7 @@ class CallRecord:
             output_end=outcome.output_end,
             left_running=result.left_running if result else 0,
             refusals=result.refusals if result else (),
+            filled_screen=outcome.filled_screen,
             reply=outcome.reply,
             hosts=outcome.hosts,
         )
@@ -261,6 +264,7 @@ def record_to_json(record: CallRecord | None) -> str:
             "output_end": record.output_end,
             "left_running": record.left_running,
             "refusals": [_sentence_to_json(refusal) for refusal in record.refusals],
+            "filled_screen": record.filled_screen,
             "reply": record.reply,
             "is_interrupted": record.is_interrupted,
             "hosts": [use.document() for use in record.hosts],
@@ -293,6 +297,7 @@ def record_from_json(text: str) -> CallRecord | None:
             output_end=end if isinstance(end, int) else None,
             left_running=int(kept.get("left_running", 0)),
             refusals=tuple(said for said in refusals if isinstance(said, str)),
+            filled_screen=bool(kept.get("filled_screen")),
             reply=reply if isinstance(reply, str) else None,
             is_interrupted=bool(kept.get("is_interrupted")),
             hosts=tuple(map(HostUse.from_document, kept.get("hosts", ()))),

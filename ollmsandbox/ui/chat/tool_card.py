@@ -229,8 +229,8 @@ class ToolCard(Gtk.Box):
         elif entry.stage is Stage.DONE:
             self._end_clock()
             self._show_ports()
-            if self.screen_box.get_visible():
-                # What it drew is no text.
+            if not entry.printed:
+                # What it drew on the whole screen is no text.
                 self.output = None
                 self.output_place.set_child(None)
             if self.usage is not None:
@@ -368,19 +368,22 @@ class ToolCard(Gtk.Box):
             self.output.finish()
 
     def _show_note(self) -> None:
-        nothing = _("No output") if words.printed_nothing(self.entry) else ""
-        notes = [nothing or self.entry.output_note, *words.remarks(self.entry)]
-        text = "\n".join(filter(None, notes))
+        entry = self.entry
+        is_drawn = entry.record is not None and entry.record.filled_screen
+        nothing = _("No output") if words.printed_nothing(entry) and not is_drawn else ""
+        text = "\n".join(filter(None, [nothing or entry.output_note, *words.remarks(entry)]))
         _is_valid, attributes, shown, _key = Pango.parse_markup(with_code(text), -1, "\0")
         # A label that takes markup could be tricked one day.
         self.note.set_label(shown)
         self.note.set_attributes(attributes)
         self.note.set_visible(bool(text))
-        self.output_place.set_visible(not nothing and not self.entry.fills_screen)
-        has_text = self.output is not None and not nothing and not self.entry.fills_screen
+        has_output = words.has_output(entry)
+        self.output_place.set_visible(has_output)
+        has_text = has_output and self.output is not None
         self.copy_button.set_visible(has_text)
         self.find_button.set_visible(has_text and self._has_many_lines())
-        self.output_tools.set_visible(has_text or words.has_changes(self.entry))
+        has_graph = self.usage is not None and self.usage.graph.get_visible()
+        self.output_tools.set_visible(has_text or has_graph or words.has_changes(entry))
 
     def _has_many_lines(self) -> bool:
         """Return whether a finished call printed more than is in view."""
@@ -391,6 +394,8 @@ class ToolCard(Gtk.Box):
         if self.output is not None:
             self.output.feed(data)
             self.output.open_all.set_visible(entry.output_file is not None)
+        if not self.output_place.get_visible():
+            self._show_note()
 
     def _show_ports(self) -> None:
         """Offer the ports that the running command listens on."""

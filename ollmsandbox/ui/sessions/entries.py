@@ -7,7 +7,6 @@ stored session.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -24,6 +23,7 @@ from ...chat.turn_end import TurnEnd
 from ...i18n import _, localized
 from ...project.change import Report
 from ...sandbox.process import Stop
+from ...text.ansi import fills_screen
 from ...tools.base import Outcome, Picture, Stream, ToolError, UserQuestion
 from ...tools.todo import NAME as PLAN
 from ...tools.todo import TodoStep, read_steps
@@ -41,11 +41,6 @@ if TYPE_CHECKING:
 # Of the output, as it came: what a view that is made later has to show.
 _KEPT = 4 << 20
 _PIECE = 64 << 10
-# Programs such as editors ask for the alternate screen. Others, as `top`, take the cursor keys and
-# begin at the upper left; `clear` and progress bars do only one of these.
-_WHOLE_SCREEN = re.compile(
-    rb"\x1b\[\?(?:1049|1047|47)h|\x1b\[\?1h(?:\x1b[^\n\x1b]{1,8}){0,8}\x1b\[(?:1;1)?H"
-)
 # A sequence may be cut between two pieces of output.
 _LONGEST_START = 96
 # More than this goes to a file, too. No view drops a line of less.
@@ -344,7 +339,7 @@ class CallEntry(ChatEntry):
             self._size -= len(self._kept.popleft())
         if self.terminal is not None and not self.fills_screen:
             end = self._kept[-1][-len(data) - _LONGEST_START :]
-            if _WHOLE_SCREEN.search(end):
+            if fills_screen(end):
                 self.fills_screen = True
                 self.emit("changed")
         self.emit("output", data)
@@ -357,15 +352,17 @@ class CallEntry(ChatEntry):
         record = CallRecord.of(outcome, self.description).asked(self.verdict)
         self.record, self.text = replace(record, own=self.own), outcome.text
         self.run_id = outcome.run_id
-        if self.fills_screen:
-            # What it drew is no text.
-            self._kept.clear()
+        is_drawn = self.fills_screen or self.record.filled_screen
         self.terminal, self.fills_screen = None, False
         self._end_questions()
         if self.record.reply is None:
             self.question = None
         self.close_output()
-        if not self.output_note:
+        if is_drawn:
+            # What it drew is no text: only that of the result is shown.
+            self._kept.clear()
+            self.printed, self.output_file, self.output_note = 0, None, ""
+        elif not self.output_note:
             self._release_output()
         self.ended_at = time.time()
         self.stage = Stage.DONE

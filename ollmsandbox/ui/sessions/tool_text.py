@@ -17,6 +17,7 @@ from ...permission.request import Source
 from ...sandbox.network.hosts import HostUse
 from ...sandbox.process import Stop
 from ...text.visible import visible_line
+from ...tools.base import FILLED_SCREEN
 from ...tools.todo import count_done
 from ..terminal.usage import amount
 from ..widgets.readable import ignored_files, more_characters, number
@@ -166,6 +167,12 @@ def printed_nothing(entry: CallEntry) -> bool:
     return record is not None and record.output_end == record.output_start
 
 
+def has_output(entry: CallEntry) -> bool:
+    """Return whether there is something to show of what a call printed or returned."""
+    has_text = bool(entry.printed or entry.shown_text)
+    return has_text and not printed_nothing(entry) and not entry.fills_screen
+
+
 def remarks(entry: CallEntry) -> list[str]:
     """Return what the user should know about a finished command, besides its output."""
     record = entry.record
@@ -179,6 +186,8 @@ def remarks(entry: CallEntry) -> list[str]:
             record.left_running,
         )
         found.insert(0, text.format(count=number(record.left_running)))
+    if record.filled_screen:
+        found.append(_(FILLED_SCREEN))
     if entry.is_interrupted and entry.run_id:
         found.append(_("What it changed before that is in the list of changes."))
     return [visible_line(text) for text in found]

@@ -6,10 +6,11 @@ from __future__ import annotations
 import pytest
 from gi.repository import Gtk
 from support.person import Person
-from support.window import card_that, finish, in_project, says, wait_until
+from support.window import card_that, finish, in_project, open_session, says, wait_until
 
 from ollmsandbox.ui.chat import controller
 from ollmsandbox.ui.chat.tool_card import ToolCard
+from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.window.window import Window
 
 pytestmark = pytest.mark.anybody
@@ -83,6 +84,8 @@ def test_a_program_that_fills_the_screen_is_offered_a_terminal(
         wait_until(lambda: bool(opened))
         assert opened == [str(person.project)]
         assert not card.screen_box.get_visible()
+        wait_until(lambda: says(card, "The program used the whole screen."))
+        assert not card.output_place.get_visible()
 
 
 def test_top_is_a_program_that_fills_the_screen_and_clearing_it_is_not(person: Person) -> None:
@@ -95,6 +98,56 @@ def test_top_is_a_program_that_fills_the_screen_and_clearing_it_is_not(person: P
         card = _run(window, f"printf '{begin}'; sleep 0.2; printf '{rest}'; sleep 100")
         wait_until(card.terminal_button.get_mapped)
         assert not card.output_tools.get_visible()
+
+
+def test_what_was_drawn_on_the_whole_screen_is_not_kept_live_or_reopened(person: Person) -> None:
+    drawn = (
+        "printf '\\033[?1h\\033=\\033[H\\033[2J'; yes 'top  0.0' | head -n 2000; printf '\\033[?1l'"
+    )
+    commands = {
+        f"echo before; {drawn}; echo after": "before\nafter",
+        "printf '\\033[?1049hdrawn'; sleep 0.1; printf '\\033[?1049l'": "",
+    }
+    with in_project(person) as (window, session):
+        for command, kept in commands.items():
+            card = _run(window, command)
+            _wait_for_end(card)
+            wait_until(lambda card=card, kept=kept: _shown(card) == kept)
+            assert says(card, "The program used the whole screen.")
+            assert "\ndrawn" not in (said := session.conversation.messages[-1].text)
+            assert said.count("0.0") <= 1 and "The program used the whole screen." in said
+            assert not says(card, "No output")
+        open_session(window, person.project)
+        window.show_session(session.id)
+        wait_until(lambda: window.chat.session is not None and window.chat.session.id == session.id)
+        for command, kept in commands.items():
+            stored = card_that(window, lambda card, c=command: card.entry.description == c)
+            wait_until(lambda card=stored, kept=kept: _shown(card) == kept)
+            assert says(stored, "The program used the whole screen.")
+
+
+def _shown(card: ToolCard) -> str:
+    """Return what the card shows of the output."""
+    return _printed(card) if card.output_place.get_visible() else ""
+
+
+def test_there_is_no_box_for_output_before_there_is_output(person: Person) -> None:
+    with in_project(person) as (window, _session):
+        card = _run(window, "read line; echo $line; read line")
+        wait_until(card.input.get_visible)
+        assert not card.output_place.get_visible() and not card.output_tools.get_visible()
+        card.input.set_text("here")
+        card.input.emit("activate")
+        wait_until(lambda: "here" in _shown(card))
+        assert card.copy_button.get_visible()
+        window.chat.emit("stop")
+        _wait_for_end(card)
+        silent = _run(window, "sleep 100")
+        wait_until(silent.input.get_visible)
+        window.chat.emit("stop")
+        _wait_for_end(silent)
+        wait_until(lambda: silent.entry.stage is Stage.DONE)
+        assert not silent.output_place.get_visible() and not silent.output_tools.get_visible()
 
 
 def test_it_is_scrolled_to(person: Person) -> None:
