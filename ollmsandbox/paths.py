@@ -290,6 +290,11 @@ def is_inside(path: str, *folders: str) -> bool:
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
+def near(path: str, folder: str) -> str:
+    """Return a path inside a folder relative to it, and any other path as it is."""
+    return os.path.relpath(path, folder) if folder and is_inside(path, folder) else path
+
+
 class FolderSet:
     """Answers `path in folders` as `is_inside` does, faster for many paths."""
 

@@ -41,7 +41,7 @@ def harmless(text: str) -> str:
     return _CONTROLS.sub(REPLACEMENT, _SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
-def fills_screen(data: bytes) -> bool:
+def fills_screen(data: bytes | bytearray) -> bool:
     """Return whether a program begins to draw on the whole screen here."""
     return _SCREEN_BEGIN.search(data) is not None
 

@@ -13,6 +13,7 @@ from abc import abstractmethod
 
 from ... import N_
 from ...errors import OllmSandboxError
+from ...paths import near
 from ...project.change import Report
 from ...text.ansi import escape_line, harmless
 from .. import questions
@@ -75,9 +76,9 @@ class FileChange(RequestBase):
     def __init__(self, context: ToolContext, tool: str, path: str, call_id: str) -> None:
         self._context = context
         self._path = path
-        # For the history.
-        self._command = f"{tool} {path}"
         self._project = context.folder()
+        # For the history.
+        self._command = f"{tool} {near(path, self._project)}"
         self._call_id = call_id
         # The text of the file; None if there is no file, or it is not text.
         self._old: str | None = None
@@ -94,7 +95,7 @@ class FileChange(RequestBase):
         """Return lines that show the change to the user, before the file is read."""
 
     def describe(self) -> str:
-        return escape_line(self._path)
+        return escape_line(near(self._path, self._project))
 
     async def execute(self, watcher: Watcher) -> Outcome:
         context = self._context

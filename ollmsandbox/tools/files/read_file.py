@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ... import N_
 from ...errors import OllmSandboxError
+from ...paths import near
 from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import LARGEST_PICTURE, Outcome, Picture, RequestBase, Tool, ToolError, Watcher
@@ -119,7 +120,7 @@ class ReadRequest(RequestBase):
         self._call_id = call_id
 
     def describe(self) -> str:
-        return escape_line(self._given.path)
+        return escape_line(near(self._given.path, self._project))
 
     async def execute(self, watcher: Watcher) -> Outcome:
         try:

@@ -542,7 +542,8 @@ class ChangesView(Gtk.Box):
             along = (also_affected(review, verb, run_id) for run_id in run_ids)
             return [one for each in along for one in each if one.run_id not in run_ids]
 
-        self._start(verb, work, *run_ids, also=also)
+        # What became of them is told where the button is.
+        self._start(verb, work, *run_ids, also=also, tells=False)
 
     def restore(self, project: str, session_id: str, since: float) -> None:
         """Take files back to how they were before what a session did since then, after showing
@@ -589,8 +590,10 @@ class ChangesView(Gtk.Box):
         work: Callable[[Review], ActionResult],
         *target: str,
         also: Callable[[Review], list[Report]] = lambda _review: [],
+        tells: bool = True,
     ) -> bool:
-        """Do the work in a thread, show its progress and report its result.
+        """Do the work in a thread and show its progress. Report problems, and if it `tells` the
+        result.
 
         Ask before, if changes of other runs are `also` affected. Return False if other work is
         going on.
@@ -615,7 +618,8 @@ class ChangesView(Gtk.Box):
                 if affected and not await self._may_go_on(verb, affected):
                     return
                 done = await asyncio.to_thread(with_review, work)
-            self._tell(result_text(verb, done.count, list(done.problems)))
+            if tells or done.problems:
+                self._tell(result_text(verb, done.count, list(done.problems)))
             self.refresh()
             self.emit("acted")
             if done.later and await self._may_go_on(verb, list(done.later)):

@@ -18,7 +18,7 @@ from ...chat.storage.history import History
 from ...chat.turn_end import TurnEnd
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
-from ...paths import is_inside
+from ...paths import near
 from ...permission.request import Answer
 from ...project.projects import ProjectManager
 from ...sandbox.process import Stop
@@ -257,7 +257,7 @@ class ChatController:
         async def attach() -> None:
             folder = (view.session.project if view.session else None) or ""
             paths = await choose_files(self._window, _("Insert Paths"), folder)
-            view.composer.add_paths([_near(path, folder) for path in paths])
+            view.composer.add_paths([near(path, folder) for path in paths])
 
         self._tasks.start(attach())
 
@@ -312,7 +312,7 @@ class ChatController:
             elif pictures:
                 self._tasks.tell(_why_blind(session))
             if view.session is session:
-                view.composer.add_paths([_near(path, folder) for path in left])
+                view.composer.add_paths([near(path, folder) for path in left])
                 view.composer.focus()
 
         self._tasks.start(attach())
@@ -390,8 +390,3 @@ def _why_blind(session: OpenSession | None) -> str:
     if model is None or model.is_sight_known:
         return _("This model cannot see pictures.")
     return _("If this model sees pictures, say so in the menu of “+”.")
-
-
-def _near(path: str, folder: str) -> str:
-    """Return a path in the project relative to it, as a command finds it."""
-    return os.path.relpath(path, folder) if folder and is_inside(path, folder) else path

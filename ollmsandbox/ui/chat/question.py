@@ -9,7 +9,7 @@ from ...i18n import _
 from ...text.visible import visible, visible_line
 from ...tools.base import UserQuestion
 from ..resources import template
-from ..widgets.labels import name_buttons, set_accessible_name, without_hyphens, wrap_label
+from ..widgets.labels import name_buttons, set_accessible_name, show_code, wrap_label
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -39,9 +39,8 @@ class QuestionCard(Gtk.Box):
         self._is_answered = False
         self._rests_at = 0
         shown = visible(question.text)
-        self.question.set_label(shown)
+        show_code(self.question, shown)
         wrap_label(self.question, shown)
-        without_hyphens(self.question, self.answer)
         for choice in question.choices:
             self.choices.append(self._choice(choice))
         self.choices.set_visible(bool(question.choices))
@@ -75,14 +74,13 @@ class QuestionCard(Gtk.Box):
         self.question_box.set_visible(False)
         self.answer_box.set_visible(True)
         given = _("You answered: {answer}").format(answer=visible_line(text)) if text else ""
-        self.answer.set_label(given or _("You let the agent decide"))
+        show_code(self.answer, given or _("You let the agent decide"))
         wrap_label(self.answer, given)
 
     def _choice(self, text: str) -> Gtk.Button:
-        shown = visible_line(text)
-        label = Gtk.Label(label=shown, xalign=0)
+        label = Gtk.Label(xalign=0)
+        shown = show_code(label, visible_line(text))
         wrap_label(label, shown)
-        without_hyphens(label)
         button = Gtk.Button(child=label)
         set_accessible_name(button, shown)
         button.connect("clicked", weakly(self._on_choice), text)

@@ -14,8 +14,11 @@ from ...tools.base import Picture
 from ..widgets.labels import name_buttons, set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
+from ..widgets.wrap_box import WrapBox
 
 _MOST_SHOWN = 500
+# Characters in a line beside a button.
+_LEAST = 30
 
 
 class QueueBar(Gtk.Box):
@@ -75,15 +78,19 @@ class EditBar(Gtk.Box):
     def __init__(self) -> None:
         super().__init__(spacing=6, visible=False)
         self.add_css_class("queue-bar")
+        # In a narrow window, the button is below the text.
+        content = WrapBox()
+        content.set_property("spread", True)
+        content.set_property("shrink", True)
+        content.set_hexpand(True)
         # The text and the pictures that the composer had before.
         self.before: tuple[str, tuple[Picture, ...]] = ("", ())
         # When the message was sent.
         self.sent_at = 0.0
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
-        label = Gtk.Label(label=words, xalign=0, hexpand=True, wrap=True)
+        label = Gtk.Label(label=words, xalign=0, wrap=True, width_chars=_LEAST)
         for name in ("caption", "dim-label"):
             label.add_css_class(name)
-        self.append(label)
         self.restore_button = Gtk.Button(label=_("_Restore Files…"), use_underline=True)
         self.restore_button.set_valign(Gtk.Align.CENTER)
         self.restore_button.add_css_class("small-button")
@@ -95,7 +102,10 @@ class EditBar(Gtk.Box):
         set_accessible_name(cross, _("Cancel"))
         for button, name in ((self.restore_button, "restore"), (cross, "cancel")):
             button.connect("clicked", weakly(self._on_clicked), name)
-            self.append(button)
+        content.add_group([label])
+        content.add_group([self.restore_button])
+        self.append(content)
+        self.append(cross)
 
     def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
         self.emit(name)

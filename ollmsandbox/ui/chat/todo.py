@@ -13,7 +13,7 @@ from ...tools.todo import TodoState, TodoStep, count_done
 from ..widgets.labels import decorative_icon, set_accessible_name, without_hyphens, wrap_label
 
 # Pixels.
-_HIGHEST = 160
+_LOWEST, _HIGHEST = 46, 160
 
 
 class TodoList(Gtk.Box):
@@ -30,6 +30,21 @@ class TodoList(Gtk.Box):
             self.append(_row(step))
 
 
+class _StepScroller(Gtk.ScrolledWindow):
+    """As high as the steps, up to a limit. GTK's own does not ask how they wrap."""
+
+    __gtype_name__ = "OllmStepScroller"
+
+    def do_measure(self, orientation: Gtk.Orientation, for_size: int) -> tuple[int, int, int, int]:
+        child = self.get_child()
+        if child is None:
+            return 0, 0, -1, -1
+        if orientation is Gtk.Orientation.HORIZONTAL:
+            return (*child.measure(orientation, for_size)[:2], -1, -1)
+        wanted = min(_HIGHEST, child.measure(orientation, for_size)[1])
+        return min(wanted, _LOWEST), wanted, -1, -1
+
+
 class TodoBar(Gtk.Expander):
     """Shows how far the plan is, in one line that opens to the whole list."""
 
@@ -40,11 +55,7 @@ class TodoBar(Gtk.Expander):
         self._steps: tuple[TodoStep, ...] = ()
         self._label = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
         self.set_label_widget(self._label)
-        self._list = Gtk.ScrolledWindow(
-            hscrollbar_policy=Gtk.PolicyType.NEVER,
-            propagate_natural_height=True,
-            max_content_height=_HIGHEST,
-        )
+        self._list = _StepScroller(hscrollbar_policy=Gtk.PolicyType.NEVER)
         # Else the Tab key leads into it while it is folded.
         self.bind_property("expanded", self._list, "visible", GObject.BindingFlags.SYNC_CREATE)
         self.set_child(self._list)

@@ -23,10 +23,11 @@ from ..widgets.labels import (
     describe,
     in_sentences,
     set_class,
+    show_code,
     show_ellipsized_as_tooltip,
-    with_code,
     without_hyphens,
 )
+from ..widgets.readable import line_counts
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -120,7 +121,7 @@ class ToolCard(Gtk.Box):
             # These are not code.
             self.title.remove_css_class("monospace")
             self.whole.remove_css_class("monospace")
-        show_ellipsized_as_tooltip(self.title, self.status)
+        show_ellipsized_as_tooltip(self.title)
         # Commands and paths are written from left to right everywhere.
         self.whole.set_direction(Gtk.TextDirection.LTR)
         # The title shows only the beginning of these.
@@ -254,7 +255,7 @@ class ToolCard(Gtk.Box):
         if entry.stage is Stage.RUNNING:
             parts.append(words.clock(time.time() - entry.began_at))
         elif (diff := words.edit_diff(entry)) is not None:
-            parts.append(words.line_counts(diff))
+            parts.append(line_counts(diff.count("+"), diff.count("-")))
         elif (took := words.call_duration(entry)) is not None:
             parts.append(words.duration(took))
         # The mark shows that it succeeded; a screen reader says it.
@@ -372,10 +373,7 @@ class ToolCard(Gtk.Box):
         is_drawn = entry.record is not None and entry.record.filled_screen
         nothing = _("No output") if words.printed_nothing(entry) and not is_drawn else ""
         text = "\n".join(filter(None, [nothing or entry.output_note, *words.remarks(entry)]))
-        _is_valid, attributes, shown, _key = Pango.parse_markup(with_code(text), -1, "\0")
-        # A label that takes markup could be tricked one day.
-        self.note.set_label(shown)
-        self.note.set_attributes(attributes)
+        show_code(self.note, text)
         self.note.set_visible(bool(text))
         has_output = words.has_output(entry)
         self.output_place.set_visible(has_output)

@@ -15,7 +15,7 @@ from ...loop import start_daemon
 from ..resources import template
 from ..widgets.actions import Action, ActionButton
 from ..widgets.labels import set_accessible_name
-from ..widgets.readable import number
+from ..widgets.readable import line_counts, number
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .model import Diff, DiffSection, Fold, Line, compare, pairs
@@ -456,7 +456,7 @@ class DiffView(Gtk.Box):
         diff = self.diff
         if diff is None:
             return
-        counts = f"+{number(diff.added)} \N{MINUS SIGN}{number(diff.removed)}"
+        counts = line_counts(diff.added, diff.removed)
         if self._current >= 0:
             place = _("Hunk {number} of {count}").format(
                 number=number(self._current + 1), count=number(len(diff.sections))
@@ -465,13 +465,15 @@ class DiffView(Gtk.Box):
             count = len(diff.sections)
             place = ngettext("{count} hunk", "{count} hunks", count).format(count=number(count))
         has_many = len(diff.sections) > 1 and not self.is_whole
-        parts = [place, counts] if has_many else [counts]
+        # The counts come first, and stay complete where there is little room.
+        parts = [counts, place] if has_many else [counts]
+        self.summary.set_width_chars(len(counts) if len(counts) > 1 else -1)
         # There is nothing to go to otherwise. A narrow view has room for one row; the keys go on.
         for button in (self.previous, self.next):
             button.set_visible(has_many and self.get_width() >= _NARROW)
         if diff.has_crlf and any("\r" in line for line in diff.new[:1] or diff.old[:1]):
             parts.append(_("Windows line endings"))
-        self.summary.set_label(" · ".join(parts))
+        self.summary.set_label(" · ".join(filter(None, parts)))
 
     # --- two columns -----------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from ...permission.request import Source
 from ...sandbox.network.hosts import HostUse
 from ...sandbox.process import Stop
 from ...text.visible import visible_line
+from ...tools.ask import NAME as ASK
 from ...tools.base import FILLED_SCREEN
 from ...tools.todo import count_done
 from ..terminal.usage import amount
@@ -39,6 +40,9 @@ def title(entry: CallEntry) -> str:
         return text.format(done=done, count=len(steps))
     # The label is ellipsized; laying out more would only take time.
     text = visible_line(entry.description[:500])
+    if entry.call.name == ASK:
+        # These are not code.
+        text = text.replace("`", "")
     return f"$ {text}" if entry.call.name == "run_command" else text
 
 
@@ -269,13 +273,6 @@ def edit_diff(entry: CallEntry) -> SmallDiff | None:
         elif line.startswith(" "):
             old, new = old + 1, new + 1
     return SmallDiff(tuple(lines)) if lines else None
-
-
-def line_counts(diff: SmallDiff) -> str:
-    counts = [(diff.count("+"), "+"), (diff.count("-"), "\N{MINUS SIGN}")]
-    # The sign is before the number in right-to-left languages, too.
-    mark = "\N{LEFT-TO-RIGHT MARK}"
-    return " ".join(f"{mark}{sign}{number(count)}" for count, sign in counts if count)
 
 
 def file_markup(path: str) -> str:

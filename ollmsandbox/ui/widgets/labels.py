@@ -42,6 +42,16 @@ def with_code(text: str) -> str:
     return _CODE.sub(r"<tt>\1</tt>", GLib.markup_escape_text(text))
 
 
+def show_code(label: Gtk.Label, text: str) -> str:
+    """Show a text of the model's `with_code`; return it without the marks, for a screen reader."""
+    _is_valid, attributes, shown, _key = Pango.parse_markup(with_code(text), -1, "\0")
+    attributes.insert(Pango.attr_insert_hyphens_new(insert_hyphens=False))
+    # A label that takes markup could be tricked one day.
+    label.set_label(shown)
+    label.set_attributes(attributes)
+    return shown
+
+
 def describe(widget: Gtk.Widget, text: str) -> None:
     """Tell screen readers what a button is about that has the same name as others."""
     widget.update_property([Gtk.AccessibleProperty.DESCRIPTION], [text])

@@ -22,6 +22,14 @@ def number(count: int) -> str:
     return locale.format_string("%d", count, grouping=True) if has_separator else f"{count:,}"
 
 
+def line_counts(added: int, removed: int) -> str:
+    """Return the numbers of changed lines, without zeros."""
+    # The sign is before the number in right-to-left languages, too.
+    mark = "\N{LEFT-TO-RIGHT MARK}"
+    counts = (("+", added), ("\N{MINUS SIGN}", removed))
+    return " ".join(f"{mark}{sign}{number(count)}" for sign, count in counts if count)
+
+
 def money(cost: float) -> str:
     """Return a price; those of single answers are small."""
     return locale.format_string("%.4f", cost, grouping=True)

@@ -12,7 +12,8 @@ _Line = Sequence[Gtk.Widget]
 
 
 class WrapBox(Gtk.Widget):
-    """Show groups of widgets in one line, in a line per group, or in a line per widget."""
+    """Show groups of widgets in one line, or in a line per group; a group that does not fit takes
+    as few lines as it needs."""
 
     __gtype_name__ = "OllmWrapBox"
 
@@ -64,9 +65,16 @@ class WrapBox(Gtk.Widget):
         together = [widget for group in groups for widget in group]
         if not together or width < 0 or self._natural(together) - self._slack(together) <= width:
             return [together] if together else []
-        if all(len(group) == 1 or self._natural(group) <= width for group in groups):
-            return groups
-        return [[widget] for widget in together]
+        return [line for group in groups for line in self._fill(group, width)]
+
+    def _fill(self, group: _Line, width: int) -> Sequence[_Line]:
+        lines: list[list[Gtk.Widget]] = []
+        for widget in group:
+            if lines and self._natural([*lines[-1], widget]) <= width:
+                lines[-1].append(widget)
+            else:
+                lines.append([widget])
+        return lines
 
     def do_get_request_mode(self) -> Gtk.SizeRequestMode:
         return Gtk.SizeRequestMode.HEIGHT_FOR_WIDTH

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from gi.repository import Gtk
 from support.person import Person
@@ -112,7 +114,7 @@ def test_what_was_drawn_on_the_whole_screen_is_not_kept_live_or_reopened(person:
         for command, kept in commands.items():
             card = _run(window, command)
             _wait_for_end(card)
-            wait_until(lambda card=card, kept=kept: _shown(card) == kept)
+            wait_until(partial(_shows, card, kept))
             assert says(card, "The program used the whole screen.")
             assert "\ndrawn" not in (said := session.conversation.messages[-1].text)
             assert said.count("0.0") <= 1 and "The program used the whole screen." in said
@@ -121,9 +123,17 @@ def test_what_was_drawn_on_the_whole_screen_is_not_kept_live_or_reopened(person:
         window.show_session(session.id)
         wait_until(lambda: window.chat.session is not None and window.chat.session.id == session.id)
         for command, kept in commands.items():
-            stored = card_that(window, lambda card, c=command: card.entry.description == c)
-            wait_until(lambda card=stored, kept=kept: _shown(card) == kept)
+            stored = card_that(window, partial(_is_of, command))
+            wait_until(partial(_shows, stored, kept))
             assert says(stored, "The program used the whole screen.")
+
+
+def _is_of(command: str, card: ToolCard) -> bool:
+    return card.entry.description == command
+
+
+def _shows(card: ToolCard, text: str) -> bool:
+    return _shown(card) == text
 
 
 def _shown(card: ToolCard) -> str:

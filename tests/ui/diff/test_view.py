@@ -47,6 +47,11 @@ def buttons(view: DiffView, label: str) -> list[Gtk.Button]:
     return [button for button in all_of(column, Gtk.Button) if button.get_label() == label]
 
 
+def _summary(view: DiffView) -> str:
+    label: str = view.summary.get_label()
+    return label.replace("\N{LEFT-TO-RIGHT MARK}", "")
+
+
 def test_changes_are_shown_in_one_column(screen: Screen) -> None:
     view = with_texts(screen, OLD, NEW)
     draw_frames(view)
@@ -58,7 +63,7 @@ def test_changes_are_shown_in_one_column(screen: Screen) -> None:
         "added = True",
         *(f"value_{n} = {n}" for n in range(40, 43)),
     ]
-    assert view.summary.get_label() == "2 hunks · +2 \N{MINUS SIGN}1"
+    assert _summary(view) == "+2 \N{MINUS SIGN}1 · 2 hunks"
     assert view._columns[0].row(4).margin.split() == ["10", "-"]
     assert view._columns[0].row(5).margin.split() == ["10", "+"]
 
@@ -104,7 +109,7 @@ def test_a_fold_opens(screen: Screen) -> None:
     assert f"value_{20} = {20}" in shown(view)
     view.go_to_change(1)
     draw_frames(view)
-    assert view.summary.get_label().startswith("Hunk 2 of 2")
+    assert _summary(view).endswith("Hunk 2 of 2")
 
 
 def test_the_next_and_the_previous_change(screen: Screen) -> None:
@@ -176,7 +181,7 @@ def test_both_columns_scroll_together(screen: Screen) -> None:
 def test_a_large_file_comes_in_pieces(screen: Screen) -> None:
     view = with_texts(screen, [], [f"line {number}\n" for number in range(5000)])
     assert shown(view)[-1] == "line 4999"
-    assert view.summary.get_label() == "+5,000 \N{MINUS SIGN}0"
+    assert _summary(view) == "+5,000"
 
 
 def test_many_changes_show_the_first_and_the_rest_on_demand(screen: Screen) -> None:
