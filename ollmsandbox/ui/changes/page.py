@@ -192,7 +192,11 @@ class ChangePage(Gtk.Box):
         self.choices.set_visible(is_conflict)
         self.choices.clear()
         self.verbs.set_groups((self.title_box,))
-        (self.choices if is_conflict else self.verbs).add_group(self._verb_buttons)
+        if is_conflict:
+            for button in self._verb_buttons:
+                self.choices.add_group([button])
+        else:
+            self.verbs.add_group(self._verb_buttons)
         if had_focus and (is_conflict or not self._verb_buttons[0].grab_focus()):
             self.focus()
 

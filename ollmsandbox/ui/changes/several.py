@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from gi.repository import Adw, Gtk
+from gi.repository import Gtk
 
 from ...i18n import _
 from ...project.projects import ProjectManager
 from ..settings import Settings
-from ..widgets.labels import set_accessible_name
+from ..widgets.labels import decorative_icon, set_accessible_name
 from ..widgets.readable import ignored_files
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
@@ -45,7 +45,10 @@ class FilesPage(Gtk.Box):
         self._tasks = tasks
         self._progress = progress
         self.pages: list[ChangePage] = []
-        content = Adw.ButtonContent(icon_name="go-previous-symbolic", label=_("All Changes"))
+        # Not an Adw.ButtonContent: a screen reader would say its words twice.
+        content = Gtk.Box(spacing=6)
+        content.append(decorative_icon("go-previous-symbolic"))
+        content.append(Gtk.Label(label=_("All Changes"), css_classes=["heading"]))
         self._back = Gtk.Button(child=content, css_classes=["flat"], halign=Gtk.Align.START)
         set_accessible_name(self._back, _("All Changes"))
         for side in ("start", "top"):

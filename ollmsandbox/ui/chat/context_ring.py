@@ -42,7 +42,7 @@ class ContextRing(Gtk.MenuButton):
         line.append(self._area)
         line.append(self._label)
         self.set_child(line)
-        self.details = Gtk.Label(xalign=0, wrap=True, max_width_chars=32)
+        self.details = Gtk.Label(xalign=0, wrap=True, max_width_chars=46)
         self.button = Gtk.Button(label=_("_Summarize Now"), use_underline=True)
         self.button.connect("clicked", weakly(self._on_clicked))
         box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)

@@ -81,7 +81,7 @@ class ToolCard(Gtk.Box):
     diff_box: Gtk.Box = Gtk.Template.Child()
     output_place = Gtk.Template.Child()
     input: Gtk.Entry = Gtk.Template.Child()
-    screen_box: Gtk.Box = Gtk.Template.Child()
+    screen_box: WrapBox = Gtk.Template.Child()
     terminal_button: Gtk.Button = Gtk.Template.Child()
     note: Gtk.Label = Gtk.Template.Child()
     output_tools: Gtk.Box = Gtk.Template.Child()
@@ -230,6 +230,9 @@ class ToolCard(Gtk.Box):
         elif entry.stage is Stage.DONE:
             self._end_clock()
             self._show_ports()
+            if self.input.get_focus_child() is not None:
+                # The line of input goes; GTK would give the focus to nothing.
+                self.header.grab_focus()
             if not entry.printed:
                 # What it drew on the whole screen is no text.
                 self.output = None

@@ -13,6 +13,7 @@ from ...text.visible import visible, visible_words
 from ...tools.questions import every_time
 from ..resources import template
 from ..widgets.labels import name_buttons, set_accessible_name, set_plain, without_hyphens
+from ..widgets.scroller import lower_when_wider
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -76,6 +77,7 @@ class ChatPermission(Gtk.Box):
         self._more: Gtk.MenuButton | None = None
         self._fill()
         name_buttons(self)
+        lower_when_wider(self.subject_frame)
         adjustment = self.subject_frame.get_vadjustment()
         for name in ("changed", "value-changed"):
             adjustment.connect(name, weakly(self._look_soon))

@@ -17,7 +17,6 @@ from ...permission.request import Source
 from ...sandbox.network.hosts import HostUse
 from ...sandbox.process import Stop
 from ...text.visible import visible_line
-from ...tools.ask import NAME as ASK
 from ...tools.base import FILLED_SCREEN
 from ...tools.todo import count_done
 from ..terminal.usage import amount
@@ -40,7 +39,7 @@ def title(entry: CallEntry) -> str:
         return text.format(done=done, count=len(steps))
     # The label is ellipsized; laying out more would only take time.
     text = visible_line(entry.description[:500])
-    if entry.call.name == ASK:
+    if entry.call.name == "ask":
         # These are not code.
         text = text.replace("`", "")
     return f"$ {text}" if entry.call.name == "run_command" else text

@@ -12,7 +12,7 @@ from ...i18n import ngettext
 from ..resources import template
 from ..widgets import readable
 from ..widgets.labels import name_buttons
-from ..widgets.scroller import NestedScroller
+from ..widgets.scroller import NestedScroller, lower_when_wider
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .find import Finder
@@ -117,6 +117,7 @@ class TerminalView(Gtk.Box):
         self._timer = 0
         self._next_search = 0.0
         self._follower = Follower(self.scroller)
+        lower_when_wider(self.scroller)
         self._style_handlers: list[int] = []
         self._restart()
         self.open_all.connect("clicked", weakly(self._ask_for_all))

@@ -7,12 +7,36 @@ with the pointer over a table or a piece of code would be stuck there.
 
 from __future__ import annotations
 
-from gi.repository import Gdk, Gtk
+from gi.repository import Gdk, GLib, GObject, Gtk
 
-from .weak import weakly
+from .weak import weak_reference, weakly
 
 _SIDEWAYS = Gtk.EventControllerScrollFlags.HORIZONTAL | Gtk.EventControllerScrollFlags.KINETIC
 _BOTH = Gtk.EventControllerScrollFlags.BOTH_AXES | Gtk.EventControllerScrollFlags.KINETIC
+
+
+# Milliseconds in which a text view wraps its lines anew.
+_WRAPS = 50
+
+
+def lower_when_wider(scroller: Gtk.ScrolledWindow) -> None:
+    """Make a scrolled text view as low as its text after it has become wider. By itself, it keeps
+    the height that the text had before."""
+    view = weak_reference(scroller.get_child())
+    before = 0.0
+
+    def measure() -> bool:
+        if (there := view()) is not None:
+            there.queue_resize()
+        return GLib.SOURCE_REMOVE
+
+    def look(width: Gtk.Adjustment, _property: GObject.ParamSpec) -> None:
+        nonlocal before
+        if width.get_page_size() > before > 0:
+            GLib.timeout_add(_WRAPS, measure)
+        before = width.get_page_size()
+
+    scroller.get_hadjustment().connect("notify::page-size", look)
 
 
 class NestedScroller(Gtk.ScrolledWindow):

@@ -154,7 +154,9 @@ class Panes:
         pane = self._flap.get_flap()
         has_keyboard = pane is not None and self._is_in(pane)
         self._flap.set_reveal_flap(not is_open)
-        if is_open and (has_keyboard or self._flap.get_folded()):
+        if not is_open:
+            self._changes.focus()
+        elif has_keyboard or self._flap.get_folded():
             self._chat.focus_composer()
 
     def show_changes(self, _view: ChatView, run_id: str) -> None:

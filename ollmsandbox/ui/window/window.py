@@ -425,7 +425,7 @@ class Window(Adw.ApplicationWindow):
         if (keeping := self._talk.keep_draft()) is not None:
             self._tasks.watch(keeping)
         self._goes_to_last = False
-        self._session = session
+        is_same, self._session = session is self._session, session
         self.chat.show(session)
         self._talk.look_for_folder()
         self._talk.turn.show_session(session)
@@ -451,7 +451,11 @@ class Window(Adw.ApplicationWindow):
                 self.welcome.focus()
             return
         self.leaflet.set_visible_child_name("content")
-        self.chat.focus_composer()
+        asking = session.asking() if is_same else []
+        if asking:
+            self.chat.show_call(asking[0].call.id)
+        else:
+            self.chat.focus_composer()
         self._load_languages()
 
     async def _show_title(self) -> None:

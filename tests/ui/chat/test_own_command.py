@@ -66,6 +66,8 @@ def test_a_command_that_asks_is_answered_in_its_card(person: Person) -> None:
         wait_until(lambda: "Hello Ada secret" in _printed(card))
         assert card.entry.record is not None and card.entry.record.ok
         assert not card.input.get_visible()
+        # The keyboard is still where it was of use.
+        assert window.get_focus() is card.header
 
 
 def test_a_program_that_fills_the_screen_is_offered_a_terminal(

@@ -7,7 +7,7 @@ import pytest
 from gi.repository import Gtk
 from support.screen import Screen, draw_frames, spin_until
 
-from ollmsandbox.ui.widgets.scroller import NestedScroller
+from ollmsandbox.ui.widgets.scroller import NestedScroller, lower_when_wider
 
 pytestmark = pytest.mark.anybody
 
@@ -60,3 +60,20 @@ def test_a_scroller_at_its_edge_passes_the_wheel_on(screen: Screen) -> None:
     adjustment.set_value(adjustment.get_upper())
     assert not keeps(inner, 1)
     assert keeps(inner, -1)
+
+
+def test_wrapped_text_becomes_lower_when_it_becomes_wider(screen: Screen) -> None:
+    scroller = Gtk.ScrolledWindow(
+        hscrollbar_policy=Gtk.PolicyType.NEVER, propagate_natural_height=True
+    )
+    text = Gtk.TextView(wrap_mode=Gtk.WrapMode.WORD)
+    text.get_buffer().set_text("some words " * 30)
+    scroller.set_child(text)
+    lower_when_wider(scroller)
+    box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+    box.append(scroller)
+    window = screen.show(box, 200, 500)
+    draw_frames(window)
+    spin_until(lambda: scroller.get_height() > 100)
+    screen.resize(window, 900, 500)
+    spin_until(lambda: scroller.get_height() < 100)

@@ -9,6 +9,7 @@ import pytest
 from gi.repository import Gtk
 from support.person import Person
 from support.screen import Screen, all_of, spin_until, texts
+from support.scripted import ScriptedModel, call
 from support.window import (
     buttons,
     card_that,
@@ -62,6 +63,28 @@ def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, pers
         # One stop in each row: the output is below the name of its command, by an arrow key.
         assert "Output of the command" not in there
         assert set(_round(window, BACKWARD)) >= {"Reasoning", "Message", "New Session"}
+
+
+def test_what_is_opened_with_the_keyboard_has_it(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        window.chat.focus_composer()
+        window.activate_action("win.toggle-changes", None)
+        wait_until(lambda: _focus(window).is_ancestor(window.changes_pane))
+        window.activate_action("win.toggle-changes", None)
+        wait_until(lambda: _focus(window) is window.chat.composer.view)
+        # Also a question, by the row of its session.
+        command = call(id="1", command="true", network=True)
+        session.conversation.use_model(ScriptedModel([command], ["Done."]))
+        asking = asyncio.ensure_future(session.conversation.say("go"))
+        card = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
+        assert card.question is not None
+        deny = card.question.button_for(Answer.DENY)
+        wait_until(lambda: _focus(window) is deny)
+        window.sidebar.search.grab_focus()
+        window.show_session(session.id)
+        wait_until(lambda: _focus(window) is deny)
+        deny.emit("clicked")
+        wait_until(asking.done)
 
 
 def test_an_empty_page_is_no_stop_and_closing_the_changes_leads_to_the_composer(
