@@ -129,7 +129,8 @@ class ModelChooser(Gtk.MenuButton):
         # Without an answer the models are unknown, but the connections are shown.
         known = model or (connection if self._state is ConnectionState.FAILED else "")
         text = f"{connection}, {model}" if model else known or _("No model chosen")
-        if model.casefold().startswith(connection.casefold()):
+        # One connection needs no name, and there is little room in a narrow window.
+        if len(self._connections) == 1 or model.casefold().startswith(connection.casefold()):
             text = shown_model(model) or text
         self._label.set_label(text)
         self._icon.set_from_icon_name(_ICONS[self._state])

@@ -259,6 +259,8 @@ def test_the_list_opens_at_the_model_in_use(room: Room) -> None:
         room.session("mine")
         room.look_again()
     room.window.set_content(room.chooser)
+    # The name of the only connection says nothing.
+    assert "small" in texts(room.chooser)
     room.chooser.popup()
     wait_until(lambda: isinstance(room.window.get_focus(), Gtk.ListBoxRow))
     focus = room.window.get_focus()
