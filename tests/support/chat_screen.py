@@ -15,6 +15,7 @@ from ollmsandbox.ui.chat.view import ChatView
 from ollmsandbox.ui.permission.card import ChatPermission
 from ollmsandbox.ui.sessions.entries import CallEntry
 from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.widgets.focus import FocusKeeper
 
 
 class Place:
@@ -37,6 +38,8 @@ class Place:
         for name in names:
             self.view.connect(name, lambda _view, *said, name=name: heard.append((name, *said)))
         self.window = screen.show(self.view, width, height)
+        # As in the program's own window.
+        self._keeper = FocusKeeper(self.window)
         self.chat = Chat()
         self.view.show(self.chat.session)
 

@@ -15,10 +15,14 @@ class FocusKeeper:
     def __init__(self, window: Gtk.Window) -> None:
         # Weak references to the widget that had the focus last, and to its parents.
         self._last: list[Callable[[], Gtk.Widget | None]] = []
+        self._focus: Gtk.Widget | None = None
         window.connect("notify::focus-widget", weakly(self._on_focus))
 
     def _on_focus(self, window: Gtk.Window, _property: GObject.ParamSpec) -> None:
         focus = window.get_focus()
+        # GTK 4.8 reads the widget that had the focus once more, even if it was removed meanwhile.
+        GLib.timeout_add(0, _let_go, self._focus)
+        self._focus = focus
         if focus is not None:
             self._last = [weak_reference(widget) for widget in _with_parents(focus)]
         elif self._last:
@@ -30,6 +34,10 @@ class FocusKeeper:
             there = (widget for ref in self._last if (widget := ref()) is not None)
             any(_focus_beside(widget) for widget in there if widget.get_root() is window)
         return GLib.SOURCE_REMOVE
+
+
+def _let_go(_widget: Gtk.Widget | None) -> bool:
+    return GLib.SOURCE_REMOVE
 
 
 def _with_parents(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
