@@ -97,6 +97,8 @@ class Window(Adw.ApplicationWindow):
             self.pages.set_visible_child_name("nothing")
         else:
             self.welcome.focus()
+        # GTK hides the focus when the window appears, and would fade it out in the first frames.
+        self.set_focus_visible(False)
         self.set_default_size(settings.number("window-width"), settings.number("window-height"))
         if settings.boolean("window-maximized"):
             self.maximize()
