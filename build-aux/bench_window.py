@@ -125,7 +125,7 @@ async def play(application: Application, parts: Sequence[str]) -> None:
     await until(lambda: window.is_ready, "ready")
     project = Path(os.environ["HOME"]) / "project"
     project.mkdir()
-    window.open_project(str(project))
+    application.controller.open_project(str(project))
     await until(lambda: window.chat.session is not None, "a session")
     bare_window = BareWindow()
     await asyncio.sleep(4)
@@ -135,7 +135,7 @@ async def play(application: Application, parts: Sequence[str]) -> None:
     for name in parts or PARTS:
         await PARTS[name](application, window, bare_window)
     bare_window.end()
-    window.close_at_once()
+    application.controller.close_at_once()
 
 
 async def listen(_application: Application, window: Window, bare_window: BareWindow) -> None:
@@ -185,13 +185,13 @@ async def open_long(application: Application, window: Window, bare_window: BareW
         await asyncio.sleep(1)
         before = memory("Anonymous")
         with MainLoopProbe(bare_window) as probe:
-            await window._side.open_session(id_)
+            await application.controller.side.open_session(id_)
             await until(lambda: window.chat.session and window.chat.session.id == id_, "open")
             await asyncio.sleep(2)
         if measured:
             probe.print_result(f"a session of {MESSAGES} messages opens")
         opened = memory("Anonymous")
-        window._show(None)
+        application.controller.show(None)
         await application.sessions.close(id_)
         await asyncio.sleep(2)
         after = memory("Anonymous")

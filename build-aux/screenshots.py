@@ -150,11 +150,11 @@ async def play(application: Application, folder: Path, scheme: str) -> None:
     # Nobody is here to go on after each idea.
     TourModel.stops = ()
     (project / "check.sh").write_text(CHECK, encoding="utf-8")
-    window.open_project(str(project))
+    application.controller.open_project(str(project))
     await until(lambda: window.chat.session is not None, "a session")
     session = window.chat.session
     assert session is not None
-    window.model_chooser.emit("chosen", TOUR.name, TOUR.model)
+    application.controller.model_chooser.emit("chosen", TOUR.name, TOUR.model)
     talk = asyncio.ensure_future(session.conversation.say("The tests fail. Can you fix it?"))
     await until(session.asking, "a question")
     await picture.take("permission")
@@ -178,7 +178,7 @@ async def play(application: Application, folder: Path, scheme: str) -> None:
     await picture.take("running")
     await session.conversation.stop()
     await running
-    window.close_at_once()
+    application.controller.close_at_once()
 
 
 async def open_file(window: Window, name: str) -> None:

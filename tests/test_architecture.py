@@ -214,7 +214,8 @@ def test_the_first_frame_loads_nothing_it_does_not_need() -> None:
     """All of this took more than half of the time until then."""
     loaded = loaded_by("ollmsandbox.ui.application")
     for later in (
-        *("requests", "markdown_it", "yaml", "chat.conversation", "chat.events", "tools.context"),
+        *("requests", "markdown_it", "yaml", "peewee", "chat.sessions", "tools.context"),
+        *("chat.conversation", "chat.events", "ui.chat.view", "ui.changes.view"),
         *("engine.run", "permission.store", "project.review", "project.state"),
         *("project.scan", "sandbox.probe.probe", "sandbox.plan.mounts", "sandbox.overlay"),
         *("chat.providers.tour.model", "ui.chat.row", "ui.chat.group", "ui.window.maintenance"),

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 
 from ..project.change import PENDING_STATES, Recorded, Report, State, Type
 from ..project.run import signature
@@ -167,8 +168,9 @@ def _listed(run: SessionRun, items: Sequence[Recorded]) -> str:
 
 def _ranges(items: Sequence[Recorded]) -> list[tuple[int, int, str]]:
     found: list[tuple[int, int, str]] = []
-    for item in sorted(items, key=lambda item: item.number):
-        number, state = item.number, item.state.value
+    # Without a call for each of 20,000, which the window would wait for.
+    for item in sorted(items, key=attrgetter("number")):
+        number, state = item.number, item.state._value_
         if found and found[-1][1:] == (number - 1, state):
             found[-1] = (found[-1][0], number, state)
         else:

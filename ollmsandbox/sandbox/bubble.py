@@ -205,6 +205,8 @@ class Bubble:
         self.overlay.playground = self.plan.playground
         self.overlay.create()
         try:
+            # Lets a window draw a frame before the next long step.
+            await asyncio.sleep(0)
             await self._open_caches()
             layered = (mount for mount in self.plan.mounts if isinstance(mount, AgentSettings))
             self._settings = [SettingsLayer(mount) for mount in layered]
@@ -212,7 +214,7 @@ class Bubble:
                 await asyncio.to_thread(give_back_killed_logins, self._paths)
             for layer in self._settings:
                 layer.fill()
-            # Lets a window draw a frame before the next long step.
+            # As above.
             await asyncio.sleep(0)
             if self.monitor is not None:
                 self.monitor.start()

@@ -7,28 +7,31 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
-from ..chat.sessions import SessionFactory
 from ..errors import OllmSandboxError
 from ..i18n import _
 from ..loop import run_application
 from ..paths import Paths
-from .models.choice import ModelChoice
 from .permission.asker import WindowAsker
 from .permission.text import notification_text
 from .resources import icons, stylesheet
-from .sessions.sessions import Sessions
 from .settings import SCHEMA, Settings
 from .window.agents import AgentService
 from .window.garbage import keep_smooth
+from .window.startup import after_first_frame
 from .window.window import Window
 
 if TYPE_CHECKING:
+    from ..chat.sessions import SessionFactory
     from ..permission.request import PermissionRequest
     from ..tools.base import UserQuestion
+    from .models.choice import ModelChoice
+    from .sessions.sessions import Sessions
+    from .window.controller import WindowController
 
 # Seconds after which a busy thread lets the window run. A frame needs the interpreter hundreds of
 # times, and would wait 5 ms each time by default. Measured while a thread reads 20,000 changes: the
@@ -67,12 +70,47 @@ class Application(Adw.Application):
         self.settings = settings
         self._is_development = application_id == DEVELOPMENT
         self.window: Window | None = None
+        self._controller: WindowController | None = None
         # Requests that came while the last window was closing.
-        self._requests: list[Callable[[Window], object]] = []
+        self._requests: list[Callable[[WindowController], object] | None] = []
         # Whether a signal has asked the program to end.
         self._is_leaving = False
         self.asker = WindowAsker()
         self._agents: AgentService | None = None
+
+    # --- made when needed, after the first frame -------------------------------------------------
+
+    @cached_property
+    def factory(self) -> SessionFactory:
+        from ..chat.sessions import SessionFactory
+
+        return SessionFactory(self._paths, self._environ, self.asker, _, questions=self.asker)
+
+    @cached_property
+    def choice(self) -> ModelChoice:
+        from .models.choice import ModelChoice
+
+        return ModelChoice(self.factory.connections)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        from .sessions.sessions import Sessions
+
+        return Sessions(self.factory, self.choice, self.settings)
+
+    @property
+    def controller(self) -> WindowController:
+        """The controller of the window, made when it is first needed."""
+        if self._controller is None:
+            from .window.controller import WindowController
+
+            assert self.window is not None
+            self._controller = WindowController(
+                self.window, self.factory, self.sessions, self.choice, self.asker, self.settings
+            )
+        return self._controller
+
+    # --- for GTK ---------------------------------------------------------------------------------
 
     def do_dbus_register(self, bus: Gio.DBusConnection, path: str) -> bool:
         """Serve other agents, before they can see that the window is there."""
@@ -90,7 +128,7 @@ class Application(Adw.Application):
 
     def _on_agent_gone(self, session_id: str) -> None:
         if self.window is not None:
-            self.window.show_ended(session_id)
+            self.controller.show_ended(session_id)
 
     def do_startup(self) -> None:
         Adw.Application.do_startup(self)
@@ -111,11 +149,6 @@ class Application(Adw.Application):
             display, provider, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION
         )
         _find_icons(display)
-        self.factory = SessionFactory(
-            self._paths, self._environ, self.asker, _, questions=self.asker
-        )
-        self.choice = ModelChoice(self.factory.connections)
-        self.sessions = Sessions(self.factory, self.choice, self.settings)
         quit_ = Gio.SimpleAction.new("quit", None)
         quit_.connect("activate", lambda *_: self._quit())
         self.add_action(quit_)
@@ -140,39 +173,53 @@ class Application(Adw.Application):
             GLib.unix_signal_add(GLib.PRIORITY_DEFAULT, number, self._on_signal, number)
 
     def do_activate(self) -> None:
-        self._with_window(Window.present)
+        self._with_window()
 
     def do_open(self, files: Sequence[Gio.File], _count: int, _hint: str) -> None:
-        self._with_window(lambda window: _open(window, files))
+        self._with_window(lambda controller: _open(controller, files))
 
     def do_shutdown(self) -> None:
         self.factory.close()
         Adw.Application.do_shutdown(self)
 
-    def _present(self) -> Window:
+    def _present(self) -> None:
         if self.window is None:
-            self.window = Window(
-                self, self.factory, self.sessions, self.choice, self.asker, self.settings
-            )
+            self.window = Window(self, self.settings, lambda name: self.controller.act(name))
+            self.window.connect("close-request", self._on_close_request)
             self.window.connect("closed", self._on_closed)
             if self._is_development:
                 self.window.add_css_class("devel")
+            # Everything else can wait for the first frame.
+            after_first_frame(self.window, self._begin)
         self.window.present()
-        return self.window
 
-    def _with_window(self, request: Callable[[Window], object]) -> None:
+    def _begin(self) -> None:
+        if self.window is not None:
+            self.controller.begin()
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._controller is not None and self._controller.is_closing
+
+    def _with_window(self, request: Callable[[WindowController], object] | None = None) -> None:
         """Handle a request in the window, or in a new one when the window has closed."""
         if self._is_leaving:
             return
-        if self.window is None or not self.window.is_closing:
-            request(self._present())
+        if not self._is_closing:
+            self._present()
+            if request is not None:
+                request(self.controller)
             return
         if not self._requests:
             self.hold()
         self._requests.append(request)
 
+    def _on_close_request(self, _window: Window) -> bool:
+        self.controller.close()
+        return True
+
     def _on_closed(self, _window: Window) -> None:
-        self.window = None
+        self.window = self._controller = None
         requests, self._requests = self._requests, []
         for request in requests:
             self._with_window(request)
@@ -194,10 +241,10 @@ class Application(Adw.Application):
         from .window.closing import exit_in_time  # not needed for the first frame
 
         self._is_leaving = True
-        exit_in_time(self.factory.paths, number)
+        exit_in_time(self._paths, number)
         self._drop_requests()
         if self.window is not None:
-            self.window.close_at_once()
+            self.controller.close_at_once()
         else:
             self.quit()
         return GLib.SOURCE_CONTINUE
@@ -211,7 +258,7 @@ class Application(Adw.Application):
         """Notify the user of a question that is not in view."""
         if not self.settings.boolean("notifications"):
             return
-        if self.window is not None and self.window.shows_question(request):
+        if self._controller is not None and self._controller.shows_question(request):
             return
         title, body = notification_text(request)
         notification = Gio.Notification.new(title)
@@ -228,24 +275,24 @@ class Application(Adw.Application):
         return clock.get_frame_counter() if clock is not None else 0
 
     def _on_window_action(self, action: Gio.SimpleAction, _target: None) -> None:
-        name = f"win.{action.get_name()}"
-        self._with_window(lambda window: window.activate_action(name, None))
+        name = action.get_name()
+        self._with_window(lambda controller: controller.act(name))
 
     def _show_session(self, session_id: str) -> None:
-        self._with_window(lambda window: window.show_session(session_id))
+        self._with_window(lambda controller: controller.show_session(session_id))
 
     def _show_question(self, session_id: str, call_id: str) -> None:
-        self._with_window(lambda window: window.show_question(session_id, call_id))
+        self._with_window(lambda controller: controller.show_question(session_id, call_id))
 
 
-def _open(window: Window, files: Sequence[Gio.File]) -> None:
+def _open(controller: WindowController, files: Sequence[Gio.File]) -> None:
     for file in files:
         path = file.get_path()
         if path is None or not os.path.isdir(path):
             name = file.get_parse_name()
-            window.tell(_("{} is not a folder").format(name))
+            controller.tell(_("{} is not a folder").format(name))
         else:
-            window.open_project(path)
+            controller.open_project(path)
 
 
 def _find_icons(display: Gdk.Display) -> None:

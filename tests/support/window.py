@@ -24,6 +24,7 @@ from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.settings import SCHEMA
 from ollmsandbox.ui.widgets.toasts import when_shown
+from ollmsandbox.ui.window.controller import WindowController
 from ollmsandbox.ui.window.window import Window
 
 T = TypeVar("T")
@@ -75,7 +76,7 @@ def program(person: Person) -> Iterator[Application]:
             yield application
         finally:
             if application.window is not None:
-                application.window.close_at_once()
+                application.controller.close_at_once()
                 wait_until(lambda: application.window is None)
 
 
@@ -88,7 +89,7 @@ def in_project(person: Person) -> Iterator[tuple[Window, OpenSession]]:
 
 
 def open_session(window: Window, project: Path) -> OpenSession:
-    window.open_project(str(project))
+    controller_of(window).open_project(str(project))
     wait_until(lambda: window.chat.session is not None)
     return session_of(window)
 
@@ -112,6 +113,12 @@ def _quick_tour() -> Iterator[None]:
 def window_of(application: Application) -> Window:
     assert application.window is not None
     return application.window
+
+
+def controller_of(window: Window) -> WindowController:
+    application = window.get_application()
+    assert isinstance(application, Application)
+    return application.controller
 
 
 def button(widget: Gtk.Widget, label: str) -> Gtk.Button:

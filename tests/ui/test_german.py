@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 from support.person import ROOT, Person
 from support.screen import Screen
-from support.window import card_that, finish, press, program, says, wait_until, window_of
+from support.window import (
+    card_that,
+    controller_of,
+    finish,
+    press,
+    program,
+    says,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.i18n import DOMAIN, load_translations
@@ -40,7 +49,7 @@ def test_an_error_is_german_for_the_user_and_english_for_the_model(
         window = window_of(application)
         # As if it had been recorded before such folders were refused.
         monkeypatch.setattr(sessions, "find_project", lambda folder, _paths: folder)
-        window.open_project(str(person.home))
+        controller_of(window).open_project(str(person.home))
         popover = window.badge.get_popover()
         assert popover is not None
         wait_until(lambda: says(popover, "Ihren ganzen persönlichen Ordner"))

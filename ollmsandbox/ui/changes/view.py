@@ -125,6 +125,9 @@ def name_around(row: FoldRow | FileRow) -> None:
 _PIECE = 40
 # Seconds between two steps of filling the list.
 _PAUSE = 0.01
+# Seconds until the changes are read. Several calls in a row read once, and a frame that is due
+# comes first: the one that shows the pane took twice as long beside a thread that reads 20,000.
+_REST = 0.02
 
 
 @Gtk.Template(filename=template("changes/view"))
@@ -270,6 +273,7 @@ class ChangesView(Gtk.Box):
     # --- the list ------------------------------------------------------------------------------
 
     async def _load(self) -> None:
+        await asyncio.sleep(_REST)
         before, project, text = self._found.runs, self._project, self.filter.get_text().strip()
         most, asked = self._most, tuple(self._asked)
         session = self._session if self.session_button.get_active() else ""

@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from ... import N_
-from ...chat.storage.history import FoundLine
+
+if TYPE_CHECKING:
+    from ...chat.storage.history import FoundLine
 
 # Identifies what a row shows: the row stays as long as that does.
 Key = tuple[object, ...]

@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from gi.repository import Gdk, Gio, GLib, Gtk
 
-from ...chat.storage.history import FoundLine
 from ..resources import template
 from ..sessions.items import Day, ProjectItem, SessionItem
 from ..widgets.signals import signals
@@ -24,6 +24,9 @@ from .rows import (
     Row,
     SessionRow,
 )
+
+if TYPE_CHECKING:
+    from ...chat.storage.history import FoundLine
 
 # Sessions of a project that are listed at first, and that "Show Older" adds.
 LISTED = 30

@@ -17,12 +17,12 @@ from ...permission.bus import INTERFACE, PATH, XML, BusError, request_from_json
 from ...permission.denials import DenialCount
 from ...text.visible import printable_line
 from ..permission.asker import WindowAsker
-from ..sessions.sessions import Sessions
 from ..widgets.tasks import Tasks
 
 if TYPE_CHECKING:
     from ...permission.request import Answer
     from ..sessions.open_session import OpenSession
+    from ..sessions.sessions import Sessions
 
 # A user who is flooded with questions allows anything to get rid of them.
 _MOST_QUESTIONS = 20

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gdk, GLib, Gtk
 
 from ..badge.badge import SandboxBadge
-from ..changes.view import ChangesView
-from ..chat.turn import TurnBar
-from ..chat.view import ChatView
 from ..settings import Settings
 from ..sidebar.sidebar import Sidebar
 from ..widgets.resizable import ResizablePane
 from ..widgets.weak import weakly
+
+if TYPE_CHECKING:
+    from ..changes.view import ChangesView
+    from ..chat.turn import TurnBar
+    from ..chat.view import ChatView
 
 # Pixels that the header bar needs beside the text of the badge, which is longer in some languages.
 _BESIDE_BADGE = 430
@@ -44,7 +47,6 @@ class Panes:
         self._sidebar = sidebar
         self._chat = chat
         self._changes = changes
-        _put_shadows_last(leaflet)
         pane = flap.get_flap()
         assert pane is not None
         for widget, keys, callback in (
@@ -234,15 +236,16 @@ class SideLayout:
         leaflet: Adw.Leaflet,
         pane: ResizablePane,
         button: Gtk.ToggleButton,
-        chat: ChatView,
+        focus_chat: Callable[[], object],
         settings: Settings,
     ) -> None:
         self._leaflet = leaflet
         self._pane = pane
         self._button = button
-        self._chat = chat
+        self._focus_chat = focus_chat
         self._settings = settings
         self._is_covered = False
+        _put_shadows_last(leaflet)
         pane.resize(settings.number("side-width"))
         pane.limit(_WIDEST)
         button.set_active(settings.boolean("show-side-pane"))
@@ -293,7 +296,7 @@ class SideLayout:
             # If there is no room for both, it takes the place of the chat.
             self._leaflet.set_visible_child_name("sidebar")
         elif focus is not None and focus.is_ancestor(self._pane):
-            self._chat.focus_composer()
+            self._focus_chat()
 
     def _on_resized(self, _pane: ResizablePane, width: int) -> None:
         self._settings.set("side-width", min(width, _WIDEST))

@@ -12,7 +12,7 @@ from support.person import ROOT, Person
 from support.screen import Screen, texts
 from support.servers.bus import private_bus, service_on
 from support.timing import PATIENCE
-from support.window import allow_once, finish, program, says, wait_until, window_of
+from support.window import allow_once, controller_of, finish, program, says, wait_until, window_of
 
 from ollmsandbox.ui.badge.badge import SandboxState
 from ollmsandbox.ui.window.window import Window
@@ -51,7 +51,7 @@ def test_an_inner_sandbox_is_mentioned(screen: Screen, person: Person) -> None:
     with window_in_flatpak(person) as window:
         assert says(window.welcome, "Flatpak")
         assert window.badge.state is SandboxState.ASKING
-        window.open_project(str(person.project))
+        controller_of(window).open_project(str(person.project))
         wait_for_badge(window, SandboxState.INNER)
         assert says(window.chat, "cannot undo")
         headings = {"Asks each time", "Can write", "Network", "Limits"}
@@ -62,7 +62,7 @@ def test_an_inner_sandbox_is_mentioned(screen: Screen, person: Person) -> None:
 
 def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
     with window_in_flatpak(person) as window:
-        window.open_project(str(person.project))
+        controller_of(window).open_project(str(person.project))
         wait_for_badge(window, SandboxState.INNER)
         assert window.chat.session is not None
         talk = window.chat.session.conversation
@@ -84,7 +84,7 @@ def test_a_missing_inner_sandbox_is_reported_with_the_reason(
     screen: Screen, person: Person, fault: str, why: str, network: str
 ) -> None:
     with window_in_flatpak(person, fault) as window:
-        window.open_project(str(person.project))
+        controller_of(window).open_project(str(person.project))
         wait_for_badge(window, SandboxState.NONE)
         assert any(why in text for text in popover_texts(window))
         assert network_in_popover(window) == network
@@ -92,8 +92,8 @@ def test_a_missing_inner_sandbox_is_reported_with_the_reason(
 
 def test_a_missing_project_is_reported(screen: Screen, person: Person) -> None:
     with window_in_flatpak(person) as window:
-        window.open_project(str(person.project))
+        controller_of(window).open_project(str(person.project))
         wait_for_badge(window, SandboxState.INNER)
         person.project.rmdir()
-        window._badge.look_again()
+        controller_of(window).badge.look_again()
         wait_for_badge(window, SandboxState.BROKEN)

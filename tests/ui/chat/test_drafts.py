@@ -9,7 +9,7 @@ from support.chat import press_key
 from support.person import Person
 from support.screen import Screen
 from support.scripted import SlowModel
-from support.window import finish, in_project, says, wait_until
+from support.window import controller_of, finish, in_project, says, wait_until
 
 from ollmsandbox.chat.storage.stored import StoredSession
 from ollmsandbox.ui.chat import controller
@@ -26,7 +26,7 @@ def key(window: Window, key: int) -> bool:
 
 
 def stored(window: Window, session: OpenSession) -> StoredSession:
-    return window._factory.history.load(session.id)
+    return controller_of(window).factory.history.load(session.id)
 
 
 def test_browsing_sent_messages_keeps_the_draft(screen: Screen, person: Person) -> None:

@@ -8,7 +8,15 @@ from functools import partial
 import pytest
 from gi.repository import Gtk
 from support.person import Person
-from support.window import card_that, finish, in_project, open_session, says, wait_until
+from support.window import (
+    card_that,
+    controller_of,
+    finish,
+    in_project,
+    open_session,
+    says,
+    wait_until,
+)
 
 from ollmsandbox.ui.chat import controller
 from ollmsandbox.ui.chat.tool_card import ToolCard
@@ -122,7 +130,7 @@ def test_what_was_drawn_on_the_whole_screen_is_not_kept_live_or_reopened(person:
             assert said.count("0.0") <= 1 and "The program used the whole screen." in said
             assert not says(card, "No output")
         open_session(window, person.project)
-        window.show_session(session.id)
+        controller_of(window).show_session(session.id)
         wait_until(lambda: window.chat.session is not None and window.chat.session.id == session.id)
         for command, kept in commands.items():
             stored = card_that(window, partial(_is_of, command))

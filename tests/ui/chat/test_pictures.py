@@ -13,7 +13,16 @@ from support.person import Person
 from support.screen import Screen, all_of, draw_frames, texts
 from support.scripted import ScriptedModel
 from support.servers.http import Replay, document
-from support.window import finish, in_project, open_session, press, program, wait_until, window_of
+from support.window import (
+    controller_of,
+    finish,
+    in_project,
+    open_session,
+    press,
+    program,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.chat.providers.connections import Connection, ConnectionStore, ServerKind
 from ollmsandbox.tools.base import LARGEST_PICTURE, Picture
@@ -223,7 +232,7 @@ def test_the_user_says_that_a_model_sees(screen: Screen, person: Person) -> None
     with Replay({"/v1/models": listed}) as server, in_project(person) as (window, session):
         store = ConnectionStore(person.paths, person.environ)
         finish(store.put(Connection("Mine", ServerKind.OPENAI, server.address)))
-        window.model_chooser.emit("chosen", "Mine", "m")
+        controller_of(window).model_chooser.emit("chosen", "Mine", "m")
         composer = window.chat.composer
         composer.attach_button.popup()
         wait_until(lambda: len(menu_labels(composer)) == 3)

@@ -12,7 +12,7 @@ from gi.repository import Gio, GLib
 from support.person import Person
 from support.screen import Screen
 from support.scripted import ScriptedModel, call
-from support.window import card_that, finish, in_project, wait_until
+from support.window import card_that, controller_of, finish, in_project, wait_until
 
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.application import Application
@@ -137,7 +137,7 @@ def test_the_way_to_a_question_leads_out_from_under_the_changes(
             if by_key:
                 window.activate_action("win.next-question", None)
             else:
-                window.show_question(session.id, "1")
+                controller_of(window).show_question(session.id, "1")
             wait_until(lambda: not is_covered(window.chat))
             wait_until(lambda: window.get_focus() is card.button_for(Answer.DENY))
             wait_until(card.button_for(Answer.ALLOW).get_sensitive)

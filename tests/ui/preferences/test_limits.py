@@ -11,7 +11,7 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, texts
-from support.window import finish, program, wait_until, window_of
+from support.window import controller_of, finish, program, wait_until, window_of
 
 from ollmsandbox.sandbox.profile.profile import Limits, Profile
 from ollmsandbox.sandbox.spec import RunSpec
@@ -124,7 +124,7 @@ def window(screen: Screen, person: Person) -> Iterator[Window]:
         before = {setting.key: 0 for setting in LIMITS}
         try:
             window = window_of(application)
-            window.open_project(str(person.project))
+            controller_of(window).open_project(str(person.project))
             wait_until(lambda: window.chat.session is not None)
             yield window
         finally:
@@ -154,7 +154,7 @@ def test_a_limit_is_shown_in_the_badge_and_holds_for_the_next_command(window: Wi
 def test_the_badge_looks_once_after_many_steps(
     window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait_until(lambda: window._badge._tasks.is_idle)
+    wait_until(lambda: controller_of(window).badge._tasks.is_idle)
     looked: list[Limits] = []
 
     async def look(spec: RunSpec, *given: Any) -> ProjectState:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from support.person import Person
 from support.screen import Screen, texts
-from support.window import program, wait_until, window_of
+from support.window import controller_of, program, wait_until, window_of
 
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import new_session_id
@@ -83,7 +83,7 @@ def test_a_session_that_comes_in_late_is_not_shown_over_a_later_one(
     wait_until(lambda: shown(window) == small)
     opening = application.sessions._opening[big]
     gate.open.set()
-    wait_until(lambda: opening.done() and window._tasks.is_idle)
+    wait_until(lambda: opening.done() and controller_of(window).tasks.is_idle)
     assert shown(window) == small
     # Clicked again, it is.
     click(window, big)
@@ -122,7 +122,7 @@ def test_a_draft_is_there_when_its_session_is_shown_again(
 def test_a_draft_in_a_new_session_is_there_after_a_restart(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
-        window.open_project(str(person.project))
+        controller_of(window).open_project(str(person.project))
         wait_until(lambda: window.chat.session is not None)
         window.chat.composer.text = "never sent"
     with program(person) as application:
@@ -133,7 +133,7 @@ def test_a_draft_in_a_new_session_is_there_after_a_restart(screen: Screen, perso
 
 
 def test_typed_text_opens_a_new_session_the_first_time(window: Window, person: Person) -> None:
-    window.open_project(str(person.project))
+    controller_of(window).open_project(str(person.project))
     wait_until(lambda: shown(window))
     first = shown(window)
     window.chat.composer.text = "half a thought"
@@ -144,7 +144,7 @@ def test_typed_text_opens_a_new_session_the_first_time(window: Window, person: P
     # With nothing in it, it is new enough.
     second = shown(window)
     window.activate_action("win.new-session", None)
-    wait_until(lambda: window._tasks.is_idle)
+    wait_until(lambda: controller_of(window).tasks.is_idle)
     assert shown(window) == second
     click(window, first)
     wait_until(lambda: shown(window) == first)

@@ -14,6 +14,7 @@ from support.screen import Screen, all_of
 from support.timing import PATIENCE
 from support.window import (
     buttons,
+    controller_of,
     finish,
     in_project,
     open_session,
@@ -132,7 +133,7 @@ def test_a_project_may_have_a_name_that_is_not_utf_8(screen: Screen, person: Per
         wait_until(lambda: all_of(window.changes, RunRow))
         finish(window.chat.session.conversation.run("touch b"))
         assert os.path.exists(f"{folder}/b")
-        window.tell(folder)
+        controller_of(window).tell(folder)
         wait_until(lambda: says(window.toasts, "caf⟨byte E9⟩"))
         os.rename(folder, person.home / "elsewhere")
         finish(window.chat.session.conversation.run("true"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from gi.repository import Adw, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, children, texts
-from support.window import card_that, finish, press, program, wait_until, window_of
+from support.window import card_that, controller_of, finish, press, program, wait_until, window_of
 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.permission.request import Answer
@@ -69,7 +69,7 @@ def test_the_first_page_the_side_pane_and_the_popovers(screen: Screen, person: P
         window = window_of(application)
         wait_until(lambda: window.welcome.verdict.has_css_class("success"))
         assert not (found := _nameless(window)), "\n".join(found)
-        window.open_project(str(person.project))
+        controller_of(window).open_project(str(person.project))
         wait_until(lambda: window.chat.session is not None)
         wait_until(lambda: all_of(window.sidebar, Gtk.MenuButton))
         wait_until(lambda: window.badge.get_popover() is not None)

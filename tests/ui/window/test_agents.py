@@ -19,6 +19,7 @@ from support.window import (
     allow_once,
     card_that,
     cards,
+    controller_of,
     finish,
     press,
     program,
@@ -73,9 +74,9 @@ def structured(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_session(window: Window) -> None:
-    wait_until(lambda: window._sessions.open_ones)
-    (session,) = window._sessions.open_ones
-    window._tasks.start(window._side.open_session(session.id))
+    wait_until(lambda: controller_of(window).sessions.open_ones)
+    (session,) = controller_of(window).sessions.open_ones
+    controller_of(window).tasks.start(controller_of(window).side.open_session(session.id))
     wait_until(lambda: window.chat.session is session)
 
 
@@ -223,8 +224,8 @@ def test_other_programs_can_neither_speak_for_an_agent_nor_take_a_session_over(
 ) -> None:
     with with_agent(person) as (_application, window, client):
         running = call(client, 1, "sleep 1000")
-        wait_until(lambda: window._sessions.open_ones)
-        (session,) = window._sessions.open_ones
+        wait_until(lambda: controller_of(window).sessions.open_ones)
+        (session,) = controller_of(window).sessions.open_ones
         other = Gio.DBusConnection.new_for_address_sync(
             os.environ["DBUS_SESSION_BUS_ADDRESS"],
             Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT
@@ -255,7 +256,7 @@ def test_other_programs_can_neither_speak_for_an_agent_nor_take_a_session_over(
         # Nobody leads that one.
         assert finish(refused("Follow", "20260101-000000-00000000", "me", project))
         assert session.leader == "raw"
-        window._tasks.start(session.conversation.stop())
+        controller_of(window).tasks.start(session.conversation.stop())
         finish(_result(running))
 
 

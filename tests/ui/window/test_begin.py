@@ -11,7 +11,16 @@ from gi.repository import Gio, GLib, Gtk
 from support.person import Person
 from support.screen import Screen, all_of
 from support.scripted import ScriptedModel, call
-from support.window import finish, in_project, open_session, press, program, wait_until, window_of
+from support.window import (
+    controller_of,
+    finish,
+    in_project,
+    open_session,
+    press,
+    program,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.engine.system import System, system_of
@@ -42,7 +51,7 @@ def test_it_begins_in_the_last_project_after_an_empty_session(
     other = person.home / "other"
     other.mkdir()
     with in_project(person) as (window, _session):
-        window.open_project(str(other))
+        controller_of(window).open_project(str(other))
         wait_until(lambda: window.chat.session and window.chat.session.project == str(other))
     with program(person) as application:
         window = window_of(application)
@@ -126,7 +135,7 @@ def test_the_end_of_a_turn_is_announced_and_marked_until_it_is_seen(
         finish(session.conversation.say("more"))
         wait_until(is_marked)
         assert len(notified) == 1
-        window.show_session(session.id)
+        controller_of(window).show_session(session.id)
         wait_until(lambda: window.chat.session is session and not is_marked())
 
 

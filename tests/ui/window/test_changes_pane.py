@@ -10,7 +10,7 @@ import pytest
 from gi.repository import Gdk, Gtk
 from support.person import Person
 from support.screen import Screen, children, draw_frames
-from support.window import finish, in_project, wait_until
+from support.window import controller_of, finish, in_project, wait_until
 
 from ollmsandbox.ui.window.window import Window
 
@@ -167,7 +167,7 @@ def test_changes_that_are_swiped_away_leave_the_keyboard_to_the_composer(window:
     wait_until(lambda: window.flap.get_folded())
     window.changes.focus()
     wait_until(lambda: isinstance(window.get_focus(), Gtk.Text))
-    window.tell("A text that stays for some seconds")
+    controller_of(window).tell("A text that stays for some seconds")
     # What a finger does.
     window.flap.set_reveal_flap(False)
     wait_until(lambda: not window.flap.get_reveal_progress())

@@ -12,7 +12,7 @@ from gi.repository import Adw, Gio, Gtk
 from support.person import Person
 from support.screen import Screen, texts
 from support.scripted import ScriptedModel
-from support.window import finish, open_session, program, wait_until, window_of
+from support.window import controller_of, finish, open_session, program, wait_until, window_of
 
 from ollmsandbox.errors import OllmSandboxError, UnsavedError
 from ollmsandbox.ui.sessions.open_session import OpenSession
@@ -62,7 +62,7 @@ def test_asked_by_the_system_it_closes_without_a_question(
         window = window_of(application)
         open_session(window, person.project)
         window.chat.composer.text = "a long letter"
-        window.close_at_once()
+        controller_of(window).close_at_once()
         wait_until(lambda: application.window is None)
     assert FULL in capfd.readouterr().err
 
@@ -127,7 +127,7 @@ def test_work_on_changes_is_a_question(screen: Screen, person: Person) -> None:
                 assert any(
                     "While Changes Are Being Made" in text for text in texts(_questions()[0])
                 )
-                assert not window.is_closing
+                assert not controller_of(window).is_closing
                 _questions()[0].response(answer)
                 wait_until(lambda: not _questions())
             wait_until(lambda: application.window is None)
@@ -149,7 +149,7 @@ def test_a_project_opened_while_the_window_closes_opens_in_the_next_one(
         open_session(first, person.project)
         monkeypatch.setattr(Sessions, "close_all", slow)
         first.close()
-        wait_until(lambda: first.is_closing)
+        wait_until(lambda: controller_of(first).is_closing)
         other = person.home / "other"
         other.mkdir()
         if how == "open":
@@ -183,7 +183,7 @@ def test_a_request_after_a_signal_opens_no_window(
         open_session(first, person.project)
         monkeypatch.setattr(Sessions, "close_all", slow)
         application._on_signal(signal.SIGTERM)
-        wait_until(lambda: first.is_closing)
+        wait_until(lambda: controller_of(first).is_closing)
         application.activate()
         may_end.set()
         wait_until(lambda: application.window is not first)
@@ -208,7 +208,7 @@ def test_a_disk_that_does_not_answer_is_a_question(
             assert any("not responding" in text for text in texts(_questions()[0]))
             _questions()[0].response("cancel")
             wait_until(lambda: not _questions())
-            assert not window.is_closing
+            assert not controller_of(window).is_closing
         finally:
             may_go_on.set()
 

@@ -13,6 +13,7 @@ from support.scripted import ScriptedModel, call
 from support.window import (
     buttons,
     card_that,
+    controller_of,
     finish,
     in_project,
     press,
@@ -81,7 +82,7 @@ def test_what_is_opened_with_the_keyboard_has_it(screen: Screen, person: Person)
         deny = card.question.button_for(Answer.DENY)
         wait_until(lambda: _focus(window) is deny)
         window.sidebar.search.grab_focus()
-        window.show_session(session.id)
+        controller_of(window).show_session(session.id)
         wait_until(lambda: _focus(window) is deny)
         deny.emit("clicked")
         wait_until(asking.done)
@@ -228,7 +229,7 @@ def test_each_deleted_session_comes_back_by_its_own_button(screen: Screen, perso
         window = window_of(application)
         both: list[str] = []
         for _number in range(2):
-            window.open_project(str(person.project))
+            controller_of(window).open_project(str(person.project))
             wait_until(lambda: window.chat.session and window.chat.session.id not in both)
             finish(session_of(window).conversation.run("true"))
             both.append(session_of(window).id)

@@ -7,7 +7,7 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, draw_frames, spin_until, texts
-from support.window import card_that, in_project, wait_until
+from support.window import card_that, controller_of, in_project, wait_until
 
 from ollmsandbox.ui.widgets.toasts import ToastRoom, Toasts, dismiss_when_shown
 
@@ -118,5 +118,5 @@ def test_a_toast_does_not_cover_the_button_that_goes_to_the_end(person: Person) 
         messages = window.chat.messages
         # Hidden while the end is in view.
         assert isinstance(messages.get_last_child(), Gtk.Button)
-        window._toasts.tell("Hunk undone.")
+        controller_of(window).toasts.tell("Hunk undone.")
         wait_until(lambda: messages.get_margin_bottom() > 0)

@@ -10,7 +10,7 @@ import pytest
 from support.person import Person
 from support.screen import Screen
 from support.scripted import ScriptedModel
-from support.window import in_project, says, wait_until
+from support.window import controller_of, in_project, says, wait_until
 
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import SessionInfo
@@ -31,7 +31,7 @@ def test_sessions_and_connections_of_a_terminal_appear(screen: Screen, person: P
         wait_until(lambda: says(window.sidebar, "from a terminal"))
         done = person.cli("connections", "add", "shed", "http://127.0.0.1:9", "--kind", "ollama")
         assert done.returncode == 0, done.stderr
-        popover = window.model_chooser.get_popover()
+        popover = controller_of(window).model_chooser.get_popover()
         assert popover is not None
         wait_until(lambda: says(popover, "shed"))
 
@@ -50,7 +50,9 @@ def test_the_model_names_a_session_after_its_first_turn(
         window.chat.composer.send_button.emit("clicked")
         if renamed:
             wait_until(lambda: says(window.sidebar, "hello"))
-            window._tasks.start(window._sessions.rename(session.id, "mine"))
+            controller_of(window).tasks.start(
+                controller_of(window).sessions.rename(session.id, "mine")
+            )
             wait_until(lambda: says(window.sidebar, "mine"))
         may_answer.set()
         title = "mine" if renamed else "A greeting"

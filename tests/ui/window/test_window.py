@@ -16,6 +16,7 @@ from support.window import (
     allow_once,
     buttons,
     card_that,
+    controller_of,
     finish,
     in_project,
     press,
@@ -87,8 +88,8 @@ def test_a_command_of_the_user_needs_no_model(screen: Screen, person: Person) ->
 
 def test_a_session_continues_after_a_restart(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, empty):
-        window.open_project(str(person.project))
-        wait_until(lambda: window._tasks.is_idle)
+        controller_of(window).open_project(str(person.project))
+        wait_until(lambda: controller_of(window).tasks.is_idle)
         finish(session_of(window).conversation.run("echo hello from before > made"))
         # Where nothing had been said, nothing more was begun.
         assert session_of(window) is empty
@@ -106,7 +107,7 @@ def test_a_session_continues_after_a_restart(screen: Screen, person: Person) -> 
 def test_the_badge_lists_what_a_command_sees(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
-        window.open_project(str(person.project))
+        controller_of(window).open_project(str(person.project))
         wait_until(lambda: _popover_says(window.badge, str(person.project)))
         assert _popover_says(window.badge, "network is off")
         assert _popover_says(window.badge, "10 minutes")
@@ -119,7 +120,7 @@ def test_the_badge_lists_what_a_command_sees(screen: Screen, person: Person) -> 
         wait_until(lambda: _popover_says(window.badge, "Open a project to see"))
         assert not _popover_says(window.badge, "90 seconds")
         # Nor has a session without a project anything of the one that was shown before.
-        window.open_project(str(person.project))
+        controller_of(window).open_project(str(person.project))
         wait_until(lambda: _popover_says(window.badge, "90 seconds"))
         window.sidebar.emit("new-session", None)
         wait_until(lambda: _popover_says(window.badge, "Open a project to see"))
@@ -157,14 +158,14 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
     gone.mkdir()
     with program(person) as application:
         window = window_of(application)
-        window.open_project(str(gone))
+        controller_of(window).open_project(str(gone))
         wait_until(lambda: window.chat.session is not None)
         wait_until(lambda: window.badge.state is SandboxState.SANDBOXED)
         window.chat.composer.text = "!rmdir ../gone"
         gone.rmdir()
         window.chat.composer.send_button.emit("clicked")
         card_that(window, lambda card: card.entry.stage is Stage.DONE)
-        window.open_project(str(gone))
+        controller_of(window).open_project(str(gone))
         wait_until(lambda: says(window.sidebar, "Folder not found"))
         # Where one would write, too, with what can be done about it.
         wait_until(lambda: says(window.chat.missing, str(gone)))

@@ -1,0 +1,478 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Shows sessions in the window, and does what the user asks for.
+
+All of this is loaded and made after the first frame, which does not need it: 150 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from gi.repository import Gsk, Gtk
+
+from ...chat.providers.connections_file import TOUR
+from ...chat.providers.tour.sample import make_sample, unused_folder
+from ...i18n import _
+from ...text.visible import visible_line
+from ..badge.controller import BadgeController
+from ..changes.view import ChangesView
+from ..chat.controller import ChatController
+from ..chat.model_controller import ModelController
+from ..chat.view import ChatView
+from ..models.chooser import ModelChooser
+from ..sessions.dialogs import export_session
+from ..sidebar.controller import SidebarController
+from ..widgets.tasks import Tasks
+from ..widgets.toasts import ToastRoom, Toasts
+from ..widgets.weak import weakly
+from .about import about, show_shortcuts
+from .closing import WindowCloser
+from .finished import FinishedTurns
+from .panes import Panes
+from .project_scan import ProjectScan
+from .questions import QuestionFinder
+from .startup import load_languages, load_rest
+from .watch import FileWatch
+
+if TYPE_CHECKING:
+    from ...chat.sessions import SessionFactory
+    from ...paths import Paths
+    from ...permission.request import PermissionRequest
+    from ...sandbox.probe.probe import Capabilities
+    from ...tools.base import UserQuestion
+    from ..models.choice import ModelChoice
+    from ..permission.asker import WindowAsker
+    from ..preferences.window import Preferences
+    from ..sessions.open_session import OpenSession
+    from ..sessions.sessions import Sessions
+    from ..settings import Settings
+    from ..sidebar.sidebar import Sidebar
+    from .maintenance import Maintenance
+    from .window import Window
+
+
+async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
+    """Open a session with the scripted model in a new sample project."""
+    folder = await asyncio.to_thread(_sample, paths)
+    session = await sessions.new(folder)
+    sessions.use_model(session, TOUR.name, TOUR.model)
+    return session
+
+
+def _sample(paths: Paths) -> str:
+    return str(make_sample(unused_folder(paths)))
+
+
+class WindowController:
+    def __init__(
+        self,
+        window: Window,
+        factory: SessionFactory,
+        sessions: Sessions,
+        choice: ModelChoice,
+        asker: WindowAsker,
+        settings: Settings,
+    ) -> None:
+        self._window = window
+        self.factory = factory
+        self.sessions = sessions
+        self._settings = settings
+        self.chat = ChatView(settings)
+        self.toasts = Toasts(window.toasts.add_toast, ToastRoom(window.toasts, self.chat.messages))
+        self.tasks = Tasks(self.tell)
+        self._scan = ProjectScan(factory.manager, window.notices.tell)
+        self._session: OpenSession | None = None
+        # Whether to open the last session, unless the user opens another one first.
+        self._goes_to_last = window.goes_to_last
+        # Whether the modules are loaded that a session needs later.
+        self._is_loaded = False
+        self._build(choice, asker)
+        self._actions: dict[str, Callable[..., object]] = {
+            "new-session": self._on_new_session,
+            "open-project": self._on_open_project,
+            "take-tour": self._on_take_tour,
+            "export-session": self._on_export,
+            "preferences": self._preferences,
+            "about": self._on_about,
+            "back": self._panes.back,
+            "toggle-side-pane": window.side_layout.toggle,
+            "toggle-changes": self._panes.toggle_changes,
+            "stop": self._talk.stop,
+            "compose": self._panes.compose,
+            "focus-chat": self.chat.focus_composer,
+            "next-question": self._on_next_question,
+            "show-help-overlay": self._on_shortcuts,
+        }
+        self._handlers = [
+            (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
+            *self._models.handlers,
+            (sessions, self._finished.handler),
+            (settings, settings.connect("changed", weakly(self._on_setting_changed))),
+            (settings, settings.connect("trouble", weakly(window.notices.on_text))),
+        ]
+        self._maintenance: Maintenance | None = None
+        self._watches: list[FileWatch] = []
+
+    # --- for the application ---------------------------------------------------------------------
+
+    def act(self, name: str) -> None:
+        """Do what one of the window's actions stands for."""
+        self._actions[name]()
+
+    def tell(self, text: str) -> None:
+        self.toasts.tell(text)
+
+    def open_project(self, path: str) -> None:
+        self.tasks.start(self._open(path))
+
+    def shows_question(self, request: PermissionRequest | UserQuestion) -> bool:
+        return self._questions.is_shown(request)
+
+    def show_question(self, session_id: str, call_id: str) -> None:
+        self.tasks.start(self._questions.show(session_id, call_id))
+
+    def show_ended(self, session_id: str) -> None:
+        """Show a session again whose agent has gone, as any other stored one."""
+        if self._session is not None and self._session.id == session_id:
+            self.tasks.start(self.side.open_session(session_id))
+
+    def show_session(self, session_id: str) -> None:
+        async def show() -> None:
+            await self.side.open_session(session_id)
+            self._panes.uncover_chat()
+
+        self.tasks.start(show())
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closer.has_begun
+
+    def close(self) -> None:
+        """Close the window, unless the user wants to keep it open."""
+        self._closer.request()
+
+    def close_at_once(self) -> None:
+        self._closer.close_now()
+
+    # --- building --------------------------------------------------------------------------------
+
+    def _build(self, choice: ModelChoice, asker: WindowAsker) -> None:
+        window = self._window
+        self.side = SidebarController(
+            window,
+            window.sidebar,
+            self.sessions,
+            window.toasts,
+            self.tasks,
+            weakly(self.show),
+            weakly(self.chat.go_to_line),
+        )
+        window.sidebar.connect("show-folders", weakly(self._on_show_folders))
+        window.sidebar.connect("switch-system", weakly(self._on_switch_system))
+        self.model_chooser = ModelChooser()
+        self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
+        self.badge = BadgeController(window.badge, self.factory, self._settings, self.tasks)
+        window.welcome.connect("take-tour", weakly(self._on_take_tour))
+        window.welcome.connect("open-project", weakly(self._on_open_project))
+        window.welcome.connect("connect-model", weakly(self._on_connect_model))
+        self._build_chat(choice, asker)
+        self._panes = Panes(
+            window.leaflet,
+            window.flap,
+            window.sidebar,
+            window.side_layout,
+            self.chat,
+            self.changes,
+        )
+        self._panes.watch_keys(window)
+        self._questions = QuestionFinder(
+            window, asker, self.chat, self._panes, self.side.open_session
+        )
+        self.chat.connect("show-changes", weakly(self._panes.show_changes))
+        self.chat.turn.connect("review", weakly(self._panes.review_turn))
+
+    def _build_chat(self, choice: ModelChoice, asker: WindowAsker) -> None:
+        self.chat.composer.model_place.set_child(self.model_chooser)
+        self.chat.connect("connect-model", weakly(self._on_connect_model))
+        self.chat.connect("show-connections", weakly(self._on_show_connections))
+        self.chat.connect("open-project", weakly(self._on_open_project))
+        self.chat.connect("remove-sample", weakly(self._on_remove_sample))
+        self.chat.missing.connect("open-other", weakly(self._on_open_project))
+        self.chat.missing.connect("remove", weakly(self.side.remove_shown))
+        self.chat.missing.connect("locate", weakly(self.side.locate_shown))
+        self.chat.missing.connect("notify::reveal-child", weakly(self.badge.look_again))
+        self._models = ModelController(
+            self.model_chooser, choice, self.chat, self.sessions, self.tasks
+        )
+        self.changes = ChangesView(self.factory.manager, self._settings, self.tell)
+        self.changes.connect("count-changed", weakly(self._on_changes_counted))
+        self._window.add_session_views(self.chat, self.changes)
+        self._talk = ChatController(
+            self._window,
+            self.chat,
+            self.changes,
+            asker,
+            self.factory.history,
+            self.factory.manager,
+            self.sessions,
+            self.tasks,
+        )
+        self._finished = FinishedTurns(
+            self._window,
+            self.chat,
+            self.sessions,
+            self.factory.manager,
+            self._settings,
+            self.tasks,
+        )
+        self._closer = WindowCloser(
+            self._window,
+            self.sessions,
+            asker,
+            self._settings,
+            self.changes.progress,
+            self._talk.keep_draft,
+            weakly(self._leave_screen),
+        )
+
+    # --- opening and closing ---------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Show what the first page did not, and look at the machine."""
+        if self._closer.has_begun:
+            return
+        if isinstance(self._window.get_renderer(), Gsk.CairoRenderer):
+            # Without a graphics card, a fade cannot be drawn in time.
+            self._window.pages.set_transition_type(Gtk.StackTransitionType.NONE)
+        self.tasks.start(self.side.refresh())
+        self.tasks.start(self._show_last())
+        self.tasks.start(self._look_at_machine())
+        self._models.reload()
+        self._watches = [
+            FileWatch(self.factory.paths.database, weakly(self._on_database)),
+            FileWatch(self.factory.connections.file, weakly(self._models.look_for_connections)),
+        ]
+        self.tasks.start(self._begin_maintenance())
+
+    async def _begin_maintenance(self) -> None:
+        # In a thread: it loads the sandbox, which takes 25 ms.
+        module = await asyncio.to_thread(import_module, "ollmsandbox.ui.window.maintenance")
+        if not self._closer.has_begun:
+            self._maintenance = module.Maintenance(
+                self.factory.manager,
+                self.tasks,
+                weakly(self._window.notices.tell),
+                weakly(self.changes.refresh),
+            )
+
+    async def _show_last(self) -> None:
+        last = self._settings.text("last-session")
+        try:
+            # Unless the user has chosen another one meanwhile.
+            if self._goes_to_last and await self.sessions.title(last) and not self.side.has_request:
+                await self.side.open_session(last)
+            elif self._goes_to_last and not self.side.has_request:
+                await self._begin_in_project()
+        finally:
+            if self._goes_to_last:
+                self.show(None)
+
+    async def _begin_in_project(self) -> None:
+        """Open an empty session in the project that was used last, if it is still there."""
+        last = self._settings.text("last-project")
+        listed = [item for item in await self.sessions.listing() if not item.is_missing]
+        if any(item.path == last for item in listed) and not self.side.has_request:
+            await self.side.new_session(last)
+
+    async def _look_at_machine(self) -> None:
+        found = await asyncio.to_thread(self._probe)
+        self._window.welcome.show_capabilities(found)
+        self.chat.show_capabilities(found)
+        self.badge.show_capabilities(found)
+        self._window.is_ready = True
+        await load_rest()
+        self._is_loaded = True
+        self._load_languages()
+
+    def _load_languages(self) -> None:
+        if self._is_loaded and self._session is not None:
+            load_languages()
+
+    def _probe(self) -> Capabilities:
+        from ...sandbox.probe.probe import probe  # loaded by the thread that calls this
+
+        return probe(self.factory.paths, self.factory.environ)
+
+    def _leave_screen(self) -> None:
+        if self._maintenance is not None:
+            self._maintenance.end()
+        self._scan.end()
+        for watch in self._watches:
+            watch.end()
+        for source, handler in self._handlers:
+            source.disconnect(handler)
+        self.changes.leave_screen()
+        try:
+            self.chat.show(None)
+        finally:
+            self._window.destroy()
+            self._window.emit("closed")
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    async def _open(self, project: str) -> None:
+        self._goes_to_last = False
+        try:
+            await self.side.new_session(project)
+        finally:
+            if self._session is None:
+                self.show(None)
+
+    def show(self, session: OpenSession | None) -> None:
+        if (keeping := self._talk.keep_draft()) is not None:
+            self.tasks.watch(keeping)
+        self._goes_to_last = False
+        is_same, self._session = session is self._session, session
+        self.chat.show(session)
+        self._talk.look_for_folder()
+        self._talk.turn.show_session(session)
+        self.badge.show_session(session)
+        self.changes.show_project(*((session.project, session.id) if session else (None,)))
+        self._scan.show_project(session.project if session else None)
+        self._settings.set("last-session", session.id if session else "")
+        if session is not None:
+            # A path that is no text is not found again.
+            project = (session.project or "").encode("utf-8", "ignore").decode()
+            self._settings.set("last-project", project)
+        self._window.pages.set_visible_child_name("welcome" if session is None else "chat")
+        self._window.changes_button.set_sensitive(session is not None)
+        self._models.show_session(session)
+        self.side.note_shown(session)
+        self._finished.note_seen()
+        self.tasks.start(self._show_title())
+        if session is None:
+            self._window.flap.set_reveal_flap(False)
+            focus = self._window.get_focus()
+            # A user who deletes a session in the sidebar may continue there.
+            if self._window.welcome.get_mapped() and not (
+                focus and focus.is_ancestor(self._window.sidebar)
+            ):
+                self._window.welcome.focus()
+            return
+        self._window.leaflet.set_visible_child_name("content")
+        asking = session.asking() if is_same else []
+        if asking:
+            self.chat.show_call(asking[0].call.id)
+        else:
+            self.chat.focus_composer()
+        self._load_languages()
+
+    async def _show_title(self) -> None:
+        session = self._session
+        title = await self.sessions.title(session.id) if session else ""
+        if session is self._session:
+            # The first page has a heading of its own, beside the name of the program.
+            self._window.title.set_title((title or _("New Session")) if session else "")
+            project = session.project if session else None
+            self._window.title.set_subtitle(
+                visible_line(os.path.basename(project)) if project else ""
+            )
+
+    # --- the user's actions ----------------------------------------------------------------------
+
+    def _on_connect_model(self, *_args: object) -> None:
+        self._preferences().connect_model()
+
+    def _on_show_connections(self, _view: ChatView) -> None:
+        self._preferences().show_connections()
+
+    def _on_new_session(self, *_args: object) -> None:
+        self.tasks.start(self.side.new_session(self._session.project if self._session else None))
+
+    def _on_open_project(self, *_args: object) -> None:
+        self.tasks.start(self.side.open_project())
+
+    def _on_take_tour(self, *_args: object) -> None:
+        async def tour() -> None:
+            # A second click must not start another tour.
+            self._window.welcome.tour_button.set_sensitive(False)
+            try:
+                session = await begin_tour(self.factory.paths, self.sessions)
+                self.show(session)
+            finally:
+                self._window.welcome.tour_button.set_sensitive(True)
+            self.tasks.start(self.side.refresh())
+            await self._talk.send(session, _("Show me what you can do here."))
+
+        self.tasks.start(tour())
+
+    def _on_remove_sample(self, _view: ChatView) -> None:
+        async def remove(session: OpenSession) -> None:
+            self.show(None)
+            await self.sessions.remove_sample(session)
+
+        if self._session is not None:
+            self.tasks.start(remove(self._session))
+
+    def _on_export(self, *_args: object) -> None:
+        if self._session is not None:
+            self.tasks.start(export_session(self._window, self.factory.history, self._session.id))
+
+    def _preferences(self, *_args: object) -> Preferences:
+        from ..preferences.window import Preferences
+
+        preferences = Preferences(self._window, self.factory, self._settings)
+        preferences.connect("connections-changed", weakly(self._models.reload))
+        preferences.connect("connection-renamed", weakly(self._models.follow_rename))
+        preferences.connect("folders-changed", weakly(self.badge.look_again))
+        preferences.present()
+        return preferences
+
+    def _on_show_folders(self, _sidebar: Sidebar, project: str) -> None:
+        from ..preferences.folders import FoldersWindow
+
+        factory = self.factory
+        folders = FoldersWindow(self._window, factory.manager, factory.environ, project)
+        folders.connect("changed", weakly(self.badge.look_again))
+        folders.present()
+
+    def _on_switch_system(self, _sidebar: Sidebar, project: str) -> None:
+        async def switch() -> None:
+            await self.sessions.switch_system(project)
+            self.badge.look_again()
+
+        self.tasks.start(switch())
+
+    def _on_shortcuts(self, *_args: object) -> None:
+        show_shortcuts(self._window)
+
+    def _on_about(self, *_args: object) -> None:
+        about(self._window).present()
+
+    def _on_next_question(self, *_args: object) -> None:
+        if (request := self._questions.next()) is not None:
+            self.show_question(request.session_id, request.call_id)
+
+    # --- other events ----------------------------------------------------------------------------
+
+    def _on_sessions_changed(self, _sessions: Sessions) -> None:
+        self.tasks.start(self.side.refresh())
+        self.tasks.start(self._show_title())
+        self.badge.refresh()
+        self._talk.look_for_folder()
+        self.changes.refresh()
+
+    def _on_database(self) -> None:
+        self.tasks.start(self.side.refresh())
+
+    def _on_setting_changed(self, _settings: Settings, key: str) -> None:
+        if key == "profile" or key.endswith("-limit"):
+            self.badge.look_soon()
+
+    def _on_changes_counted(self, _view: ChangesView, count: int) -> None:
+        self._window.changes_count.set_label(str(count))
+        self._window.changes_count.set_visible(count > 0)
