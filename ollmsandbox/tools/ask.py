@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from .. import N_
 from ..permission.request import Unanswered
 from ..text.ansi import escape_line
-from .base import Outcome, RequestBase, Tool, ToolError, UserQuestion, Watcher
+from .base import Outcome, RequestBase, ToolError, UserQuestion, Watcher
 from .context import ToolContext
-from .parameters import Parameters, parameter
+from .parameters import DeclaredTool, parameter
 
 NAME = "ask"
 
@@ -34,21 +34,14 @@ class AskParameters:
     )
 
 
-class Ask(Tool):
+class Ask(DeclaredTool[AskParameters]):
     name = NAME
+    declared = AskParameters
     description = (
         "Ask the user a question, and wait for the answer. Use it when the task is unclear and "
         "a wrong guess would cost much; otherwise decide yourself. An answer is no permission: "
         "the user is asked about those separately."
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-        self._parameters = Parameters(NAME, AskParameters)
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        return self._parameters.schema()
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> AskRequest:
         given = self._parameters.read(arguments)

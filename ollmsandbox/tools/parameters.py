@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from .base import ToolError
+from .base import Tool, ToolError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from .context import ToolContext
 
     Given = TypeVar("Given", bound=DataclassInstance)
 else:
@@ -161,6 +163,20 @@ class Parameters(Generic[Given]):
             words = ", ".join(f'"{choice}"' for choice in about.choices)
             raise ToolError(f"`{shown}` must be one of {words}, not {_quoted(text)}.")
         return text
+
+
+class DeclaredTool(Tool, Generic[Given]):
+    """A tool of a session, whose parameters are declared as a dataclass."""
+
+    declared: type[Given]
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._parameters = Parameters(self.name, self.declared)
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        return self._parameters.schema()
 
 
 def parse(text: str) -> Mapping[str, object]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 
 from ..errors import ProjectError
@@ -67,8 +68,5 @@ def _may_be_asked(context: ToolContext, project: str, folder: str) -> bool:
 def approve_root(context: ToolContext, project: str, root: str) -> None:
     from ..project.projects import ProjectManager
 
-    manager = ProjectManager(context.paths)
-    try:
+    with closing(ProjectManager(context.paths)) as manager:
         manager.approve_root(manager.add_project(project), root)
-    finally:
-        manager.close()

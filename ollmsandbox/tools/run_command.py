@@ -28,10 +28,10 @@ from ..sandbox.terminal import CommandTerminal
 from ..sandbox.unsandboxed.runner import UnsandboxedRunner
 from ..text.ansi import escape_line, without_screens
 from . import questions
-from .base import FILLED_SCREEN, Outcome, RequestBase, Stream, Tool, ToolError, Watcher
+from .base import FILLED_SCREEN, Outcome, RequestBase, Stream, ToolError, Watcher
 from .context import ToolContext
 from .model_text import changes_text, output_text, together
-from .parameters import Parameters, parameter
+from .parameters import DeclaredTool, parameter
 from .programs import programs_of
 from .roots import approve_root, closed_folder, closed_working_dir
 from .shown_state import ShownState, shown_state
@@ -119,12 +119,9 @@ class CommandParameters:
     )
 
 
-class RunCommand(Tool):
+class RunCommand(DeclaredTool[CommandParameters]):
     name = NAME
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-        self._parameters = Parameters(NAME, CommandParameters)
+    declared = CommandParameters
 
     @property
     def description(self) -> str:
@@ -150,10 +147,6 @@ class RunCommand(Tool):
     @property
     def is_sandboxed(self) -> bool:
         return self._context.executor().is_recorded
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        return self._parameters.schema()
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RunRequest:
         given = self._parameters.read(arguments)

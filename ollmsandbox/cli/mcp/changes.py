@@ -11,6 +11,7 @@ import asyncio
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from ... import N_
@@ -24,7 +25,7 @@ from ...text.ansi import escape_line, harmless
 from ...tools import questions
 from ...tools.base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ...tools.context import ToolContext
-from ...tools.parameters import Parameters, parameter
+from ...tools.parameters import DeclaredTool, parameter
 from ..changes import diff_lines, listing
 
 # Runs that are listed, and characters of a difference.
@@ -54,17 +55,9 @@ def change_tools(context: ToolContext) -> list[Tool]:
     ]
 
 
-class _ChangeTool(Tool):
+class _ChangeTool(DeclaredTool[Chosen]):
     declared: type[Chosen] = ChosenParameters
     description = ""
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-        self._parameters = Parameters(self.name, self.declared)
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        return self._parameters.schema()
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ChangeRequest:
         given = self._parameters.read(arguments)
@@ -116,16 +109,13 @@ class ListRequest(ChangeRequest):
         return Outcome(await asyncio.to_thread(self._listed), ok=True)
 
     def _listed(self) -> str:
-        review = Review(self.context.paths)
-        try:
+        with closing(Review(self.context.paths)) as review:
             if self.given.run:
                 return "\n".join(self._lines(review, self.find(review)))
             project = review.manager.find_project(self.project)
             runs = review.manager.runs(project, _MOST_RUNS) if project is not None else []
             lines = [line for run in runs for line in self._lines(review, run)]
             return "\n".join(lines) or "No command has changed anything in this project yet."
-        finally:
-            review.close()
 
     def _lines(self, review: Review, run: Run) -> Iterator[str]:
         whose = "" if run.session_id == self.context.session_id else ", of another session"
@@ -138,8 +128,7 @@ class DiffRequest(ChangeRequest):
         return Outcome(await asyncio.to_thread(self._difference), ok=True)
 
     def _difference(self) -> str:
-        review = Review(self.context.paths)
-        try:
+        with closing(Review(self.context.paths)) as review:
             run, size = self.find(review), 0
             parts: list[str] = []
             items = choose(read_current(review.manager, run), self.chosen)
@@ -150,8 +139,6 @@ class DiffRequest(ChangeRequest):
                     break
                 parts.append(line)
             return harmless("".join(parts))
-        finally:
-            review.close()
 
 
 class DecisionRequest(ChangeRequest):
@@ -186,8 +173,7 @@ class DecisionRequest(ChangeRequest):
         return await asyncio.to_thread(self._decide)
 
     def _shown(self) -> _Shown:
-        review = Review(self.context.paths)
-        try:
+        with closing(Review(self.context.paths)) as review:
             run = self.find(review)
             items = choose(read_current(review.manager, run), self.chosen)
             lines = [escape_line(run.command), *listing(items, self.project)]
@@ -197,15 +183,10 @@ class DecisionRequest(ChangeRequest):
                 lines += listing(report.changes, self.project)
             is_own = run.session_id == self.context.session_id and not others
             return _Shown(tuple(lines), is_own=is_own)
-        finally:
-            review.close()
 
     def _decide(self) -> Outcome:
-        review = Review(self.context.paths)
-        try:
+        with closing(Review(self.context.paths)) as review:
             report = self.decide(review, self.find(review))
-        finally:
-            review.close()
         items = [item for one in (*report.along, report) for item in one.changes]
         done = [item for item in items if item.state is self.done]
         missed = [item for item in items if item.state is not self.done]

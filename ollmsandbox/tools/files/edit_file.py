@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import N_
-from ..base import Tool, ToolError
+from ..base import ToolError
 from ..context import ToolContext
-from ..parameters import Parameters, parameter
+from ..parameters import DeclaredTool, parameter
 from .change import FileChange, check_file_name
 from .edits import LARGEST, Document, Edit, apply_edits, check_edits
 
@@ -41,22 +41,15 @@ class EditParameters:
     )
 
 
-class EditFile(Tool):
+class EditFile(DeclaredTool[EditParameters]):
     name = NAME
+    declared = EditParameters
     description = (
         "Change a text file of the project: replace `old_text`, which must match the file exactly "
         "and occur once, by `new_text`; for several replacements in one file, give `edits`. To "
         "make a file, or to write all of it, use write_file. Returns the difference. The user can "
         "look at every change and undo it."
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-        self._parameters = Parameters(NAME, EditParameters)
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        return self._parameters.schema()
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> EditRequest:
         given = self._parameters.read(arguments)

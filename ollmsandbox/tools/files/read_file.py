@@ -13,9 +13,9 @@ from ...errors import OllmSandboxError
 from ...paths import near
 from ...text.ansi import escape_line, harmless
 from .. import questions
-from ..base import LARGEST_PICTURE, Outcome, Picture, RequestBase, Tool, ToolError, Watcher
+from ..base import LARGEST_PICTURE, Outcome, Picture, RequestBase, ToolError, Watcher
 from ..context import ToolContext
-from ..parameters import Parameters, parameter
+from ..parameters import DeclaredTool, parameter
 from .sandboxed import SandboxedFile, ScriptReply
 
 NAME = "read_file"
@@ -84,8 +84,9 @@ class ReadParameters:
     )
 
 
-class ReadFile(Tool):
+class ReadFile(DeclaredTool[ReadParameters]):
     name = NAME
+    declared = ReadParameters
     can_write = False
     description = (
         "Read a text file, look at a picture (PNG, JPEG, GIF, WebP), or list a folder. Files of "
@@ -94,14 +95,6 @@ class ReadFile(Tool):
         "use `first_line` and `line_count`. Changes that wait for review are seen as if they were "
         "applied."
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-        self._parameters = Parameters(NAME, ReadParameters)
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        return self._parameters.schema()
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ReadRequest:
         given = self._parameters.read(arguments)

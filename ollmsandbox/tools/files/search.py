@@ -14,9 +14,9 @@ from ... import N_
 from ...errors import OllmSandboxError
 from ...paths import is_inside
 from ...text.ansi import escape_line, harmless
-from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
+from ..base import Outcome, RequestBase, ToolError, Watcher
 from ..context import ToolContext
-from ..parameters import Parameters, parameter
+from ..parameters import DeclaredTool, parameter
 from . import searcher
 from .sandboxed import SandboxedFile, ScriptReply
 
@@ -84,8 +84,9 @@ class SearchParameters:
     literal: bool = parameter("Take `pattern` as plain text.", default=False)
 
 
-class Search(Tool):
+class Search(DeclaredTool[SearchParameters]):
     name = NAME
+    declared = SearchParameters
     can_write = False
     description = (
         "Search the project's files for a regular expression, or find files by their names with "
@@ -93,14 +94,6 @@ class Search(Tool):
         "left out. Changes that wait for review are seen as if they were applied. Prefer this to "
         "grep and find in run_command."
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-        self._parameters = Parameters(NAME, SearchParameters)
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        return self._parameters.schema()
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> SearchRequest:
         given = self._parameters.read(arguments)

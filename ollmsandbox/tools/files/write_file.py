@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..base import Tool
 from ..context import ToolContext
-from ..parameters import Parameters, parameter
+from ..parameters import DeclaredTool, parameter
 from .change import FileChange, check_file_name
 from .edits import LARGEST, Document
 
@@ -24,21 +23,14 @@ class WriteParameters:
     content: str = parameter("The whole content of the file.", longest=LARGEST)
 
 
-class WriteFile(Tool):
+class WriteFile(DeclaredTool[WriteParameters]):
     name = NAME
+    declared = WriteParameters
     description = (
         "Write a whole text file of the project. A file that is not there is made, with the "
         "folders around it. To change a part of a file, use edit_file. Returns the difference. "
         "The user can look at every change and undo it."
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-        self._parameters = Parameters(NAME, WriteParameters)
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        return self._parameters.schema()
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> WriteRequest:
         given = self._parameters.read(arguments)

@@ -22,9 +22,9 @@ from ...net.addresses import (
 from ...net.http import Exchange, Request, ca_bundle
 from ...text.ansi import escape_line, harmless
 from .. import questions
-from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
+from ..base import Outcome, RequestBase, ToolError, Watcher
 from ..context import ToolContext
-from ..parameters import Parameters, parameter
+from ..parameters import DeclaredTool, parameter
 from .html import html_to_text
 
 NAME = "web_fetch"
@@ -70,8 +70,9 @@ class FetchParameters:
     )
 
 
-class WebFetch(Tool):
+class WebFetch(DeclaredTool[FetchParameters]):
     name = NAME
+    declared = FetchParameters
     can_write = False
     description = (
         "Fetch a web page and return it as text (HTML is converted; JSON and text come as they "
@@ -80,13 +81,8 @@ class WebFetch(Tool):
     )
 
     def __init__(self, context: ToolContext, resolver: Resolver = resolve) -> None:
-        self._context = context
+        super().__init__(context)
         self._resolver = resolver
-        self._parameters = Parameters(NAME, FetchParameters)
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        return self._parameters.schema()
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> FetchRequest:
         given = self._parameters.read(arguments)
