@@ -64,9 +64,9 @@ def _lines(request: PermissionRequest, width: int) -> Iterator[str]:
     yield "─" * min(width, 60)
     if request.notice:
         yield from in_words(visible_line(request.notice), width)
-    yield from wrapped(question_line(request), width, "", "")
+    yield from _wrapped(question_line(request), width, "", "")
     for line in visible(request.subject).expandtabs(4).split("\n"):
-        yield from wrapped(line, width, "  ┃ ", "  ┊ ")
+        yield from _wrapped(line, width, "  ┃ ", "  ┊ ")
     label_width = max((len(fact.label) for fact in request.facts), default=0)
     for fact in request.facts:
         label = f"  {visible_line(fact.label):{label_width}}  "
@@ -77,11 +77,6 @@ def _lines(request: PermissionRequest, width: int) -> Iterator[str]:
         yield from in_words(request.why_not_remembered, width)
 
 
-def wrapped(text: str, width: int, first: str, further: str) -> Iterator[str]:
-    """Yield the text in lines, keeping every space. Continued lines begin with `further`."""
-    yield from _wrapped(text, width, first, further)
-
-
 def in_words(text: str, width: int, first: str = "", further: str = "") -> Iterator[str]:
     """Yield the text in lines that end between words, where words are not too long for that."""
     for line in _wrapped(re.findall(r"\S+\s*|\s+", text), width, first, further):
@@ -89,7 +84,8 @@ def in_words(text: str, width: int, first: str = "", further: str = "") -> Itera
 
 
 def _wrapped(parts: Iterable[str], width: int, first: str, further: str) -> Iterator[str]:
-    """Yield parts of a text in lines, none of which is divided unless it is longer than a line."""
+    """Yield parts of a text in lines, none of which is divided unless it is longer than a line.
+    Every space is kept. Continued lines begin with `further`."""
     line, room, prefix = "", width - len(first), first
     for part in parts:
         is_long = _columns(part.rstrip()) > width - len(further)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from ...chat.sessions import SessionFactory
 from ...errors import OllmSandboxError
@@ -161,8 +161,8 @@ class Prompt:
         else:
             self._turns.run(self._list)
 
-    async def _list(self) -> None:
-        current = self._conversation.model
+    async def _models(self) -> AsyncIterator[tuple[str, str]]:
+        """Yield the connection and the name of each model; print which servers do not answer."""
         for connection in self._factory.connections.all():
             try:
                 models = await self._factory.connections.server(connection).models()
@@ -170,23 +170,22 @@ class Prompt:
                 print(f"{connection.name}: {error.message}", file=sys.stderr)
                 continue
             for model in models:
-                mark = "*" if current is not None and model.name == current.name else " "
-                print(f"{mark} {visible_line(model.name)}  ({connection.name})")
+                yield connection.name, model.name
+
+    async def _list(self) -> None:
+        current = self._conversation.model
+        async for connection, name in self._models():
+            mark = "*" if current is not None and name == current.name else " "
+            print(f"{mark} {visible_line(name)}  ({connection})")
         if not self._factory.connections.all():
             print(self._no_model, file=sys.stderr)
 
-    async def _use(self, name: str) -> None:
-        for connection in self._factory.connections.all():
-            try:
-                models = await self._factory.connections.server(connection).models()
-            except OllmSandboxError as error:
-                # Another connection may have the model.
-                print(f"{connection.name}: {error.message}", file=sys.stderr)
-                continue
-            if name in [model.name for model in models]:
-                chosen = await self._factory.choose(connection.name, name)
+    async def _use(self, wanted: str) -> None:
+        async for connection, name in self._models():
+            if name == wanted:
+                chosen = await self._factory.choose(connection, name)
                 if chosen is not None:
-                    self._conversation.use_model(chosen.model, connection.name)
+                    self._conversation.use_model(chosen.model, connection)
                     print(f"You are now talking to {name}.", file=sys.stderr)
                 return
-        raise OllmSandboxError(f"There is no model {name}.", "/model lists all models.")
+        raise OllmSandboxError(f"There is no model {wanted}.", "/model lists all models.")

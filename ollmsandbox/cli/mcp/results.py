@@ -17,7 +17,6 @@ from ...chat.events import (
     PermissionAsked,
 )
 from ...permission.request import Source
-from ...sandbox.process import Result
 from ...text.ansi import harmless
 from ...tools import run_command
 from ...tools.base import Outcome, Tool
@@ -165,22 +164,13 @@ class CallWatch:
         changes = in_order(report.changes if report else ())[:_MOST_CHANGES]
         documents = [document(item, self._project) for item in changes]
         shown = ("path", "kind", "state")
+        denials = [outcome.text] if outcome.was_denied else []
         return {
             "output": text,
             "run_id": outcome.run_id or None,
             "exit_status": result.exit_code if result else None,
             "stopped": outcome.stop.sentence if outcome.stop else None,
             "changes": [{name: one[name] for name in shown} for one in documents],
-            "hosts": _hosts(result),
-            "refused": [*(result.refusals if result else ()), *_denials(outcome)],
+            "hosts": [{"host": str(use), "allowed": bool(use.allowed)} for use in outcome.hosts],
+            "refused": [*(result.refusals if result else ()), *denials],
         }
-
-
-def _hosts(result: Result | None) -> list[Params]:
-    return [
-        {"host": str(use), "allowed": bool(use.allowed)} for use in (result.hosts if result else ())
-    ]
-
-
-def _denials(outcome: Outcome) -> list[str]:
-    return [outcome.text] if outcome.was_denied else []
