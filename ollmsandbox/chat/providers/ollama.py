@@ -16,48 +16,30 @@ from .base import (
     Piece,
     ProviderError,
     ReplyOptions,
-    Timeouts,
     ollama_root,
 )
-from .client import Client, KeySource, LineReader, retried
+from .client import Client, LineReader
 from .convert import (
     CallBuilder,
-    ReturnThinking,
     arguments_object,
     call_fields,
     in_base64,
-    model_origin,
     names_of_calls,
     pair_calls,
-    returned,
     tool_list,
     valid_name,
     with_pictures,
-    without_pictures,
 )
 from .errors import answer_lost, not_a_model_server
 from .json_reader import inside, list_value, number_value, read_object, text_value
+from .remote import RemoteModel, RemoteServer
 from .think import TextSplitter
 
 _AT_ONCE = 4
 
 
-class OllamaServer:
-    def __init__(
-        self,
-        address: str,
-        *,
-        key: KeySource | None = None,
-        timeouts: Timeouts | None = None,
-        headers: Mapping[str, str] | None = None,
-        options: ReplyOptions | None = None,
-    ) -> None:
-        self._client = Client(ollama_root(address), key=key, timeouts=timeouts, headers=headers)
-        self._options = options or ReplyOptions()
-
-    @property
-    def address(self) -> str:
-        return self._client.root
+class OllamaServer(RemoteServer):
+    find_root = staticmethod(ollama_root)
 
     async def models(self) -> list[ModelInfo]:
         found = await self._client.ask("/api/tags")
@@ -112,24 +94,11 @@ async def show(client: Client, name: str) -> ModelInfo:
     return ModelInfo(name, length, "tools" in can, can_see="vision" in can)
 
 
-class OllamaModel:
+class OllamaModel(RemoteModel):
     def __init__(self, name: str, client: Client, options: ReplyOptions) -> None:
-        self._name = name
-        self._client = client
-        self._options = options
+        super().__init__("ollama", name, client, options)
         self._room = options.context or DEFAULT_CONTEXT
         self._used: int | None = None
-        # None if the server does not say.
-        self._sees: bool | None = None
-        self._origin = model_origin("ollama", client.root, name)
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def longest_answer(self) -> int | None:
-        return self._options.answer
 
     async def context_length(self) -> int | None:
         """Return the size that will be requested, not the model's maximum."""
@@ -139,28 +108,11 @@ class OllamaModel:
             self._used = min(found.context_length or self._room, self._room)
         return self._used
 
-    @property
-    def sees_pictures(self) -> bool:
-        return self._name in self._options.seeing if self._sees is None else self._sees
-
-    @property
-    def is_sight_known(self) -> bool:
-        return self._sees is not None
-
-    def sent(self, messages: Sequence[Message]) -> list[Message]:
-        found = returned(messages, self._origin, ReturnThinking.THIS_TURN)
-        return found if self.sees_pictures else without_pictures(found)
-
     async def is_loaded(self) -> bool | None:
         loaded = await loaded_models(self._client)
         # Ollama adds the tag to a name without one.
         names = {self._name, f"{self._name}:latest"}
         return None if loaded is None else not names.isdisjoint(loaded)
-
-    def reply(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> AsyncGenerator[Piece, None]:
-        return retried(lambda: self._reply(messages, tools))
 
     async def _set_options(self) -> dict[str, object]:
         found: dict[str, object] = {"num_ctx": await self.context_length()}

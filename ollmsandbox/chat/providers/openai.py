@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ...net.http import Exchange
 from ...tools.base import Picture
 from ..messages import Message, Role, ServerFields, ToolSpec
 from .base import (
@@ -20,11 +19,10 @@ from .base import (
     Piece,
     ProviderError,
     ReplyOptions,
-    Timeouts,
     Usage,
     openai_root,
 )
-from .client import Client, EventReader, KeySource, LineReader, retried
+from .client import Client, EventReader, LineReader
 from .convert import (
     CallBuilder,
     ReturnThinking,
@@ -32,19 +30,17 @@ from .convert import (
     call_fields,
     in_base64,
     masked_fields,
-    model_origin,
     pair_calls,
-    returned,
     tool_list,
     valid_id,
     valid_name,
     with_answers,
     with_pictures,
-    without_pictures,
 )
 from .errors import answer_lost, not_a_model_server
 from .json_reader import inside, list_value, number_value, read_json, text_value
 from .mask import KeyMask
+from .remote import RemoteModel, RemoteServer
 from .think import TextSplitter
 
 _MOST_CALLS = 128
@@ -260,22 +256,8 @@ _ABOUT_ORDER = re.compile(r"roles must alternate|role .?user.? after role .?tool
 _DEPLOYMENT = re.compile(r"(?P<root>.*)/deployments/(?P<name>[^/]+)")
 
 
-class OpenAIServer:
-    def __init__(
-        self,
-        address: str,
-        *,
-        key: KeySource | None = None,
-        timeouts: Timeouts | None = None,
-        headers: Mapping[str, str] | None = None,
-        options: ReplyOptions | None = None,
-    ) -> None:
-        self._client = Client(openai_root(address), key=key, timeouts=timeouts, headers=headers)
-        self._options = options or ReplyOptions()
-
-    @property
-    def address(self) -> str:
-        return self._client.address
+class OpenAIServer(RemoteServer):
+    find_root = staticmethod(openai_root)
 
     async def models(self) -> list[ModelInfo]:
         if deployment := _DEPLOYMENT.fullmatch(self._client.root):
@@ -312,11 +294,9 @@ def _sees(entry: object) -> bool | None:
     return None
 
 
-class OpenAIModel:
+class OpenAIModel(RemoteModel):
     def __init__(self, name: str, client: Client, options: ReplyOptions) -> None:
-        self._name = name
-        self._client = client
-        self._options = options
+        super().__init__("openai", name, client, options)
         self._length = options.context
         # Newer models of OpenAI insist on another name.
         self._answer_field = "max_tokens"
@@ -324,22 +304,12 @@ class OpenAIModel:
         self._wants_usage = True
         # Mistral's servers and templates accept a message of the user only after an answer.
         self._answers_first = False
-        # None if the server does not say.
-        self._sees: bool | None = None
         self._was_described = False
-        self._origin = model_origin("openai", client.root, name)
         # DeepSeek refuses requests without any of its thinking.
         host = urlsplit(client.root).hostname or ""
         is_deepseek = host == "deepseek.com" or host.endswith(".deepseek.com")
-        self._thinking = ReturnThinking.ALWAYS if is_deepseek else ReturnThinking.THIS_TURN
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def longest_answer(self) -> int | None:
-        return self._options.answer
+        if is_deepseek:
+            self._thinking = ReturnThinking.ALWAYS
 
     async def context_length(self) -> int | None:
         has_list = not _DEPLOYMENT.fullmatch(self._client.root)
@@ -365,14 +335,6 @@ class OpenAIModel:
         self._sees = sees if self._sees is None else self._sees
         self._was_described = True
 
-    @property
-    def sees_pictures(self) -> bool:
-        return self._name in self._options.seeing if self._sees is None else self._sees
-
-    @property
-    def is_sight_known(self) -> bool:
-        return self._sees is not None
-
     async def _started_with(self) -> object:
         """Return what llama.cpp was started with: its context is often smaller than the model's
         maximum, and a model sees only with a second file."""
@@ -380,15 +342,6 @@ class OpenAIModel:
             return await self._client.ask("/props", root=self._client.root.removesuffix("/v1"))
         except ProviderError:
             return None
-
-    def sent(self, messages: Sequence[Message]) -> list[Message]:
-        found = returned(messages, self._origin, self._thinking)
-        return found if self.sees_pictures else without_pictures(found)
-
-    def reply(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> AsyncGenerator[Piece, None]:
-        return retried(lambda: self._reply(messages, tools))
 
     async def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -420,10 +373,10 @@ class OpenAIModel:
                     self._origin,
                 )
                 if "application/json" in exchange.headers.get("content-type", ""):
-                    events = await self._whole(exchange)
-                    for text in events:
-                        for piece in self._read(answer, text):
-                            yield piece
+                    # The answer of a server that does not stream.
+                    whole = (await exchange.read_all(64 << 20)).decode("utf-8", "replace")
+                    for piece in self._read(answer, whole):
+                        yield piece
                 else:
                     reader = EventReader(LineReader(exchange.read))
                     while not answer.is_done and (event := await reader.next()) is not None:
@@ -483,10 +436,6 @@ class OpenAIModel:
             return False
         self._thinking = wanted
         return True
-
-    async def _whole(self, exchange: Exchange) -> list[str]:
-        """Return the answer of a server that does not stream."""
-        return [(await exchange.read_all(64 << 20)).decode("utf-8", "replace")]
 
     def _read(self, answer: OpenAIStream, event: str) -> list[Piece]:
         pieces = answer.read(event)
