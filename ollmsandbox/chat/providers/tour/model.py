@@ -37,9 +37,12 @@ class _Result:
 
 @dataclass(frozen=True)
 class _Step:
-    # Returns the text, given the result of the step before.
-    say: Callable[[_Result], Sentence]
+    # The text, or what returns it, given the result of the step before.
+    says: str | Callable[[_Result], Sentence]
     calls: tuple[tuple[str, Mapping[str, object]], ...] = ()
+
+    def text(self, result: _Result) -> Sentence:
+        return Sentence(self.says) if isinstance(self.says, str) else self.says(result)
 
 
 def _run(command: str, *, network: bool = False) -> tuple[str, Mapping[str, object]]:
@@ -49,40 +52,21 @@ def _run(command: str, *, network: bool = False) -> tuple[str, Mapping[str, obje
     )
 
 
-def _hello(_result: _Result) -> Sentence:
-    return Sentence(
-        N_(
-            "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
-            "here.\n\nThis is a small sample project, so nothing can break. First, I will "
-            "look around. The command runs in a sandbox and needs no permission: it can read "
-            "files on this computer, but not your secrets, and it has no network access."
-        )
-    )
-
-
-def _hello_asked(_result: _Result) -> Sentence:
-    return Sentence(
-        N_(
-            "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
-            "here.\n\nThis is a small sample project, so nothing can break. First, I will "
-            "look around. No sandbox is available here, so you will be asked before each "
-            "command, and before a file is read or changed."
-        )
-    )
-
-
-def _read_asked(_result: _Result) -> Sentence:
-    return Sentence(N_("A small shop. I will read the code and its tests."))
-
-
-def _read(_result: _Result) -> Sentence:
-    return Sentence(
-        N_("A small shop. I will read the code and its tests; these two commands run in parallel.")
-    )
-
-
-def _test(_result: _Result) -> Sentence:
-    return Sentence(N_("Now I will run the tests."))
+_HELLO = N_(
+    "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
+    "here.\n\nThis is a small sample project, so nothing can break. First, I will "
+    "look around. The command runs in a sandbox and needs no permission: it can read "
+    "files on this computer, but not your secrets, and it has no network access."
+)
+_HELLO_ASKED = N_(
+    "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
+    "here.\n\nThis is a small sample project, so nothing can break. First, I will "
+    "look around. No sandbox is available here, so you will be asked before each "
+    "command, and before a file is read or changed."
+)
+_READ_ASKED = N_("A small shop. I will read the code and its tests.")
+_READ = N_("A small shop. I will read the code and its tests; these two commands run in parallel.")
+_TEST = N_("Now I will run the tests.")
 
 
 def _fix(result: _Result) -> Sentence:
@@ -184,13 +168,10 @@ def _goodbye(result: _Result) -> Sentence:
     return Sentence(text, last=_about_file(result))
 
 
-def _afterwards(_result: _Result) -> Sentence:
-    return Sentence(
-        N_(
-            "The tour is over, and I am only a script, so I cannot answer that. Connect a model "
-            "to continue, or start the tour again with a new sample project."
-        )
-    )
+_AFTERWARDS = N_(
+    "The tour is over, and I am only a script, so I cannot answer that. Connect a model "
+    "to continue, or start the tour again with a new sample project."
+)
 
 
 def _not_here(result: _Result) -> Sentence:
@@ -216,9 +197,9 @@ def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
     asked = not all(tool.is_sandboxed for tool in tools)
     reading = (_run("cat basket.py"), _run("cat test_basket.py prices.csv"))
     return [
-        _Step(_hello_asked if asked else _hello, (_run("ls -l; cat README.md"),)),
-        _Step(_read_asked if asked else _read, reading),
-        _Step(_test, (_run(tests),)),
+        _Step(_HELLO_ASKED if asked else _HELLO, (_run("ls -l; cat README.md"),)),
+        _Step(_READ_ASKED if asked else _READ, reading),
+        _Step(_TEST, (_run(tests),)),
         _Step(_fix, (fix,)),
         _Step(_test_again, (_run(f"{tests} --verbose"),)),
         _Step(_try_outside, (_run(_OUTSIDE),)),
@@ -231,15 +212,12 @@ def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
 class TourServer:
     """`say` translates texts into the user's language, in the window."""
 
+    address = ""
     # Seconds between two words, as if the model was thinking.
     delay = 0.02
 
     def __init__(self, say: Callable[[str], str] = str) -> None:
         self._say = say
-
-    @property
-    def address(self) -> str:
-        return ""
 
     async def models(self) -> list[ModelInfo]:
         return [ModelInfo(NAME, can_call_tools=True, is_loaded=True)]
@@ -251,7 +229,10 @@ class TourServer:
 class TourModel:
     """Finds its next step from the messages alone, so it continues after a restart."""
 
+    name = NAME
     longest_answer = None
+    sees_pictures = False
+    is_sight_known = True
     # The steps before which it stops: an idea ends with each of them.
     stops: tuple[int, ...] = (2, 5, 6, 7, 8)
 
@@ -261,20 +242,8 @@ class TourModel:
         # Waits until the user has seen enough of an idea; it gets the number of the stop, from 1.
         self.pause: Callable[[int], Awaitable[None]] | None = None
 
-    @property
-    def name(self) -> str:
-        return NAME
-
     async def context_length(self) -> int | None:
         return None
-
-    @property
-    def sees_pictures(self) -> bool:
-        return False
-
-    @property
-    def is_sight_known(self) -> bool:
-        return True
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         return list(messages)
@@ -287,7 +256,7 @@ class TourModel:
             await self.pause(self.stops.index(number) + 1)
         if number == 0:
             yield ThinkingPiece(_THOUGHT.translated(self._say))
-        for word in re.findall(r"\s*\S+", step.say(result).translated(self._say)):
+        for word in re.findall(r"\s*\S+", step.text(result).translated(self._say)):
             await asyncio.sleep(self._delay)
             yield TextPiece(word)
         used = {call.id for message in messages for call in message.calls}
@@ -313,7 +282,7 @@ def _next_step(messages: Sequence[Message], steps: Sequence[_Step]) -> tuple[int
             return len(steps), _Step(_not_here), result
         is_over = any(m.role is Role.ASSISTANT and not m.calls and not m.partial for m in after)
         if number + 2 == len(steps) and is_over:
-            return len(steps), _Step(_afterwards), _Result()
+            return len(steps), _Step(_AFTERWARDS), _Result()
         return number + 1, steps[number + 1], result
     return 0, steps[0], _Result()
 
