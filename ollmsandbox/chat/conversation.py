@@ -184,9 +184,7 @@ class Conversation:
 
     async def say(self, text: str, pictures: Sequence[Picture] = ()) -> TurnEnded:
         """Send a message; return when the model is done, was stopped or reached a limit."""
-        if self.model is None:
-            raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
-        self._check_idle()
+        self._check_ready()
         self._begin(QueuedMessage(text, tuple(pictures)).title)
         # The number of a message about what the user did in the meantime, which comes first.
         number = None
@@ -206,9 +204,7 @@ class Conversation:
 
     async def retry(self) -> TurnEnded:
         """Try the last turn again from where it failed."""
-        if self.model is None:
-            raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
-        self._check_idle()
+        self._check_ready()
         if not self.owes_reply:
             raise OllmSandboxError(N_("The model has already answered."))
         self._tool_calls.begin()
@@ -216,10 +212,7 @@ class Conversation:
 
     async def summarise(self) -> None:
         """Let the model go on from its summary of everything so far."""
-        if self.model is None:
-            raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
-        self._check_idle()
-        await self._run_task(self._summarise(self.model), None)
+        await self._run_task(self._summarise(self._check_ready()), None)
 
     async def _summarise(self, model: Model) -> None:
         self._enter(ConversationState.WAITING)
@@ -320,6 +313,13 @@ class Conversation:
         return self._writer is None or await self._writer.close()
 
     # --- turns ---------------------------------------------------------------------------------
+
+    def _check_ready(self) -> Model:
+        """Return the model. Raise if there is none, or if it works."""
+        if self.model is None:
+            raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
+        self._check_idle()
+        return self.model
 
     def _check_idle(self) -> None:
         if self._task is not None:

@@ -214,34 +214,25 @@ Listener = Callable[[ChatEvent], None]
 
 class Listeners:
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        # By an object of its own: a listener may be added twice.
+        self._listeners: dict[object, Listener] = {}
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Return a function that removes the listener; calling it twice does no harm."""
-        # An object of its own: a listener may be added twice.
-        one = _Registration(listener)
-        self._listeners.append(one)
+        key = object()
+        self._listeners[key] = listener
 
         def remove() -> None:
-            if one in self._listeners:
-                self._listeners.remove(one)
+            self._listeners.pop(key, None)
 
         return remove
 
     def tell(self, event: ChatEvent) -> None:
-        for listener in tuple(self._listeners):
+        for listener in tuple(self._listeners.values()):
             try:
                 listener(event)
             except Exception as error:  # noqa: BLE001 - a front end's bug must not end a turn
                 report(error)
-
-
-class _Registration:
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def __call__(self, event: ChatEvent) -> None:
-        self._listener(event)
 
 
 def report(error: Exception) -> None:

@@ -151,7 +151,7 @@ class SessionFactory:
         from ..tools.context import ToolContext
 
         return ToolContext(
-            project=_real(project),
+            project=os.path.realpath(project) if project else None,
             paths=self.paths,
             environ=self.environ,
             permissions=Provider(self._asker, self.rules, writer.audit),
@@ -215,7 +215,3 @@ def _load() -> None:
     from . import conversation, prompt  # noqa: F401
     from .providers import ollama, openai  # noqa: F401
     from .storage import writer  # noqa: F401
-
-
-def _real(project: str | None) -> str | None:
-    return os.path.realpath(project) if project else None
