@@ -47,14 +47,12 @@ class Provider:
         audit: Audit | None,
         *,
         clock: Callable[[], float] = time.time,
-        patience: float | None = None,
     ) -> None:
         self.notices: list[str] = []
         self._asker = asker
         self._store = store
         self._audit = audit
         self._clock = clock
-        self._patience = patience
         self._session: Answers = {}
         # The number of answers remembered so far: if it changes during a lookup, look up again.
         self._remembered = 0
@@ -114,19 +112,13 @@ class Provider:
         self._tasks.add(asked)
         asked.add_done_callback(self._over)
         try:
-            await asyncio.wait(
-                {asked, question.ruled},
-                timeout=self._patience,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await asyncio.wait({asked, question.ruled}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
         if asked.done():
             return self._answer(request, asked)
-        if question.ruled.done():
-            answer = question.ruled.result()
-            return answer, _source(answer)
-        return Answer.DENY, Source.NOBODY  # it took too long
+        answer = question.ruled.result()
+        return answer, _source(answer)
 
     def _answer(
         self, request: PermissionRequest, asked: asyncio.Future[Answer]

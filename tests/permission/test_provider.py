@@ -198,17 +198,6 @@ def test_a_stopped_turn_takes_the_card_away_and_is_recorded_as_deny(setup: Setup
     assert (verdict.answer, verdict.source) == (Answer.DENY, Source.NOBODY)
 
 
-def test_an_unanswered_question_is_denied(setup: Setup) -> None:
-    async def wait() -> Verdict:
-        verdict = await setup.provider.decide(setup.request("make"))
-        await setup.user.cards_shown(0)
-        return verdict
-
-    setup.provider = Provider(setup.user, setup.store, setup.recorder, patience=0.01)
-    verdict = loop.run(wait())
-    assert (verdict.answer, verdict.source) == (Answer.DENY, Source.NOBODY)
-
-
 @pytest.mark.parametrize(
     ("answer", "source"),
     [(ALWAYS, Source.SAVED), (SESSION, Source.SESSION), (Answer.DENY_ALWAYS, Source.SAVED)],
