@@ -419,7 +419,7 @@ def add_hosts_arguments(parser: argparse.ArgumentParser) -> None:
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="show your lists")
-    listing.add_argument("--json", action="store_true", help="print one JSON document")
+    _add_json(listing)
     save = actions.add_parser(
         "save", help="make a list, or replace one, with the hosts that a run was allowed to reach"
     )
@@ -449,7 +449,7 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list earlier runs again that are missing from the records",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    _add_json(parser)
 
 
 def add_playground_arguments(parser: argparse.ArgumentParser) -> None:
@@ -490,7 +490,7 @@ def add_rootfs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _ROOTFS_HELP
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     status = actions.add_parser("status", help="what is installed, and what this project uses")
-    status.add_argument("--json", action="store_true", help="print one JSON document")
+    _add_json(status)
     install = actions.add_parser("install", help="install Alpine, or update it")
     install.add_argument(
         "--tier",
@@ -548,26 +548,13 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--continue", action="store_true", dest="go_on", help="continue the last session here"
     )
-    parser.add_argument(
-        "--apply",
-        "--mode",
-        choices=("auto", "review", "never"),
-        default="auto",
-        help="apply changes right away (auto), keep them pending until you apply them (review), or "
-        "drop them (never)",
-    )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        help="the rules for what commands may see and use (default: standard)",
-    )
+    _add_tool_options(parser, "--apply", "--mode")
     _add_turn_limits(parser)
     parser.add_argument(
         "--allow-private",
         action="store_true",
         help="also allow web pages from this computer and the local network",
     )
-    parser.add_argument("--ask-every-command", action="store_true", help="ask before every command")
     parser.add_argument(
         "--yes-to-nothing",
         action="store_true",
@@ -579,6 +566,23 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
         help="print one JSON document per event; with TEXT, read answers and further messages as "
         "JSON from standard input",
     )
+
+
+def _add_tool_options(parser: argparse.ArgumentParser, *apply: str) -> None:
+    """Add the options for a model's commands; `apply` are the names of the first one."""
+    parser.add_argument(
+        *apply,
+        choices=("auto", "review", "never"),
+        default="auto",
+        help="apply changes right away (auto), keep them pending until you apply them (review), or "
+        "drop them (never)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="the rules for what commands may see and use (default: standard)",
+    )
+    parser.add_argument("--ask-every-command", action="store_true", help="ask before every command")
 
 
 def _add_turn_limits(parser: argparse.ArgumentParser) -> None:
@@ -615,20 +619,7 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = RawHelpFormatter
     parser.allow_abbrev = False
     parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
-    parser.add_argument(
-        "--apply",
-        choices=("auto", "review", "never"),
-        default="auto",
-        help="apply changes right away (auto), keep them pending until you apply them (review), or "
-        "drop them (never)",
-    )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        default="standard",
-        help="the rules for what commands may see and use (default: standard)",
-    )
-    parser.add_argument("--ask-every-command", action="store_true", help="ask before every command")
+    _add_tool_options(parser, "--apply")
     parser.add_argument(
         "--ask-only-in-window",
         action="store_true",
@@ -698,7 +689,7 @@ def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "--limit", type=parse_count, default=50, metavar="N", help="at most N of them"
         )
-        action.add_argument("--json", action="store_true", help="print one JSON document")
+        _add_json(action)
     for name, what in (("show", "show a session"), ("export", "write a session as a document")):
         action = add(name, what)
         action.add_argument(
@@ -719,7 +710,7 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
 
     def add(name: str, what: str) -> argparse.ArgumentParser:
         action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
-        action.add_argument("--json", action="store_true", help="print one JSON document")
+        _add_json(action)
         action.set_defaults(action=name)
         return action
 
@@ -801,7 +792,7 @@ def _add_connection_settings(new: argparse.ArgumentParser) -> None:
 def add_permissions_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="list your saved answers")
-    listing.add_argument("--json", action="store_true", help="print one JSON document")
+    _add_json(listing)
     forget = actions.add_parser("forget", help="remove saved answers, so that you are asked again")
     forget.add_argument(
         "number", nargs="*", type=int, metavar="NUMBER", help="the number in `permissions list`"

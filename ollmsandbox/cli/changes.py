@@ -40,6 +40,7 @@ from ..text.ansi import escape_line
 from ..text.diff import LARGEST, decode_text, split_lines, unified_diff
 from ..text.visible import quoted_path
 
+FINISHED_NOW = "An earlier run was interrupted. It is finished now:"
 # Of the column with the kinds of changes.
 _WIDTH = 9
 
@@ -191,7 +192,7 @@ def finish_earlier_runs(paths: Paths) -> None:
     if recovered is None:
         return
     for report in recovered.finished:
-        print_notice(("An earlier run was interrupted. It is finished now:", *summary(report, "")))
+        print_notice((FINISHED_NOW, *summary(report, "")))
     for notice in (*recovered.notices, *recovered.errors):
         print_notice((notice,))
 

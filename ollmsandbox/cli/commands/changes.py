@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing, contextmanager
 
 from ...database.tables import Run
 from ...engine.restore import changes_to_restore, runs_since, undo_runs
@@ -37,6 +38,7 @@ from ...text.ansi import escape_line
 from ..arguments import default_project
 from ..changes import (
     EDITED_WORDS,
+    FINISHED_NOW,
     advice,
     diff_lines,
     document,
@@ -345,36 +347,28 @@ def history(given: argparse.Namespace) -> int:
     return 0
 
 
-class _open:
-    """Opens a review after finishing interrupted runs; prints errors and notices at the end."""
-
-    def __enter__(self) -> Review:
-        paths = Paths.from_environ(os.environ)
-        # Even if nothing seems to be interrupted: only opening the database shows that it is
-        # damaged, and then pending changes have to be listed again.
-        recovered = finish_interrupted_runs(paths, clean_up=True, always=True)
-        assert recovered is not None
-        self._review = Review(paths)
-        self._errors = recovered.errors
+@contextmanager
+def _open() -> Iterator[Review]:
+    """Open a review after finishing interrupted runs; print errors and notices at the end."""
+    paths = Paths.from_environ(os.environ)
+    # Even if nothing seems to be interrupted: only opening the database shows that it is damaged,
+    # and then pending changes have to be listed again.
+    recovered = finish_interrupted_runs(paths, clean_up=True, always=True)
+    assert recovered is not None
+    with closing(Review(paths)) as review:
         for report in recovered.finished:
-            print_notice(
-                ["An earlier run was interrupted. It is finished now:", *self._summary(report)]
-            )
+            project = review.manager.run(report.run_id).project.path
+            note_report(report, project)
+            print_notice((FINISHED_NOW, *summary(report, project)))
         for notice in recovered.notices:
-            print(f"ollmsandbox: {notice}", file=sys.stderr)
-        return self._review
-
-    def _summary(self, report: Report) -> Iterator[str]:
-        project = self._review.manager.run(report.run_id).project.path
-        note_report(report, project)
-        return summary(report, project)
-
-    def __exit__(self, *_raised: object) -> None:
-        for error in self._errors:
-            print_error(error)
-        for notice in self._review.manager.store.notices:
-            print(f"ollmsandbox: {notice}", file=sys.stderr)
-        self._review.close()
+            print_notice((notice,))
+        try:
+            yield review
+        finally:
+            for error in recovered.errors:
+                print_error(error)
+            for notice in review.manager.store.notices:
+                print_notice((notice,))
 
 
 def _project(given: argparse.Namespace) -> str:

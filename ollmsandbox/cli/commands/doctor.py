@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 import textwrap
+from contextlib import closing
 
 from ... import __version__
 from ...errors import OllmSandboxError
@@ -77,13 +78,10 @@ def _repair(paths: Paths, *, as_json: bool) -> int:
     from ...project.projects import ProjectManager
     from ...project.recover import repair_index
 
-    manager = ProjectManager(paths)
-    try:
+    with closing(ProjectManager(paths)) as manager:
         done = repair_index(manager, always=True)
         # What had to be done to open the database comes first.
         done = [*manager.store.notices, *done]
-    finally:
-        manager.close()
     if as_json:
         print(json.dumps({"done": done}, indent=2))
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import closing
 
 from ... import loop
 from ...database.tables import Project
@@ -21,8 +22,7 @@ from ..arguments import default_project
 
 def roots(given: argparse.Namespace) -> int:
     paths = Paths.from_environ(os.environ)
-    manager = ProjectManager(paths)
-    try:
+    with closing(ProjectManager(paths)) as manager:
         named = given.project or default_project(os.environ)
         check_links(named, paths)
         project = manager.add_project(find_project(named, paths))
@@ -40,8 +40,6 @@ def roots(given: argparse.Namespace) -> int:
             open_to_commands(manager, os.environ, project, given.folder)
         else:
             _remove(manager, project, given.folder)
-    finally:
-        manager.close()
     return 0
 
 

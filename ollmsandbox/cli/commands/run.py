@@ -275,11 +275,10 @@ class _Run:
             note_report(self.report, self.project)
 
     def _note(self, recovered: RecoveryResult) -> None:
-        from ..changes import summary
+        from ..changes import FINISHED_NOW, summary
 
         for report in recovered.finished:
-            self.notices.append("An earlier run was interrupted. It is finished now:")
-            self.notices += summary(report, self.project)
+            self.notices += [FINISHED_NOW, *summary(report, self.project)]
         self.notices += recovered.notices
         self.errors += recovered.errors
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import closing
 from dataclasses import asdict
 
 from ...errors import OllmSandboxError
@@ -26,8 +27,7 @@ def settings(given: argparse.Namespace) -> int:
     rootfs = [f"{_ROOTFS}{name}" for name in setting_names()]
     if given.name in rootfs:
         return _of_rootfs(paths, given.name.removeprefix(_ROOTFS), given.value)
-    manager = ProjectManager(paths)
-    try:
+    with closing(ProjectManager(paths)) as manager:
         if given.name is None:
             for setting in ALL:
                 print(f"{setting.name} = {setting.read(manager)}  ({setting.what})")
@@ -45,8 +45,6 @@ def settings(given: argparse.Namespace) -> int:
             print(known[given.name].read(manager))
         else:
             known[given.name].write(manager, given.value)
-    finally:
-        manager.close()
     return 0
 
 

@@ -57,6 +57,7 @@ def _open_session(given: argparse.Namespace, server: McpServer) -> AgentSession:
     """Load what calls need. This takes half a second, in which the client is answered already."""
     from ...chat.storage.history import new_session_id
     from ...i18n import set_language
+    from ...sandbox.profile.profile import DEFAULT_PROFILE
     from ...sandbox.spec import Mode
     from ..changes import finish_earlier_runs
     from .asker import AgentAsker
@@ -72,7 +73,6 @@ def _open_session(given: argparse.Namespace, server: McpServer) -> AgentSession:
     link = WindowLink(session_id, project)
     elicit = None if given.ask_only_in_window else server.elicit
     asker = AgentAsker(server.client_of, paths.shown(project), link.ask, elicit)
-    options = SessionOptions(
-        given.project, Mode(given.apply), given.profile, given.ask_every_command
-    )
+    profile = given.profile or DEFAULT_PROFILE
+    options = SessionOptions(given.project, Mode(given.apply), profile, given.ask_every_command)
     return AgentSession(session_id, options, paths, asker, link)
