@@ -10,16 +10,8 @@ from ..paths import Paths, is_inside
 from ..sandbox.plan.folders import EMPTY_FOLDERS
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.profile.profile import Profile
-from ..sandbox.rootfs.packages import programs_in
+from ..sandbox.rootfs.packages import KNOWN_PROGRAMS, programs_in
 from .context import ToolContext
-
-_KNOWN = (
-    *("bash", "python3", "pip", "uv", "pytest", "node", "npm", "pnpm", "yarn", "deno", "bun"),
-    *("git", "gcc", "g++", "clang", "make", "cmake", "meson", "ninja", "cargo", "rustc", "go"),
-    *("java", "javac", "mvn", "gradle", "kotlinc", "dotnet", "ruby", "bundle", "php", "composer"),
-    *("perl", "lua", "ghc", "valac", "zig", "sqlite3", "psql", "jq", "rg", "fd", "curl", "wget"),
-    *("patch", "tar", "unzip", "gdb", "strace", "shellcheck", "pandoc", "convert", "ffmpeg"),
-)
 
 
 def programs_of(context: ToolContext) -> list[str]:
@@ -44,7 +36,7 @@ def find_programs(
         )
         if folder.startswith("/") and (in_project or in_home or not is_inside(real, *unseen)):
             folders.append(folder)
-    return [name for name in _KNOWN if any(_is_program(f"{f}/{name}") for f in folders)]
+    return [name for name in KNOWN_PROGRAMS if any(_is_program(f"{f}/{name}") for f in folders)]
 
 
 def _is_program(path: str) -> bool:

@@ -33,7 +33,7 @@ HARD = tarfile.LNKTYPE
 def sandbox(person: Person) -> RootfsSandbox:
     target = person.home / "target"
     target.mkdir()
-    return RootfsSandbox(target, "Alpine", person.paths, person.environ, person.capabilities())
+    return RootfsSandbox(target, person.paths, person.environ, person.capabilities())
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from ...errors import Sentence
+from .environment import find_surroundings
 
 # English for the cache and other programs, translated for the user.
 _ = Sentence
@@ -124,7 +125,7 @@ def _namespaces() -> tuple[Sentence, Sentence]:
             _("The kernel setting {setting} is 0.", setting=_MOST),
             _("Raise it: {command}", command=_SET.format(f"{_MOST}=10000")),
         )
-    if _in_container():
+    if find_surroundings(os.environ) != "host":
         return (
             _("The container or sandbox around this program does not allow another one inside."),
             _(
@@ -145,13 +146,6 @@ def _setting(name: str) -> str:
     with contextlib.suppress(OSError):
         return Path("/proc/sys", name).read_text(encoding="ascii").strip()
     return ""
-
-
-def _in_container() -> bool:
-    with contextlib.suppress(OSError):
-        if Path("/proc/1/comm").read_text(encoding="utf-8", errors="replace") == "bwrap\n":
-            return True
-    return os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv")
 
 
 def _family() -> str:

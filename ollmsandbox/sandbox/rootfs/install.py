@@ -214,7 +214,7 @@ class InstallContext:
         if not found.can_wrap:
             cause, remedy = found.why_not()
             raise RootfsError(N_("Commands cannot be sandboxed here: {cause}"), remedy, cause=cause)
-        return RootfsSandbox(folder, "Alpine", self.paths, self.environ, found)
+        return RootfsSandbox(folder, self.paths, self.environ, found)
 
 
 class Installation:

@@ -108,12 +108,14 @@ def save_program_versions(folder: Path, programs: Mapping[str, str]) -> None:
     write_inside(folder, PROGRAMS_FILE, json.dumps(programs))
 
 
+# What models are told about, here and on the host.
 KNOWN_PROGRAMS = (
     *("bash", "python3", "pip", "uv", "pytest", "node", "npm", "pnpm", "yarn", "deno", "bun"),
     *("git", "gcc", "g++", "clang", "make", "cmake", "meson", "ninja", "cargo", "rustc", "go"),
-    *("java", "javac", "mvn", "gradle", "dotnet", "ruby", "bundle", "php", "composer"),
-    *("perl", "lua", "ghc", "zig", "sqlite3", "psql", "jq", "rg", "fd", "curl", "wget"),
+    *("java", "javac", "mvn", "gradle", "kotlinc", "dotnet", "ruby", "bundle", "php", "composer"),
+    *("perl", "lua", "ghc", "valac", "zig", "sqlite3", "psql", "jq", "rg", "fd", "curl", "wget"),
     *("patch", "tar", "unzip", "gawk", "find", "grep", "sed", "gdb", "strace", "shellcheck"),
+    *("pandoc", "convert", "ffmpeg"),
 )
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+[0-9A-Za-z.+-]{0,20}")
 _FOLDERS = ("usr/bin", "bin", "usr/local/bin", "usr/sbin", "sbin")

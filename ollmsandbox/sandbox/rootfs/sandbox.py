@@ -43,12 +43,12 @@ _DISK = 4 << 30
 # Where the host's programs and their libraries are.
 _PROGRAMS = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store")
 _TARGET = "/target"
+_TITLE = "Alpine"
 
 
 @dataclass(frozen=True)
 class RootfsSandbox:
     folder: Path
-    title: str
     paths: Paths
     environ: Mapping[str, str]
     found: Capabilities
@@ -68,9 +68,9 @@ class RootfsSandbox:
     def _own_plan(self, *, writable: bool, network: bool) -> Plan:
         profile = read_profile(DEFAULT_PROFILE, self.paths.profiles, self.paths.cache)
         whole = str(self.folder)
-        system: Mount = RootfsSystem(whole, self.title)
+        system: Mount = RootfsSystem(whole, _TITLE)
         if writable:
-            system = WritableFolder("/", whole, self.title)
+            system = WritableFolder("/", whole, _TITLE)
         mounts = [system, DevicesAndProcesses(is_root=os.getuid() == 0)]
         mounts += [
             EmptyFolder(name, profile.limits.tmp) for name in ("/tmp", "/var/tmp", "/dev/shm")
@@ -108,7 +108,7 @@ class RootfsSandbox:
     def _host_plan(self, disk: int) -> Plan:
         mounts: list[Mount] = [ReadOnlyBind(name) for name in _PROGRAMS if os.path.exists(name)]
         mounts += [DevicesAndProcesses(is_root=os.getuid() == 0), SealedFolder("/dev")]
-        mounts += [WritableFolder(_TARGET, str(self.folder), self.title), SealedFolder("/")]
+        mounts += [WritableFolder(_TARGET, str(self.folder), _TITLE), SealedFolder("/")]
         return Plan(
             project="",
             working_dir=_TARGET,

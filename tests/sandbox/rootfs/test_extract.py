@@ -27,7 +27,7 @@ from ollmsandbox.sandbox.rootfs.sandbox import RootfsSandbox
 def sandbox(person: Person) -> RootfsSandbox:
     target = person.home / "target"
     target.mkdir()
-    return RootfsSandbox(target, "Alpine", person.paths, person.environ, person.capabilities())
+    return RootfsSandbox(target, person.paths, person.environ, person.capabilities())
 
 
 def test_files_folders_and_links_come_out_as_they_went_in(sandbox: RootfsSandbox) -> None:
