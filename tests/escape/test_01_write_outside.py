@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import pytest
 from support.escape.attack import (
     IS_ROOT,
     attempt,
-    folder_elsewhere,
     look,
     papers,
     python,
@@ -58,12 +57,6 @@ CHANGES = {
     "new pipe": "os.mkfifo('{folder}/new')",
     "new socket": "os.chdir('{folder}'); socket.socket(socket.AF_UNIX).bind('new')",
 }
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[Path]:
-    with folder_elsewhere(tmp_path / "elsewhere") as folder:
-        yield folder
 
 
 @dataclass(frozen=True)

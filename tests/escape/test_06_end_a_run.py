@@ -24,14 +24,6 @@ from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.sandbox.process import Result, Stop
 
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    made = Mark()
-    yield made
-    made.kill()
-
-
 # --- the user ends a run -----------------------------------------------------------------------
 
 

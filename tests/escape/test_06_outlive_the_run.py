@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 from support.escape.processes import (
@@ -19,14 +18,6 @@ from support.person import Person
 from support.timing import PATIENCE, given_time
 
 from ollmsandbox import loop
-
-
-@pytest.fixture
-def mark() -> Iterator[Mark]:
-    made = Mark()
-    yield made
-    made.kill()
-
 
 # --- what a command leaves behind ----------------------------------------------------------------
 

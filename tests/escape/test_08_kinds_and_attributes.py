@@ -8,32 +8,19 @@ import os
 import socket
 import stat
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.changes import states
 from support.escape.attack import IS_ROOT, python, refusals
-from support.escape.copy_back import (
-    MODES,
-    during,
-    fill,
-    review,
-    settle,
-    snapshot,
-    states,
-    untouched_home,
-)
+from support.escape.copy_back import MODES, during, fill, review, settle, snapshot
 from support.person import Person
 
 from ollmsandbox.project.change import State
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.sandbox.spec import Mode
 
-
-@pytest.fixture(autouse=True)
-def home(person: Person) -> Iterator[Path]:
-    with untouched_home(person) as folder:
-        yield folder
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def bind_socket(file: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.changes import states
 from support.escape.copy_back import (
     ATTACK,
     FIRST_STEP,
@@ -23,10 +24,8 @@ from support.escape.copy_back import (
     fill,
     review,
     settle,
-    states,
     swap,
     swap_back,
-    untouched_home,
 )
 from support.escape.kill import Snapshot
 from support.person import Person
@@ -37,14 +36,10 @@ from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.recover import finish_leftovers, recover
 from ollmsandbox.sandbox.spec import Mode
 
+pytestmark = pytest.mark.usefixtures("home")
+
 REPORTED = (State.CONFLICT, State.FAILED, State.PENDING)
 SOME = ("outer/sub/changed", "outer/sub/new")
-
-
-@pytest.fixture(autouse=True)
-def home(person: Person) -> Iterator[Path]:
-    with untouched_home(person) as folder:
-        yield folder
 
 
 @pytest.fixture

@@ -9,29 +9,17 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from support.changes import states
 from support.escape.attack import python
-from support.escape.copy_back import (
-    MODES,
-    cleared_afterwards,
-    fill,
-    review,
-    settle,
-    states,
-    untouched_home,
-)
+from support.escape.copy_back import MODES, cleared_afterwards, fill, review, settle
 from support.person import Person, cli_argv
 
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.sandbox.spec import Mode
 
-
-@pytest.fixture(autouse=True)
-def home(person: Person) -> Iterator[Path]:
-    with untouched_home(person) as folder:
-        yield folder
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from support.changes import states, states_of
 from support.person import Person
 
 from ollmsandbox.database.tables import Run
 from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers
-from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.project.recover import finish_leftovers
@@ -33,20 +34,12 @@ def write(person: Person, review: Review, mode: Mode, **texts: str) -> Run:
     return review.manager.run(ids[-1])
 
 
-def states(report: Report) -> dict[str, State]:
-    return {item.change.path: item.state for item in report.changes}
-
-
 def lose_result(person: Person, run: Run) -> None:
     """Delete what the command left, as a broken disk would."""
     for kept in (person.paths.runs / run.id / "result").iterdir():
         kept.unlink()
     for layer in person.paths.project_data(str(person.project)).glob("layer-*/overlay1"):
         shutil.rmtree(layer.parent)
-
-
-def states_of(review: Review, run: Run) -> list[State]:
-    return [item.state for item in read_changes(review.manager, run)]
 
 
 def test_a_lost_version_does_not_count_as_applied(person: Person, review: Review) -> None:

@@ -8,11 +8,12 @@ import json
 from pathlib import Path
 
 import pytest
+from support.changes import states
 from support.escape.copy_back import during
 from support.person import Person
 
 from ollmsandbox.project import hunks, state
-from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
@@ -33,10 +34,6 @@ def review_run(person: Person, command: str) -> str:
     """Run a command while another one runs; return the id of the run."""
     done = person.cli("run", "--json", "--apply", "review", "-c", command)
     return str(json.loads(done.stdout)["run_id"])
-
-
-def states(report: Report) -> dict[str, State]:
-    return {item.change.path: item.state for item in report.changes}
 
 
 def states_of(review: Review, run_id: str) -> dict[str, State]:

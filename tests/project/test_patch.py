@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
+from support.changes import parts, row
 from support.cli_inline import cli_here
 from support.escape.copy_back import WAIT
 from support.person import Person
@@ -18,7 +19,7 @@ from ollmsandbox.database.tables import Run
 from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.files.overlayfs import find_in_layers, read_seen
 from ollmsandbox.project import hunks, state
-from ollmsandbox.project.change import MANY, Recorded, Report, State
+from ollmsandbox.project.change import MANY, Report, State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.recorder import Recorder
@@ -26,7 +27,6 @@ from ollmsandbox.project.review import Review
 from ollmsandbox.project.versions import Versions
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.sandbox.spec import Mode, RunSpec
-from ollmsandbox.text.diff import Hunk
 from ollmsandbox.ui.changes.actions import act_on_run
 
 pytestmark = pytest.mark.ordinary
@@ -51,11 +51,6 @@ def run(person: Person, review: Review, command: str = EDIT, mode: Mode = Mode.A
     return review.manager.run(recorder.report.run_id)
 
 
-def row(review: Review, run: Run) -> Recorded:
-    [item] = read_changes(review.manager, run)
-    return item
-
-
 def look_at(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mode for file in folder.iterdir()}
 
@@ -65,12 +60,6 @@ def waiting(person: Person) -> str:
     seen = find_in_layers(person.layers(), "file")
     assert seen is not None
     return read_seen(seen).decode()
-
-
-def parts(review: Review, run: Run) -> tuple[Hunk, ...]:
-    found = state.text_versions(review.manager, run, row(review, run))
-    assert found is not None
-    return found.hunks
 
 
 def test_the_users_line_stays_when_a_hunk_and_then_the_file_are_applied(

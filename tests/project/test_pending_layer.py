@@ -7,15 +7,16 @@ import asyncio
 import os
 
 import pytest
+from support.changes import seen, states
 from support.escape.copy_back import WAIT
 from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.database.tables import Run
 from ollmsandbox.files import trees
-from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_seen
+from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers
 from ollmsandbox.project import hunks, state
-from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
@@ -33,16 +34,6 @@ MANY = 40
 def write(person: Person, review: Review, text: str, name: str = "file") -> Run:
     """Write a file in a run whose change is pending."""
     return review.manager.run(person.write(name, text, Mode.REVIEW))
-
-
-def states(report: Report) -> dict[str, State]:
-    return {item.change.path: item.state for item in report.changes}
-
-
-def seen(person: Person, name: str = "file") -> str | None:
-    """Return what the next command sees."""
-    found = find_in_layers(person.layers(), name)
-    return None if found is None else read_seen(found).decode()
 
 
 def look(person: Person, command: str) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.changes import seen, states, states_of
 from support.person import Person
 
 from ollmsandbox.database.tables import Run
-from ollmsandbox.files.overlayfs import find_in_layers, read_seen
-from ollmsandbox.project.change import Report, State
-from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.change import State
 from ollmsandbox.project.reasons import Note, Reason
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
@@ -38,20 +37,6 @@ def edit(file: Path, text: str) -> None:
     file.write_text(text)
     while file.stat().st_ctime_ns <= began:
         file.write_text(text)
-
-
-def states(report: Report) -> dict[str, State]:
-    return {item.change.path: item.state for item in report.changes}
-
-
-def states_of(review: Review, run: Run) -> list[State]:
-    return [item.state for item in read_changes(review.manager, run)]
-
-
-def seen(person: Person, name: str = "file") -> str | None:
-    """Return what the next command sees."""
-    found = find_in_layers(person.layers(), name)
-    return None if found is None else read_seen(found).decode()
 
 
 @pytest.mark.parametrize("first", [write, delete])

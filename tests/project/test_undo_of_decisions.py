@@ -6,16 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.changes import parts, row
 from support.person import Person
 
 from ollmsandbox.database.tables import Run
 from ollmsandbox.project import hunks, state
-from ollmsandbox.project.change import Recorded, Report, State
-from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
-from ollmsandbox.text.diff import Hunk
 
 pytestmark = pytest.mark.ordinary
 
@@ -50,20 +49,9 @@ def states(report: Report) -> list[State]:
     return [item.state for item in report.changes]
 
 
-def row(review: Review, run: Run) -> Recorded:
-    [item] = read_changes(review.manager, run)
-    return item
-
-
 def now(review: Review, run: Run) -> tuple[State, Reason | None]:
     [item] = state.read_current(review.manager, run)
     return item.state, item.note.reason if item.note else None
-
-
-def parts(review: Review, run: Run) -> tuple[Hunk, ...]:
-    found = state.text_versions(review.manager, run, row(review, run))
-    assert found is not None
-    return found.hunks
 
 
 def assert_back_and_forth(review: Review, run: Run, file: Path) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.changes import seen
 from support.person import Person
 
 from ollmsandbox.database.tables import FileRecord
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.files.overlayfs import find_in_layers, names_in_layers, read_seen
+from ollmsandbox.files.overlayfs import names_in_layers
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.recover import finish_leftovers
@@ -35,11 +36,6 @@ def write(
 
 def states(report: Report) -> list[tuple[str, str, str]]:
     return [(i.change.path, i.change.kind.value, i.state.value) for i in report.changes]
-
-
-def seen(person: Person, name: str) -> str | None:
-    found = find_in_layers(person.layers(), name)
-    return None if found is None else read_seen(found).decode()
 
 
 def test_an_edit_is_a_run_that_can_be_undone_and_redone(person: Person, review: Review) -> None:

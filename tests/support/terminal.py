@@ -13,7 +13,6 @@ import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
 
 from support.person import Person
 from support.servers.http import Answer, Part, Replay, Reply, Stall
@@ -49,12 +48,7 @@ class Terminal:
     def __enter__(self) -> Terminal:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()

@@ -8,7 +8,8 @@ import time
 from contextlib import closing
 
 import pytest
-from support.escape.copy_back import during, review, settle, states
+from support.changes import states
+from support.escape.copy_back import during, review, settle
 from support.escape.kill import Snapshot, killed_after
 from support.person import Person
 

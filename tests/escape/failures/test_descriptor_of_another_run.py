@@ -8,8 +8,9 @@ import asyncio
 import os
 
 import pytest
+from support.changes import states
 from support.escape.attack import python
-from support.escape.copy_back import review, states
+from support.escape.copy_back import review
 from support.person import Person
 
 from ollmsandbox import loop

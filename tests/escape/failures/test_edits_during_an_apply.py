@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.changes import states
 from support.cli_inline import cli_here
-from support.escape.copy_back import FIRST_STEP, Counter, review, settle, states
+from support.escape.copy_back import FIRST_STEP, Counter, review, settle
 from support.escape.kill import EVERY, Snapshot, check_finished, killed_after, look_at
 from support.person import Person, make_person
 

@@ -15,7 +15,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.escape.copy_back import during, review, settle, states
+from support.changes import states
+from support.escape.copy_back import during, review, settle
 from support.escape.kill import killed_when
 from support.person import Person
 

@@ -3,20 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.escape.attack import folder_elsewhere
 from support.escape.reading import SECRET, put_secret, read_all
 from support.person import Person
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[Path]:
-    with folder_elsewhere(tmp_path / "elsewhere") as folder:
-        yield folder
-
 
 OWN = {
     "as usual": {},

@@ -7,13 +7,11 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.escape.attack import (
     IS_ROOT,
-    folder_elsewhere,
     one_by_one,
     python,
     run_while,
@@ -34,12 +32,6 @@ PROFILE = read_profile("standard", Path("/nonexistent"))
 MASKS = PROFILE.masks
 HOME_MASKS = [mask[2:] for mask in MASKS if mask.startswith("~/")]
 SYSTEM_MASKS = [mask for mask in MASKS if mask.startswith("/") and "*" not in mask]
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[Path]:
-    with folder_elsewhere(tmp_path / "elsewhere") as folder:
-        yield folder
 
 
 @pytest.fixture(params=[None, OverlayMethod.NONE], ids=["layers", "pieces"])

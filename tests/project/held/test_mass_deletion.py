@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.escape.copy_back import review, settle, states
+from support.changes import states
+from support.escape.copy_back import review, settle
 from support.person import Person
 
 from ollmsandbox.project.change import Change, Kind, Report, State, Type

@@ -17,7 +17,7 @@ from support.person import Person
 from ollmsandbox import loop
 from ollmsandbox.files import trees
 from ollmsandbox.paths import Paths
-from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.change import Report
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.overlay import Overlay
@@ -114,10 +114,6 @@ def settle(person: Person, command: str, mode: Mode = Mode.AUTO, step: Step = no
     recorder = _Stepping(os.path.realpath(person.project), person.paths, mode, step)
     person.run(command, keeper=recorder)
     return recorder.report or Report("")
-
-
-def states(report: Report) -> dict[str, State]:
-    return {item.change.path: item.state for item in report.changes}
 
 
 def during(person: Person, command: str, act: Callable[[], object], mode: Mode) -> Report:

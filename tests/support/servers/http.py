@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from support.timing import PATIENCE
 
@@ -85,12 +84,7 @@ class Replay:
         self._begin(self._listen)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self._stop.set()
         # Wakes who waits in accept().
         self._listener.shutdown(socket.SHUT_RDWR)
