@@ -37,13 +37,6 @@ def expect(found: os.stat_result) -> Expected:
     return (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, changed)
 
 
-def is_expected(found: os.stat_result | None, expected: Expected) -> bool:
-    """Return whether a file is the expected one, also if it has been moved since."""
-    return found is not None and (
-        (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode) == expected[:4]
-    )
-
-
 def _rename(one: DirEntryAt, other: DirEntryAt, flag: int) -> None:
     done = _LIBC.renameat2(
         one.dir_fd, os.fsencode(one.name), other.dir_fd, os.fsencode(other.name), flag
@@ -189,8 +182,11 @@ def move_new(source: DirEntryAt, target: DirEntryAt) -> None:
 
 def check_expected(found: os.stat_result | None, expected: Expected) -> None:
     """Raise UnexpectedFileError if a file is not the expected one any more."""
-    is_same = is_expected(found, expected)
-    if not is_same or (found is not None and expected[4] not in (0, found.st_ctime_ns)):
+    if (
+        found is None
+        or (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode) != expected[:4]
+        or expected[4] not in (0, found.st_ctime_ns)
+    ):
         raise UnexpectedFileError(found)
 
 

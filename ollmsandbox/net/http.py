@@ -17,7 +17,6 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from urllib.parse import urlsplit
 
 import requests
@@ -271,12 +270,7 @@ class Exchange:
         self.status, self.reason, self.headers = head.status, head.reason, head.headers
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_raised: object) -> None:
         self._cancel()
 
     async def read(self) -> bytes:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 
 from ... import N_
@@ -88,12 +88,7 @@ def read(text: str) -> ConnectionList:
 
 
 def _connection(name: str, value: Value) -> Connection:
-    entries = value.mapping(
-        (
-            *("kind", "address", "model", "key", "room", "answer", "effort", "temperature"),
-            *("headers", "price", "seeing", "connect", "idle"),
-        )
-    )
+    entries = value.mapping(("kind", "address", *_SETTINGS))
     try:
         check_name(name)
     except ProviderError as error:
@@ -106,43 +101,40 @@ def _connection(name: str, value: Value) -> Connection:
         address = normal_address(kind, entries["address"].text())
     except ProviderError as error:
         raise entries["address"].fail(error.message) from None
-    found = Connection(name, kind, address)
-    if "model" in entries:
-        found = replace(found, model=entries["model"].text())
-    if "key" in entries:
-        found = replace(
-            found, key=KeyStorage(entries["key"].choice(*(k.value for k in KeyStorage)))
-        )
-    if "room" in entries:
-        found = replace(found, room=int(entries["room"].number(1024, 1 << 24)))
-    if "answer" in entries:
-        found = replace(found, answer=int(entries["answer"].number(1, 1 << 24)))
-    if "effort" in entries:
-        efforts = (effort.value for effort in Effort)
-        found = replace(found, effort=Effort(entries["effort"].choice(*efforts)))
-    if "temperature" in entries:
-        found = replace(found, temperature=entries["temperature"].number(0, 5))
-    if "headers" in entries:
-        headers = tuple((n, v.text()) for n, v in entries["headers"].mapping().items())
-        try:
-            check_headers(headers)
-        except ProviderError as error:
-            raise entries["headers"].fail(error.message) from None
-        found = replace(found, headers=headers)
-    if "price" in entries:
-        prices = entries["price"].mapping(("input", "output"))
-        for key in ("input", "output"):
-            if key not in prices:
-                raise entries["price"].missing(key)
-        price = Price(prices["input"].number(0, 1 << 20), prices["output"].number(0, 1 << 20))
-        found = replace(found, price=price)
-    if "seeing" in entries:
-        found = replace(found, seeing=entries["seeing"].texts())
-    if "connect" in entries:
-        found = replace(found, connect=entries["connect"].number(1, 3600))
-    if "idle" in entries:
-        found = replace(found, idle=entries["idle"].number(1, 86400))
-    return found
+    settings = {key: parse(entries[key]) for key, parse in _SETTINGS.items() if key in entries}
+    return Connection(name, kind, address, **settings)  # type: ignore[arg-type]
+
+
+def _headers(value: Value) -> tuple[tuple[str, str], ...]:
+    headers = tuple((name, text.text()) for name, text in value.mapping().items())
+    try:
+        check_headers(headers)
+    except ProviderError as error:
+        raise value.fail(error.message) from None
+    return headers
+
+
+def _price(value: Value) -> Price:
+    prices = value.mapping(("input", "output"))
+    for key in ("input", "output"):
+        if key not in prices:
+            raise value.missing(key)
+    return Price(prices["input"].number(0, 1 << 20), prices["output"].number(0, 1 << 20))
+
+
+_SETTINGS: dict[str, Callable[[Value], object]] = {
+    "model": Value.text,
+    "key": lambda value: KeyStorage(value.choice(*(storage.value for storage in KeyStorage))),
+    "room": lambda value: int(value.number(1024, 1 << 24)),
+    "answer": lambda value: int(value.number(1, 1 << 24)),
+    "effort": lambda value: Effort(value.choice(*(effort.value for effort in Effort))),
+    "temperature": lambda value: value.number(0, 5),
+    "headers": _headers,
+    "price": _price,
+    "seeing": Value.texts,
+    "connect": lambda value: value.number(1, 3600),
+    "idle": lambda value: value.number(1, 86400),
+}
 
 
 def write(listing: ConnectionList) -> str:
