@@ -70,7 +70,7 @@ class AskRequest(RequestBase):
     def describe(self) -> str:
         return escape_line(self._question.text)
 
-    async def execute(self, watcher: Watcher) -> Outcome:
+    async def perform(self, watcher: Watcher) -> Outcome:
         asker, answer = self._context.questions, None
         watcher.questioned(self._question)
         try:

@@ -166,9 +166,16 @@ class RequestBase(ABC):
         """Whether the question can only be allowed or denied once."""
         return self.question is not None and self.question.one_time_only
 
-    @abstractmethod
     async def execute(self, watcher: Watcher) -> Outcome:
         """Execute the call, asking for permission first. Cancelling stops all its processes."""
+        try:
+            return await self.perform(watcher)
+        except (OllmSandboxError, OSError) as error:
+            return Outcome.failed(error, verdict=self.verdict)
+
+    @abstractmethod
+    async def perform(self, watcher: Watcher) -> Outcome:
+        """Do what `execute` says. An error is the outcome of the call."""
 
     @abstractmethod
     def describe(self) -> str:

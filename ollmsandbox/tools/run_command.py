@@ -185,19 +185,16 @@ class RunRequest(RequestBase):
     def describe(self) -> str:
         return escape_line(self.given.command)
 
-    async def execute(self, watcher: Watcher) -> Outcome:
-        try:
-            executor = await self.context.ready_executor(self.project, watcher)
-            errors: tuple[str, ...] = ()
-            if executor.is_recorded:
-                await self._ask_about_working_dir(watcher)
-                # A full disk, for example, may have kept an earlier run from being finished.
-                paths = self.context.paths
-                care = await asyncio.to_thread(finish_interrupted_runs, paths, clean_up=False)
-                errors = care.errors if care is not None else ()
-            return await self._ask_and_run(executor, watcher, errors)
-        except (OllmSandboxError, OSError) as error:
-            return Outcome.failed(error, verdict=self.verdict)
+    async def perform(self, watcher: Watcher) -> Outcome:
+        executor = await self.context.ready_executor(self.project, watcher)
+        errors: tuple[str, ...] = ()
+        if executor.is_recorded:
+            await self._ask_about_working_dir(watcher)
+            # A full disk, for example, may have kept an earlier run from being finished.
+            paths = self.context.paths
+            care = await asyncio.to_thread(finish_interrupted_runs, paths, clean_up=False)
+            errors = care.errors if care is not None else ()
+        return await self._ask_and_run(executor, watcher, errors)
 
     async def _ask_about_working_dir(self, watcher: Watcher) -> None:
         """Ask about a folder outside the project, if the command starts there."""

@@ -87,6 +87,6 @@ class TodoRequest(RequestBase):
         counts = f"{count_done(self._steps)}/{len(self._steps)}"
         return escape_line(" · ".join([counts, *doing[:1]]))
 
-    async def execute(self, watcher: Watcher) -> Outcome:
+    async def perform(self, watcher: Watcher) -> Outcome:
         done = count_done(self._steps)
         return Outcome(f"The user sees the plan: {done} of {len(self._steps)} done.", ok=True)

@@ -151,7 +151,7 @@ class FakeRequest(RequestBase):
     def describe(self) -> str:
         return f"{self._tool.name} {dict(self._arguments)}"
 
-    async def execute(self, watcher: Watcher) -> Outcome:
+    async def perform(self, watcher: Watcher) -> Outcome:
         tool = self._tool
         tool.running += 1
         tool.most_at_once = max(tool.most_at_once, tool.running)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from ... import N_
 from ...database.tables import Run
-from ...errors import OllmSandboxError
 from ...project.change import Report, State
 from ...project.review import Review, choose
 from ...project.short_list import counted
@@ -82,15 +81,6 @@ class ChangeRequest(RequestBase):
     def chosen(self) -> tuple[str, ...]:
         paths = self.given.paths if isinstance(self.given, ChosenParameters) else ()
         return tuple(os.path.normpath(os.path.join(self.project, path)) for path in paths)
-
-    async def execute(self, watcher: Watcher) -> Outcome:
-        try:
-            return await self.perform(watcher)
-        except (OllmSandboxError, OSError) as error:
-            return Outcome.failed(error, verdict=self.verdict)
-
-    @abstractmethod
-    async def perform(self, watcher: Watcher) -> Outcome: ...
 
     def find(self, review: Review) -> Run:
         """Return the run that the call names, or raise an error if it is of another project."""

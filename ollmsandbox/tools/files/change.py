@@ -97,7 +97,7 @@ class FileChange(RequestBase):
     def describe(self) -> str:
         return escape_line(near(self._path, self._project))
 
-    async def execute(self, watcher: Watcher) -> Outcome:
+    async def perform(self, watcher: Watcher) -> Outcome:
         context = self._context
         file: SandboxedFile | None = None
         try:

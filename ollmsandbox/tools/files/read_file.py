@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import N_
-from ...errors import OllmSandboxError
 from ...paths import near
 from ...text.ansi import escape_line, harmless
 from .. import questions
@@ -115,22 +114,19 @@ class ReadRequest(RequestBase):
     def describe(self) -> str:
         return escape_line(near(self._given.path, self._project))
 
-    async def execute(self, watcher: Watcher) -> Outcome:
-        try:
-            context, given = self._context, self._given
-            executor = await context.ready_executor(self._project, watcher)
-            file = SandboxedFile(context, executor, context.spec(self._project), given.path)
-            if not executor.is_recorded:
-                question = questions.reading_question(context, executor, file.path, self._call_id)
-                await questions.ask_or_end(context, watcher, self, question, "Reading")
-            count = 1 if given.first_byte > 1 else given.line_count
-            numbers = (given.first_line, count, _LIMIT, given.first_byte, LARGEST_PICTURE)
-            reply = await file.read(_SCRIPT, [str(n) for n in numbers], LARGEST_PICTURE + 1024)
-            if reply.words[0] == "picture":
-                return self._picture(reply)
-            return Outcome(_text(given, reply), ok=True, verdict=self.verdict)
-        except (OllmSandboxError, OSError) as error:
-            return Outcome.failed(error, verdict=self.verdict)
+    async def perform(self, watcher: Watcher) -> Outcome:
+        context, given = self._context, self._given
+        executor = await context.ready_executor(self._project, watcher)
+        file = SandboxedFile(context, executor, context.spec(self._project), given.path)
+        if not executor.is_recorded:
+            question = questions.reading_question(context, executor, file.path, self._call_id)
+            await questions.ask_or_end(context, watcher, self, question, "Reading")
+        count = 1 if given.first_byte > 1 else given.line_count
+        numbers = (given.first_line, count, _LIMIT, given.first_byte, LARGEST_PICTURE)
+        reply = await file.read(_SCRIPT, [str(n) for n in numbers], LARGEST_PICTURE + 1024)
+        if reply.words[0] == "picture":
+            return self._picture(reply)
+        return Outcome(_text(given, reply), ok=True, verdict=self.verdict)
 
     def _picture(self, reply: ScriptReply) -> Outcome:
         """Return the picture as it is: the server decodes it, not this program."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ... import N_
-from ...errors import OllmSandboxError
 from ...paths import is_inside
 from ...text.ansi import escape_line, harmless
 from ..base import Outcome, RequestBase, ToolError, Watcher
@@ -119,11 +118,8 @@ class SearchRequest(RequestBase):
         parts = [what, *(part for part in (place, given.path) if part not in ("", "."))]
         return escape_line(" · ".join(parts))
 
-    async def execute(self, watcher: Watcher) -> Outcome:
-        try:
-            return Outcome(await self._search(watcher), ok=True)
-        except (OllmSandboxError, OSError) as error:
-            return Outcome.failed(error)
+    async def perform(self, watcher: Watcher) -> Outcome:
+        return Outcome(await self._search(watcher), ok=True)
 
     async def _search(self, watcher: Watcher) -> str:
         context, given = self._context, self._given

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ... import N_
-from ...errors import NetError, OllmSandboxError, Sentence, in_lines
+from ...errors import NetError, Sentence, in_lines
 from ...net.addresses import (
     Address,
     Resolver,
@@ -105,14 +105,12 @@ class FetchRequest(RequestBase):
     def describe(self) -> str:
         return escape_line(self.address.text)
 
-    async def execute(self, watcher: Watcher) -> Outcome:
+    async def perform(self, watcher: Watcher) -> Outcome:
         try:
             text = await self._follow(watcher)
             return Outcome(text, ok=True, verdict=self.verdict)
         except NetError as error:
             return Outcome.failed(error.message, verdict=self.verdict)
-        except (OllmSandboxError, OSError) as error:
-            return Outcome.failed(error, verdict=self.verdict)
 
     async def _follow(self, watcher: Watcher) -> str:
         """Fetch the page, following redirects. The time the user takes to answer is not counted."""
