@@ -21,7 +21,7 @@ from ..files.dirfd import DirEntryAt, OpenTree
 from ..files.overlayfs import is_copied_up, origin_of
 from ..paths import FolderValues, Paths, real_path
 from ..sandbox.overlay import Overlay, Root, clock_offset
-from .change import MANY, Change, Kind, Recorded, Skipped, State, Type
+from .change import MANY, Change, Kind, Recorded, Skipped, State, Type, folders_around
 from .held.git.view import View
 from .index import replaced
 from .jobs import in_conflict
@@ -321,21 +321,11 @@ def _number_changes(
             if around.is_removed:
                 state, note = State.CONFLICT, _REMOVED
         items.append(Recorded(number, change, state, note))
-    needed = _folders_of(items, removed) if removed else ()
+    # Not of folders that are missing themselves.
+    made = (item for item in items if item.change.kind is Kind.ADDED and item.number not in removed)
+    needed = folders_around(made) if removed else ()
     for number in removed:
         item = items[number]
         if (item.change.root, item.change.path) not in needed:
             items[number] = item._replace(state=State.CONFLICT, note=_REMOVED)
     return items
-
-
-def _folders_of(items: Sequence[Recorded], but: set[int]) -> set[tuple[str, str]]:
-    """Return the folders of files that the command created, except for the changes in `but`."""
-    found: set[tuple[str, str]] = set()
-    for item in items:
-        root, path, kind, *_ = item.change
-        if kind is not Kind.ADDED or item.number in but:
-            continue
-        while (path := path.rpartition("/")[0]) and (root, path) not in found:
-            found.add((root, path))
-    return found

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -121,6 +121,16 @@ class Recorded(NamedTuple):
 
     def is_because(self, reason: Reason) -> bool:
         return self.note is not None and self.note.reason is reason
+
+
+def folders_around(items: Iterable[Recorded]) -> set[tuple[str, str]]:
+    """Return the roots and the paths of all folders that changes are in."""
+    found: set[tuple[str, str]] = set()
+    for item in items:
+        root, path = item.change.root, item.change.path
+        while (path := path.rpartition("/")[0]) and (root, path) not in found:
+            found.add((root, path))
+    return found
 
 
 # Looked up a hundred thousand times, which a call of the class takes five times as long for.

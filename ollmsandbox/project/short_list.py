@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..paths import FolderValues
 from ..text.visible import quoted_path
-from .change import Change, Flag, Kind, Recorded, Report, Skipped, State, Type
+from .change import Change, Flag, Kind, Recorded, Report, Skipped, State, Type, folders_around
 from .reasons import Note, Reason
 
 # What is lost comes first.
@@ -286,18 +286,9 @@ def _around_ignored(items: Sequence[Recorded], ignored: set[int]) -> set[int]:
     if not folders:
         return set()
     quiet = ignored.union(folders.values())
-    found = _folders_around(item for item in items if id(item) in ignored)
-    found -= _folders_around(item for item in items if id(item) not in quiet)
+    found = folders_around(item for item in items if id(item) in ignored)
+    found -= folders_around(item for item in items if id(item) not in quiet)
     return {folders[place] for place in folders.keys() & found}
-
-
-def _folders_around(items: Iterable[Recorded]) -> set[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
-    for item in items:
-        root, path = item.change.root, item.change.path
-        while (path := path.rpartition("/")[0]) and (root, path) not in found:
-            found.add((root, path))
-    return found
 
 
 def count_files(items: Sequence[Recorded]) -> int:
