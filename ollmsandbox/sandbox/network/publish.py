@@ -43,7 +43,7 @@ class PublishedPort(Pump[PortLink]):
         self.port = port
         self.host_port: int = listeners[0].getsockname()[1]
         for listener in listeners:
-            self._serve(listener, self._accepter(listener))
+            self._serve_connections(listener)
         self._namespace: NetworkNamespace | None = None
         # Sockets inside that are not connected yet, and the links that wait for one.
         self._stock: dict[socket.AddressFamily, deque[socket.socket]] = {
@@ -71,17 +71,13 @@ class PublishedPort(Pump[PortLink]):
             for one in stock:
                 one.close()
 
-    def _accepter(self, listener: socket.socket) -> Callable[[int], None]:
-        def accept(_mask: int) -> None:
-            for client in self._accept(listener):
-                if len(self._links) >= MOST_LINKS:
-                    reset(client)
-                    continue
-                link = PortLink(client)
-                self._links.add(link)
-                self._try_next(link)
-
-        return accept
+    def _begin(self, client: socket.socket) -> None:
+        if len(self._links) >= MOST_LINKS:
+            reset(client)
+            return
+        link = PortLink(client)
+        self._links.add(link)
+        self._try_next(link)
 
     def _try_next(self, link: PortLink) -> None:
         self._close_server(link)

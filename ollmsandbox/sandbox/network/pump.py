@@ -69,17 +69,26 @@ class Pump(Generic[L]):
         self._own.append(one)
         self._selector.register(one, READ, react)
 
-    def _accept(self, listener: socket.socket) -> Iterator[socket.socket]:
-        """Yield the connections that have arrived at a listener."""
-        for _ in range(AT_ONCE):
-            try:
-                yield listener.accept()[0]
-            except BlockingIOError:
-                return
-            except OSError:
-                # Such as too many descriptors: it is still there when others are closed.
-                time.sleep(_PAUSE)
-                return
+    def _serve_connections(self, listener: socket.socket) -> None:
+        """Call `_begin` with each connection that arrives at a listener."""
+
+        def accept(_mask: int) -> None:
+            for _ in range(AT_ONCE):
+                try:
+                    client, _address = listener.accept()
+                except BlockingIOError:
+                    return
+                except OSError:
+                    # Such as too many descriptors: it is still there when others are closed.
+                    time.sleep(_PAUSE)
+                    return
+                self._begin(client)
+
+        self._serve(listener, accept)
+
+    def _begin(self, client: socket.socket) -> None:
+        """Serve a client that has just connected."""
+        raise NotImplementedError
 
     def wake(self) -> None:
         """Look at open questions again."""

@@ -98,7 +98,7 @@ class Relay(Pump[HostLink]):
         self._serve(udp, lambda _mask: self._on_datagrams(udp))
         self._serve(tcp, lambda _mask: self._on_dns_connection(tcp))
         for listener in listeners:
-            self._serve(listener, self._accepter(listener))
+            self._serve_connections(listener)
         self._thread.start()
 
     def close(self) -> None:
@@ -158,13 +158,6 @@ class Relay(Pump[HostLink]):
         client.close()
 
     # --- connections -------------------------------------------------------------------------
-
-    def _accepter(self, listener: socket.socket) -> Callable[[int], None]:
-        def accept(_mask: int) -> None:
-            for client in self._accept(listener):
-                self._begin(client)
-
-        return accept
 
     def _begin(self, client: socket.socket) -> None:
         address, port = client.getsockname()[:2]
