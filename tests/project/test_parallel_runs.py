@@ -4,7 +4,6 @@ unasked."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,7 @@ def hook(person: Person) -> Path:
 
 def review_run(person: Person, command: str) -> str:
     """Run a command while another one runs; return the id of the run."""
-    done = person.cli("run", "--json", "--apply", "review", "-c", command)
-    return str(json.loads(done.stdout)["run_id"])
+    return str(person.cli_run(command, "--apply", "review")["run_id"])
 
 
 def states_of(review: Review, run_id: str) -> dict[str, State]:

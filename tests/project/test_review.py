@@ -30,9 +30,7 @@ pytestmark = pytest.mark.ordinary
 
 
 def run(person: Person, command: str, *options: str) -> dict[str, Any]:
-    done = person.cli("run", "--json", *options, "-c", command)
-    assert done.stdout, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
+    document = person.cli_run(command, *options)
     assert document["errors"] == []
     return document
 
@@ -482,20 +480,14 @@ def test_changes_are_seen_while_they_happen(person: Person) -> None:
 
 
 def test_changes_of_other_runs_are_shown_before_they_go_along(person: Person) -> None:
-    first, second = (
-        json.loads(person.cli("run", "--json", "--apply", "review", "-c", f"echo {n} >f").stdout)
-        for n in (1, 2)
-    )
+    first, second = (person.cli_run(f"echo {n} >f", "--apply", "review") for n in (1, 2))
     done = person.cli("apply", second["run_id"])
     assert done.returncode == 0
     assert "This also applies changes of earlier runs to the same files:" in done.stderr
     assert first["run_id"] in done.stderr
     assert done.stdout == "2 changes applied.\n"
     assert (person.project / "f").read_text() == "2\n"
-    third, fourth = (
-        json.loads(person.cli("run", "--json", "--apply", "review", "-c", f"echo {n} >g").stdout)
-        for n in (3, 4)
-    )
+    third, fourth = (person.cli_run(f"echo {n} >g", "--apply", "review") for n in (3, 4))
     done = person.cli("discard", "--json", third["run_id"])
     assert "This also discards changes of later runs" in done.stderr
     found = {(one["run_id"], one["state"]) for one in json.loads(done.stdout)["changes"]}

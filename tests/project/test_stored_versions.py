@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import struct
 import time
@@ -22,23 +21,13 @@ from ollmsandbox.project.review import Review
 from ollmsandbox.project.state import read_current
 
 
-def _run(person: Person, command: str, *options: str) -> str:
-    done = person.cli("run", "--json", *options, "-c", command)
-    assert done.returncode == 0, done.stderr
-    return str(json.loads(done.stdout)["run_id"])
-
-
 def test_a_backup_that_cannot_be_made_does_not_keep_a_run_off_the_record(person: Person) -> None:
     (person.project / "a").write_text("old\n")
     (person.project / "b").write_text("kept\n")
     person.paths.backups.parent.mkdir(parents=True)
     person.paths.backups.write_text("somebody's own file")
-    done = person.cli("run", "--json", "-c", "rm b; echo new >a")
-    assert done.returncode == 0, done.stdout
-    assert {one["path"]: one["state"] for one in json.loads(done.stdout)["changes"]} == {
-        "a": "applied",
-        "b": "applied",
-    }
+    changes = person.cli_run("rm b; echo new >a")["changes"]
+    assert {one["path"]: one["state"] for one in changes} == {"a": "applied", "b": "applied"}
     undone = cli_here(person, "undo")
     assert (undone.returncode, undone.stdout) == (0, "2 changes undone.\n")
     assert (person.project / "a").read_text() == "old\n"
@@ -49,7 +38,7 @@ def test_attributes_of_a_file_come_back_with_it(person: Person) -> None:
     file = person.project / "file"
     file.write_text("old\n")
     os.setxattr(file, "user.note", b"mine")
-    _run(person, "echo new >>file")
+    person.cli_run("echo new >>file")
     assert os.getxattr(file, "user.note") == b"mine"
     assert cli_here(person, "undo").returncode == 0
     assert (file.read_text(), os.getxattr(file, "user.note")) == ("old\n", b"mine")
@@ -84,7 +73,7 @@ def test_one_file_of_a_deleted_folder_comes_back_with_the_folders_around_it(
     (inner / "a").write_text("a\n")
     (inner / "b").write_text("b\n")
     (person.project / "d").chmod(0o750)
-    run = _run(person, "rm -rf d")
+    run = person.cli_run("rm -rf d")["run_id"]
     done = cli_here(person, "undo", run, "d/e/a")
     assert (done.returncode, done.stdout) == (0, "3 changes undone.\n")
     assert [one.name for one in inner.iterdir()] == ["a"]
@@ -98,7 +87,7 @@ def test_one_file_of_a_deleted_folder_comes_back_with_the_folders_around_it(
 def test_one_undone_file_is_redone_with_the_folders_around_it(
     person: Person,
 ) -> None:
-    run = _run(person, "mkdir -p x/y/z; echo 1 >x/y/f; echo 2 >x/y/z/g")
+    run = person.cli_run("mkdir -p x/y/z; echo 1 >x/y/f; echo 2 >x/y/z/g")["run_id"]
     assert cli_here(person, "undo", run).returncode == 0
     assert not (person.project / "x").exists()
     done = cli_here(person, "apply", run, "x/y/f")
@@ -111,14 +100,14 @@ def test_one_undone_file_is_redone_with_the_folders_around_it(
 def test_one_discarded_file_is_applied_with_the_folders_around_it(
     person: Person,
 ) -> None:
-    run = _run(person, "mkdir x; echo 1 >x/f; echo 2 >x/g", "--apply", "review")
+    run = person.cli_run("mkdir x; echo 1 >x/f; echo 2 >x/g", "--apply", "review")["run_id"]
     assert cli_here(person, "discard", run).returncode == 0
     assert cli_here(person, "apply", run, "x/f").returncode == 0
     assert [one.name for one in (person.project / "x").iterdir()] == ["f"]
 
 
 def test_a_run_is_kept_for_as_long_after_it_was_applied_as_after_it_ran(person: Person) -> None:
-    run, other = (_run(person, f"echo >{name}", "--apply", "review") for name in "ab")
+    run, other = (person.cli_run(f"echo >{name}", "--apply", "review")["run_id"] for name in "ab")
     manager = ProjectManager(person.paths)
     day = 86400
     long_ago = time.time() - 60 * day
@@ -140,7 +129,7 @@ def test_approved_roots_are_lost_with_a_damaged_database(person: Person) -> None
     outside.mkdir()
     (person.project / "link").symlink_to(outside)
     assert cli_here(person, "roots", "add", str(outside)).returncode == 0
-    _run(person, "echo >link/first")
+    person.cli_run("echo >link/first")
     assert (outside / "first").exists()
     person.paths.database.write_bytes(b"damaged" * 1000)
     assert "cannot change it" in cli_here(person, "roots", "list").stdout

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -171,7 +170,7 @@ def test_reports_of_recovery_are_no_errors(person: Person) -> None:
     person.paths.data.mkdir(parents=True)
     person.paths.database.write_bytes(b"garbage" * 100)
     os.makedirs(person.paths.cache)
-    document = json.loads(person.cli("run", "--json", "-c", "true").stdout)
+    document = person.cli_run("true")
     assert document["errors"] == []
     assert "The database was damaged" in document["notices"][0]
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from support.bubble import by, each_way
 from support.person import Person
@@ -71,6 +69,6 @@ def test_the_command_line_tells(person: Person) -> None:
     assert (done.returncode, done.stdout) == (0, "begun\n")
     assert done.stderr.startswith("ollmsandbox: 2 processes ")
     assert person.cli("run", "--quiet", "-c", command).stderr == ""
-    document = json.loads(person.cli("run", "--json", "-c", command).stdout)
+    document = person.cli_run(command)
     assert document["left_running"] == 2
     assert len(document["notices"]) == 1

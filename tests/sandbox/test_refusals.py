@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from support.person import Person
 from support.tools import Agent
@@ -153,5 +151,4 @@ def test_the_model_and_the_command_line_say_the_same(agent: Agent) -> None:
     assert READ_ONLY in sentence
     done = agent.person.cli("run", "-c", command)
     assert done.stderr.splitlines()[-1] == f"ollmsandbox: {sentence}"
-    document = json.loads(agent.person.cli("run", "--json", "-c", command).stdout)
-    assert document["notices"] == [sentence]
+    assert agent.person.cli_run(command)["notices"] == [sentence]

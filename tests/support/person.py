@@ -4,13 +4,14 @@ machine's own."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from support import cli_server
 from support.cli_server import Started
@@ -29,10 +30,6 @@ from ollmsandbox.sandbox.process import Result
 from ollmsandbox.sandbox.profile.file import read_profile
 from ollmsandbox.sandbox.profile.profile import DEFAULT_PROFILE, Profile
 from ollmsandbox.sandbox.spec import Mode, RunSpec
-
-if TYPE_CHECKING:
-    pass
-
 
 ROOT = Path(__file__).parents[2]
 
@@ -145,6 +142,13 @@ class Person:
             check=False,
             **options,
         )
+
+    def cli_run(self, command: str, *options: str) -> dict[str, Any]:
+        """Run a command with the command line; return what it says of the run."""
+        done = self.cli("run", "--json", *options, "-c", command)
+        assert done.stdout, done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
 
     def start(self, *arguments: str, **options: Any) -> Started:
         """Start the command line and let it run; `options` are those of subprocess.Popen."""

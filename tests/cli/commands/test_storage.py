@@ -18,18 +18,12 @@ KEYS = ["run_id", "project", "command", "apply", "started", "exit_code"]
 KEYS += ["changes", "conflicts", "skipped"]
 
 
-def _run(person: Person, command: str, *options: str) -> str:
-    done = person.cli("run", "--json", *options, "-c", command)
-    assert done.returncode == 0, done.stderr
-    return str(json.loads(done.stdout)["run_id"])
-
-
 def _json(person: Person, *arguments: str) -> Any:
     return json.loads(cli_here(person, *arguments, "--json").stdout)
 
 
 def test_a_path_may_come_after_an_option(person: Person) -> None:
-    run = _run(person, "echo >a; echo >b")
+    run = person.cli_run("echo >a; echo >b")["run_id"]
     done = cli_here(person, "undo", run, "--json", "a")
     assert [change["path"] for change in json.loads(done.stdout)["changes"]] == ["a"]
     done = cli_here(person, "undo", run, "a", "--unknown", "b")
@@ -41,8 +35,8 @@ def test_every_document_has_the_same_keys_and_each_change_its_run(person: Person
     none = _json(person, "changes")
     assert (list(none), none["run_id"], none["changes"]) == (KEYS, None, [])
     assert none["project"] == str(person.project)
-    first = _run(person, "echo >a", "--apply", "review")
-    second = _run(person, "echo >b", "--apply", "review")
+    first = person.cli_run("echo >a", "--apply", "review")["run_id"]
+    second = person.cli_run("echo >b", "--apply", "review")["run_id"]
     document = _json(person, "changes", first)
     assert list(document) == KEYS
     assert [change["run_id"] for change in document["changes"]] == [first]
@@ -55,8 +49,8 @@ def test_every_document_has_the_same_keys_and_each_change_its_run(person: Person
 
 
 def test_applying_the_last_run_mentions_earlier_pending_ones(person: Person) -> None:
-    _run(person, "echo >a", "--apply", "review")
-    _run(person, "echo >b")
+    person.cli_run("echo >a", "--apply", "review")
+    person.cli_run("echo >b")
     for action in ("apply", "discard"):
         said = cli_here(person, action).stdout
         assert "1 earlier run has pending changes" in said
@@ -66,7 +60,7 @@ def test_applying_the_last_run_mentions_earlier_pending_ones(person: Person) -> 
 
 
 def test_a_run_of_another_project_says_which(person: Person) -> None:
-    run = _run(person, "echo >a")
+    run = person.cli_run("echo >a")["run_id"]
     assert f", in {person.project})" not in cli_here(person, "changes", run).stdout
     other = person.home / "other"
     other.mkdir()
@@ -75,7 +69,7 @@ def test_a_run_of_another_project_says_which(person: Person) -> None:
 
 
 def test_runs_of_a_moved_project_are_pointed_out(person: Person) -> None:
-    _run(person, "echo >a", "--apply", "review")
+    person.cli_run("echo >a", "--apply", "review")
     moved = person.project.rename(person.home / "moved")
     for command in ("history", "changes"):
         done = person.cli(command, cwd=moved)
@@ -86,7 +80,7 @@ def test_runs_of_a_moved_project_are_pointed_out(person: Person) -> None:
 def test_an_interrupted_run_is_reported_and_so_is_its_recovery(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = _run(person, "echo >a; echo >b")
+    run = person.cli_run("echo >a; echo >b")["run_id"]
 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -107,11 +101,10 @@ def test_a_diff_shows_what_was_there_before_of_any_type(person: Person) -> None:
     (person.project / "file").write_text("text\n")
     for name in ("gone", "turned"):
         (person.project / name).symlink_to("first")
-    run = _run(
-        person,
+    run = person.cli_run(
         "rm -r folder; echo new >folder; rm file; ln -s /etc file; rm gone; ln -sfn second turned;"
-        "echo '#!/bin/sh' >tool; chmod +x tool",
-    )
+        "echo '#!/bin/sh' >tool; chmod +x tool"
+    )["run_id"]
     before = cli_here(person, "changes", "--diff").stdout
     assert "== replaced folder (was a folder), applied\n--- /dev/null\n+++ b/folder\n" in before
     assert "== replaced file -> /etc (was a file), applied; leads out of the project\n" in before

@@ -8,16 +8,11 @@ import json
 from support.person import Person
 
 
-def _run(person: Person, command: str, *options: str) -> str:
-    done = person.cli("run", "--json", *options, "-c", command)
-    return str(json.loads(done.stdout)["run_id"])
-
-
 def test_it_lists_what_it_takes_back_and_does_it(person: Person) -> None:
     (person.project / "file").write_text("0\n")
-    first = _run(person, "echo 1 > file")
-    second = _run(person, "echo 2 > file; echo new > new")
-    _run(person, "echo pending > waits", "--apply", "review")
+    first = person.cli_run("echo 1 > file")["run_id"]
+    second = person.cli_run("echo 2 > file; echo new > new")["run_id"]
+    person.cli_run("echo pending > waits", "--apply", "review")
     done = person.cli("undo", "--since", second)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[0] == "ollmsandbox: This takes back:"
@@ -33,7 +28,7 @@ def test_it_lists_what_it_takes_back_and_does_it(person: Person) -> None:
 def test_a_file_that_changed_since_is_left_and_named(person: Person) -> None:
     file = person.project / "file"
     file.write_text("0\n")
-    first = _run(person, "echo 1 > file; echo > new")
+    first = person.cli_run("echo 1 > file; echo > new")["run_id"]
     file.write_text("mine\n")
     done = person.cli("undo", "--since", first, "--json")
     assert done.returncode == 1
@@ -47,7 +42,7 @@ def test_a_file_that_changed_since_is_left_and_named(person: Person) -> None:
 
 
 def test_it_stands_alone(person: Person) -> None:
-    first = _run(person, "echo > new")
+    first = person.cli_run("echo > new")["run_id"]
     for more in ([first], ["--later"]):
         done = person.cli("undo", "--since", first, *more)
         assert done.returncode == 125
@@ -57,7 +52,7 @@ def test_it_stands_alone(person: Person) -> None:
 
 
 def test_it_does_not_offer_to_overwrite_a_folder(person: Person) -> None:
-    first = _run(person, "mkdir new; echo > new/file")
+    first = person.cli_run("mkdir new; echo > new/file")["run_id"]
     (person.project / "new/mine").write_text("mine\n")
     for words in (("--since", first), (first,)):
         done = person.cli("undo", *words)

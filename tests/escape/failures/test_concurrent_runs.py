@@ -30,10 +30,7 @@ REVIEW = ("--apply", "review")
 
 
 def review(person: Person, command: str) -> dict[str, Any]:
-    done = person.cli("run", "--json", *REVIEW, "-c", command)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return person.cli_run(command, *REVIEW)
 
 
 def both(

@@ -186,7 +186,7 @@ def test_two_programs_undo_at_once(person: Person) -> None:
     for number in range(30):
         (person.project / f"f{number}").write_text("old")
     before = look_at(person.project)
-    run = json.loads(person.cli("run", "--json", "-c", "for f in f*; do echo x >$f; done").stdout)
+    run = person.cli_run("for f in f*; do echo x >$f; done")
     both = [person.start("undo", run["run_id"], "--json") for _ in range(2)]
     said = [json.loads(process.communicate(timeout=PATIENCE)[0]) for process in both]
     assert sorted(len(document["changes"]) for document in said) == [0, 30]
@@ -213,7 +213,7 @@ def test_a_file_that_finds_no_room(person: Person, elsewhere: Path) -> None:
     person.project = elsewhere
     (elsewhere / "large").write_text("old")
     command = "head -c 3000000 /dev/zero >large; echo small >small"
-    run = json.loads(person.cli("run", "--json", "--apply", "review", "-c", command).stdout)
+    run = person.cli_run(command, "--apply", "review")
     done = person.cli("apply", run["run_id"], "--json", preexec_fn=_files_of_at_most_a_megabyte)
     found = json.loads(done.stdout)
     assert done.returncode == 1
@@ -280,9 +280,7 @@ def test_a_project_that_cannot_be_written(person: Person) -> None:
     (person.project / "file").write_text("old")
     person.project.chmod(0o555)
     before = look_at(person.project)
-    document = json.loads(
-        person.cli("run", "--json", "-c", "chmod u+w .; echo new >file; chmod u-w .").stdout
-    )
+    document = person.cli_run("chmod u+w .; echo new >file; chmod u-w .")
     assert states(document) == {"file": "applied"}
     assert look_at(person.project) == {**before, "file": ("-rw-r--r--", b"new\n")}
     person.project.chmod(0o755)

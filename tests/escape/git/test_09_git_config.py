@@ -4,7 +4,6 @@ usual place are."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -300,8 +299,8 @@ def test_hooks_in_the_project_folder_itself(person: Person, checkout: Path, sett
 
 def states_of(person: Person, command: str) -> dict[str, str]:
     """Settle as the command line does, which knows the user's own configuration."""
-    found = json.loads(person.cli("run", "--json", "-c", command).stdout)
-    return {change["path"]: change["state"] for change in found["changes"]}
+    changes = person.cli_run(command)["changes"]
+    return {change["path"]: change["state"] for change in changes}
 
 
 def test_the_user_s_own_config(person: Person, checkout: Path) -> None:

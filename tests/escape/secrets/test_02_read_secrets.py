@@ -311,33 +311,18 @@ def test_secrets_are_created_while_a_command_runs(
         assert f"{SECRET} {secret.name}" in said
 
 
-def test_a_hidden_folder_is_replaced_while_a_command_runs(
-    person: Person, found: Capabilities
+@pytest.mark.parametrize(("folder", "secret"), [(".ssh", "id_rsa"), (".config", "gh/hosts.yml")])
+def test_the_folder_of_a_secret_is_replaced_while_a_command_runs(
+    person: Person, found: Capabilities, folder: str, secret: str
 ) -> None:
-    put_secret(person.home / ".ssh" / "id_rsa")
+    put_secret(person.home / folder / secret)
     new = person.home.parent / "new"
 
     def replace_folder() -> None:
         for _ in range(20):
-            put_secret(new / "id_rsa")
-            shutil.rmtree(person.home / ".ssh")
-            new.rename(person.home / ".ssh")
-
-    result = run_while(person, python(WATCH), replace_folder, capabilities=found)
-    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
-
-
-def test_the_folder_around_a_secret_is_replaced_while_a_command_runs(
-    person: Person, found: Capabilities
-) -> None:
-    put_secret(person.home / ".config" / "gh" / "hosts.yml")
-    new = person.home.parent / "new"
-
-    def replace_folder() -> None:
-        for _ in range(20):
-            put_secret(new / "gh" / "hosts.yml")
-            shutil.rmtree(person.home / ".config")
-            new.rename(person.home / ".config")
+            put_secret(new / secret)
+            shutil.rmtree(person.home / folder)
+            new.rename(person.home / folder)
 
     result = run_while(person, python(WATCH), replace_folder, capabilities=found)
     assert (result.stdout.text, result.stderr.text) == ("ready\n", "")

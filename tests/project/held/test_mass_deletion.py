@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -65,7 +64,7 @@ def test_everything_in_the_home_folder(person: Person, project: Path) -> None:
 
 
 def test_an_approved_deletion_is_done_and_can_be_undone(person: Person, project: Path) -> None:
-    done = json.loads(person.cli("run", "--json", "-c", "rm -rf -- *").stdout)
+    done = person.cli_run("rm -rf -- *")
     assert {change["state"] for change in done["changes"]} == {"pending"}
     assert all("held" in change["flags"] for change in done["changes"])
     assert person.cli("apply").returncode == 0
