@@ -292,6 +292,10 @@ def test_the_model_in_use_is_named_with_its_state(screen: Screen) -> None:
     chooser = ModelChooser()
     chooser.show([READY], ("Ollama", "llama3"))
     screen.show(chooser, 300, 60)
+    # A single connection goes without saying.
+    assert "llama3" in texts(chooser)
+    assert chooser.get_tooltip_text() == "Model: llama3, connected"
+    chooser.show([READY, FAILED], ("Ollama", "llama3"))
     assert "Ollama, llama3" in texts(chooser)
     assert chooser.get_tooltip_text() == "Model: Ollama, llama3, connected"
 

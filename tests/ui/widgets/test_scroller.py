@@ -74,6 +74,8 @@ def test_wrapped_text_becomes_lower_when_it_becomes_wider(screen: Screen) -> Non
     box.append(scroller)
     window = screen.show(box, 200, 500)
     draw_frames(window)
+    # The lines may have been wrapped after the height was measured.
+    text.queue_resize()
     spin_until(lambda: scroller.get_height() > 100)
     screen.resize(window, 900, 500)
     spin_until(lambda: scroller.get_height() < 100)
