@@ -73,7 +73,7 @@ _WITHOUT_NAMES = ((457, 461), (467, 999))
 # libseccomp's numbers, less than zero, of calls that can also be made through another one:
 # socketcall() from -100 on, ipc() from -200 on.
 _MULTIPLEXED, _THROUGH_IPC = range(-299, -99), range(-299, -199)
-_NAME = re.compile(r"[a-z0-9_]+")
+_NAME = r"[a-z0-9_]+"
 _LITTLE_ENDIAN = 0x40000000  # __AUDIT_ARCH_LE
 
 _PTRACE_ATTACH, _PTRACE_SEIZE = 16, 0x4206
@@ -192,7 +192,7 @@ def _cannot_be_built(error: Exception) -> SandboxError:
 def find_call(name: str, arch: int = 0) -> int | None:
     """Return libseccomp's number of a system call, or None if the architecture, by default this
     machine's, does not have the call. Raise LookupError if libseccomp knows of none that has it."""
-    number = int(_library().resolve_syscall(arch, name)) if _NAME.fullmatch(name) else -1
+    number = int(_library().resolve_syscall(arch, name)) if re.fullmatch(_NAME, name) else -1
     if number == -1:
         raise LookupError(name)
     return number if number >= 0 or number in _MULTIPLEXED else None

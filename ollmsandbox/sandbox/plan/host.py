@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...paths import is_inside
 
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
+_ESCAPED = rb"\\([0-7]{3})"
 
 
 def path_and_parents(path: str) -> list[str]:
@@ -135,7 +135,9 @@ def _mounts_of(table: bytes) -> tuple[MountPoint, ...]:
 
 
 def _plain(field: bytes) -> str:
-    return os.fsdecode(_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), field))
+    if b"\\" in field:
+        field = re.sub(_ESCAPED, lambda match: bytes([int(match[1], 8)]), field)
+    return os.fsdecode(field)
 
 
 def _move(path: str, folder: str, other: str) -> str:

@@ -11,7 +11,7 @@ from .mounts import Mount, ReadOnlyBind, ResolverFile
 
 INSIDE = "/run/ssh"
 _CONFIG = "/etc/ssh/ssh_config"
-_INCLUDE = re.compile(r"^[ \t]*Include\b.*\n?", re.IGNORECASE | re.MULTILINE)
+_INCLUDE = r"(?im)^[ \t]*Include\b.*\n?"
 
 
 def agent_folder(runtime: Path, run_id: str) -> Path:
@@ -28,7 +28,7 @@ def ssh_files(runtime: Path, run_id: str, root: str = "") -> list[Mount]:
         own = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
         # The first value of a setting counts. ssh refuses to include the system's other files:
         # inside, they are nobody's. What they say of a host is in ours: ssh was asked outside.
-        text = f"Include {INSIDE}/config\n{_INCLUDE.sub('', own)}"
+        text = f"Include {INSIDE}/config\n{re.sub(_INCLUDE, '', own)}"
         mounts.append(ResolverFile(f"{runtime}/ssh_config", text, _CONFIG))
     return mounts
 

@@ -12,7 +12,7 @@ from ... import N_
 if TYPE_CHECKING:
     from ...config.yaml_reader import Value
 
-_PLACEHOLDER = re.compile(r"\$(URL|MODEL|BRIDGE|FOLDER)\b")
+_PLACEHOLDER = r"\$(URL|MODEL|BRIDGE|FOLDER)\b"
 
 
 class SettingsFolder(NamedTuple):
@@ -44,7 +44,7 @@ class AgentSetup(NamedTuple):
         """Return it with the placeholders $URL, $MODEL, $BRIDGE and $FOLDER replaced."""
 
         def fill(text: str) -> str:
-            return _PLACEHOLDER.sub(lambda found: values.get(found[1], ""), text)
+            return re.sub(_PLACEHOLDER, lambda found: values.get(found[1], ""), text)
 
         return AgentSetup(
             tuple(map(fill, self.arguments)),

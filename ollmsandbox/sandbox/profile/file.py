@@ -27,8 +27,8 @@ BUILT_IN = Path(__file__).with_name("builtin")
 # Those of whole agents, which are not offered for commands.
 AGENTS_BUILT_IN = BUILT_IN / "agents"
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _SIZES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _TIMES = {"": 1, "s": 1, "min": 60, "h": 3600}
 _Version = tuple[str, int, int, int]
@@ -47,7 +47,7 @@ def read_profile(name: str, user_folder: Path, cache: Path | None = None) -> Pro
     With a cache folder, the YAML is only read again after one of the files has changed: reading it
     takes as long as starting a sandbox.
     """
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise ProfileError(
             N_("{name} is not a valid profile name."),
             N_("Use lowercase letters, digits, - and _."),
@@ -409,7 +409,7 @@ def _check_path(item: Value) -> None:
 
 
 def _check_variable(name: str, value: Value) -> None:
-    if not _VARIABLE.fullmatch(name):
+    if not re.fullmatch(_VARIABLE, name):
         raise value.fail(N_("{name} is not a valid variable name."), name=repr(name))
 
 
