@@ -291,8 +291,11 @@ def is_inside(path: str, *folders: str) -> bool:
 
 
 def near(path: str, folder: str) -> str:
-    """Return a path inside a folder relative to it, and any other path as it is."""
-    return os.path.relpath(path, folder) if folder and is_inside(path, folder) else path
+    """Return a path inside a folder relative to it, and any other path as it is. One with `..` may
+    lead out of the folder, after a link."""
+    if not folder or not is_inside(path, folder) or ".." in path.split("/"):
+        return path
+    return os.path.relpath(path, folder)
 
 
 class FolderSet:

@@ -508,7 +508,9 @@ def _stopped(active: ActiveCall) -> Outcome:
     stop = active.stopped or Stop.PERSON
     partial = active.request.partial if active.request else None
     outcome = partial or stopped_outcome(stop, active.verdict)
-    kept = without_screens(active.printed.text)
+    kept = active.printed.text
+    if active.terminal_size is not None:
+        kept = without_screens(kept)
     printed, filled = harmless(kept).rstrip(), kept != active.printed.text
     drawn = FILLED_SCREEN if filled else ""
     parts = [printed, drawn, _STOP_TEXTS[stop], partial.text if partial else ""]

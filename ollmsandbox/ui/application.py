@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
@@ -190,11 +190,12 @@ class Application(Adw.Application):
             if self._is_development:
                 self.window.add_css_class("devel")
             # Everything else can wait for the first frame.
-            after_first_frame(self.window, self._begin)
+            after_first_frame(self.window, partial(self._begin, self.window))
         self.window.present()
 
-    def _begin(self) -> None:
-        if self.window is not None:
+    def _begin(self, window: Window) -> None:
+        # It may have been closed before its first frame, and another one opened.
+        if self.window is window:
             self.controller.begin()
 
     @property

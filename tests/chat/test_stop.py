@@ -154,6 +154,21 @@ def test_while_a_command_runs(person: Person) -> None:
     loop.run(main())
 
 
+def test_what_a_command_of_the_model_printed_is_kept_whatever_it_was(person: Person) -> None:
+    async def main() -> None:
+        # It has no terminal, so this is what is in a file, for example.
+        model = ScriptedModel([call(command="printf '\\033[?1049hbegin\\n'; echo end; sleep 97")])
+        async with opened(person, model) as scene:
+
+            def has_printed() -> object:
+                return b"end" in b"".join(event.data for event in scene.listening.of(CommandOutput))
+
+            await stop_when(scene, has_printed)
+            assert scene.conversation.messages[-1].text.startswith(f"begin\nend\n{STOPPED}")
+
+    loop.run(main())
+
+
 def test_while_one_command_runs_and_others_wait(person: Person) -> None:
     seconds = f"97{uuid.uuid4().int % 10**9}"
 

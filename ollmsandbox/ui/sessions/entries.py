@@ -337,12 +337,18 @@ class CallEntry(ChatEntry):
             self._store_all(self._new_store)
         while self._size > _KEPT and len(self._kept) > 1:
             self._size -= len(self._kept.popleft())
-        if self.terminal is not None and not self.fills_screen:
-            end = self._kept[-1][-len(data) - _LONGEST_START :]
-            if fills_screen(end):
-                self.fills_screen = True
-                self.emit("changed")
+        is_looking = self.terminal is not None and not self.fills_screen
+        if is_looking and fills_screen(self._end_of_output(len(data) + _LONGEST_START)):
+            self.fills_screen = True
+            self.emit("changed")
         self.emit("output", data)
+
+    def _end_of_output(self, size: int) -> bytearray:
+        """Return this many of the last bytes, if the last two pieces have them."""
+        end = self._kept[-1][-size:]
+        if len(end) < size and len(self._kept) > 1:
+            end = self._kept[-2][len(end) - size :] + end
+        return end
 
     def note_files(self, count: int, last: str) -> None:
         """Note changed files without a signal, as there may be thousands per second."""

@@ -198,6 +198,9 @@ class _Paragraph(Adw.Bin):
         least, natural, *_lines = self._label.measure(Gtk.Orientation.HORIZONTAL, -1)
         overlay = self.get_ancestor(Adw.ToastOverlay)
         room = overlay.get_width() - _AROUND if overlay is not None else 0
+        if overlay is not None and not overlay.get_width():
+            # In a window that has no size yet. It gets one with this layout.
+            GLib.timeout_add(_FRAME, weakly(self._measure_again))
         natural = max(least, min(natural, room))
         if orientation is Gtk.Orientation.HORIZONTAL:
             return least, natural, -1, -1
@@ -206,6 +209,10 @@ class _Paragraph(Adw.Bin):
         # Newer GTKs rely on a minimum height for any width.
         lowest = self._label.measure(Gtk.Orientation.VERTICAL, -1)[0] if for_size < 0 else height
         return min(lowest, height), height, -1, -1
+
+    def _measure_again(self) -> bool:
+        self.queue_resize()
+        return GLib.SOURCE_REMOVE
 
     def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
         self._label.allocate(width, height, baseline, None)

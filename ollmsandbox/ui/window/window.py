@@ -89,12 +89,15 @@ class Window(Adw.ApplicationWindow):
         self.badge_place.set_child(self.badge)
         self.welcome = Welcome()
         self.pages.add_named(self.welcome, "welcome")
-        self.pages.add_named(Gtk.Box(), "nothing")
+        nothing = Gtk.Box(focusable=True)
+        self.pages.add_named(nothing, "nothing")
         self._lay_out(partial(do, "focus-chat"))
         self._add_actions(do)
         if self.goes_to_last:
             # The welcome page would only flash up.
             self.pages.set_visible_child_name("nothing")
+            # Else GTK would focus the first button, and a space in what is typed would press it.
+            nothing.grab_focus()
         else:
             self.welcome.focus()
         # GTK hides the focus when the window appears, and would fade it out in the first frames.

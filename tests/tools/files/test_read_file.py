@@ -286,3 +286,22 @@ def test_without_a_sandbox_it_is_asked_for_what_a_link_leads_to(person: Person) 
     outcome = agent.read("plain")
     assert not outcome.ok
     assert "the key" not in outcome.text
+
+
+def test_a_path_in_the_project_is_shown_without_it_and_one_that_may_lead_out_as_it_is(
+    agent: Agent,
+) -> None:
+    project = agent.person.project
+    elsewhere = agent.person.home / "elsewhere"
+    (elsewhere / "inner").mkdir(parents=True)
+    (project / "link").symlink_to(elsewhere / "inner")
+    tool = ReadFile(agent.tool_context)
+    shown = {
+        f"{project}/src/a.py": "src/a.py",
+        # A command finds another file there than that of the project.
+        f"{project}/link/../a.py": f"{project}/link/../a.py",
+        f"{project}/../elsewhere": f"{project}/../elsewhere",
+        f"{project}-evil/a.py": f"{project}-evil/a.py",
+    }
+    for path, name in shown.items():
+        assert tool.read({"path": path}).describe() == name

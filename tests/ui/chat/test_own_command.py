@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 from gi.repository import Gtk
@@ -18,9 +19,11 @@ from support.window import (
     wait_until,
 )
 
+from ollmsandbox.chat.messages import ToolCall
+from ollmsandbox.tools.base import Stream
 from ollmsandbox.ui.chat import controller
 from ollmsandbox.ui.chat.tool_card import ToolCard
-from ollmsandbox.ui.sessions.entries import Stage
+from ollmsandbox.ui.sessions.entries import CallEntry, Stage
 from ollmsandbox.ui.window.window import Window
 
 pytestmark = pytest.mark.anybody
@@ -110,6 +113,18 @@ def test_top_is_a_program_that_fills_the_screen_and_clearing_it_is_not(person: P
         card = _run(window, f"printf '{begin}'; sleep 0.2; printf '{rest}'; sleep 100")
         wait_until(card.terminal_button.get_mapped)
         assert not card.output_tools.get_visible()
+
+
+@pytest.mark.parametrize("size", range(65_530, 65_542))
+def test_a_sequence_is_found_wherever_the_output_is_cut(size: int) -> None:
+    begin = b"\x1b[?1049h"
+    for cut in range(1, len(begin)):
+        entry = CallEntry(ToolCall("1", "run_command", {}), "vi", own=True)
+        entry.start(1, None, terminal=Mock())
+        entry.add_output(Stream.STDOUT, b"x" * (size - cut) + begin[:cut])
+        assert not entry.fills_screen
+        entry.add_output(Stream.STDOUT, begin[cut:])
+        assert entry.fills_screen
 
 
 def test_what_was_drawn_on_the_whole_screen_is_not_kept_live_or_reopened(person: Person) -> None:

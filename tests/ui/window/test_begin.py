@@ -9,7 +9,7 @@ import shutil
 import pytest
 from gi.repository import Gio, GLib, Gtk
 from support.person import Person
-from support.screen import Screen, all_of
+from support.screen import Screen, all_of, draw_frames
 from support.scripted import ScriptedModel, call
 from support.window import (
     controller_of,
@@ -62,6 +62,20 @@ def test_it_begins_in_the_last_project_after_an_empty_session(
     with program(person) as application:
         window = window_of(application)
         wait_until(lambda: window.welcome.get_mapped())
+
+
+def test_what_is_typed_before_the_last_session_is_there_presses_nothing(
+    screen: Screen, person: Person
+) -> None:
+    done: list[str] = []
+    with program(person) as application:
+        application.settings.set("last-project", str(person.project))
+        window = Window(application, application.settings, done.append)
+        screen.show(window, 900, 600)
+        draw_frames(window, 3)
+        focus = window.get_focus()
+        assert focus is not None and not focus.activate()
+        assert done == []
 
 
 def test_a_suggestion_is_sent(screen: Screen, person: Person) -> None:

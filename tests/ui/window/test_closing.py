@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 from gi.repository import Adw, Gio, Gtk
@@ -17,6 +18,7 @@ from support.window import controller_of, finish, open_session, program, wait_un
 from ollmsandbox.errors import OllmSandboxError, UnsavedError
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
+from ollmsandbox.ui.window.controller import WindowController
 
 pytestmark = pytest.mark.anybody
 
@@ -164,6 +166,28 @@ def test_a_project_opened_while_the_window_closes_opens_in_the_next_one(
             assert second.chat.session is not None
             assert second.chat.session.project == str(other)
         wait_until(lambda: second.is_ready)
+
+
+def test_the_first_frame_of_a_window_that_has_closed_does_not_begin_the_next_one(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Callable[[], object]] = []
+    begun: list[WindowController] = []
+    with program(person) as application:
+        monkeypatch.setattr(
+            "ollmsandbox.ui.application.after_first_frame", lambda _window, do: drawn.append(do)
+        )
+        monkeypatch.setattr(WindowController, "begin", lambda controller: begun.append(controller))
+        for _time in range(2):
+            before = window_of(application)
+            before.close()
+            wait_until(lambda: application.window is None)
+            application.activate()
+        first, second = drawn
+        first()
+        assert not begun
+        second()
+        assert begun == [application.controller]
 
 
 def test_a_request_after_a_signal_opens_no_window(

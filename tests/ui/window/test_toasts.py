@@ -41,6 +41,16 @@ def test_a_long_sentence_can_be_read_to_its_end(screen: Screen, width: int, text
     assert label.get_layout().get_pixel_size()[1] <= label.get_height()
 
 
+def test_a_long_sentence_is_wide_also_in_a_window_that_is_not_drawn_yet(screen: Screen) -> None:
+    overlay = Adw.ToastOverlay(child=Gtk.Label(label="chat"))
+    toasts = Toasts(overlay.add_toast)
+    toasts.tell(_LONG)
+    screen.show(overlay, 1000, 600)
+    (label,) = (one for one in all_of(overlay, Gtk.Label) if one.get_text() == _LONG)
+    spin_until(lambda: label.get_width() > 300)
+    assert not label.get_layout().is_ellipsized()
+
+
 def test_a_short_one_is_text_and_no_markup(screen: Screen) -> None:
     toasts, overlay = shown(screen, 600)
     toasts.tell("<b>done</b> & well")
