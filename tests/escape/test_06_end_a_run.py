@@ -197,8 +197,7 @@ def test_a_starter_that_is_killed_at_any_moment_leaves_nothing_and_is_replaced(
         await asyncio.sleep(pause)
         _kill_starters()
         # One that had not been asked yet is replaced.
-        while not task.done() and not mark.sleeps():
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(within, lambda: task.done() or mark.sleeps())
         _kill_starters()
         assert await _over(task, mark), f"after {pause} s"
         assert mark.gone(), f"after {pause} s"
