@@ -35,12 +35,15 @@ class _StepScroller(Gtk.ScrolledWindow):
 
     __gtype_name__ = "OllmStepScroller"
 
+    def do_get_request_mode(self) -> Gtk.SizeRequestMode:
+        return Gtk.SizeRequestMode.HEIGHT_FOR_WIDTH
+
     def do_measure(self, orientation: Gtk.Orientation, for_size: int) -> tuple[int, int, int, int]:
         child = self.get_child()
         if child is None:
             return 0, 0, -1, -1
         if orientation is Gtk.Orientation.HORIZONTAL:
-            return (*child.measure(orientation, for_size)[:2], -1, -1)
+            return (*child.measure(orientation, -1)[:2], -1, -1)
         wanted = min(_HIGHEST, child.measure(orientation, for_size)[1])
         return min(wanted, _LOWEST), wanted, -1, -1
 
