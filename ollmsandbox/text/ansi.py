@@ -47,7 +47,7 @@ def fills_screen(data: bytes | bytearray) -> bool:
 
 
 def without_screens(text: str) -> str:
-    """Return text without what programs drew on the whole screen: it is no text."""
+    """Remove what programs drew on the whole screen of a terminal, and return the rest."""
     return _SCREEN.sub("", text)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What servers that are asked over HTTP have in common, and their models."""
+"""Base classes for model servers that answer over HTTP, and for their models."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from .convert import ReturnThinking, model_origin, returned, without_pictures
 
 
 class RemoteServer:
+    """Keeps the client and the options that a server and its models share."""
+
     # Returns the URL below which its interface is, from what the user typed.
     find_root: Callable[[str], str]
 
@@ -35,6 +37,8 @@ class RemoteServer:
 
 
 class RemoteModel(ABC):
+    """Tells what is known of a model, and retries a request that fails in passing."""
+
     def __init__(self, kind: str, name: str, client: Client, options: ReplyOptions) -> None:
         self._name = name
         self._client = client
@@ -73,4 +77,4 @@ class RemoteModel(ABC):
     def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
-        """Ask once."""
+        """Send the messages once, without trying again."""

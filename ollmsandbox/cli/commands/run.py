@@ -480,7 +480,7 @@ def _command(given: argparse.Namespace) -> str | list[str]:
 
 
 def _remarks(result: Result, command: Sequence[str]) -> Iterator[str]:
-    """Yield why a command did not do what it should."""
+    """Yield remarks for the user about a command that was stopped or not found."""
     if result.stop is not None:
         yield f"The command did not finish. {result.stop.sentence}."
     words = [word for word in command if word != "--"]

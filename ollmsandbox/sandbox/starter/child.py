@@ -50,7 +50,7 @@ def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def rights(descriptors: list[int]) -> tuple[int, int, bytes]:
-    """Return what sends these descriptors along with a message."""
+    """Return the control message that passes these descriptors on through a socket."""
     packed = struct.pack(f"{len(descriptors)}i", *descriptors)
     return socket.SOL_SOCKET, socket.SCM_RIGHTS, packed
 

@@ -31,7 +31,10 @@ class TodoList(Gtk.Box):
 
 
 class _StepScroller(Gtk.ScrolledWindow):
-    """As high as the steps, up to a limit. GTK's own does not ask how they wrap."""
+    """Scrolls the steps, and asks for as much height as they need, up to a limit.
+
+    GTK's own class measures them as if their lines did not wrap.
+    """
 
     __gtype_name__ = "OllmStepScroller"
 

@@ -37,6 +37,7 @@ class FocusKeeper:
 
 
 def _let_go(_widget: Gtk.Widget | None) -> bool:
+    """End a timer, which has kept the widget alive until now."""
     return GLib.SOURCE_REMOVE
 
 

@@ -120,7 +120,7 @@ class WindowController:
     # --- for the application ---------------------------------------------------------------------
 
     def act(self, name: str) -> None:
-        """Do what one of the window's actions stands for."""
+        """Carry out the action with this name."""
         self._actions[name]()
 
     def tell(self, text: str) -> None:

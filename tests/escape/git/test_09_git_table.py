@@ -332,21 +332,21 @@ def test_a_changed_file_is_hidden(person: Person, checkout: Path, name: str) -> 
 
 # --- lists of steps ---
 
-TODO = ".git/rebase-merge/git-rebase-todo"
+STEP_LIST = ".git/rebase-merge/git-rebase-todo"
 STEPS = {
-    "exec": f"echo 'exec touch ~/planted' >>{TODO}",
-    "its short name": f"echo 'x touch ~/planted' >>{TODO}",
-    "before the others": f"sed -i '1i exec touch ~/planted' {TODO}",
-    "with blanks": f"printf '  exec   touch ~/planted\\n' >>{TODO}",
-    "with a tab": f"printf '\\texec\\ttouch ~/planted\\n' >>{TODO}",
-    "after a carriage return": f"printf 'noop\\r\\nexec touch ~/planted\\r\\n' >>{TODO}",
+    "exec": f"echo 'exec touch ~/planted' >>{STEP_LIST}",
+    "its short name": f"echo 'x touch ~/planted' >>{STEP_LIST}",
+    "before the others": f"sed -i '1i exec touch ~/planted' {STEP_LIST}",
+    "with blanks": f"printf '  exec   touch ~/planted\\n' >>{STEP_LIST}",
+    "with a tab": f"printf '\\texec\\ttouch ~/planted\\n' >>{STEP_LIST}",
+    "after a carriage return": f"printf 'noop\\r\\nexec touch ~/planted\\r\\n' >>{STEP_LIST}",
     "a strategy": "mkdir -p bin; printf '#!/bin/sh\\ntouch ~/planted\\n' >bin/git-merge-evil;"
         "chmod +x bin/git-merge-evil; echo ../../../../bin/evil >.git/rebase-merge/strategy",
     "options": "echo ' --gpg-sign=x' >.git/rebase-merge/strategy_opts",
     "signing": "echo '-S$(touch ~/planted)' >.git/rebase-merge/gpg_sign_opt",
     "the author": "echo 'GIT_AUTHOR_NAME=$(touch ~/planted)' >.git/rebase-merge/author-script",
     "a file that nobody knows": "echo x >.git/rebase-merge/evil",
-    "a reference": f"echo 'update-ref refs/replace/x' >>{TODO}",
+    "a reference": f"echo 'update-ref refs/replace/x' >>{STEP_LIST}",
 }  # fmt: skip
 
 
@@ -354,7 +354,7 @@ STEPS = {
 def test_steps_of_a_rebase(person: Person, checkout: Path, name: str) -> None:
     stop = "git checkout -q other; echo clash >file; git commit -qam clash; echo y >y; git add y;"
     git(person, f"{stop} git commit -qm y; git rebase main")
-    assert (checkout / TODO).exists()
+    assert (checkout / STEP_LIST).exists()
     assert attack(person, STEPS[name])
     (checkout / "file").write_text("both\n")
     git(person, "git add file; PATH=$PWD/bin:$PATH git rebase --continue")
