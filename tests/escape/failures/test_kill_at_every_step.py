@@ -100,6 +100,14 @@ class Operation:
     # Whether undoing the last run gives the project as it was at first.
     can_be_undone: bool = True
 
+    def prepare(self, snapshot: Snapshot) -> None:
+        snapshot.restore()
+        if self.on_pending:
+            # Not before the restore: a version without a copy is known by its inode.
+            snapshot.settle(Mode.REVIEW)
+            snapshot.leave(CHANGE_MORE)
+        self.before(snapshot)
+
 
 def _settle_and_undo(snapshot: Snapshot) -> None:
     snapshot.settle(Mode.REVIEW)
@@ -167,16 +175,14 @@ CASES += [(f"moved-{place}", "apply") for place in ("project", "cache", "data", 
 @pytest.fixture(scope="module")
 def snapshot_for(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[str, bool], Snapshot]]:
+) -> Iterator[Callable[[str], Snapshot]]:
     """Return one snapshot for all cases that begin alike: it is restored after each kill."""
     with ExitStack() as stack:
 
         @cache
-        def make(place: str, on_pending: bool) -> Snapshot:
+        def make(place: str) -> Snapshot:
             elsewhere = stack.enter_context(_elsewhere())
-            return make_snapshot(
-                tmp_path_factory.mktemp("p"), elsewhere, place, on_pending=on_pending
-            )
+            return make_snapshot(tmp_path_factory.mktemp("p"), elsewhere, place)
 
         yield make
 
@@ -190,7 +196,7 @@ def _elsewhere() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def make_snapshot(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bool) -> Snapshot:
+def make_snapshot(tmp_path: Path, elsewhere: Path, place: str) -> Snapshot:
     person = make_person(tmp_path)
     other = elsewhere / "other"
     other.mkdir()
@@ -205,9 +211,6 @@ def make_snapshot(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bo
         person, person.home, *([other] if place not in ("none", "no-exchange") else [])
     )
     snapshot.leave(CHANGE)
-    if on_pending:
-        snapshot.settle(Mode.REVIEW)
-        snapshot.leave(CHANGE_MORE)
     snapshot.save()
     return snapshot
 
@@ -218,7 +221,7 @@ def _refuse(*_arguments: object) -> None:
 
 @pytest.mark.parametrize(("place", "name"), CASES)
 def test_a_kill_at_any_step(
-    snapshot_for: Callable[[str, bool], Snapshot],
+    snapshot_for: Callable[[str], Snapshot],
     monkeypatch: pytest.MonkeyPatch,
     place: str,
     name: str,
@@ -230,10 +233,10 @@ def test_a_kill_at_any_step(
     if is_moved:
         for module in (capture, plan, settling):
             monkeypatch.setattr(module, "MANY", 1)
-    snapshot = snapshot_for(place, operation.on_pending)
+    snapshot = snapshot_for(place)
     snapshot.restore()
     untouched = look_at(snapshot.person.project)
-    operation.before(snapshot)
+    operation.prepare(snapshot)
     before = look_at(snapshot.person.project)
     if place == "no-exchange":
         monkeypatch.setattr(exchange, "_rename", _refuse)
@@ -248,8 +251,7 @@ def test_a_kill_at_any_step(
     every = EVERY or 6 * apart
     is_killed = True
     while is_killed:
-        snapshot.restore()
-        operation.before(snapshot)
+        operation.prepare(snapshot)
         is_killed = killed_after(number, lambda: operation.act(snapshot))
         kills = (1 + number * 7 % 13, 1 + number * 5 % 31)
         check_kill(
