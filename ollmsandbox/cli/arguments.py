@@ -130,8 +130,9 @@ Its changes to the project are recorded, and you can undo them.
 
 _RUN_NOTES = """\
 The exit status is the command's: 126 if it cannot be executed, 127 if it is not found, 128+n if
-signal n killed it, and 124 if it took too long. 125 means that the sandbox failed, not the
-command: a message says why, and usually nothing ran. 2 means that an option is wrong.
+signal n killed it, and 124 if it took too long. 125 means that the sandbox failed, or refused what
+you asked for: a message says why, and usually nothing ran. 2 means that an option is unknown or its
+value cannot be read.
 
 If standard input and output are a terminal, the command gets a terminal of its own. Otherwise it
 can read what you pipe into `run`. `run` reads ahead: inside a `while read` loop, add
