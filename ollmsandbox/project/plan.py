@@ -22,6 +22,7 @@ from ..files.overlayfs import same_bytes
 from ..paths import Paths
 from ..text.merge import keep_both, merge_change
 from .change import MANY, Change, Kind, Recorded, State, Type
+from .held.git.index import is_same_index
 from .jobs import in_conflict, modes_note, note_planning
 from .reasons import Note, Reason
 from .run import OpenRuns, is_part, is_small, mine_name, new_pair, read_run, read_small, signature
@@ -142,16 +143,16 @@ class Planner:
             return plan.make_part(*part) if part else plan.make()
         except ConflictError as conflict:
             state = State.FAILED if conflict.reason is Reason.LOST else State.CONFLICT
-            return _failed(item, state, Note(conflict.reason))
+            return refused(item, state, Note(conflict.reason))
         except (FileNotFoundError, NotADirectoryError):
             if _is_in_replaced_folder(item.change):
-                return _failed(item, State.CONFLICT, Note(Reason.PARENT_REPLACED))
+                return refused(item, State.CONFLICT, Note(Reason.PARENT_REPLACED))
             if item.change.kind is (Kind.ADDED if way is Way.UNDO else Kind.DELETED):
                 state = State.UNDONE if way is Way.UNDO else State.APPLIED
                 return Planned([], item._replace(state=state, note=None, after=""))
-            return _failed(item, State.FAILED, Note(Reason.ROOT_MISSING))
+            return refused(item, State.FAILED, Note(Reason.ROOT_MISSING))
         except OSError as error:
-            return _failed(item, State.FAILED, Note.of_error(error))
+            return refused(item, State.FAILED, Note.of_error(error))
 
     def has_folder(self, root: str, path: str) -> bool:
         """Return whether there is a folder at a path, now or when the job gets there."""
@@ -377,7 +378,11 @@ class _Plan:
         kept = self._spot(side.place)
         if not is_small(kept.lstat()):
             return False
-        return same_bytes(kept.name, kept.dir_fd, spot.name, spot.dir_fd)
+        if same_bytes(kept.name, kept.dir_fd, spot.name, spot.dir_fd):
+            return True
+        # `git status` writes the index again, and means the same.
+        is_index = os.path.basename(self._change.path) == "index" and side is self._old
+        return is_index and is_same_index(self._read(side.place) or b"", self._current() or b"")
 
     def _known_as(self) -> str:
         """Return the signature of the old version, if it is in the project."""
@@ -427,7 +432,8 @@ class _Plan:
             raise ConflictError(Reason.PLACE_TAKEN)
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
             raise ConflictError(Reason.IS_SPECIAL_FILE)
-        raise ConflictError(Reason.SAME_LINES if texts else Reason.CHANGED)
+        is_text = texts is not None and not any(b"\0" in text for text in texts)
+        raise ConflictError(Reason.SAME_LINES if is_text else Reason.CHANGED)
 
     def _texts(self) -> tuple[bytes, bytes, bytes] | None:
         """Return the three texts to merge; None if that is impossible."""
@@ -635,6 +641,7 @@ def _read_link(spot: DirEntryAt) -> str | None:
         return None
 
 
-def _failed(item: Recorded, failed: State, note: Note) -> Planned:
+def refused(item: Recorded, failed: State, note: Note) -> Planned:
+    """Return the plan of a change that is left as it is."""
     state = item.state if item.state in _DECIDED else failed
     return Planned([], in_conflict(item._replace(state=state), note), failed)

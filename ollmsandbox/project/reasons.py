@@ -45,6 +45,8 @@ class Reason(Enum):
     GIT_STEPS = "git-steps"
     GIT_LOSES = "git-loses"
     GIT_UNKNOWN = "git-unknown"
+    # Not undone.
+    GIT_NEEDS = "git-needs"
 
 
 _SENTENCES = {
@@ -80,6 +82,7 @@ _SENTENCES = {
     Reason.GIT_STEPS: N_("Git would follow it when a rebase, merge or bisection continues."),
     Reason.GIT_LOSES: N_("Git would lose what is in it: no other file of the repository has it."),
     Reason.GIT_UNKNOWN: N_("Git does not write such a file by itself, and may act on it."),
+    Reason.GIT_NEEDS: N_("Git still needs it: a branch, the index or a later commit refers to it."),
 }
 
 

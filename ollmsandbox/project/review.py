@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from .. import N_
 from ..database.tables import Project, Run
 from ..errors import OllmSandboxError, in_words
-from ..files.dirfd import folders_above
+from ..files.dirfd import folders_above, open_regular_file
 from ..paths import FolderSet, Paths, is_missing
 from . import index
 from .change import PENDING_STATES, Kind, Recorded, Report, State, Type
+from .held.git.needed import objects_in_use
 from .jobs import Job, MissingRootError, ProjectJobs
 from .layer import PendingLayer
-from .plan import Planned, Planner, Way
+from .plan import Planned, Planner, Way, refused
 from .projects import ProjectManager
 from .reasons import Note, Reason
 from .run import RunFolder, is_part, is_pending, read_run, signature_at
@@ -215,6 +216,7 @@ class Review:
                 for item in reversed(applied):
                     may_force = bool(chosen) and _may_force(item, anyway=False)
                     planning.add(run.id, item, Way.UNDO, force=may_force)
+                planning.keep_objects_in_use(run.started_at)
                 return planning.do(jobs, gone)
 
     def _record_made(self, jobs: ProjectJobs, run: Run, chosen: Sequence[str]) -> None:
@@ -320,6 +322,20 @@ class _Planning:
             self._decided.append((key[0], planned.decided))
         if planned.failed is not None:
             self.failed[key] = planned.failed
+
+    def keep_objects_in_use(self, since: float) -> None:
+        """Leave the objects of runs since this time that something in their repository refers to,
+        and that stays."""
+        used = objects_in_use(self._items, self._staged, since)
+        self._items = [item for item in self._items if (item.run, item.number) not in used]
+        for run_id, number in used:
+            item = self._known[run_id][number]
+            self._take((run_id, number), refused(item, State.CONFLICT, Note(Reason.GIT_NEEDS)))
+
+    def _staged(self, item: Item) -> bytes:
+        spot = self._planner.runs.at(item.run, item.slot)
+        with open_regular_file(spot.name, spot.dir_fd) as file:
+            return file.read()
 
     def do(self, jobs: ProjectJobs, gone: Sequence[Recorded] = ()) -> Report:
         """Do what was planned; the report includes the changes that are `gone`."""

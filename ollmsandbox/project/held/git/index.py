@@ -86,6 +86,19 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
+def is_same_index(one: bytes, other: bytes) -> bool:
+    """Return whether two indexes have the same entries. Git also notes there when it last looked at
+    each file."""
+    try:
+        found = [
+            [entry._replace(times=b"", owner=b"") for entry in read_index(data)]
+            for data in (one, other)
+        ]
+    except ValueError:
+        return False
+    return found[0] == found[1]
+
+
 def rewritten_index(new: bytes, old: bytes, old_time: int) -> bytes:
     """Return the index that the command left as it may cross. `old` is the user's own, and was
     written at `old_time`. Raise ValueError if it hides files or has paths that git must not write.

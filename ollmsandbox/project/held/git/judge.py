@@ -83,8 +83,10 @@ class GitJudge:
         try:
             if change.kind is Kind.DELETED:
                 return self._judge_deletion(change, folder, row)
-            # A file with another name could be changed by that.
-            is_linked = os.lstat(f"{self._layers[0]}/{change.path}").st_nlink != 1
+            # A file with another name could be changed by that, but not into another object: for
+            # root, git makes links when it clones.
+            is_object = row.rule in (GitRule.OBJECT, GitRule.PACK)
+            is_linked = os.lstat(f"{self._layers[0]}/{change.path}").st_nlink != 1 and not is_object
             if is_linked or change.type is not Type.FILE or change.old_type is Type.LINK:
                 return held
             if row.rule in (GitRule.CACHE, GitRule.LOCK):

@@ -38,7 +38,7 @@ _IDS = 8 + 4 * 256
 IndexPack = Callable[[int, int], bytes | None]
 
 
-def _pack_ids(data: bytes, width: int) -> frozenset[bytes]:
+def pack_ids(data: bytes, width: int) -> frozenset[bytes]:
     """Return the ids in the index of a pack. Raise ValueError if it is no index, or too large."""
     if data[:8] != b"\xfftOc\0\0\0\2" or len(data) < _IDS:
         raise ValueError
@@ -90,7 +90,7 @@ class Objects:
             with contextlib.suppress(OSError), open_regular_file(pack) as file:
                 self._left.packs -= 1
                 if self._left.packs >= 0:
-                    self._made[stem] = self._index_pack(file.fileno(), _width(stem))
+                    self._made[stem] = self._index_pack(file.fileno(), id_width(stem))
         return self._made[stem]
 
     def loses(self, path: str) -> bool:
@@ -131,7 +131,7 @@ class Objects:
                 if found is not None and found.layer == self._layers[-1]:
                     yield self._ids(stem)
                 elif made := self.made_index(stem):
-                    yield _pack_ids(made, _width(stem))
+                    yield pack_ids(made, id_width(stem))
             except ValueError:
                 continue
 
@@ -139,8 +139,8 @@ class Objects:
         """Return the ids in a pack of the user's, or in one that is pending."""
         found = (read_merged(layers, f"{stem}.idx", most=_MOST_OF_INDEX)
                  for layers in (self._layers[-1:], self._layers[1:]))  # fmt: skip
-        return _pack_ids(next(filter(None, found), b""), _width(stem))
+        return pack_ids(next(filter(None, found), b""), id_width(stem))
 
 
-def _width(stem: str) -> int:
+def id_width(stem: str) -> int:
     return len(os.path.basename(stem).removeprefix("pack-")) // 2
