@@ -16,7 +16,7 @@ from . import index
 from .change import PENDING_STATES, Kind, Recorded, State, Type
 from .projects import ProjectManager
 from .reasons import Note, Reason
-from .run import is_part, is_small, signature
+from .run import is_part, is_small, signature, signature_at
 from .versions import Versions
 
 
@@ -104,8 +104,13 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     change = item.change
     if item.state in PENDING_STATES and is_made(manager, run, item):
         return item._replace(state=State.APPLIED, note=None)
-    if item.state not in (State.APPLIED, State.UNDONE) or change.type is not Type.FILE:
+    if item.state not in (State.APPLIED, State.UNDONE):
         return item
+    if change.type is not Type.FILE:
+        is_gone = change.kind is Kind.ADDED and signature_at(item) == "-"
+        if not is_gone or index.later_runs(manager, run, item):
+            return item
+        return item._replace(state=State.UNDONE, note=None)
     try:
         if change.kind is Kind.REPLACED or _is_as_recorded(item):
             return item

@@ -492,3 +492,15 @@ def test_changes_of_other_runs_are_shown_before_they_go_along(person: Person) ->
     assert "This also discards changes of later runs" in done.stderr
     found = {(one["run_id"], one["state"]) for one in json.loads(done.stdout)["changes"]}
     assert found == {(third["run_id"], "discarded"), (fourth["run_id"], "discarded")}
+
+
+def test_what_the_user_removed_can_be_applied_again(person: Person) -> None:
+    command = "mkdir -p made/inner empty; echo x >made/inner/x; ln -s made link"
+    run_id = run(person, command)["run_id"]
+    for removed in ("rm -r made empty link", "rm -r made", "rm link", "rmdir empty"):
+        subprocess.run(removed, shell=True, cwd=person.project, check=True)
+        assert cli_here(person, "apply", run_id).returncode == 0
+        assert (person.project / "link/inner/x").read_text() == "x\n"
+        assert (person.project / "empty").is_dir()
+    assert cli_here(person, "undo", run_id).returncode == 0
+    assert not any(person.project.iterdir())
