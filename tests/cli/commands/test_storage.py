@@ -59,6 +59,17 @@ def test_applying_the_last_run_mentions_earlier_pending_ones(person: Person) -> 
     assert "already undone" in cli_here(person, "undo").stdout
 
 
+def test_pending_changes_are_marked_among_applied_ones(person: Person) -> None:
+    run = str(person.cli_run("echo >a; echo >b; ln -s /etc c", "--apply", "review")["run_id"])
+    assert "pending]" not in cli_here(person, "changes", run).stdout
+    assert cli_here(person, "apply", run, "a").returncode == 0
+    for which in (run, "--all"):
+        shown = cli_here(person, "changes", which).stdout
+        assert "b [pending]\n" in shown
+        assert "c -> /etc [pending; leads out of the project]\n" in shown
+        assert "a\n" in shown
+
+
 def test_a_run_of_another_project_says_which(person: Person) -> None:
     run = person.cli_run("echo >a")["run_id"]
     assert f", in {person.project})" not in cli_here(person, "changes", run).stdout
