@@ -18,7 +18,7 @@ from ...engine.restore import changes_to_restore, runs_since, undo_runs
 from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_missing
-from ...project.change import Recorded, Report, State, Type
+from ...project.change import PENDING_STATES, Recorded, Report, State, Type
 from ...project.index import count_states, read_changes
 from ...project.jobs import unfinished
 from ...project.missing import discard_interrupted
@@ -272,6 +272,9 @@ def _explain_nothing_done(review: Review, given: argparse.Namespace, run: Run) -
     counts = dict(_counts_of(read_current(review.manager, run)))
     if given.action == "undo" and counts.keys() == {State.UNDONE.value}:
         print(f"Run {run.id} is already undone. `ollmsandbox history` lists earlier runs.")
+    if given.action == "undo" and counts.keys() & {state.value for state in PENDING_STATES}:
+        print("Its pending changes are not in the project yet. To drop them:")
+        print(f"  ollmsandbox discard {run.id}")
     others = [other for other in review.waiting(run.project) if other.id != run.id]
     if given.action != "undo" and given.run is None and others:
         number = f"{len(others):,} earlier {'run has' if len(others) == 1 else 'runs have'}"

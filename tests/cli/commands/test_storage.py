@@ -70,6 +70,19 @@ def test_pending_changes_are_marked_among_applied_ones(person: Person) -> None:
         assert "a\n" in shown
 
 
+def test_undo_says_that_changes_are_pending(person: Person) -> None:
+    run = str(person.cli_run("echo >a", "--apply", "review")["run_id"])
+    done = cli_here(person, "undo", run)
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        [
+            "0 changes undone.",
+            "Its pending changes are not in the project yet. To drop them:",
+            f"  ollmsandbox discard {run}",
+        ],
+    )
+
+
 def test_a_run_of_another_project_says_which(person: Person) -> None:
     run = person.cli_run("echo >a")["run_id"]
     assert f", in {person.project})" not in cli_here(person, "changes", run).stdout
