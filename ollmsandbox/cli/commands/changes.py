@@ -143,9 +143,9 @@ def act_on_changes(given: argparse.Namespace) -> int:
             if not left and _may_overwrite(missed):
                 print("These files have changed since and are left as they are. To overwrite them:")
                 print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
-                if given.action == "apply":
+                if given.action == "apply" and not given.both and _can_keep_both(missed):
                     print("To keep both versions of the lines, add --both.")
-                elif given.action == "undo" and review.later_changes(runs[0], missed):
+                if given.action == "undo" and review.later_changes(runs[0], missed):
                     print("Later runs changed them, too. To undo that as well, add --later.")
             if not done and not given.all:
                 _explain_nothing_done(review, given, runs[0])
@@ -196,6 +196,10 @@ def _undo_since(review: Review, given: argparse.Namespace) -> int:
 def _may_overwrite(items: Iterable[Recorded]) -> bool:
     """Return whether naming the path of a conflict would end it. A folder is never overwritten."""
     return any(i.state is State.CONFLICT and i.change.type is not Type.FOLDER for i in items)
+
+
+def _can_keep_both(items: Iterable[Recorded]) -> bool:
+    return any(item.state is State.CONFLICT and item.change.is_edit for item in items)
 
 
 def _print_done(

@@ -83,6 +83,29 @@ def test_undo_says_that_changes_are_pending(person: Person) -> None:
     )
 
 
+def test_both_versions_of_what_is_no_edit_cannot_be_kept(person: Person) -> None:
+    (person.project / "edited").write_text("old\n")
+    command = "mkdir sub; echo new >sub/added; echo theirs >edited"
+    run = str(person.cli_run(command, "--apply", "review")["run_id"])
+    added = person.project / "sub" / "added"
+    added.parent.mkdir()
+    added.write_text("mine\n")
+    done = cli_here(person, "apply", run, "sub/added")
+    assert (done.returncode, "--both" in done.stdout) == (1, False)
+    done = cli_here(person, "apply", "--both", run, "sub/added")
+    assert done.returncode == 125
+    assert f"Both versions of {added} cannot be kept, because" in done.stderr
+    (person.project / "edited").write_text("mine\n")
+    assert "add --both" in cli_here(person, "apply", run, "edited").stdout
+    # The folder, and everything.
+    for paths in ([], ["sub"]):
+        done = cli_here(person, "apply", "--both", run, *paths)
+        assert (done.returncode, "--both" in done.stdout) == (1, False)
+        assert "sub/added [conflict" in done.stdout
+    assert (person.project / "edited").read_text() == "mine\ntheirs\n"
+    assert added.read_text() == "mine\n"
+
+
 def test_a_run_of_another_project_says_which(person: Person) -> None:
     run = person.cli_run("echo >a")["run_id"]
     assert f", in {person.project})" not in cli_here(person, "changes", run).stdout
