@@ -83,12 +83,13 @@ class ProjectError(OllmSandboxError):
 
 
 class WorkingDirError(OllmSandboxError):
-    """The working directory does not exist."""
+    """The working directory does not exist. The words are those for the model."""
 
     def __init__(self, working_dir: str) -> None:
         super().__init__(
             N_("ERROR: Working directory does not exist: {folder}"), folder=working_dir
         )
+        self.working_dir = working_dir
 
 
 class ProfileError(OllmSandboxError):

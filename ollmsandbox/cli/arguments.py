@@ -15,7 +15,6 @@ from ..project.opening import check_links, current_folder
 
 # The exit status if we failed, and not the command.
 FAILED = 125
-WHOLE_NETWORK = "--whole-network"
 THIS_PROJECT = (
     "the project's folder (default: the git checkout you are in, else the current folder)"
 )
@@ -293,9 +292,9 @@ def _add_network_options(parser: argparse.ArgumentParser) -> None:
         help="ask about each host that the command tries to reach; --network=all opens the whole "
         "network to it, with all services of this computer and of your local network",
     )
-    # For argparse, an option has a value always or never: see `main`.
+    # For argparse, an option has a value always or never. So this is one of its own.
     parser.add_argument(
-        WHOLE_NETWORK, action="store_const", const="all", dest="network", help=argparse.SUPPRESS
+        "--network=all", action="store_const", const="all", dest="network", help=argparse.SUPPRESS
     )
     parser.add_argument(
         "--ssh-agent",

@@ -6,8 +6,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..database.tables import Run
@@ -22,6 +23,7 @@ from ..project.short_list import (
     FLAG_LABELS,
     HEADING,
     KIND_ORDER,
+    Remarks,
     count_files,
     counted,
     ignored_text,
@@ -43,6 +45,7 @@ from ..text.visible import quoted_path
 FINISHED_NOW = "An earlier run was interrupted. It is finished now:"
 # Of the column with the kinds of changes.
 _WIDTH = 9
+_NEVER_OVERWRITTEN = (Reason.IS_FOLDER, Reason.PARENT_REPLACED, Reason.GIT_NEEDS)
 
 
 def document(item: Recorded, project: str) -> dict[str, object]:
@@ -93,13 +96,14 @@ def listing(items: Iterable[Recorded], project: str) -> Iterator[str]:
     shown, ignored = split_ignored(list(items))
     ordered = in_order(shown)
     flagged = sorted(filter(is_flagged, ordered), key=severity)
+    remarks = _remarks_among([*shown, *ignored])
     for item in ordered:
         if not is_flagged(item):
-            yield line_text(item, project, _remarks, width=_WIDTH)
+            yield line_text(item, project, remarks, width=_WIDTH)
     if flagged:
         yield HEADING
     for item in flagged:
-        yield line_text(item, project, _remarks, width=_WIDTH)
+        yield line_text(item, project, remarks, width=_WIDTH)
     if ignored:
         yield f"  {ignored_line(ignored)}"
 
@@ -112,9 +116,17 @@ def ignored_line(items: Sequence[Recorded]) -> str:
     return f"{ignored_text(count_files(items))}{said}"
 
 
-def _remarks(item: Recorded) -> list[str]:
+def _remarks_among(items: Iterable[Recorded]) -> Remarks:
+    """Return a function for remarks. Pending changes are marked only among applied ones."""
+    both = {State.APPLIED, State.PENDING}
+    is_mixed = both.issubset(item.state for item in items)
+    return partial(_remarks, unsaid={State.APPLIED} if is_mixed else both)
+
+
+def _remarks(item: Recorded, unsaid: Collection[State]) -> list[str]:
     remarks = marks(item)
-    if item.state not in (State.APPLIED, State.PENDING):
+    # What needs approval is pending.
+    if item.state not in unsaid and not (item.is_held and item.state is State.PENDING):
         remarks.insert(0, item.state.value)
     if item.note:
         remarks.append(_reason(item.note))
@@ -151,12 +163,23 @@ def summary(report: Report, project: str) -> Iterator[str]:
             what += ", not kept"
         yield f"{what} (run {report.run_id})"
     if shown:
-        yield from short_lines(short, project, _remarks, width=_WIDTH)
+        yield from short_lines(short, project, _remarks_among(report.changes), width=_WIDTH)
     yield from skipped_lines(report, project, width=_WIDTH)
     if short.left_out:
         more = counted(short.left_out, "more change")
         yield f"{more}: `ollmsandbox changes {report.run_id}` lists them all."
     yield from advice(report)
+
+
+def may_overwrite(items: Iterable[Recorded]) -> bool:
+    """Return whether naming the path of a conflict would end it. A folder is never overwritten, nor
+    is what is in its way, or what git needs."""
+    return any(
+        item.state is State.CONFLICT
+        and item.change.type is not Type.FOLDER
+        and (item.note is None or item.note.reason not in _NEVER_OVERWRITTEN)
+        for item in items
+    )
 
 
 def advice(report: Report) -> Iterator[str]:
@@ -165,10 +188,14 @@ def advice(report: Report) -> Iterator[str]:
     run = report.run_id
     if State.CONFLICT in states:
         yield "Files in conflict were also changed by someone else, and are left as they are."
+    if State.CONFLICT in states and may_overwrite(report.changes):
         yield "Compare both versions with"
         yield f"  ollmsandbox changes {run} --diff"
         yield f"then use the command's with `apply {run} PATH`, or drop it with"
         yield f"`discard {run} PATH`."
+    elif State.CONFLICT in states:
+        yield "A changed file and a folder cannot take each other's place. Move away what is there,"
+        yield f"then `apply {run}` again, or `discard {run}` it."
     elif State.PENDING in states:
         yield f"Review them with `ollmsandbox changes {run} --diff`, then `apply {run}` or"
         yield f"`discard {run}` them, all or by path."

@@ -13,11 +13,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from .. import __version__
 from ..errors import OllmSandboxError, in_words
 from . import arguments as arguments_of
-from .arguments import AGENTS, FAILED, WHOLE_NETWORK, HelpFormatter
+from .arguments import AGENTS, FAILED, HelpFormatter
 from .streams import complain, give_up, open_streams
 
 
@@ -154,9 +155,7 @@ def _main(arguments: Sequence[str]) -> int:
         parser.error(
             f"not a command. To open the folder in the window: ollmsandbox ./{arguments[0]}"
         )
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    options = (WHOLE_NETWORK if word == "--network=all" else word for word in arguments[:end])
-    given, left = parser.parse_known_args([*options, *arguments[end:]])
+    given, left = parser.parse_known_args(arguments)
     if hasattr(given, "path"):
         # After an option argparse takes no more paths: after any option before Python 3.12.7,
         # later only if some paths came before it.
@@ -172,12 +171,19 @@ def _main(arguments: Sequence[str]) -> int:
     return handler(given)
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        # Of an option that has a value only sometimes, argparse does not know the values.
+        is_network = message.startswith("argument --network: ")
+        super().error("argument --network: the only value is 'all'" if is_network else message)
+
+
 def make_parser(chosen: str = "", *, whole: bool = False) -> argparse.ArgumentParser:
     """Return a parser that knows the arguments of the `chosen` command, or of all (`whole`).
 
     Of the others it knows only names and help. Importing all modules takes too long for `run`.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="ollmsandbox",
         description="Let an agent run commands on a real project without fear.",
         allow_abbrev=False,

@@ -96,19 +96,33 @@ class Review:
         return split_gone(wanted)
 
     def keep_both(self, run: Run, chosen: Sequence[str] = ()) -> Report:
-        """End conflicts in text files with both versions: lines that both changed appear twice."""
+        """End conflicts in text files with both versions: lines that both changed appear twice.
+        The report includes the conflicts that cannot end like this."""
         with self.locked(run.project.path) as jobs, self._planning(run) as planning:
+            others = []
             for item in choose(index.read_changes(self.manager, run), chosen):
-                if item.state is not State.CONFLICT or not item.change.is_edit:
+                if item.state is not State.CONFLICT:
                     continue
-                planning.add(run.id, item, Way.BOTH)
-                if planning.is_because(run.id, item, Reason.CHANGED):
+                if item.change.is_edit:
+                    planning.add(run.id, item, Way.BOTH)
+                    if planning.is_because(run.id, item, Reason.CHANGED):
+                        raise OllmSandboxError(
+                            N_("Both versions of {file} cannot be kept, because it is not text."),
+                            N_("Choose one of the versions."),
+                            file=full_path(item),
+                        )
+                elif full_path(item) in chosen:
                     raise OllmSandboxError(
-                        N_("Both versions of {file} cannot be kept, because it is not text."),
+                        N_(
+                            "Both versions of {file} cannot be kept, because only edits of text "
+                            "files can be combined."
+                        ),
                         N_("Choose one of the versions."),
                         file=full_path(item),
                     )
-            return planning.do(jobs)
+                else:
+                    others.append(item)
+            return planning.do(jobs, others)
 
     def merge_part(self, run: Run, item: Recorded, old: bytes, new: bytes) -> Report | None:
         """Merge hunks of a change into the file on disk, given as the two versions that they are

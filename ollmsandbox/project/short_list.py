@@ -189,7 +189,7 @@ class _Builder:
     def __init__(self, items: Sequence[Recorded]) -> None:
         self._whole = _WholeFolders(items)
         # By the path of the folder, and by what the changes in it have in common.
-        self._folders: dict[tuple[str, str, bool, Note | None, bool], FolderLine] = {}
+        self._folders: dict[tuple[str, str, State, Note | None, bool], FolderLine] = {}
         self._repositories: dict[tuple[str, str, bool], GitLine] = {}
         self._lines: list[PathLine] = []
         self._flagged: list[PathLine] = []
@@ -211,8 +211,8 @@ class _Builder:
         if folder is None or not _can_be_summed_up(item):
             (self._flagged if has_flag else self._lines).append(item)
         else:
-            is_failed, is_held = item.state is State.FAILED, _is_held_deletion(item)
-            alike = (change.root, folder.change.path, is_failed, item.note, is_held)
+            is_held = _is_held_deletion(item)
+            alike = (change.root, folder.change.path, item.state, item.note, is_held)
             if alike not in self._folders:
                 flags = (Flag.HELD,) if is_held else ()
                 example = item._replace(change=change._replace(flags=flags))

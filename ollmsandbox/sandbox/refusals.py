@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 from collections.abc import Container, Iterator, Sequence
 
 from .. import N_
@@ -100,6 +101,11 @@ _OTHER_GROUP = Sentence(
         "kernel reports this as a value too large). Change their group with chgrp."
     )
 )
+_OTHER_OWNER = N_(
+    "{file} belongs to another user, and sandboxed commands cannot change it (the kernel reports "
+    "this as a value too large). Ask its owner to give it to you, or make a copy of it yours: "
+    "{command}"
+)
 
 
 def find_refusals(
@@ -152,6 +158,20 @@ def _links_out_of_alpine(plan: Plan, result: Result) -> dict[str, str]:
     words = [word for line in _lines(result, errno.ENOENT) for word in _WORDS.findall(line)]
     found = _ways_out(plan, words)
     return {link: folder for link, folder in found.items() if not is_inside(folder, *seen)}
+
+
+def _files_of_others(plan: Plan, result: Result) -> list[str]:
+    """Return the files of other users that the command could not change, as it named them."""
+    words = {word for line in _lines(result, errno.EOVERFLOW) for word in _WORDS.findall(line)}
+    found = []
+    for name in sorted(word.rstrip(":") for word in words):
+        whole = os.path.normpath(os.path.join(plan.working_dir, name))
+        for root in (mount for mount in plan.mounts if isinstance(mount, OverlaidFolder)):
+            shown = root.shown or root.folder
+            file = root.folder + whole[len(shown) :]
+            if is_inside(whole, shown) and os.path.isfile(file):
+                found += [name] if os.stat(file).st_uid != os.getuid() else []
+    return found
 
 
 def _lines(result: Result, error: int) -> Iterator[str]:
@@ -207,8 +227,14 @@ def _find(
     for link, folder in _links_out_of_alpine(plan, result).items():
         yield Sentence(_LEADS_OUT_OF_ALPINE, link=escape_line(link), folder=escape_line(folder))
     if _says(output, errno.EOVERFLOW):
-        # An overlay cannot copy up a file whose group has no number inside.
-        yield _OTHER_GROUP
+        # An overlay cannot copy up a file whose owner or group has no number inside.
+        others = _files_of_others(plan, result)
+        for file in others:
+            path = shlex.quote(file)
+            command = f"cp {path} {path}.new && mv {path}.new {path}"
+            yield Sentence(_OTHER_OWNER, file=escape_line(file), command=escape_line(command))
+        if not others:
+            yield _OTHER_GROUP
     if any(words in output for words in _COMPILES) and _lacks_compiler(plan):
         yield _NO_COMPILER
     lines = output.split("\n")

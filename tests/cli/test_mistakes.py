@@ -44,6 +44,15 @@ def test_an_option_that_is_not_known_is_named_although_there_is_no_command(perso
     assert_refused(cli_here(person, "--nonsense"), "unrecognized arguments: --nonsense", code=2)
 
 
+def test_the_only_value_of_network_is_named(person: Person) -> None:
+    for command in ("run", "shell", "claude"):
+        done = person.cli(command, "--network=foo")
+        assert done.returncode == 2
+        assert done.stderr.endswith("error: argument --network: the only value is 'all'\n")
+    done = person.cli("run", "echo", "--network=all", "--network=foo")
+    assert done.stdout == "--network=all --network=foo\n"
+
+
 def test_a_folder_name_without_a_slash_is_explained(person: Person) -> None:
     (person.project / "thing").mkdir()
     assert_refused(cli_here(person, "thing"), "ollmsandbox ./thing", code=2)

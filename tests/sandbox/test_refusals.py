@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+
 import pytest
 from support.person import Person
 from support.tools import Agent
@@ -143,6 +146,25 @@ def test_a_hidden_file_of_the_project_is_named(person: Person) -> None:
     (person.project / "secret").mkdir()
     said = remarks(person, "cat $PWD/secret/x")
     assert said.startswith(f"{person.project}/secret is hidden")
+
+
+def test_a_file_of_another_user_or_of_another_group(person: Person) -> None:
+    for name, is_own in (("own", True), ("a file", False)):
+        file = person.project / name
+        if is_own or os.getuid() == 0:
+            file.touch()
+            os.chown(file, os.getuid() if is_own else 64321, -1)
+        else:
+            file.symlink_to("/etc/passwd")
+        # As the kernel says it where the file has no number inside.
+        says = "sed: couldn't open file {}: Value too large for defined data type"
+        command = shlex.join(["echo", says.format(shlex.quote(name))])
+        said = remarks(person, f"{command}; false")
+        if is_own:
+            assert "Change their group with chgrp." in said
+        else:
+            assert said.startswith("a file belongs to another user, and")
+            assert said.endswith(": cp 'a file' 'a file'.new && mv 'a file'.new 'a file'")
 
 
 def test_the_model_and_the_command_line_say_the_same(agent: Agent) -> None:

@@ -150,6 +150,11 @@ def test_a_machine_on_which_no_process_has_the_number_two(person: Person) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
 
 
+def test_a_shell_with_a_low_limit_of_open_files(person: Person) -> None:
+    done = person.cli("run", "--", "echo", "here", around=["sh", "-c", 'ulimit -n 64; "$@"', "sh"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
+
+
 def test_a_child_of_a_dead_starter_ends_although_a_sibling_holds_its_descriptors() -> None:
     reader, writer = os.pipe()
     starter = os.fork()

@@ -18,7 +18,7 @@ from ...engine.restore import changes_to_restore, runs_since, undo_runs
 from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_missing
-from ...project.change import Recorded, Report, State, Type
+from ...project.change import PENDING_STATES, Recorded, Report, State
 from ...project.index import count_states, read_changes
 from ...project.jobs import unfinished
 from ...project.missing import discard_interrupted
@@ -47,6 +47,7 @@ from ..changes import (
     in_order,
     is_shown,
     listing,
+    may_overwrite,
     note_report,
     note_shown,
     print_notice,
@@ -140,12 +141,12 @@ def act_on_changes(given: argparse.Namespace) -> int:
             print(json.dumps(_document(reports, None if given.all else runs[0], project)))
         else:
             _print_done(given.action, done, parts, missed, project)
-            if not left and _may_overwrite(missed):
+            if not left and may_overwrite(missed):
                 print("These files have changed since and are left as they are. To overwrite them:")
                 print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
-                if given.action == "apply":
+                if given.action == "apply" and not given.both and _can_keep_both(missed):
                     print("To keep both versions of the lines, add --both.")
-                elif given.action == "undo" and review.later_changes(runs[0], missed):
+                if given.action == "undo" and review.later_changes(runs[0], missed):
                     print("Later runs changed them, too. To undo that as well, add --later.")
             if not done and not given.all:
                 _explain_nothing_done(review, given, runs[0])
@@ -185,17 +186,16 @@ def _undo_since(review: Review, given: argparse.Namespace) -> int:
     if any(item.state is State.DISCARDED for item in done):
         _print_done("discard", done, [], [], project)
     _print_done("undo", done, [], missed, project)
-    if _may_overwrite(missed):
+    if may_overwrite(missed):
         print("These files have changed since and are left as they are. To overwrite them:")
     for report in reports:
-        if _may_overwrite(report.changes):
+        if may_overwrite(report.changes):
             print(f"  ollmsandbox undo {report.run_id} PATH")
     return 1 if missed else 0
 
 
-def _may_overwrite(items: Iterable[Recorded]) -> bool:
-    """Return whether naming the path of a conflict would end it. A folder is never overwritten."""
-    return any(i.state is State.CONFLICT and i.change.type is not Type.FOLDER for i in items)
+def _can_keep_both(items: Iterable[Recorded]) -> bool:
+    return any(item.state is State.CONFLICT and item.change.is_edit for item in items)
 
 
 def _print_done(
@@ -272,6 +272,9 @@ def _explain_nothing_done(review: Review, given: argparse.Namespace, run: Run) -
     counts = dict(_counts_of(read_current(review.manager, run)))
     if given.action == "undo" and counts.keys() == {State.UNDONE.value}:
         print(f"Run {run.id} is already undone. `ollmsandbox history` lists earlier runs.")
+    if given.action == "undo" and counts.keys() & {state.value for state in PENDING_STATES}:
+        print("Its pending changes are not in the project yet. To drop them:")
+        print(f"  ollmsandbox discard {run.id}")
     others = [other for other in review.waiting(run.project) if other.id != run.id]
     if given.action != "undo" and given.run is None and others:
         number = f"{len(others):,} earlier {'run has' if len(others) == 1 else 'runs have'}"

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...errors import OllmSandboxError, SandboxError, in_words
+from ...errors import OllmSandboxError, SandboxError, WorkingDirError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
 from ..arguments import FAILED, default_project
@@ -250,6 +250,8 @@ class _Run:
 
     def explain(self, error: OllmSandboxError | OSError) -> OllmSandboxError | OSError:
         """Return an error that also says what becomes of the command's changes, if it has ended."""
+        if isinstance(error, WorkingDirError):
+            return OllmSandboxError(_why_not_in(error.working_dir, self.project))
         if not self._has_unsettled_changes or self._given.apply == "never":
             return error
         return OllmSandboxError(
@@ -462,6 +464,15 @@ def _working_dir(given: argparse.Namespace, project: str) -> str | None:
     except FileNotFoundError:
         return None
     return current if is_inside(os.path.realpath(current), os.path.realpath(project)) else None
+
+
+def _why_not_in(working_dir: str, project: str) -> str:
+    """Return why a command cannot start in a folder."""
+    whole = os.path.join(project, os.path.expanduser(working_dir))
+    if os.path.isdir(whole):
+        return f"Commands cannot enter {working_dir}."
+    is_there = os.path.exists(whole)
+    return f"{working_dir} {'is not a folder' if is_there else 'does not exist'}."
 
 
 def _command(given: argparse.Namespace) -> str | list[str]:

@@ -403,7 +403,9 @@ def _paths(value: Value) -> tuple[str, ...]:
 
 def _check_path(item: Value) -> None:
     text = item.text()
-    is_normal = text == os.path.normpath(text) and text not in ("~", "/")
+    if text in ("~", "/", "//"):
+        raise item.fail(N_("{path} cannot be named as a whole."), path=repr(text))
+    is_normal = text == os.path.normpath(text)
     if not is_normal or not text.startswith(("/", "~/")):
         raise item.fail(N_("{path} is not an absolute path or below ~/."), path=repr(text))
 

@@ -327,8 +327,9 @@ def bind_read_only(path: bytes) -> None:
 
 def keep_only(given: list[int]) -> int:
     """Move these descriptors to 0, 1, 2, ..., close all others, and return the last."""
-    # First out of the way: a number may belong to one that is still to be moved.
-    moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in given]
+    # First out of the way: a number may belong to one that is still to be moved. No further than
+    # needed, since the user may have set a low limit.
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, len(given)) for number in given]
     for new, number in enumerate(moved):
         os.dup2(number, new)
     if _libc.syscall(_SYS_CLOSE_RANGE, len(moved), 0x7FFFFFFF, 0) != 0:

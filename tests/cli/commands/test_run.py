@@ -89,8 +89,16 @@ def test_the_working_folder_can_be_chosen(person: Person) -> None:
 def test_a_missing_working_folder_is_reported(person: Person) -> None:
     done = person.cli("run", "--working-dir", "no/where", "--", "touch", "ran")
     assert done.returncode == 125
-    assert "ERROR: Working directory does not exist: no/where\n" in done.stderr
+    assert done.stderr == "ollmsandbox: no/where does not exist.\n"
     assert os.listdir(person.project) == []
+    (person.project / "file").touch()
+    done = person.cli("run", "--working-dir", "file", "--", "true")
+    assert (done.returncode, done.stderr) == (125, "ollmsandbox: file is not a folder.\n")
+    done = person.cli("run", "--working-dir", "/proc/self", "--", "true")
+    assert (done.returncode, done.stderr) == (
+        125,
+        "ollmsandbox: Commands cannot enter /proc/self.\n",
+    )
 
 
 # --- how it ends ---------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_json_says_that_output_was_left_out(person: Person) -> None:
         (["--profile", "other", "--", "touch", "ran"], "There is no profile 'other'"),
         (["--project", "", "--", "touch", "ran"], "is empty"),
         (["--project", "/missing", "--", "touch", "ran"], "does not exist: /missing"),
-        (["--working-dir", "no", "--", "touch", "ran"], "Working directory does not exist: no"),
+        (["--working-dir", "no", "--", "touch", "ran"], "no does not exist."),
         (["-c", ""], "The command is empty"),
         ([], "No command"),
         (["-c", "touch ran", "--", "touch", "ran"], "Two commands"),

@@ -59,6 +59,53 @@ def test_applying_the_last_run_mentions_earlier_pending_ones(person: Person) -> 
     assert "already undone" in cli_here(person, "undo").stdout
 
 
+def test_pending_changes_are_marked_among_applied_ones(person: Person) -> None:
+    run = str(person.cli_run("echo >a; echo >b; ln -s /etc c", "--apply", "review")["run_id"])
+    assert "pending]" not in cli_here(person, "changes", run).stdout
+    assert cli_here(person, "apply", run, "a").returncode == 0
+    for which in (run, "--all"):
+        shown = cli_here(person, "changes", which).stdout
+        assert "b [pending]\n" in shown
+        assert "c -> /etc [pending; leads out of the project]\n" in shown
+        assert "a\n" in shown
+
+
+def test_undo_says_that_changes_are_pending(person: Person) -> None:
+    run = str(person.cli_run("echo >a", "--apply", "review")["run_id"])
+    done = cli_here(person, "undo", run)
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        [
+            "0 changes undone.",
+            "Its pending changes are not in the project yet. To drop them:",
+            f"  ollmsandbox discard {run}",
+        ],
+    )
+
+
+def test_both_versions_of_what_is_no_edit_cannot_be_kept(person: Person) -> None:
+    (person.project / "edited").write_text("old\n")
+    command = "mkdir sub; echo new >sub/added; echo theirs >edited"
+    run = str(person.cli_run(command, "--apply", "review")["run_id"])
+    added = person.project / "sub" / "added"
+    added.parent.mkdir()
+    added.write_text("mine\n")
+    done = cli_here(person, "apply", run, "sub/added")
+    assert (done.returncode, "--both" in done.stdout) == (1, False)
+    done = cli_here(person, "apply", "--both", run, "sub/added")
+    assert done.returncode == 125
+    assert f"Both versions of {added} cannot be kept, because" in done.stderr
+    (person.project / "edited").write_text("mine\n")
+    assert "add --both" in cli_here(person, "apply", run, "edited").stdout
+    # The folder, and everything.
+    for paths in ([], ["sub"]):
+        done = cli_here(person, "apply", "--both", run, *paths)
+        assert (done.returncode, "--both" in done.stdout) == (1, False)
+        assert "sub/added [conflict" in done.stdout
+    assert (person.project / "edited").read_text() == "mine\ntheirs\n"
+    assert added.read_text() == "mine\n"
+
+
 def test_a_run_of_another_project_says_which(person: Person) -> None:
     run = person.cli_run("echo >a")["run_id"]
     assert f", in {person.project})" not in cli_here(person, "changes", run).stdout

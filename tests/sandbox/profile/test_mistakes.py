@@ -118,8 +118,8 @@ MISTAKES = {
     "a mask with a step up": ("masks: [~/../x]", ("key masks", "'~/../x'")),
     "a mask with a slash at its end": ("masks: [~/x/]", ("key masks", "'~/x/'")),
     "a mask of another's home": ("masks: [~root/x]", ("key masks", "'~root/x'")),
-    "a mask of everything": ("masks: [/]", ("key masks", "'/'")),
-    "a mask of the whole home": ("masks: ['~']", ("key masks", "'~'")),
+    "a mask of everything": ("masks: [/]", ("key masks", "'/' cannot be named as a whole")),
+    "a mask of the whole home": ("masks: ['~']", ("key masks", "'~' cannot be named as a whole")),
     "a relative path to show": ("show: [x]", ("key show", "'x' is not an absolute path")),
     "a path of run that lies elsewhere": (
         "run:\n  - /run/x\n  - /etc/x",
