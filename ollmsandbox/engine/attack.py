@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from ..paths import Paths
 from ..sandbox.bubble import Bubble
-from ..sandbox.caches import forget_caches
 from ..sandbox.spec import RunSpec
 from .run import prepare_run
 
@@ -178,12 +177,8 @@ async def attack(environ: Mapping[str, str]) -> list[AttackResult]:
     mark = f".ollmsandbox-attack-{secrets.token_hex(8)}"
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-attack-") as folder:
         project, repository, outside = _make_folders(Path(folder))
-        try:
-            found = await _attack_around(project, environ, mark)
-            return found + await _attack_back(repository, outside, environ)
-        finally:
-            for made in (project, repository):
-                forget_caches(Paths.from_environ(environ), str(made))
+        found = await _attack_around(project, environ, mark)
+        return found + await _attack_back(repository, outside, environ)
 
 
 def _make_folders(folder: Path) -> tuple[Path, Path, Path]:

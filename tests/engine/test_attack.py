@@ -13,14 +13,12 @@ from support.person import Person
 from ollmsandbox import loop
 from ollmsandbox.engine import attack
 from ollmsandbox.engine.attack import Attempt
-from ollmsandbox.sandbox.caches import all_caches
 
 
 def test_all_attacks_are_refused_and_nothing_is_left(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     (person.home / ".ssh/id_ed25519").write_text("a key")
     done = person.cli("doctor", "--attack", "--json")
-    assert all_caches(person.paths) == []
     results = json.loads(done.stdout)
     assert [result["title"] for result in results if not result["held"]] == []
     assert done.returncode == 0
