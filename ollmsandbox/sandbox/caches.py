@@ -306,13 +306,6 @@ def give_back_killed_logins(paths: Paths) -> None:
                         give_back_logins(str(run))
 
 
-def forget_caches(paths: Paths, project: str) -> None:
-    """Remove the caches of a project that no command will use again."""
-    for root in paths.caches:
-        with contextlib.suppress(OSError):
-            _remove_tree(root / project_key(project))
-
-
 def move_caches(paths: Paths, old: str, new: str) -> None:
     """Give the caches of a project to the folder it was moved to, which has none yet."""
     for root in paths.caches:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ..bubble import Bubble
-from ..caches import forget_caches
 from ..network.network import HostNetwork
 from ..plan.mounts import OverlayMethod
 from .probe import Capabilities, Finding
@@ -53,8 +52,7 @@ async def selftest(
 ) -> list[Finding]:
     """Run a command in a temporary project and return a finding for each thing it checked."""
     environ = {**(os.environ if environ is None else environ), "DOCTOR_TOKEN": "doctor-secret"}
-    paths = Paths.from_environ(environ)
-    environ["OWN"] = str(paths.cache)
+    environ["OWN"] = str(Paths.from_environ(environ).cache)
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-doctor-") as project:
         try:
             # Not through the engine, which is a level above: nothing is recorded or settled here.
@@ -62,10 +60,7 @@ async def selftest(
             result = await bubble.exec(_COMMAND)
         except OllmSandboxError as error:
             return [_finding("command", "A command runs", ok=False, cause=str(error))]
-        else:
-            hosts = await _try_hosts(project, capabilities, environ)
-        finally:
-            forget_caches(paths, project)
+        hosts = await _try_hosts(project, capabilities, environ)
     said = set(result.stdout.text.split())
     found = [_finding(key, title, ok=f"{key}=yes" in said) for key, title in _TITLES.items()]
     if capabilities.overlay is OverlayMethod.NONE and not found[0].ok:

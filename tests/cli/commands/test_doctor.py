@@ -14,7 +14,6 @@ from support.cli import WITHOUT_FOLDER
 from support.person import Person
 
 import ollmsandbox
-from ollmsandbox.sandbox.caches import all_caches
 
 # --- doctor --------------------------------------------------------------------------------------
 
@@ -64,7 +63,6 @@ def test_doctor_leaves_nothing_behind(person: Person) -> None:
     assert os.listdir(person.home / "tmp") == []
     assert os.listdir(person.project) == []
     assert os.listdir(person.playground) == []
-    assert all_caches(person.paths) == []
 
 
 @pytest.mark.anybody
