@@ -371,6 +371,11 @@ class _Plan:
             return is_link and _read_link(spot) == target
         if side.type is not Type.FILE or not stat.S_ISREG(found.st_mode):
             return False
+        # `git status` writes the index again, and means the same.
+        if side is self._old and os.path.basename(self._change.path) == "index":
+            kept = self._spot(side.place)
+            if is_same_index(kept.name, kept.dir_fd, spot.name, spot.dir_fd):
+                return True
         is_readable = os.access(spot.name, os.R_OK, dir_fd=spot.dir_fd, effective_ids=True)
         if not is_small(found) or not is_readable:
             # Not to be compared: a copy has the same time, size and mode.
@@ -378,11 +383,7 @@ class _Plan:
         kept = self._spot(side.place)
         if not is_small(kept.lstat()):
             return False
-        if same_bytes(kept.name, kept.dir_fd, spot.name, spot.dir_fd):
-            return True
-        # `git status` writes the index again, and means the same.
-        is_index = os.path.basename(self._change.path) == "index" and side is self._old
-        return is_index and is_same_index(self._read(side.place) or b"", self._current() or b"")
+        return same_bytes(kept.name, kept.dir_fd, spot.name, spot.dir_fd)
 
     def _known_as(self) -> str:
         """Return the signature of the old version, if it is in the project."""

@@ -14,7 +14,7 @@ from ..files.dirfd import folders_above, open_regular_file
 from ..paths import FolderSet, Paths, is_missing
 from . import index
 from .change import PENDING_STATES, Kind, Recorded, Report, State, Type
-from .held.git.needed import objects_in_use
+from .held.git.needed import needed_by_git
 from .jobs import Job, MissingRootError, ProjectJobs
 from .layer import PendingLayer
 from .plan import Planned, Planner, Way, refused
@@ -230,7 +230,7 @@ class Review:
                 for item in reversed(applied):
                     may_force = bool(chosen) and _may_force(item, anyway=False)
                     planning.add(run.id, item, Way.UNDO, force=may_force)
-                planning.keep_objects_in_use(run.started_at)
+                planning.keep_what_git_needs(run.started_at)
                 return planning.do(jobs, gone)
 
     def _record_made(self, jobs: ProjectJobs, run: Run, chosen: Sequence[str]) -> None:
@@ -337,19 +337,23 @@ class _Planning:
         if planned.failed is not None:
             self.failed[key] = planned.failed
 
-    def keep_objects_in_use(self, since: float) -> None:
-        """Leave the objects of runs since this time that something in their repository refers to,
-        and that stays."""
-        used = objects_in_use(self._items, self._staged, since)
+    def keep_what_git_needs(self, since: float) -> None:
+        """Leave what a repository needs of the runs since this time."""
+        pending = PendingLayer(self._paths, self._project).changes()
+        waiting = (full_path(item) for _, item in pending)
+        used = needed_by_git(self._items, self._staged, waiting, since)
         self._items = [item for item in self._items if (item.run, item.number) not in used]
         for run_id, number in used:
             item = self._known[run_id][number]
             self._take((run_id, number), refused(item, State.CONFLICT, Note(Reason.GIT_NEEDS)))
 
-    def _staged(self, item: Item) -> bytes:
+    def _staged(self, item: Item, most: int) -> bytes:
         spot = self._planner.runs.at(item.run, item.slot)
         with open_regular_file(spot.name, spot.dir_fd) as file:
-            return file.read()
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise ValueError
+        return data
 
     def do(self, jobs: ProjectJobs, gone: Sequence[Recorded] = ()) -> Report:
         """Do what was planned; the report includes the changes that are `gone`."""

@@ -107,7 +107,9 @@ def _current(manager: ProjectManager, run: Run, item: Recorded) -> Recorded:
     if item.state not in (State.APPLIED, State.UNDONE):
         return item
     if change.type is not Type.FILE:
-        is_gone = change.kind is Kind.ADDED and signature_at(item) == "-"
+        # Git removes what it wrote itself, and must not get it back with an apply.
+        is_git = ".git" in f"{change.root}/{change.path}".split("/")
+        is_gone = change.kind is Kind.ADDED and not is_git and signature_at(item) == "-"
         if not is_gone or index.later_runs(manager, run, item):
             return item
         return item._replace(state=State.UNDONE, note=None)

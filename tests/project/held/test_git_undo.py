@@ -10,7 +10,7 @@ from ollmsandbox.project.change import State
 from ollmsandbox.project.reasons import Reason
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
-from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 MAKE = """
 git init -q -b main .; git config user.name x; git config user.email x@example.org
@@ -144,3 +144,68 @@ def test_what_git_needs_can_be_undone_when_it_needs_it_no_more(project: Person) 
     undo(project, run_id)
     assert objects(project) == before
     check(project)
+
+
+def test_a_new_repository_that_the_user_has_used_stays(project: Person) -> None:
+    run_id = run(project, "git init -q new")
+    author = "git config user.name x; git config user.email x@y"
+    outside(project, f"cd new; {author}; echo mine >mine; git add .; git commit -qm mine")
+    undo(project, run_id)
+    assert outside(project, "cd new; git fsck --full; git log --format=%s") == "mine\n"
+
+
+def test_later_changes_are_undone_with_it(project: Person) -> None:
+    was = outside(project, "git for-each-ref")
+    first = run(project, COMMIT)
+    run(project, "echo more >>other; git commit -qam third")
+    undo(project, first, with_later=True)
+    assert outside(project, "git for-each-ref") == was
+    check(project)
+
+
+def test_a_pending_commit_needs_the_one_below(project: Person) -> None:
+    first = run(project, COMMIT)
+    command = "git checkout -q -b later; echo more >>other; git commit -qam third"
+    project.run(
+        command, keeper=Recorder(RunSpec(str(project.project), mode=Mode.REVIEW), project.paths)
+    )
+    undo(project, first)
+    review = Review(project.paths)
+    try:
+        review.apply_all(review.manager.run(first).project)
+    finally:
+        review.close()
+    check(project)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        # Deeper than Python calls itself, and links.
+        "cd .git/refs/heads; for n in $(seq 1200); do mkdir a; cd -P a; done",
+        "rm -r .git/logs; ln -s / .git/logs",
+        "mkfifo .git/refs/heads/pipe",
+        "echo broken >.git/index",
+    ],
+)
+def test_a_strange_repository_is_no_reason_to_fail(project: Person, make: str) -> None:
+    run_id = run(project, COMMIT)
+    outside(project, "git branch mine")
+    outside(project, make)
+    undo(project, run_id)
+    outside(project, "git --git-dir=.git cat-file -p mine^{tree} >/dev/null")
+
+
+def test_what_a_finished_rebase_removed_is_not_applied_again(project: Person) -> None:
+    clash = "git checkout -qb other; seq 2 11 >file; git commit -qam o; git checkout -q main;"
+    outside(project, f"{clash} seq 3 12 >file; git commit -qam m")
+    run_id = run(project, "git rebase -q other >/dev/null 2>&1 || true")
+    outside(
+        project, "seq 2 12 >file; git add file; GIT_EDITOR=true git rebase --continue >/dev/null"
+    )
+    review = Review(project.paths)
+    try:
+        review.apply(review.manager.run(run_id))
+    finally:
+        review.close()
+    assert "rebase" not in outside(project, "git status")

@@ -12,6 +12,7 @@ import hashlib
 import struct
 from typing import NamedTuple
 
+from ....files.dirfd import open_regular_file
 from .table import SAFE_PATH
 
 _HEAD = struct.Struct(">4sII")
@@ -20,6 +21,7 @@ _ENTRY = struct.Struct(">24sI12s20sH")
 _SECONDS = struct.Struct(">8xI")
 _NAME_LENGTH, _IS_EXTENDED, _ASSUME_VALID, _SKIP_WORKTREE = 0xFFF, 0x4000, 0x8000, 0x4000
 _HASH = 20
+LARGEST_INDEX = 128 << 20
 
 
 class Entry(NamedTuple):
@@ -86,15 +88,16 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
-def is_same_index(one: bytes, other: bytes) -> bool:
-    """Return whether two indexes have the same entries. Git also notes there when it last looked at
-    each file."""
+def is_same_index(one: str, one_dir: int, other: str, other_dir: int) -> bool:
+    """Return whether two files are indexes with the same entries. Git also notes there when it last
+    looked at each file."""
+    found = []
     try:
-        found = [
-            [entry._replace(times=b"", owner=b"") for entry in read_index(data)]
-            for data in (one, other)
-        ]
-    except ValueError:
+        for name, dir_fd in ((one, one_dir), (other, other_dir)):
+            with open_regular_file(name, dir_fd) as file:
+                entries = read_index(file.read(LARGEST_INDEX))
+            found.append([entry._replace(times=b"", owner=b"") for entry in entries])
+    except (OSError, ValueError):
         return False
     return found[0] == found[1]
 

@@ -16,12 +16,11 @@ from ...reasons import Note, Reason
 from ...roots import is_git_folder
 from ..risky import normalised
 from .config import find_hostile_setting, leads_to_module, leads_to_worktree
-from .index import read_index, rewritten_index
+from .index import LARGEST_INDEX, read_index, rewritten_index
 from .objects import Allowance, IndexPack, Objects
 from .table import GitRow, GitRule, find_row
 from .view import View, read_disk
 
-_LARGEST_INDEX = 128 << 20
 _WORKTREE = re.compile(r"worktrees/([^/]+)/(.+)", re.DOTALL)
 
 
@@ -196,7 +195,7 @@ class GitJudge:
 
     def _index(self, change: Change, _folder: GitFolder, row: GitRow) -> GitAnswer | Note:
         path = f"{self._root}/{change.path}"
-        new, old = self._view.read(path, _LARGEST_INDEX), read_disk(path, _LARGEST_INDEX)
+        new, old = self._view.read(path, LARGEST_INDEX), read_disk(path, LARGEST_INDEX)
         if new is None or old is None:
             return Note(row.why)
         time = int(os.lstat(path).st_mtime) if old else 0
@@ -256,9 +255,9 @@ class GitJudge:
             own = f"{worktree}/.git"
             if pointer := self._view.read(own, 8192):
                 own = os.path.normpath(os.path.join(worktree, _pointer(pointer)[1]))
-            data = self._view.read(f"{own}/index", _LARGEST_INDEX)
+            data = self._view.read(f"{own}/index", LARGEST_INDEX)
             if data is None:
-                data = read_disk(f"{own}/index", _LARGEST_INDEX)
+                data = read_disk(f"{own}/index", LARGEST_INDEX)
             try:
                 entries = read_index(data or b"")
             except ValueError:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the objects of a run that its repository still needs when the run is undone: the user may
-have committed on top of the command's commit, or given it to a branch."""
+"""Finds what a repository still needs of a run that is undone: the user may have committed on top
+of the command's commit, given it to a branch, or used a repository that the command made."""
 
 from __future__ import annotations
 
@@ -13,41 +13,71 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ....files.dirfd import folders_above, open_regular_file
 from ...swap import Item
 from .index import read_index
-from .objects import id_width, pack_ids
+from .objects import pack_ids
 
+# A file of objects, in the repository `git`.
 _OBJECT = re.compile(
     r"(?:(?P<git>.*)/)?(?P<inner>objects/(?:[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})"
     r"|pack/pack-[0-9a-f]+\.\w+))",
     re.DOTALL,
 )
-# Beside the files in the folder itself, which are named in capitals, or are an index.
+_PACK_INDEX = re.compile(r"objects/pack/[^/]+\.idx", re.DOTALL)
+# What refers to objects: the files in the repository itself, and those in these folders.
 _FOLDERS = ("refs", "logs", "worktrees", "rebase-merge", "rebase-apply", "sequencer")
+_OTHERS = ("objects", "modules")
+# What a pending change may not be applied to later, if objects are gone then.
+_WAITING = ("objects", "refs", "packed-refs", "HEAD", "index")
 _ID = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{40})(?![0-9a-f])")
-_MOST = 256 << 20
+_LARGEST = 256 << 20
+_HEADER = 64
 
 _Key = tuple[str, int]
 
 
-def objects_in_use(
-    items: Sequence[Item], staged: Callable[[Item], bytes], since: float
+def needed_by_git(
+    items: Sequence[Item],
+    staged: Callable[[Item, int], bytes],
+    waiting: Iterable[str],
+    since: float,
 ) -> set[_Key]:
     """Return the changes, by run and number, that an undo must not take back: those of objects that
-    are needed, and of the folders around them.
+    are needed, and of the folders around them; and all of a new repository that is in use.
 
-    `items` are the steps of the undo, `staged` returns the content that one puts into the project.
-    The runs began at the time `since` or later.
+    `items` are the steps of the undo, `staged` returns the content that one puts into the project,
+    up to a size. `waiting` are the paths of pending changes. The runs began at the time `since` or
+    later.
     """
     removed: dict[str, dict[str, _Key]] = {}
     for item in items:
-        if item.does == "remove" and (found := _OBJECT.fullmatch(item.path)):
+        if item.does != "remove":
+            continue
+        folder, _, name = f"{item.root}/{item.path}".rpartition("/")
+        if found := _OBJECT.fullmatch(item.path):
             git = "/".join(filter(None, (item.root, found["git"])))
             removed.setdefault(git, {})[found["inner"]] = item.run, item.number
+        elif name == "HEAD" and os.path.isdir(f"{folder}/objects"):
+            removed.setdefault(folder, {})
+    inside: dict[str, list[Item]] = {git: [] for git in removed}
+    for item in items:
+        for folder in folders_above(f"{item.root}/{item.path}"):
+            if folder in inside:
+                inside[folder].append(item)
+    pending = {
+        folder
+        for path in waiting
+        for folder in folders_above(path)
+        if folder in removed and path[len(folder) + 1 :].split("/")[0] in _WAITING
+    }
     used: set[_Key] = set()
     for git, objects in removed.items():
         names = set(objects)
-        # What cannot be read may need all of them.
+        # What cannot be read may need all of them, and so may what is not yet in the project.
         with contextlib.suppress(OSError, ValueError, zlib.error):
-            names = _Repository(git, objects, _contents(git, items, staged), since).used()
+            repository = _Repository(git, objects, _contents(git, inside[git], staged), since)
+            if repository.is_new_and_used():
+                used |= {(item.run, item.number) for item in inside[git]}
+            elif git not in pending:
+                names = repository.used()
         used |= {objects[name] for name in names}
     around = {
         f"{item.root}/{folder}"
@@ -59,19 +89,25 @@ def objects_in_use(
     return used | {(i.run, i.number) for i in folders if f"{i.root}/{i.path}" in around}
 
 
+def _refers(name: str) -> bool:
+    """Return whether a file of a repository, other than an object, may name objects."""
+    parts = name.split("/")
+    return len(parts) == 1 or (parts[0] in _FOLDERS and not set(_OTHERS).intersection(parts))
+
+
 def _contents(
-    git: str, items: Sequence[Item], staged: Callable[[Item], bytes]
+    git: str, items: Sequence[Item], staged: Callable[[Item, int], bytes]
 ) -> dict[str, bytes | None]:
-    """Return what the files in a repository will have; for an object it is enough that it is
-    there."""
+    """Return what the files in a repository will have, None for those that will be gone. Of most
+    objects it is enough that they are there."""
     found: dict[str, bytes | None] = {}
     for item in items:
-        path = f"{item.root}/{item.path}"
-        if item.does in ("put", "remove") and path.startswith(f"{git}/"):
-            name = path[len(git) + 1 :]
-            is_read = not name.startswith("objects/") or name.endswith(".idx")
-            content = staged(item) if item.does == "put" and is_read else b""
-            found[name] = content if item.does == "put" else None
+        name = f"{item.root}/{item.path}"[len(git) + 1 :]
+        if item.does == "put":
+            is_read = _refers(name) or _PACK_INDEX.fullmatch(name)
+            found[name] = staged(item, _LARGEST) if is_read else b""
+        elif item.does == "remove":
+            found[name] = None
     return found
 
 
@@ -85,9 +121,22 @@ class _Repository:
         self._removed = set(removed)
         self._after = after
         self._since = since
+        # The names with a hash of 64 digits are the long ones.
+        self._width = 32 if any(len(name) > 70 for name in self._removed) else 20
+
+    def is_new_and_used(self) -> bool:
+        """Return whether the undo would remove HEAD, and leave objects or references."""
+        if self._after.get("HEAD", b"") is not None:
+            return False
+        return any(
+            self._after.get(name, b"") is not None
+            for folder in ("objects", "refs")
+            for name in self._files(folder)
+        )
 
     def used(self) -> set[str]:
-        """Return the removed files that something refers to: all if it may be one of a pack."""
+        """Return the removed files that are referred to; all of them if the reference may be inside
+        a pack, which is not read."""
         packed = self._packed()
         todo, seen = [*self._references()], set[str]()
         used: set[str] = set()
@@ -101,74 +150,93 @@ class _Repository:
                 used.add(name)
             if self._after.get(name) is not None:
                 continue  # older than the run
-            found = _ids_in_object(f"{self._git}/{name}", len(id_) // 2)
-            if found is None and bytes.fromhex(id_) in packed:
-                return self._removed
-            todo += found or []
+            try:
+                todo += self._ids_in(name)
+            except FileNotFoundError:
+                if bytes.fromhex(id_) in packed:
+                    return self._removed
         return used
 
     def _packed(self) -> set[bytes]:
-        """Return the ids that are only in packs that go, or that are newer than the run: those may
-        have what refers to its objects."""
-        new, old = set[bytes](), set[bytes]()
-        folder = f"{self._git}/objects/pack"
-        there = {f"objects/pack/{n}" for n in (os.listdir(folder) if os.path.isdir(folder) else ())}
-        for name in filter(re.compile(r".*/pack/pack-\w+\.idx").fullmatch, {*there, *self._after}):
-            width = id_width(name[: -len(".idx")])
-            if (back := self._after.get(name)) is not None:
-                old |= pack_ids(back, width)
-            elif name in there:
-                is_new = os.lstat(f"{self._git}/{name}").st_ctime >= self._since
-                ids = pack_ids(_read(f"{self._git}/{name}"), width)
-                (new if is_new or name in self._removed else old).update(ids)
-        return new - old
+        """Return the ids in packs that go or are newer than the run, without those that are in
+        other packs, too."""
+        new, old = set[bytes](), []
+        there = set(self._files("objects/pack"))
+        for name in filter(_PACK_INDEX.fullmatch, there | self._after.keys()):
+            is_gone = self._after.get(name, b"") is None
+            if name in there and (is_gone or (name not in self._after and self._is_newer(name))):
+                new |= self._ids_of_pack(name)
+            elif not is_gone:
+                old.append(name)
+        for name in old if new else ():
+            new -= self._ids_of_pack(name)
+        return new
+
+    def _ids_of_pack(self, name: str) -> frozenset[bytes]:
+        data = self._after.get(name)
+        return pack_ids(_read(f"{self._git}/{name}") if data is None else data, self._width)
+
+    def _is_newer(self, name: str) -> bool:
+        return os.lstat(f"{self._git}/{name}").st_ctime >= self._since
 
     def _references(self) -> Iterator[str]:
         """Yield the ids that are named outside the objects."""
-        for name in {*self._files(), *(n for n in self._after if not n.startswith("objects/"))}:
+        packs = any(name.endswith(".pack") for name in self._removed)
+        lists = ["reftable", *(["objects/pack/multi-pack-index"] if packs else [])]
+        if any(os.path.lexists(f"{self._git}/{n}") and self._is_newer(n) for n in lists):
+            raise ValueError  # of references, or of what is in which pack: not read here
+        there = {name for folder in ("", *_FOLDERS) for name in self._files(folder)}
+        for name in {*there, *filter(_refers, self._after)}:
             data = self._after[name] if name in self._after else _read(f"{self._git}/{name}")
             if data is not None and data.startswith(b"DIRC"):
                 yield from (entry.id.hex() for entry in read_index(data))
             elif data is not None:
                 yield from (id_.decode() for id_ in _ID.findall(data))
 
-    def _files(self) -> Iterator[str]:
-        with os.scandir(self._git) as entries:
-            yield from (one.name for one in entries if one.is_file(follow_symlinks=False))
-        for folder in _FOLDERS:
-            for around, _folders, files in os.walk(f"{self._git}/{folder}"):
-                for file in files:
-                    if os.path.isfile(path := f"{around}/{file}") and not os.path.islink(path):
-                        yield path[len(self._git) + 1 :]
+    def _files(self, folder: str) -> Iterator[str]:
+        """Yield the files in a folder of the repository; "" is the repository, without folders.
+        Raise OSError for a folder that cannot be read, and ValueError for a link."""
+        left = [folder]
+        while left:
+            folder = left.pop()
+            if not os.path.lexists(f"{self._git}/{folder}"):
+                continue
+            with os.scandir(f"{self._git}/{folder}") as entries:
+                for entry in entries:
+                    name = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.is_symlink() and folder:
+                        raise ValueError
+                    if entry.is_file(follow_symlinks=False):
+                        yield name
+                    elif entry.is_dir() and folder and entry.name not in _OTHERS:
+                        left.append(name)
 
-
-def _ids_in_object(path: str, width: int) -> list[str] | None:
-    """Return the ids of the objects that a loose object refers to, or None if there is no file."""
-    try:
-        data = _read(path)
-    except FileNotFoundError:
-        return None
-    unpacking = zlib.decompressobj()
-    kind = unpacking.decompress(data, 8)
-    if kind.startswith(b"blob "):
-        return []
-    data = kind + unpacking.decompress(unpacking.unconsumed_tail, _MOST)
-    if not unpacking.eof:
-        raise ValueError
-    kind, _, content = data.partition(b"\0")
-    if not kind.startswith(b"tree "):
-        return [id_.decode() for id_ in _ID.findall(content)]
-    found, at = [], 0
-    while at < len(content):
-        end = content.index(b"\0", at) + 1
-        found.append(content[end : end + width].hex())
-        at = end + width
-    return found
+    def _ids_in(self, name: str) -> list[str]:
+        """Return the ids of the objects that a loose object refers to, if it is not too old."""
+        if not self._is_newer(name):
+            return []
+        unpacking = zlib.decompressobj()
+        with open_regular_file(f"{self._git}/{name}") as file:
+            data = unpacking.decompress(file.read(_HEADER), _HEADER)
+            if data.startswith(b"blob "):
+                return []
+            data += unpacking.decompress(unpacking.unconsumed_tail + file.read(_LARGEST), _LARGEST)
+        if not unpacking.eof:
+            raise ValueError
+        kind, _, content = data.partition(b"\0")
+        if not kind.startswith(b"tree "):
+            return [id_.decode() for id_ in _ID.findall(content)]
+        found, at = [], 0
+        while at < len(content):
+            end = content.index(b"\0", at) + 1
+            found.append(content[end : end + self._width].hex())
+            at = end + self._width
+        return found
 
 
 def _read(path: str) -> bytes:
     with open_regular_file(path) as file:
-        data = file.read(_MOST + 1)
-    if len(data) > _MOST:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
         raise ValueError
     return data
