@@ -194,6 +194,8 @@ def test_a_strange_repository_is_no_reason_to_fail(project: Person, make: str) -
     outside(project, make)
     undo(project, run_id)
     outside(project, "git --git-dir=.git cat-file -p mine^{tree} >/dev/null")
+    # pytest cannot remove folders that are so deep.
+    outside(project, "rm -rf .git/refs/heads/a")
 
 
 def test_what_a_finished_rebase_removed_is_not_applied_again(project: Person) -> None:
