@@ -172,8 +172,8 @@ def summary(report: Report, project: str) -> Iterator[str]:
 
 
 def may_overwrite(items: Iterable[Recorded]) -> bool:
-    """Return whether naming the path of a conflict would end it. A folder is never overwritten, nor
-    is what is in its way, or what git needs."""
+    """Return whether one of the conflicts ends if the user names its path. Not where a folder is
+    involved, nor for what git needs."""
     return any(
         item.state is State.CONFLICT
         and item.change.type is not Type.FOLDER
@@ -194,8 +194,8 @@ def advice(report: Report) -> Iterator[str]:
         yield f"then use the command's with `apply {run} PATH`, or drop it with"
         yield f"`discard {run} PATH`."
     elif State.CONFLICT in states:
-        yield "A changed file and a folder cannot take each other's place. Move away what is there,"
-        yield f"then `apply {run}` again, or `discard {run}` it."
+        yield "Where a folder is in conflict, nothing is overwritten. Move away what is there, then"
+        yield f"`apply {run}` again, or `discard {run}` it."
     elif State.PENDING in states:
         yield f"Review them with `ollmsandbox changes {run} --diff`, then `apply {run}` or"
         yield f"`discard {run}` them, all or by path."

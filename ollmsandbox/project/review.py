@@ -348,6 +348,7 @@ class _Planning:
             self._take((run_id, number), refused(item, State.CONFLICT, Note(Reason.GIT_NEEDS)))
 
     def _staged(self, item: Item, most: int) -> bytes:
+        """Return what is staged for an item; raise ValueError if it is larger than `most`."""
         spot = self._planner.runs.at(item.run, item.slot)
         with open_regular_file(spot.name, spot.dir_fd) as file:
             data = file.read(most + 1)

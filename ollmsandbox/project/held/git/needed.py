@@ -24,11 +24,13 @@ _OBJECT = re.compile(
 _PACK_INDEX = re.compile(r"objects/pack/[^/]+\.idx", re.DOTALL)
 # What refers to objects: the files in the repository itself, and those in these folders.
 _FOLDERS = ("refs", "logs", "worktrees", "rebase-merge", "rebase-apply", "sequencer")
-_OTHERS = ("objects", "modules")
-# What a pending change may not be applied to later, if objects are gone then.
+# Among those, objects, and the repositories of submodules, which are judged by themselves.
+_SKIPPED = ("objects", "modules")
+# Where a pending change may refer to objects, or be one that refers to others.
 _WAITING = ("objects", "refs", "packed-refs", "HEAD", "index")
 _ID = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{40})(?![0-9a-f])")
 _LARGEST = 256 << 20
+# Enough to tell what kind of object it is.
 _HEADER = 64
 
 _Key = tuple[str, int]
@@ -92,7 +94,7 @@ def needed_by_git(
 def _refers(name: str) -> bool:
     """Return whether a file of a repository, other than an object, may name objects."""
     parts = name.split("/")
-    return len(parts) == 1 or (parts[0] in _FOLDERS and not set(_OTHERS).intersection(parts))
+    return len(parts) == 1 or (parts[0] in _FOLDERS and not set(_SKIPPED).intersection(parts))
 
 
 def _contents(
@@ -208,7 +210,7 @@ class _Repository:
                         raise ValueError
                     if entry.is_file(follow_symlinks=False):
                         yield name
-                    elif entry.is_dir() and folder and entry.name not in _OTHERS:
+                    elif entry.is_dir() and folder and entry.name not in _SKIPPED:
                         left.append(name)
 
     def _ids_in(self, name: str) -> list[str]:
