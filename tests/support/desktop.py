@@ -111,8 +111,8 @@ class Outside:
                 return True
             if began > end or self.process.poll() is not None:
                 return False
-            # To look keeps the program busy, too: it gets as much time for what it is to do.
-            time.sleep(max(0.05, time.monotonic() - began))
+            # To look keeps the program busy, too: it gets more time for what it is to do.
+            time.sleep(max(0.05, 2 * (time.monotonic() - began)))
 
     # --- doing -----------------------------------------------------------------------------------
 

@@ -137,6 +137,7 @@ FOLDERS = {
 }
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize("name", PLANTED)
 def test_no_agent_can_plant_a_program(tmp_path: Path, name: str, is_new: bool) -> None:
@@ -267,6 +268,7 @@ def test_a_command_cannot_make_a_note_about_a_login(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     "file",
     [
@@ -291,6 +293,7 @@ def test_settings_of_agents_in_the_project_are_pointed_out(tmp_path: Path, file:
     )
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     "planted",
     [
@@ -321,6 +324,7 @@ def test_what_is_no_login_leaves_the_user_s_as_it_was(tmp_path: Path, planted: s
     )
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     ("name", "file", "planted"),
     [
@@ -384,6 +388,7 @@ def test_a_link_on_the_way_to_a_login_is_not_followed(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.ordinary
 def test_a_login_that_was_renewed_elsewhere_meanwhile_is_left_alone(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
@@ -404,6 +409,7 @@ def test_a_login_that_was_renewed_elsewhere_meanwhile_is_left_alone(tmp_path: Pa
     )
 
 
+@pytest.mark.ordinary
 def test_the_history_is_seen_by_later_runs_in_the_project_only(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
@@ -427,6 +433,7 @@ def test_the_history_is_seen_by_later_runs_in_the_project_only(tmp_path: Path) -
     )
 
 
+@pytest.mark.ordinary
 def test_the_changes_of_a_session_are_one_run_that_can_be_undone(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
@@ -449,6 +456,7 @@ def test_the_changes_of_a_session_are_one_run_that_can_be_undone(tmp_path: Path)
     )
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize(("answer", "starts"), [("y", True), ("n", False), ("", False)])
 def test_the_hosts_are_asked_about_before_the_agent_starts(
     tmp_path: Path, answer: str, starts: bool
@@ -466,6 +474,7 @@ def test_the_hosts_are_asked_about_before_the_agent_starts(
     )
 
 
+@pytest.mark.ordinary
 def test_without_a_terminal_the_hosts_have_to_be_named(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
@@ -479,6 +488,7 @@ def test_without_a_terminal_the_hosts_have_to_be_named(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.ordinary
 def test_only_the_named_hosts_are_reached(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
@@ -528,6 +538,7 @@ def test_with_tools_the_agent_itself_cannot_write(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.ordinary
 def test_with_tools_ours_write(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,
@@ -540,6 +551,7 @@ def test_with_tools_ours_write(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.ordinary
 def test_with_tools_the_agent_cannot_answer_for_the_user(tmp_path: Path) -> None:
     """It is never asked, though it says that it can be."""
     in_agents_world(
@@ -649,6 +661,7 @@ assert done.returncode == 125 and "no connection called" in done.stderr, done
     )
 
 
+@pytest.mark.ordinary
 def test_settings_for_the_tools_are_added_to_the_user_s(tmp_path: Path) -> None:
     in_agents_world(
         tmp_path,

@@ -15,6 +15,8 @@ from support.servers.mcp_client import MODES, allow, deny, raw_client, run_clien
 
 from ollmsandbox.sandbox.spec import Mode
 
+pytestmark = pytest.mark.ordinary
+
 
 def other_project(person: Person) -> tuple[Person, str]:
     """Return the same user in another project, and a pending run there."""

@@ -24,6 +24,8 @@ from support.servers.mcp_client import (
     text_of,
 )
 
+pytestmark = pytest.mark.ordinary
+
 TOOLS = {
     *("run_command", "read_file", "write_file", "edit_file", "search", "list_changes"),
     *("show_diff", "apply_changes", "discard_changes", "undo_run"),

@@ -170,6 +170,11 @@ OPERATIONS = {
 PLACES = ("none", "project", "cache", "data", "no-exchange", "moved")
 CASES = [(place, name) for place in PLACES for name in OPERATIONS]
 CASES += [(f"moved-{place}", "apply") for place in ("project", "cache", "data", "no-exchange")]
+# Where a folder is does not depend on the user: of those, root looks at one half.
+OURS = [
+    case for n, case in enumerate(CASES)
+    if EVERY or case[0] in ("none", "moved") or n % 2 == (os.getuid() == 0)
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +224,7 @@ def _refuse(*_arguments: object) -> None:
     raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
 
-@pytest.mark.parametrize(("place", "name"), CASES)
+@pytest.mark.parametrize(("place", "name"), OURS)
 def test_a_kill_at_any_step(
     snapshot_for: Callable[[str], Snapshot],
     monkeypatch: pytest.MonkeyPatch,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,10 @@ def run(person: Person, command: str) -> tuple[str, Report]:
     return result.stdout.text, report
 
 
-@pytest.fixture
-def origin(person: Person, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bare repository. Tests have it below /tmp, where no user would."""
-    monkeypatch.setattr(config, "UNTRUSTED", ("/proc", "/dev", "/run"))
-    (person.home / ".gitconfig").write_text(SETTINGS)
+@pytest.fixture(scope="module")
+def repositories(shared_person: Person) -> Path:
+    """The folder with those that the tests begin with."""
+    (shared_person.home / ".gitconfig").write_text(SETTINGS)
     make = """
     git init -q -b main seed; cd seed
     for n in 1 2 3 4 5 6 7 8; do echo $n; done >numbers; echo one >file; mkdir sub; echo x >sub/x
@@ -58,7 +58,16 @@ def origin(person: Person, monkeypatch: pytest.MonkeyPatch) -> Path:
     git commit -qam nine; cd ..; git clone -q --bare seed origin.git; git init -q -b main lib
     cd lib; echo l >l; git add .; git commit -qm lib
     """
-    git(person, person.home, make)
+    git(shared_person, shared_person.project, make)
+    return shared_person.project
+
+
+@pytest.fixture
+def origin(person: Person, repositories: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bare repository. Tests have it below /tmp, where no user would."""
+    monkeypatch.setattr(config, "UNTRUSTED", ("/proc", "/dev", "/run"))
+    (person.home / ".gitconfig").write_text(SETTINGS)
+    subprocess.run(["cp", "-a", f"{repositories}/.", person.home], check=True)
     return person.home / "origin.git"
 
 

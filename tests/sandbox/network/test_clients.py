@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -152,7 +153,8 @@ subprocess.run(["git", "-C", www / "repository.git", "update-server-info"], chec
 """
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+# Root tries one half, and others the other one.
+@pytest.mark.parametrize("client", list(CLIENTS)[os.getuid() == 0 :: 2])
 def test_a_client_is_allowed_refused_and_asked_about(tmp_path: Path, client: str) -> None:
     in_world(
         tmp_path,
