@@ -21,22 +21,8 @@ from ..sandbox.process import Stop
 from ..sandbox.terminal import CommandTerminal
 from ..text.ansi import harmless, without_screens
 from ..tools.base import FILLED_SCREEN, Outcome, RequestBase, Stream, Tool, UserQuestion
-from .events import (
-    CallBegan,
-    CallEnded,
-    CallQueued,
-    CallSettled,
-    ChatEvent,
-    CommandOutput,
-    CommandStarted,
-    ConversationState,
-    FilesChanged,
-    PermissionAnswered,
-    PermissionAsked,
-    QuestionAnswered,
-    QuestionAsked,
-    report,
-)
+from . import events
+from .events import ChatEvent, ConversationState, report
 from .messages import Message, Role, ToolCall
 from .storage.stored import INTERRUPTED, CallRecord, StoredMessage
 from .storage.writer import SessionWriter
@@ -72,6 +58,7 @@ class ActiveCall:
     repeated: bool = False
     description: str = ""
     request: RequestBase | None = None
+    is_asking: bool = False
     verdict: Verdict | None = None
     outcome: Outcome | None = None
     # The size of a terminal for a command of the user's own.
@@ -87,264 +74,6 @@ class _RepeatedError(OllmSandboxError):
     """The model makes the same call over and over."""
 
 
-class CallRunner:
-    """Executes calls, for one conversation."""
-
-    def __init__(
-        self,
-        tools: Sequence[Tool],
-        emit: Callable[[ChatEvent], None],
-        enter: Callable[[ConversationState], None],
-        ended: Callable[[ActiveCall], None],
-    ) -> None:
-        """`ended` is called with each call that has an outcome."""
-        self._tools = {tool.name: tool for tool in tools}
-        self._emit = emit
-        self._enter = enter
-        self._ended = ended
-        self._asking: set[str] = set()
-        self._last_failed = ""
-        self._times = 0
-        # How often each call had its last result, since a call changed something.
-        self._repeats: dict[str, tuple[str, int]] = {}
-        self._refusals = 0
-
-    @property
-    def is_looping(self) -> bool:
-        """Whether the model goes on with calls that were refused because they repeat."""
-        return self._refusals >= _MAX_REFUSALS
-
-    async def execute(self, active_calls: Sequence[ActiveCall]) -> None:
-        """Execute calls one after the other; neighbours that cannot write, concurrently."""
-        waiting = list(active_calls)
-        while waiting:
-            # Not earlier: the call before may create the folder that this one needs.
-            active = waiting.pop(0)
-            request = self._read(active)
-            if request is None:
-                continue
-            batch = [(active, request)]
-            while waiting and not self._can_write(active):
-                beside = self._beside(waiting[0])
-                if beside is None:
-                    break
-                batch.append((waiting.pop(0), beside))
-            await self._run_together(batch)
-
-    def queue(self, active_calls: Sequence[ActiveCall]) -> None:
-        """Announce calls that wait for their turn."""
-        for active in active_calls:
-            try:
-                described = active.description or self._parse(active).describe()
-            except OllmSandboxError:
-                described = _in_one_line(active.call)  # parsed again when its turn comes
-            self._emit(CallQueued(active.call, described, active.own))
-
-    def begin(self) -> None:
-        """Note a message of the user: calls that were refused may be tried again."""
-        self._last_failed, self._times = "", 0
-        self._repeats = {}
-        self._refusals = 0
-
-    def give_up(self, active: ActiveCall, outcome: Outcome) -> None:
-        """End a call with this outcome, even if its task still runs."""
-        if active.task is None:
-            self._began(active)
-        self._end(active, outcome)
-
-    def _read(self, active: ActiveCall) -> RequestBase | None:
-        """Parse a call. If it is invalid, end it with the error and return None."""
-        try:
-            request = self._parse(active)
-        except OllmSandboxError as error:
-            self._began(active)
-            is_repeated = isinstance(error, _RepeatedError)
-            self._refusals = self._refusals + 1 if is_repeated else 0
-            self._end(active, Outcome.failed(error))
-            return None
-        self._refusals = 0
-        active.description = request.describe()
-        active.request = request
-        request.terminal_size = active.terminal_size
-        return request
-
-    def _beside(self, active: ActiveCall) -> RequestBase | None:
-        """Parse a call; return None unless it can run beside the one before."""
-        if self._can_write(active):
-            return None
-        try:
-            request = self._parse(active)
-        except OllmSandboxError:
-            return None  # reported when its turn comes
-        active.description = request.describe()
-        active.request = request
-        return request
-
-    def _can_write(self, active: ActiveCall) -> bool:
-        tool = self._tools.get(active.call.name)
-        return tool is None or tool.can_write
-
-    def _parse(self, active: ActiveCall) -> RequestBase:
-        call = active.call
-        if active.repeated:
-            raise OllmSandboxError(SAME_ID)
-        tool = self._tools.get(call.name)
-        if tool is None:
-            names = ", ".join(sorted(self._tools)) or "none"
-            name = call.name[:_MOST_SHOWN]
-            raise OllmSandboxError(
-                N_("There is no tool {name}. The tools are: {names}."), name=repr(name), names=names
-            )
-        self._refuse_repeated(_key(call))
-        try:
-            return tool.read(call.arguments, call.id)
-        except OllmSandboxError:
-            raise
-        except Exception as error:
-            report(error)
-            raise OllmSandboxError(N_("The call is invalid: {why}"), why=str(error)) from error
-
-    def _refuse_repeated(self, key: str) -> None:
-        if self._times >= _MAX_FAILURES and self._last_failed == key:
-            raise _RepeatedError(
-                N_(
-                    "This call failed {times} times in a row, so it was not tried again. Do "
-                    "something else."
-                ),
-                times=self._times,
-            )
-        times = self._repeats.get(key, ("", 0))[1]
-        if times >= _MAX_REPEATS:
-            raise _RepeatedError(
-                N_(
-                    "This call had the same result {times} times, and nothing has changed since. "
-                    "It was not made again. Do something else, or tell the user what you need."
-                ),
-                times=times,
-            )
-
-    async def _run_together(self, batch: Sequence[tuple[ActiveCall, RequestBase]]) -> None:
-        self._enter(ConversationState.RUNNING)
-        for active, request in batch:
-            self._began(active)
-            active.task = asyncio.ensure_future(self._perform(active, request))
-            active.task.add_done_callback(partial(self._finished, active))
-        await asyncio.wait([active.task for active, _ in batch if active.task is not None])
-
-    async def _perform(self, active: ActiveCall, request: RequestBase) -> Outcome:
-        try:
-            return await request.execute(_CallWatcher(self, active))
-        except OllmSandboxError as error:
-            return Outcome.failed(error, verdict=active.verdict)
-        except Exception as error:  # noqa: BLE001 - one tool's mistake must not end the session
-            report(error)
-            text = Sentence(N_("The tool failed: {why}"), why=str(error))
-            return Outcome.failed(text, verdict=active.verdict)
-        finally:
-            self.answered(active)
-
-    def _finished(self, active: ActiveCall, task: asyncio.Task[Outcome]) -> None:
-        if active.outcome is None and not task.cancelled():
-            self._end(active, task.result())
-
-    def _began(self, active: ActiveCall) -> None:
-        active.description = active.description or _in_one_line(active.call)
-        self._emit(CallBegan(active.call, active.description, active.own))
-
-    def _end(self, active: ActiveCall, outcome: Outcome) -> None:
-        active.outcome = outcome
-        key = _key(active.call)
-        self._note_result(active, key, outcome)
-        if outcome.ok:
-            self._last_failed, self._times = "", 0
-        else:
-            self._times = self._times + 1 if key == self._last_failed else 1
-            self._last_failed = key
-        self._ended(active)
-
-    def _note_result(self, active: ActiveCall, key: str, outcome: Outcome) -> None:
-        if self._refusals:
-            return  # its result is the refusal
-        if outcome.report is not None and outcome.report.changes:
-            self._repeats = {}
-            return
-        text, times = self._repeats.get(key, ("", 0))
-        tool = self._tools.get(active.call.name)
-        if tool is not None and tool.can_write and not tool.is_sandboxed:
-            # What it changes is not recorded.
-            self._repeats = {}
-        self._repeats[key] = outcome.text, times + 1 if text == outcome.text else 1
-
-    # --- for the watchers ----------------------------------------------------------------------
-
-    def watched(self, active: ActiveCall, event: ChatEvent) -> None:
-        if active.outcome is None:
-            self._emit(event)
-
-    def asked(self, active: ActiveCall) -> None:
-        self._asking.add(active.call.id)
-        self._enter(ConversationState.ASKING)
-
-    def answered(self, active: ActiveCall) -> None:
-        if active.call.id in self._asking:
-            self._asking.remove(active.call.id)
-            if not self._asking and active.outcome is None:
-                self._enter(ConversationState.RUNNING)
-
-
-class _CallWatcher:
-    """Turns what a tool reports about one call into events."""
-
-    def __init__(self, runner: CallRunner, active: ActiveCall) -> None:
-        self._runner = runner
-        self._active = active
-        self._id = active.call.id
-
-    def asking(self, request: PermissionRequest) -> None:
-        self._runner.asked(self._active)
-        self._runner.watched(self._active, PermissionAsked(self._id, request))
-
-    def answered(self, verdict: Verdict) -> None:
-        self._active.verdict = verdict
-        self._runner.answered(self._active)
-        self._runner.watched(self._active, PermissionAnswered(self._id, verdict))
-
-    def questioned(self, question: UserQuestion) -> None:
-        self._runner.asked(self._active)
-        self._runner.watched(self._active, QuestionAsked(self._id, question))
-
-    def replied(self, answer: str | None) -> None:
-        self._runner.answered(self._active)
-        self._runner.watched(self._active, QuestionAnswered(self._id, answer))
-
-    def started(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
-        self._runner.watched(self._active, CommandStarted(self._id, pid, plan, ports))
-
-    def output(self, stream: Stream, data: bytes) -> None:
-        self._active.printed.feed(data)
-        self._runner.watched(self._active, CommandOutput(self._id, stream, data))
-
-    def changed(self, event: FileEvent) -> None:
-        self._runner.watched(self._active, FilesChanged(self._id, event))
-
-
-def _key(call: ToolCall) -> str:
-    return f"{call.name} {_arguments(call)}"
-
-
-def _arguments(call: ToolCall) -> str:
-    arguments = call.arguments
-    if isinstance(arguments, str):
-        return arguments
-    return json.dumps({**arguments}, sort_keys=True, default=str, ensure_ascii=False)
-
-
-def _in_one_line(call: ToolCall) -> str:
-    """Return the arguments in one line, to be shown beside the tool's name."""
-    line = _arguments(call)
-    return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
-
-
 class ToolCalls:
     """Executes the calls of replies, stops them, and stores their results."""
 
@@ -356,22 +85,31 @@ class ToolCalls:
         enter: Callable[[ConversationState], None],
         why_stopped: Callable[[], Stop] = lambda: Stop.PERSON,
     ) -> None:
-        self._why_stopped = why_stopped
+        self._tools = {tool.name: tool for tool in tools}
         self._writer = writer
-        self._emit = emit
+        self.emit = emit
         self._enter = enter
-        self._runner = CallRunner(tools, emit, enter, self._ended)
+        self._why_stopped = why_stopped
         self._active_calls: Sequence[ActiveCall] = ()
         # Calls that were stopped and are still settling their changes.
         self._lingering: set[asyncio.Task[None]] = set()
+        self._last_failed = ""
+        self._times = 0
+        # How often each call had its last result, since a call changed something.
+        self._repeats: dict[str, tuple[str, int]] = {}
+        self._refusals = 0
 
     def begin(self) -> None:
-        """Note a message of the user, with which a turn begins or goes on."""
-        self._runner.begin()
+        """Note a message of the user: a turn begins or goes on, and calls that were refused may be
+        tried again."""
+        self._last_failed, self._times = "", 0
+        self._repeats = {}
+        self._refusals = 0
 
     @property
     def is_looping(self) -> bool:
-        return self._runner.is_looping
+        """Whether the model goes on with calls that were refused because they repeat."""
+        return self._refusals >= _MAX_REFUSALS
 
     async def execute(
         self, calls: Sequence[ToolCall], repeated: Collection[str], messages: list[Message]
@@ -390,7 +128,7 @@ class ToolCalls:
         """Answer calls without executing them: the token limit was reached."""
         for call in calls:
             active = ActiveCall(call, self._number())
-            self._runner.give_up(active, Outcome.failed(_NO_TOKENS))
+            self._give_up(active, Outcome.failed(_NO_TOKENS))
             messages.append(_answer(active))
 
     async def execute_own(
@@ -446,16 +184,171 @@ class ToolCalls:
         try:
             # All of them, or else the first one would be known last.
             if self._lingering or len(active_calls) > 1:
-                self._runner.queue(active_calls)
+                self._queue(active_calls)
             if self._lingering:
                 self._enter(ConversationState.RUNNING)
                 await self.settled()
-            await self._runner.execute(active_calls)
+            await self._execute_in_order(list(active_calls))
         except asyncio.CancelledError:
             await self._stop(active_calls)
             raise
         finally:
             self._active_calls = ()
+
+    def _queue(self, active_calls: Sequence[ActiveCall]) -> None:
+        """Announce calls that wait for their turn."""
+        for active in active_calls:
+            try:
+                described = active.description or self._parse(active).describe()
+            except OllmSandboxError:
+                described = _in_one_line(active.call)  # parsed again when its turn comes
+            self.emit(events.CallQueued(active.call, described, active.own))
+
+    async def _execute_in_order(self, waiting: list[ActiveCall]) -> None:
+        """Execute calls one after the other; neighbours that cannot write, concurrently."""
+        while waiting:
+            # Not earlier: the call before may create the folder that this one needs.
+            active = waiting.pop(0)
+            if not self._read(active):
+                continue
+            batch = [active]
+            while waiting and not self._can_write(active) and self._read_beside(waiting[0]):
+                batch.append(waiting.pop(0))
+            self._enter(ConversationState.RUNNING)
+            tasks = []
+            for one in batch:
+                self._began(one)
+                one.task = asyncio.ensure_future(self._perform(one))
+                one.task.add_done_callback(partial(self._finished, one))
+                tasks.append(one.task)
+            await asyncio.wait(tasks)
+
+    # --- one call ------------------------------------------------------------------------------
+
+    def _read(self, active: ActiveCall) -> bool:
+        """Parse a call. If it is invalid, end it with the error and return False."""
+        try:
+            self._parse_into(active)
+        except OllmSandboxError as error:
+            self._began(active)
+            is_repeated = isinstance(error, _RepeatedError)
+            self._refusals = self._refusals + 1 if is_repeated else 0
+            self._end(active, Outcome.failed(error))
+            return False
+        self._refusals = 0
+        return True
+
+    def _read_beside(self, active: ActiveCall) -> bool:
+        """Parse a call; return whether it can run beside the one before."""
+        if self._can_write(active):
+            return False
+        try:
+            self._parse_into(active)
+        except OllmSandboxError:
+            return False  # reported when its turn comes
+        return True
+
+    def _can_write(self, active: ActiveCall) -> bool:
+        tool = self._tools.get(active.call.name)
+        return tool is None or tool.can_write
+
+    def _parse_into(self, active: ActiveCall) -> None:
+        active.request = self._parse(active)
+        active.request.terminal_size = active.terminal_size
+        active.description = active.request.describe()
+
+    def _parse(self, active: ActiveCall) -> RequestBase:
+        call = active.call
+        if active.repeated:
+            raise OllmSandboxError(SAME_ID)
+        tool = self._tools.get(call.name)
+        if tool is None:
+            names = ", ".join(sorted(self._tools)) or "none"
+            name = call.name[:_MOST_SHOWN]
+            raise OllmSandboxError(
+                N_("There is no tool {name}. The tools are: {names}."), name=repr(name), names=names
+            )
+        self._refuse_repeated(_key(call))
+        try:
+            return tool.read(call.arguments, call.id)
+        except OllmSandboxError:
+            raise
+        except Exception as error:
+            report(error)
+            raise OllmSandboxError(N_("The call is invalid: {why}"), why=str(error)) from error
+
+    def _refuse_repeated(self, key: str) -> None:
+        if self._times >= _MAX_FAILURES and self._last_failed == key:
+            raise _RepeatedError(
+                N_(
+                    "This call failed {times} times in a row, so it was not tried again. Do "
+                    "something else."
+                ),
+                times=self._times,
+            )
+        times = self._repeats.get(key, ("", 0))[1]
+        if times >= _MAX_REPEATS:
+            raise _RepeatedError(
+                N_(
+                    "This call had the same result {times} times, and nothing has changed since. "
+                    "It was not made again. Do something else, or tell the user what you need."
+                ),
+                times=times,
+            )
+
+    async def _perform(self, active: ActiveCall) -> Outcome:
+        assert active.request is not None
+        try:
+            return await active.request.execute(_CallWatcher(self, active))
+        except OllmSandboxError as error:
+            return Outcome.failed(error, verdict=active.verdict)
+        except Exception as error:  # noqa: BLE001 - one tool's mistake must not end the session
+            report(error)
+            text = Sentence(N_("The tool failed: {why}"), why=str(error))
+            return Outcome.failed(text, verdict=active.verdict)
+        finally:
+            self.answered(active)
+
+    def _finished(self, active: ActiveCall, task: asyncio.Task[Outcome]) -> None:
+        if active.outcome is None and not task.cancelled():
+            self._end(active, task.result())
+
+    def _began(self, active: ActiveCall) -> None:
+        active.description = active.description or _in_one_line(active.call)
+        self.emit(events.CallBegan(active.call, active.description, active.own))
+
+    def _give_up(self, active: ActiveCall, outcome: Outcome) -> None:
+        """End a call with this outcome, even if its task still runs."""
+        if active.task is None:
+            self._began(active)
+        self._end(active, outcome)
+
+    def _end(self, active: ActiveCall, outcome: Outcome) -> None:
+        active.outcome = outcome
+        key = _key(active.call)
+        self._note_result(active, key, outcome)
+        if outcome.ok:
+            self._last_failed, self._times = "", 0
+        else:
+            self._times = self._times + 1 if key == self._last_failed else 1
+            self._last_failed = key
+        self.emit(events.CallEnded(active.call, outcome))
+        self._write(active, outcome)
+
+    def _note_result(self, active: ActiveCall, key: str, outcome: Outcome) -> None:
+        if self._refusals:
+            return  # its result is the refusal
+        if outcome.report is not None and outcome.report.changes:
+            self._repeats = {}
+            return
+        text, times = self._repeats.get(key, ("", 0))
+        tool = self._tools.get(active.call.name)
+        if tool is not None and tool.can_write and not tool.is_sandboxed:
+            # What it changes is not recorded.
+            self._repeats = {}
+        self._repeats[key] = outcome.text, times + 1 if text == outcome.text else 1
+
+    # --- stopping ------------------------------------------------------------------------------
 
     async def _stop(self, active_calls: Sequence[ActiveCall]) -> None:
         tasks = [active.task for active in active_calls if active.task and not active.task.done()]
@@ -470,7 +363,7 @@ class ToolCalls:
         for active in active_calls:
             if active.outcome is not None:
                 continue
-            self._runner.give_up(active, _stopped(active))
+            self._give_up(active, _stopped(active))
             if active.task is not None and not active.task.done():
                 lingering = asyncio.ensure_future(self._linger(active, active.task))
                 self._lingering.add(lingering)
@@ -478,29 +371,94 @@ class ToolCalls:
 
     def _stopped_one(self, active: ActiveCall, _task: asyncio.Task[Outcome]) -> None:
         if active.outcome is None:
-            self._runner.give_up(active, _stopped(active))
+            self._give_up(active, _stopped(active))
 
     async def _linger(self, active: ActiveCall, task: asyncio.Task[Outcome]) -> None:
         await asyncio.wait({task})
-        active.outcome = _stopped(active)
-        self._write(active)
-        if active.outcome.report is not None:
-            self._emit(CallSettled(active.call.id, active.outcome.report))
+        outcome = active.outcome = _stopped(active)
+        self._write(active, outcome)
+        if outcome.report is not None:
+            self.emit(events.CallSettled(active.call.id, outcome.report))
 
     def _number(self) -> int:
         return self._writer.take_number() if self._writer else 0
 
-    def _ended(self, active: ActiveCall) -> None:
-        assert active.outcome is not None
-        self._emit(CallEnded(active.call, active.outcome))
-        self._write(active)
+    # --- for the watchers ----------------------------------------------------------------------
 
-    def _write(self, active: ActiveCall) -> None:
-        if self._writer is not None and active.outcome is not None:
-            record = CallRecord.of(active.outcome, active.description).asked(active.verdict)
+    def asked(self, active: ActiveCall) -> None:
+        active.is_asking = True
+        self._enter(ConversationState.ASKING)
+
+    def answered(self, active: ActiveCall) -> None:
+        if active.is_asking:
+            active.is_asking = False
+            is_over = not any(one.is_asking for one in self._active_calls)
+            if is_over and active.outcome is None:
+                self._enter(ConversationState.RUNNING)
+
+    def _write(self, active: ActiveCall, outcome: Outcome) -> None:
+        if self._writer is not None:
+            record = CallRecord.of(outcome, active.description).asked(active.verdict)
             if active.own:
                 record = record.moved(len(_introduction(active)))
             self._writer.write(StoredMessage(active.number, _answer(active), record))
+
+
+class _CallWatcher:
+    """Turns what a tool reports about one call into events."""
+
+    def __init__(self, calls: ToolCalls, active: ActiveCall) -> None:
+        self._calls = calls
+        self._active = active
+        self._id = active.call.id
+
+    def _tell(self, event: ChatEvent) -> None:
+        if self._active.outcome is None:
+            self._calls.emit(event)
+
+    def asking(self, request: PermissionRequest) -> None:
+        self._calls.asked(self._active)
+        self._tell(events.PermissionAsked(self._id, request))
+
+    def answered(self, verdict: Verdict) -> None:
+        self._active.verdict = verdict
+        self._calls.answered(self._active)
+        self._tell(events.PermissionAnswered(self._id, verdict))
+
+    def questioned(self, question: UserQuestion) -> None:
+        self._calls.asked(self._active)
+        self._tell(events.QuestionAsked(self._id, question))
+
+    def replied(self, answer: str | None) -> None:
+        self._calls.answered(self._active)
+        self._tell(events.QuestionAnswered(self._id, answer))
+
+    def started(self, pid: int, plan: Plan | None, ports: CommandPorts | None = None) -> None:
+        self._tell(events.CommandStarted(self._id, pid, plan, ports))
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        self._active.printed.feed(data)
+        self._tell(events.CommandOutput(self._id, stream, data))
+
+    def changed(self, event: FileEvent) -> None:
+        self._tell(events.FilesChanged(self._id, event))
+
+
+def _key(call: ToolCall) -> str:
+    return f"{call.name} {_arguments(call)}"
+
+
+def _arguments(call: ToolCall) -> str:
+    arguments = call.arguments
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps({**arguments}, sort_keys=True, default=str, ensure_ascii=False)
+
+
+def _in_one_line(call: ToolCall) -> str:
+    """Return the arguments in one line, to be shown beside the tool's name."""
+    line = _arguments(call)
+    return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
 
 
 def _stopped(active: ActiveCall) -> Outcome:

@@ -18,24 +18,9 @@ from ..sandbox.process import Stop
 from ..sandbox.terminal import CommandTerminal
 from ..tools.base import Outcome, Picture, Tool
 from ..tools.context import ToolContext, ToolPreferences
+from . import events
 from .calls import GRACE, ToolCalls, stopped_outcome
-from .events import (
-    CallEnded,
-    CallSettled,
-    ChatEvent,
-    ConversationState,
-    InstructionsRead,
-    Listeners,
-    MessageAdded,
-    Notice,
-    QueueChanged,
-    ReplyWithdrawn,
-    Retrying,
-    StateChanged,
-    TokensUsed,
-    TurnEnded,
-    report,
-)
+from .events import ChatEvent, ConversationState, Listener, Notice, TurnEnded, report
 from .instructions import ProjectInstructions, instructions_notice
 from .messages import Message, QueuedMessage, Role, ToolCall
 from .providers.base import FinishPiece, Model, ProviderError
@@ -155,7 +140,8 @@ class Conversation:
         self._writer = writer
         self._reader = ReplyReader(tools, prompt, self._emit)
         self._tool_calls = ToolCalls(tools, writer, self._emit, self._enter, self._why_stopped)
-        self._listeners = Listeners()
+        # By an object of its own: a listener may be added twice.
+        self._listeners: dict[object, Listener] = {}
         self._task: asyncio.Task[object] | None = None
         self._ending: TurnEnd | None = None
         self._queue: list[QueuedMessage] = []
@@ -165,11 +151,24 @@ class Conversation:
         self._reply_number: int | None = None
         if writer is not None:
             # Not stored: that is what fails.
-            writer.notify = lambda text: self._listeners.tell(Notice(text))
+            writer.notify = lambda text: self._publish(Notice(text))
 
-    def listen(self, listener: Callable[[ChatEvent], None]) -> Callable[[], None]:
-        """Return a function that removes the listener again."""
-        return self._listeners.add(listener)
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Return a function that removes the listener again; calling it twice does no harm."""
+        key = object()
+        self._listeners[key] = listener
+
+        def remove() -> None:
+            self._listeners.pop(key, None)
+
+        return remove
+
+    def _publish(self, event: ChatEvent) -> None:
+        for listener in tuple(self._listeners.values()):
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - a front end's bug must not end a turn
+                report(error)
 
     def use_model(self, model: Model | None, connection: str = "") -> None:
         """Use another model from the next reply on."""
@@ -192,7 +191,7 @@ class Conversation:
             number = self._writer.take_number()
         message = Message(Role.USER, text, pictures=tuple(pictures), at=time.time())
         self._add(message)
-        self._emit(MessageAdded(message))
+        self._emit(events.MessageAdded(message))
         return await self._run_task(self._turn(number), TurnEnded(TurnEnd.STOPPED))
 
     @property
@@ -218,7 +217,7 @@ class Conversation:
         self._enter(ConversationState.WAITING)
         if (summary := await self._reader.summarise(model, self.messages)) is not None:
             self._add(summary)
-            self._emit(MessageAdded(summary))
+            self._emit(events.MessageAdded(summary))
 
     @property
     def is_busy(self) -> bool:
@@ -254,7 +253,7 @@ class Conversation:
             self._tell_queue()
 
     def _tell_queue(self) -> None:
-        self._emit(QueueChanged(tuple(message.title for message in self._queue)))
+        self._emit(events.QueueChanged(tuple(message.title for message in self._queue)))
 
     def take_back(self, at: float) -> None:
         """Forget the user's message of that time and all after it. Changes to files stay."""
@@ -422,7 +421,7 @@ class Conversation:
             was_empty = False
             message, repeated = with_unique_ids(self._with_written(reply), self.messages)
             self._add(message, number)
-            self._emit(MessageAdded(message))
+            self._emit(events.MessageAdded(message))
             if reply.finish.cut_off:
                 self._emit(Notice(_CUT_OFF))
             if reply.finish.filtered:
@@ -453,7 +452,7 @@ class Conversation:
         for queued in read:
             message = Message(Role.USER, queued.text, pictures=queued.pictures, at=time.time())
             self._add(message)
-            self._emit(MessageAdded(message))
+            self._emit(events.MessageAdded(message))
         if read:
             self._tool_calls.begin()
         return bool(read)
@@ -467,7 +466,7 @@ class Conversation:
         if await self._instructions.read(again=is_first):
             self._instructions.fit(await self.model.context_length())
         if files := self._instructions.take_news():
-            self._emit(InstructionsRead(files))
+            self._emit(events.InstructionsRead(files))
 
     def _with_written(self, reply: StreamedReply) -> Message:
         """Return the reply; calls that it has only as text become calls."""
@@ -491,7 +490,7 @@ class Conversation:
         def summarised(summary: Message) -> None:
             """Store a summary in front of the reply."""
             self._add(summary)
-            self._emit(MessageAdded(summary))
+            self._emit(events.MessageAdded(summary))
 
         def save(message: Message) -> None:
             if self._reply_number is not None:
@@ -511,7 +510,7 @@ class Conversation:
                 message = replace(reply.message(partial=True), end=end.name)
                 number, self._reply_number = self._reply_number, None
                 self._add(message, number)
-                self._emit(MessageAdded(message))
+                self._emit(events.MessageAdded(message))
             raise
         finally:
             self._reply_number = None
@@ -529,14 +528,14 @@ class Conversation:
 
     def _withdraw(self, reply: StreamedReply, number: int) -> None:
         if reply.has_begun:
-            self._emit(ReplyWithdrawn())
+            self._emit(events.ReplyWithdrawn())
         if reply.was_saved and self._writer is not None:
             self._writer.remove(number)
 
     # --- events and messages -------------------------------------------------------------------
 
     def _grew(self, event: ChatEvent) -> None:
-        if not isinstance(event, Retrying):
+        if not isinstance(event, events.Retrying):
             self._enter(ConversationState.STREAMING)
         self._emit(event)
 
@@ -566,23 +565,23 @@ class Conversation:
     def _enter(self, state: ConversationState) -> None:
         if state is not self.state and (self._task is not None or state is ConversationState.IDLE):
             self.state = state
-            self._emit(StateChanged(state))
+            self._emit(events.StateChanged(state))
 
     def _emit(self, event: ChatEvent) -> None:
         if isinstance(event, Notice):
             self._store_notice(event.text)
-        elif isinstance(event, InstructionsRead):
+        elif isinstance(event, events.InstructionsRead):
             self._store_notice(instructions_notice(event.files))
-        self._listeners.tell(event)
-        report = event.outcome.report if isinstance(event, CallEnded) else None
-        report = event.report if isinstance(event, CallSettled) else report
+        self._publish(event)
+        report = event.outcome.report if isinstance(event, events.CallEnded) else None
+        report = event.report if isinstance(event, events.CallSettled) else report
         if report is not None and self._user_actions is not None:
             self._user_actions.note_report(report)
             self._keep_told()
-        if isinstance(event, TokensUsed) and self._writer is not None:
+        if isinstance(event, events.TokensUsed) and self._writer is not None:
             self._writer.add_spent(Spent(event.prompt, event.reply, event.cost))
-        if isinstance(event, CallEnded) and self._instructions is not None:
+        if isinstance(event, events.CallEnded) and self._instructions is not None:
             self._instructions.enter(event.call, event.outcome)
-        if isinstance(event, CallEnded | TurnEnded):
+        if isinstance(event, events.CallEnded | TurnEnded):
             for text in self._notices():
                 self._emit(Notice(text))

@@ -28,42 +28,46 @@ class ConversationState(Enum):
     RUNNING = "running"
 
 
+class ChatEvent:
+    """Something that happens in a conversation."""
+
+
 @dataclass(frozen=True)
-class StateChanged:
+class StateChanged(ChatEvent):
     state: ConversationState
 
 
 @dataclass(frozen=True)
-class MessageAdded:
+class MessageAdded(ChatEvent):
     """A message was added: the user's, or a finished or partial answer."""
 
     message: Message
 
 
 @dataclass(frozen=True)
-class QueueChanged:
+class QueueChanged(ChatEvent):
     """The messages that wait for the next step of the model, the oldest first."""
 
     texts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class TextGrew:
+class TextGrew(ChatEvent):
     text: str
 
 
 @dataclass(frozen=True)
-class ThinkingGrew:
+class ThinkingGrew(ChatEvent):
     text: str
 
 
 @dataclass(frozen=True)
-class ReplyWithdrawn:
+class ReplyWithdrawn(ChatEvent):
     """The text since the last message is dropped; the model is asked again."""
 
 
 @dataclass(frozen=True)
-class CallQueued:
+class CallQueued(ChatEvent):
     """The call waits for its turn. CallBegan follows."""
 
     call: ToolCall
@@ -72,7 +76,7 @@ class CallQueued:
 
 
 @dataclass(frozen=True)
-class CallBegan:
+class CallBegan(ChatEvent):
     call: ToolCall
     # In one line, for the user.
     description: str
@@ -81,19 +85,19 @@ class CallBegan:
 
 
 @dataclass(frozen=True)
-class PermissionAsked:
+class PermissionAsked(ChatEvent):
     call_id: str
     request: PermissionRequest
 
 
 @dataclass(frozen=True)
-class PermissionAnswered:
+class PermissionAnswered(ChatEvent):
     call_id: str
     verdict: Verdict
 
 
 @dataclass(frozen=True)
-class QuestionAsked:
+class QuestionAsked(ChatEvent):
     """The model asks the user something; this is no permission question."""
 
     call_id: str
@@ -101,14 +105,14 @@ class QuestionAsked:
 
 
 @dataclass(frozen=True)
-class QuestionAnswered:
+class QuestionAnswered(ChatEvent):
     call_id: str
     # None if nobody answered.
     answer: str | None
 
 
 @dataclass(frozen=True)
-class CommandStarted:
+class CommandStarted(ChatEvent):
     call_id: str
     pid: int
     plan: Plan | None
@@ -117,26 +121,26 @@ class CommandStarted:
 
 
 @dataclass(frozen=True)
-class CommandOutput:
+class CommandOutput(ChatEvent):
     call_id: str
     stream: Stream
     data: bytes
 
 
 @dataclass(frozen=True)
-class FilesChanged:
+class FilesChanged(ChatEvent):
     call_id: str
     event: FileEvent
 
 
 @dataclass(frozen=True)
-class CallEnded:
+class CallEnded(ChatEvent):
     call: ToolCall
     outcome: Outcome
 
 
 @dataclass(frozen=True)
-class CallSettled:
+class CallSettled(ChatEvent):
     """The changes of a call that was stopped are known; that may take a while."""
 
     call_id: str
@@ -144,21 +148,21 @@ class CallSettled:
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notice(ChatEvent):
     """Something to tell the user: old output was left out, a rule file was broken, ..."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class InstructionsRead:
+class InstructionsRead(ChatEvent):
     """The model reads these files of the project from now on."""
 
     files: tuple[InstructionFile, ...]
 
 
 @dataclass(frozen=True)
-class Retrying:
+class Retrying(ChatEvent):
     """The server failed, and is asked again after some seconds."""
 
     seconds: float
@@ -166,7 +170,7 @@ class Retrying:
 
 
 @dataclass(frozen=True)
-class TokensUsed:
+class TokensUsed(ChatEvent):
     """The tokens of the last answer, and the size of the model's context."""
 
     prompt: int
@@ -177,62 +181,13 @@ class TokensUsed:
 
 
 @dataclass(frozen=True)
-class TurnEnded:
+class TurnEnded(ChatEvent):
     end: TurnEnd
     # What went wrong and what to do about it, if anything.
     why: str = ""
 
 
-ChatEvent = (
-    StateChanged
-    | MessageAdded
-    | QueueChanged
-    | TextGrew
-    | ThinkingGrew
-    | ReplyWithdrawn
-    | CallQueued
-    | CallBegan
-    | PermissionAsked
-    | PermissionAnswered
-    | QuestionAsked
-    | QuestionAnswered
-    | CommandStarted
-    | CommandOutput
-    | FilesChanged
-    | CallEnded
-    | CallSettled
-    | Notice
-    | InstructionsRead
-    | Retrying
-    | TokensUsed
-    | TurnEnded
-)
-
-
 Listener = Callable[[ChatEvent], None]
-
-
-class Listeners:
-    def __init__(self) -> None:
-        # By an object of its own: a listener may be added twice.
-        self._listeners: dict[object, Listener] = {}
-
-    def add(self, listener: Listener) -> Callable[[], None]:
-        """Return a function that removes the listener; calling it twice does no harm."""
-        key = object()
-        self._listeners[key] = listener
-
-        def remove() -> None:
-            self._listeners.pop(key, None)
-
-        return remove
-
-    def tell(self, event: ChatEvent) -> None:
-        for listener in tuple(self._listeners.values()):
-            try:
-                listener(event)
-            except Exception as error:  # noqa: BLE001 - a front end's bug must not end a turn
-                report(error)
 
 
 def report(error: Exception) -> None:
