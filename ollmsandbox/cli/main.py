@@ -23,93 +23,53 @@ from .streams import complain, give_up, open_streams
 
 
 class SubCommand:
-    def __init__(
-        self, name: str, help: str, module: str, handler: str, arguments: str = ""
-    ) -> None:
+    def __init__(self, name: str, help: str, handler: str = "", arguments: str = "") -> None:
         self.name = name
+        self.help = help
+        # The function that runs the command, with its module, relative to this package.
+        self.handler = handler or f"commands.{name}.{name}"
         # The part of its name that says what adds its arguments.
         self.arguments = arguments or name
-        self.help = help
-        # Relative to this package.
-        self.module = module
-        # The function in that module that runs the command.
-        self.handler = handler
 
 
 COMMANDS = (
-    SubCommand("run", "run a command in the sandbox", ".commands.run", "run_in_sandbox"),
-    SubCommand("shell", "open a shell in the sandbox", ".commands.shell", "shell"),
+    SubCommand("run", "run a command in the sandbox", "commands.run.run_in_sandbox"),
+    SubCommand("shell", "open a shell in the sandbox"),
     *(
         SubCommand(
-            name,
-            f"run {title} in the sandbox",
-            ".commands.run",
-            "run_agent_program",
-            "agent_program",
+            name, f"run {title} in the sandbox", "commands.run.run_agent_program", "agent_program"
         )
         for name, title in AGENTS.items()
     ),
-    SubCommand("changes", "show what a run changed", ".commands.changes", "changes"),
+    SubCommand("changes", "show what a run changed"),
     SubCommand(
         "apply",
         "put pending or undone changes into the project",
-        ".commands.changes",
-        "act_on_changes",
+        "commands.changes.act_on_changes",
     ),
-    SubCommand("discard", "drop pending changes", ".commands.changes", "act_on_changes"),
-    SubCommand("undo", "undo applied changes", ".commands.changes", "act_on_changes"),
+    SubCommand("discard", "drop pending changes", "commands.changes.act_on_changes"),
+    SubCommand("undo", "undo applied changes", "commands.changes.act_on_changes"),
     SubCommand(
         "history",
         "list the runs that changed something or tried to reach hosts",
-        ".commands.changes",
-        "history",
+        "commands.changes.history",
     ),
-    SubCommand("project", "record where a project was moved to", ".commands.project", "project"),
+    SubCommand("project", "record where a project was moved to"),
+    SubCommand("roots", "folders outside the project that commands may change"),
+    SubCommand("hosts", "lists of hosts for --host"),
+    SubCommand("settings", "how long versions and caches are kept, and where Alpine comes from"),
+    SubCommand("doctor", "check what this computer can do, and how to fix it"),
+    SubCommand("playground", "the folder for experiments that every command can write to"),
     SubCommand(
-        "roots", "folders outside the project that commands may change", ".commands.roots", "roots"
+        "caches", "what commands have downloaded to their own ~/.cache, ~/.npm and the like"
     ),
-    SubCommand("hosts", "lists of hosts for --host", ".commands.hosts", "hosts"),
-    SubCommand(
-        "settings",
-        "how long versions and caches are kept, and where Alpine comes from",
-        ".commands.settings",
-        "settings",
-    ),
-    SubCommand(
-        "doctor", "check what this computer can do, and how to fix it", ".commands.doctor", "doctor"
-    ),
-    SubCommand(
-        "playground",
-        "the folder for experiments that every command can write to",
-        ".commands.playground",
-        "playground",
-    ),
-    SubCommand(
-        "caches",
-        "what commands have downloaded to their own ~/.cache, ~/.npm and the like",
-        ".commands.caches",
-        "caches",
-    ),
-    SubCommand(
-        "rootfs", "the Alpine system that commands can run in", ".commands.rootfs", "rootfs"
-    ),
-    SubCommand("agent", "talk to a model that works on the project", ".agent.command", "agent"),
-    SubCommand("mcp", "give another agent the tools of the sandbox", ".mcp.command", "mcp"),
-    SubCommand(
-        "tour", "see everything on a sample project, without a model", ".agent.tour", "tour"
-    ),
-    SubCommand(
-        "sessions",
-        "list, search and export earlier conversations",
-        ".commands.sessions",
-        "sessions",
-    ),
-    SubCommand(
-        "connections", "connections to model servers", ".commands.connections", "connections"
-    ),
-    SubCommand(
-        "permissions", "list and forget saved answers", ".commands.permissions", "permissions"
-    ),
+    SubCommand("rootfs", "the Alpine system that commands can run in"),
+    SubCommand("agent", "talk to a model that works on the project", "agent.command.agent"),
+    SubCommand("mcp", "give another agent the tools of the sandbox", "mcp.command.mcp"),
+    SubCommand("tour", "see everything on a sample project, without a model", "agent.tour.tour"),
+    SubCommand("sessions", "list, search and export earlier conversations"),
+    SubCommand("connections", "connections to model servers"),
+    SubCommand("permissions", "list and forget saved answers"),
 )
 
 
@@ -204,8 +164,9 @@ def make_parser(chosen: str = "", *, whole: bool = False) -> argparse.ArgumentPa
             if whole or command.name == chosen:
                 getattr(arguments_of, f"add_{command.arguments}_arguments")(added)
             if command.name == chosen:
-                module = import_module(command.module, __package__)
-                added.set_defaults(handler=getattr(module, command.handler))
+                module, _, function = command.handler.rpartition(".")
+                handler = getattr(import_module(f".{module}", __package__), function)
+                added.set_defaults(handler=handler)
     return parser
 
 
