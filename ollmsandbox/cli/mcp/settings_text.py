@@ -7,16 +7,17 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...errors import OllmSandboxError
 
-_TOKEN = re.compile(
-    r"""(?P<skipped>\s+|//[^\n]*|/\*.*?\*/)|(?P<text>"(?:[^"\\\n]|\\.)*")"""
-    r"""|(?P<sign>[{}\[\]:,])|(?P<word>[^\s{}\[\]:,"/]+)""",
-    re.DOTALL,
-)
+# A text, which may look like anything, or else a comment; or the comma after a last value, not one
+# that follows none.
+_TEXT = r'"(?:[^"\\\n]|\\.)*"'
+_COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_LAST_COMMA = re.compile(rf"{_TEXT}|[{{\[]\s*,|,(?=\s*[}}\]])", re.DOTALL)
+_SPACE = re.compile(r"\s*")
 _INDENT = "  "
 
 
@@ -27,153 +28,117 @@ class SettingsError(OllmSandboxError):
 _UNREADABLE = SettingsError("The file has a mistake, or a form that this program does not know.")
 
 
-@dataclass
-class _Member:
-    """A member of an object, with the places of its name and of the end of its value."""
+def _unique(members: Sequence[tuple[str, object]]) -> dict[str, object]:
+    found = dict(members)
+    if len(found) < len(members):
+        raise _UNREADABLE
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
+
+
+class _Member(NamedTuple):
+    """Where a member of an object begins with its name, where its value begins, and where it
+    ends."""
+
+    start: int
+    value: int
+    end: int
+
+
+class _Object(NamedTuple):
+    """Where an object is in a text."""
 
     start: int
     end: int
-    value: object
-    # If the value is an object.
-    node: _Object | None
+    members: dict[str, _Member]
+    # After the comma that follows its last member; 0 without one.
+    comma: int
 
 
-@dataclass
-class _Object:
-    start: int
-    end: int = 0
-    members: dict[str, _Member] = field(default_factory=dict)
-    # After its last comma; 0 if a member follows none.
-    comma: int = 0
-
-    @property
-    def value(self) -> dict[str, object]:
-        return {name: member.value for name, member in self.members.items()}
-
-
-class _Reader:
-    """Reads JSON with comments and trailing commas, and where its objects are."""
+class _Json:
+    """An object in JSON with comments and trailing commas."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [found for found in _tokens(text) if not found["skipped"]]
-        self._at = 0
-
-    def read(self) -> _Object:
-        found = self._value()[1]
-        if found is None or self._at != len(self._tokens):
-            raise _UNREADABLE
-        return found
-
-    def _next(self) -> re.Match[str]:
-        if self._at == len(self._tokens):
-            raise _UNREADABLE
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def _value(self) -> tuple[object, _Object | None, int]:
-        """Return a value, the object if it is one, and where it ends."""
-        token = self._next()
-        if token[0] == "{":
-            found = self._object(token)
-            return found.value, found, found.end
-        if token[0] == "[":
-            return self._list()
+        self.text = text
+        # With blanks in place of comments, and then of commas too: everything else keeps its place.
+        self.uncommented = _COMMENT.sub(_blanked, text)
+        self._plain = _LAST_COMMA.sub(_blanked, self.uncommented)
         try:
-            return json.loads(token[0]), None, token.end()
-        except ValueError:
+            value = _DECODER.decode(self._plain)
+        except (ValueError, RecursionError):
             raise _UNREADABLE from None
-
-    def _object(self, opening: re.Match[str]) -> _Object:
-        found = _Object(opening.start())
-        token = self._next()
-        while token[0] != "}":
-            if not token["text"] or self._next()[0] != ":":
-                raise _UNREADABLE
-            name = json.loads(token[0])
-            value, node, end = self._value()
-            if name in found.members:
-                raise _UNREADABLE
-            found.members[name] = _Member(token.start(), end, value, node)
-            token, found.comma = self._next(), 0
-            if token[0] == ",":
-                found.comma = token.end()
-                token = self._next()
-            elif token[0] != "}":
-                raise _UNREADABLE
-        found.end = token.end()
-        return found
-
-    def _list(self) -> tuple[object, None, int]:
-        values: list[object] = []
-        while True:
-            if self._at < len(self._tokens) and self._tokens[self._at][0] == "]":
-                return values, None, self._next().end()
-            values.append(self._value()[0])
-            if self._tokens[self._at : self._at + 1] and self._tokens[self._at][0] == ",":
-                self._at += 1
-            elif not self._tokens[self._at : self._at + 1] or self._tokens[self._at][0] != "]":
-                raise _UNREADABLE
-
-
-def _tokens(text: str) -> list[re.Match[str]]:
-    found, at = [], 0
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None:
+        if not isinstance(value, dict):
             raise _UNREADABLE
-        found.append(token)
-        at = token.end()
-    return found
+        self.value: dict[str, object] = value
+        self.whole = self.object_at(_skip_space(self._plain, 0))
+
+    def object_at(self, start: int) -> _Object:
+        plain, members, end = self._plain, {}, start
+        at = _skip_space(plain, start + 1)
+        while plain[at] != "}":
+            name, colon = _DECODER.raw_decode(plain, at)
+            value = _skip_space(plain, plain.index(":", colon) + 1)
+            _value, end = _DECODER.raw_decode(plain, value)
+            members[name] = _Member(at, value, end)
+            at = _skip_space(plain, end)
+            if plain[at] == ",":
+                at = _skip_space(plain, at + 1)
+        after = _skip_space(self.uncommented, end)
+        comma = after + 1 if members and self.uncommented[after] == "," else 0
+        return _Object(start, at + 1, members, comma)
+
+
+def _blanked(found: re.Match[str]) -> str:
+    if found[0].startswith("/*") and not found[0].endswith("*/", 2):
+        # The comment has no end.
+        raise _UNREADABLE
+    return found[0] if found[0].startswith(('"', "{", "[")) else " " * len(found[0])
+
+
+def _skip_space(text: str, place: int) -> int:
+    space = _SPACE.match(text, place)
+    return space.end() if space else place
 
 
 def add_to_json(text: str, section: str, name: str, entry: Mapping[str, object]) -> str:
     """Return the text with the entry in its section, in place of one with the same name."""
     if not text.strip():
         return json.dumps({section: {name: entry}}, indent=2) + "\n"
-    whole = _read(text)
-    around = whole.members.get(section)
-    if around is None:
-        added = _insert(text, whole, section, {name: entry})
-    elif around.node is None:
+    json_text = _Json(text)
+    before = json_text.value.get(section, {})
+    if not isinstance(before, dict):
         raise _UNREADABLE
-    elif name in around.node.members:
-        old = around.node.members[name]
-        member = _member(text, old.start, name, entry)
-        added = text[: old.start] + member + text[old.end :]
+    if section not in json_text.value:
+        added = _insert(text, json_text.whole, section, {name: entry})
     else:
-        added = _insert(text, around.node, name, entry)
-    before = whole.value
-    wanted = {**before, section: {**_mapping(before.get(section, {})), name: entry}}
-    return _checked(added, wanted)
+        around = json_text.object_at(json_text.whole.members[section].value)
+        if name in before:
+            old = around.members[name]
+            added = text[: old.start] + _member(text, old.start, name, entry) + text[old.end :]
+        else:
+            added = _insert(text, around, name, entry)
+    return _checked(added, {**json_text.value, section: {**before, name: entry}})
 
 
 def remove_from_json(text: str, section: str, name: str) -> str:
     """Return the text without the entry, and without its section if nothing else is in it."""
-    whole = _read(text)
-    around = whole.members.get(section)
-    if around is None or around.node is None or name not in around.node.members:
+    json_text = _Json(text)
+    before = json_text.value.get(section)
+    if not isinstance(before, dict) or name not in before:
         return text
-    others = {key: value for key, value in around.node.value.items() if key != name}
-    wanted = {**whole.value, section: others}
+    others = {key: value for key, value in before.items() if key != name}
+    wanted = {**json_text.value, section: others}
     if others:
-        return _checked(_cut(text, around.node, name), wanted)
+        around = json_text.object_at(json_text.whole.members[section].value)
+        return _checked(_cut(json_text, around, name), wanted)
     del wanted[section]
-    return _checked(_cut(text, whole, section), wanted)
-
-
-def _read(text: str) -> _Object:
-    try:
-        return _Reader(text).read()
-    except RecursionError:
-        raise _UNREADABLE from None
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
+    return _checked(_cut(json_text, json_text.whole, section), wanted)
 
 
 def _checked(text: str, wanted: Mapping[str, object]) -> str:
-    if _read(text).value != wanted:
+    if _Json(text).value != wanted:
         raise _UNREADABLE
     return text
 
@@ -186,7 +151,7 @@ def _insert(text: str, around: _Object, name: str, value: object) -> str:
         # There may be a comment in it.
         kept = text[around.start + 1 : around.end - 1].rstrip()
         return f"{text[: around.start + 1]}{kept}{inside}{text[around.end - 1 :]}"
-    last = max(around.members.values(), key=lambda member: member.start)
+    last = list(around.members.values())[-1]
     member = _member(text, last.start, name, value)
     is_alone = not text[text.rfind("\n", 0, last.start) + 1 : last.start].strip()
     space = f"\n{_margin(text, last.start)}" if is_alone else " "
@@ -206,26 +171,17 @@ def _margin(text: str, place: int) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _cut(text: str, around: _Object, name: str) -> str:
+def _cut(json_text: _Json, around: _Object, name: str) -> str:
     """Return the text without a member, its comma, and the blanks before it."""
-    member = around.members[name]
-    names = list(around.members)
+    text, member, names = json_text.text, around.members[name], list(around.members)
     start, end = len(text[: member.start].rstrip()), member.end
     if name != names[-1] or around.comma:
-        end = text.index(",", _skip_comments(text, end)) + 1
+        end = json_text.uncommented.index(",", end) + 1
     elif len(names) > 1:
         # The comma before the last one goes with it.
-        before = around.members[names[-2]].end
-        comma = text.index(",", _skip_comments(text, before))
+        comma = json_text.uncommented.index(",", around.members[names[-2]].end)
         return text[:comma] + text[comma + 1 : start] + text[end:]
     return text[:start] + text[end:]
-
-
-def _skip_comments(text: str, place: int) -> int:
-    """Return the place of the next sign after comments."""
-    while (token := _TOKEN.match(text, place)) and token["skipped"]:
-        place = token.end()
-    return place
 
 
 # --- TOML ------------------------------------------------------------------------------------
@@ -240,7 +196,7 @@ def add_to_toml(text: str, section: str, name: str, entry: Mapping[str, object])
     added = f"{rest.rstrip()}\n\n" if rest.strip() else ""
     added += "\n".join(lines) + "\n"
     before = _toml(text)
-    wanted = {**before, section: {**_mapping(before.get(section, {})), name: entry}}
+    wanted = {**before, section: {**_section(before, section), name: entry}}
     if _toml(added) != wanted:
         raise _UNREADABLE
     return added
@@ -248,7 +204,7 @@ def add_to_toml(text: str, section: str, name: str, entry: Mapping[str, object])
 
 def remove_from_toml(text: str, section: str, name: str) -> str:
     before = _toml(text)
-    others = {key: value for key, value in _mapping(before.get(section, {})).items() if key != name}
+    others = {key: value for key, value in _section(before, section).items() if key != name}
     if others == before.get(section, {}):
         return text
     ours = re.compile(rf"\s*\[\s*{section}\s*\.\s*\"?{name}\"?\s*(\.[^\]]*)?\]")
@@ -272,3 +228,8 @@ def _toml(text: str) -> dict[str, object]:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
         raise _UNREADABLE from None
+
+
+def _section(document: Mapping[str, object], name: str) -> dict[str, object]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
