@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import N_
 from ..project.projects import ProjectManager
-from ..sandbox.profile.profile import DEFAULT_PROFILE
-from ..sandbox.spec import Mode
 from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore
 from .providers.connections_file import TOUR, Connection
@@ -22,9 +20,8 @@ if TYPE_CHECKING:
     from ..paths import Paths
     from ..permission.request import Asker
     from ..permission.store import RuleStore
-    from ..tools.context import QuestionAsker, ToolContext
+    from ..tools.context import QuestionAsker, ToolContext, ToolPreferences
     from .conversation import Conversation, TurnLimits
-    from .storage.stored import StoredSession
     from .storage.writer import SessionWriter
 
 # The last calls of a stored session, from which the folders are known that it had entered.
@@ -90,9 +87,7 @@ class SessionFactory:
         session_id: str | None = None,
         connection: str = "",
         model_name: str = "",
-        mode: Mode = Mode.AUTO,
-        profile_name: str = DEFAULT_PROFILE,
-        ask_every_command: bool = False,
+        preferences: ToolPreferences | None = None,
         allow_private: bool = False,
         limits: TurnLimits | None = None,
         with_model: bool = True,
@@ -101,7 +96,12 @@ class SessionFactory:
         is named. The session has no model if none can be used."""
         id_ = session_id or new_session_id()
         await asyncio.to_thread(_load)
+        from ..tools import all_tools
+        from .conversation import STANDARD_LIMITS, Conversation
+        from .instructions import ProjectInstructions
+        from .prompt import system_prompt
         from .storage.writer import SessionWriter
+        from .user_actions import UserActions
 
         writer = await asyncio.to_thread(SessionWriter, self.history, id_)
         try:
@@ -120,74 +120,14 @@ class SessionFactory:
             await writer.close()
             raise
         writer.set_session(project or "", chosen.connection.name if chosen else "", stored)
-        return self._conversation(
-            writer,
-            chosen,
-            stored,
-            told,
-            limits,
-            tool_context=self.tool_context(
-                writer,
-                project,
-                mode=mode,
-                profile_name=profile_name,
-                ask_every_command=ask_every_command,
-                allow_private=allow_private,
-            ),
-        )
-
-    def tool_context(
-        self,
-        writer: SessionWriter,
-        project: str | None,
-        *,
-        mode: Mode,
-        profile_name: str,
-        ask_every_command: bool,
-        allow_private: bool = False,
-    ) -> ToolContext:
-        """Return what the tools of a session work with."""
-        from ..permission.provider import Provider
-        from ..tools.context import ToolContext
-
-        return ToolContext(
-            project=os.path.realpath(project) if project else None,
-            paths=self.paths,
-            environ=self.environ,
-            permissions=Provider(self._asker, self.rules, writer.audit),
-            mode=mode,
-            profile_name=profile_name,
-            ask_every_command=ask_every_command,
-            allow_private=allow_private,
-            session_id=writer.session_id,
-            questions=self._questions,
-        )
-
-    def _conversation(
-        self,
-        writer: SessionWriter,
-        chosen: ChosenModel | None,
-        stored: StoredSession | None,
-        told: str,
-        limits: TurnLimits | None,
-        tool_context: ToolContext,
-    ) -> Conversation:
-        from ..permission.provider import Provider
-        from ..tools import all_tools
-        from .conversation import STANDARD_LIMITS, Conversation
-        from .instructions import ProjectInstructions
-        from .prompt import system_prompt
-        from .user_actions import UserActions
-
-        provider = tool_context.permissions
+        tool_context = self.tool_context(writer, project, preferences, allow_private=allow_private)
         instructions = ProjectInstructions(tool_context)
         messages = stored.messages if stored else []
         for call in [call for message in messages for call in message.calls][-_MOST_CALLS:]:
             instructions.enter(call)
 
         def notices() -> list[str]:
-            taken = provider.take_notices() if isinstance(provider, Provider) else []
-            return [*taken, *self.connections.take_notices()]
+            return [*tool_context.permissions.take_notices(), *self.connections.take_notices()]
 
         return Conversation(
             model=chosen.model if chosen else None,
@@ -201,6 +141,31 @@ class SessionFactory:
             user_actions=UserActions(self.history, writer.session_id, told),
             instructions=instructions,
         )
+
+    def tool_context(
+        self,
+        writer: SessionWriter,
+        project: str | None,
+        preferences: ToolPreferences | None,
+        *,
+        allow_private: bool = False,
+    ) -> ToolContext:
+        """Return what the tools of a session work with."""
+        from ..permission.provider import Provider
+        from ..tools.context import ToolContext
+
+        context = ToolContext(
+            project=os.path.realpath(project) if project else None,
+            paths=self.paths,
+            environ=self.environ,
+            permissions=Provider(self._asker, self.rules, writer),
+            allow_private=allow_private,
+            session_id=writer.session_id,
+            questions=self._questions,
+        )
+        if preferences is not None:
+            context.use_preferences(preferences)
+        return context
 
     def close(self) -> None:
         """Close the database. Close all sessions first."""

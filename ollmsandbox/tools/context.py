@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol
 
 from .. import N_
@@ -15,7 +15,6 @@ from ..engine.run import load_profile, prepare_rootfs, rootfs_for
 from ..errors import OllmSandboxError
 from ..i18n import _
 from ..paths import Paths
-from ..permission.request import PermissionRequest, Verdict
 from ..sandbox.plan.folders import find_project
 from ..sandbox.profile.profile import DEFAULT_PROFILE, Limits, Profile
 from ..sandbox.rootfs.store import Installed
@@ -23,14 +22,10 @@ from ..sandbox.spec import Mode, RunSpec
 from .base import Stream, ToolError, UserQuestion, Watcher
 
 if TYPE_CHECKING:
+    from ..permission.provider import Provider
+
     # It loads the HTTP client.
     from ..sandbox.rootfs.install import InstallProgress
-
-
-class Permissions(Protocol):
-    """Answers a request by a rule, or asks the user."""
-
-    async def decide(self, request: PermissionRequest) -> Verdict: ...
 
 
 class QuestionAsker(Protocol):
@@ -39,27 +34,10 @@ class QuestionAsker(Protocol):
     async def ask_user(self, question: UserQuestion) -> str: ...
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class ToolPreferences:
     """The settings that a user may change during a session."""
 
-    mode: Mode
-    profile_name: str
-    ask_every_command: bool
-    # The user's limits, which replace those of the profile.
-    own_limits: Limits
-    # Whether the user may allow a host for the whole session.
-    session_hosts: bool
-
-
-@dataclass
-class ToolContext:
-    """Its fields may change between two calls; a call that has begun keeps the earlier values."""
-
-    project: str | None
-    paths: Paths
-    environ: Mapping[str, str]
-    permissions: Permissions
     mode: Mode = Mode.AUTO
     profile_name: str = DEFAULT_PROFILE
     ask_every_command: bool = False
@@ -67,6 +45,16 @@ class ToolContext:
     own_limits: Limits = field(default_factory=Limits)
     # Whether the user may allow a host for the whole session.
     session_hosts: bool = False
+
+
+@dataclass
+class ToolContext(ToolPreferences):
+    """Its fields may change between two calls; a call that has begun keeps the earlier values."""
+
+    project: str | None
+    paths: Paths
+    environ: Mapping[str, str]
+    permissions: Provider
     # Whether web pages may come from this computer and the local network.
     allow_private: bool = False
     session_id: str = ""
@@ -78,11 +66,8 @@ class ToolContext:
     sees_pictures: bool = False
 
     def use_preferences(self, preferences: ToolPreferences) -> None:
-        self.mode = preferences.mode
-        self.profile_name = preferences.profile_name
-        self.ask_every_command = preferences.ask_every_command
-        self.own_limits = preferences.own_limits
-        self.session_hosts = preferences.session_hosts
+        for one in fields(ToolPreferences):
+            setattr(self, one.name, getattr(preferences, one.name))
 
     def folder(self) -> str:
         """Return the project's folder with links resolved; raise ToolError if it is unusable."""

@@ -19,6 +19,7 @@ from support.scripted import Listening, ScriptedModel
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.tools.context import ToolPreferences
 
 
 @dataclass
@@ -56,7 +57,15 @@ async def opened(
     person._copy_probe()
     factory = SessionFactory(person.paths, person.environ, asker)
     try:
-        conversation = await factory.open(str(person.project), with_model=False, **options)
+        chosen = {
+            name: options.pop(name) for name in ("mode", "ask_every_command") if name in options
+        }
+        conversation = await factory.open(
+            str(person.project),
+            with_model=False,
+            preferences=ToolPreferences(**chosen),
+            **options,
+        )
         listening = Listening()
         conversation.listen(listening)
         if model is not None:

@@ -51,21 +51,18 @@ class WriterThread:
         with self._changed:
             return len(self._jobs)
 
-    def flush(self, patience: float) -> bool:
+    async def flushed(self, patience: float) -> bool:
         """Wait until everything is written. Return False if that fails."""
-        give_up = time.monotonic() + patience
+        return not self.left or await asyncio.to_thread(self._flush, patience)
+
+    def _flush(self, patience: float) -> bool:
         with self._changed:
             if not self._jobs:
                 return True
             self._wake()
             round_ = self._wanted
-            self._changed.wait_for(
-                lambda: not self._jobs or self._tried >= round_, give_up - time.monotonic()
-            )
+            self._changed.wait_for(lambda: not self._jobs or self._tried >= round_, patience)
             return not self._jobs
-
-    async def flushed(self, patience: float) -> bool:
-        return not self.left or await asyncio.to_thread(self.flush, patience)
 
     def close(self) -> None:
         """Let the thread end once it has tried what is left. Does not wait for it."""
@@ -122,23 +119,9 @@ class WriterThread:
                 self._jobs.popleft()
 
 
-class AuditLog:
-    """Records the permission questions of a session and their answers."""
-
-    def __init__(self, history: History, writer: WriterThread) -> None:
-        self._history = history
-        self._writer = writer
-
-    def asked(self, request: PermissionRequest) -> None:
-        now = time.time()
-        self._writer.put(lambda: self._history.write_question(request, now))
-
-    def answered(self, verdict: Verdict) -> None:
-        self._writer.put(lambda: self._history.write_answer(verdict))
-
-
 class SessionWriter:
-    """Numbers and stores the messages of one session, which is created with its first message."""
+    """Numbers and stores the messages of one session, which is created with its first message, and
+    records its permission questions and their answers."""
 
     def __init__(self, history: History, session_id: str) -> None:
         """Raise an error if the session is open in another program."""
@@ -157,7 +140,6 @@ class SessionWriter:
         # Why writing failed before there was a loop to report it on.
         self._unreported = ""
         self._writer = WriterThread(self._failed, self._close_database)
-        self.audit = AuditLog(history, self._writer)
 
     def set_session(self, project: str, connection: str, stored: StoredSession | None) -> None:
         """Set what the session belongs to, and the messages that it already has."""
@@ -209,6 +191,13 @@ class SessionWriter:
 
     def remove_from(self, at: float) -> None:
         self._writer.put(lambda: self.history.remove_from(self.session_id, at))
+
+    def asked(self, request: PermissionRequest) -> None:
+        now = time.time()
+        self._writer.put(lambda: self.history.write_question(request, now))
+
+    def answered(self, verdict: Verdict) -> None:
+        self._writer.put(lambda: self.history.write_answer(verdict))
 
     @property
     def is_behind(self) -> bool:

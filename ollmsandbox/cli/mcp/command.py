@@ -59,9 +59,10 @@ def _open_session(given: argparse.Namespace, server: McpServer) -> AgentSession:
     from ...i18n import set_language
     from ...sandbox.profile.profile import DEFAULT_PROFILE
     from ...sandbox.spec import Mode
+    from ...tools.context import ToolPreferences
     from ..changes import finish_earlier_runs
     from .asker import AgentAsker
-    from .session import AgentSession, SessionOptions
+    from .session import AgentSession
     from .window import WindowLink
 
     # The questions to the user are in their language.
@@ -73,6 +74,9 @@ def _open_session(given: argparse.Namespace, server: McpServer) -> AgentSession:
     link = WindowLink(session_id, project)
     elicit = None if given.ask_only_in_window else server.elicit
     asker = AgentAsker(server.client_of, paths.shown(project), link.ask, elicit)
-    profile = given.profile or DEFAULT_PROFILE
-    options = SessionOptions(given.project, Mode(given.apply), profile, given.ask_every_command)
-    return AgentSession(session_id, options, paths, asker, link)
+    preferences = ToolPreferences(
+        mode=Mode(given.apply),
+        profile_name=given.profile or DEFAULT_PROFILE,
+        ask_every_command=given.ask_every_command,
+    )
+    return AgentSession(session_id, given.project, preferences, paths, asker, link)

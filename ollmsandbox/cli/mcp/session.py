@@ -8,7 +8,6 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ...chat.calls import ToolCalls
 from ...chat.events import CallEnded, ChatEvent, ConversationState, Listener
@@ -18,8 +17,8 @@ from ...chat.storage.stored import StoredMessage
 from ...chat.storage.writer import SessionWriter
 from ...paths import Paths
 from ...permission.request import Asker
-from ...sandbox.spec import Mode
 from ...tools.base import Outcome, Tool
+from ...tools.context import ToolPreferences
 from ...tools.files.edit_file import EditFile
 from ...tools.files.read_file import ReadFile
 from ...tools.files.search import Search
@@ -30,35 +29,26 @@ from .changes import change_tools
 from .window import WindowLink
 
 
-@dataclass(frozen=True)
-class SessionOptions:
-    """What the user chose on the command line; a client cannot change it."""
-
-    project: str
-    mode: Mode
-    profile: str
-    ask_every_command: bool
-
-
 class AgentSession:
     """Executes calls: those that can write one after the other, others at once."""
 
     def __init__(
-        self, session_id: str, options: SessionOptions, paths: Paths, asker: Asker, link: WindowLink
+        self,
+        session_id: str,
+        project: str,
+        preferences: ToolPreferences,
+        paths: Paths,
+        asker: Asker,
+        link: WindowLink,
     ) -> None:
+        """`preferences` are of the command line; a client cannot change them."""
         self._link = link
         link.stop = self._stop
         self._factory = SessionFactory(paths, os.environ, asker)
         self._writer = SessionWriter(self._factory.history, session_id)
         self._writer.notify = lambda text: print_notice((text,))
-        self._writer.set_session(options.project, "", None)
-        context = self._factory.tool_context(
-            self._writer,
-            options.project,
-            mode=options.mode,
-            profile_name=options.profile,
-            ask_every_command=options.ask_every_command,
-        )
+        self._writer.set_session(project, "", None)
+        context = self._factory.tool_context(self._writer, project, preferences)
         context.sees_pictures = True
         self.project = context.project or ""
         self.tools: list[Tool] = [
