@@ -117,6 +117,16 @@ def default_project(environ: Mapping[str, str]) -> str:
     return current
 
 
+def find_given_project(named: str | None, paths: Paths) -> str:
+    """Return the folder of the project that the user named, else of the default one; raise if it
+    cannot be used."""
+    from ..sandbox.plan.folders import find_project  # `run` starts a process before it loads this
+
+    named = named if named is not None else default_project(os.environ)
+    check_links(named, paths)
+    return find_project(named, paths)
+
+
 # --- the arguments of each command ---------------------------------------------------------------
 
 _RUN_DESCRIPTION = """\

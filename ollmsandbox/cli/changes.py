@@ -41,6 +41,7 @@ from ..project.versions import Version, Versions
 from ..text.ansi import escape_line
 from ..text.diff import LARGEST, decode_text, split_lines, unified_diff
 from ..text.visible import quoted_path
+from .streams import print_notices
 
 FINISHED_NOW = "An earlier run was interrupted. It is finished now:"
 # Of the column with the kinds of changes.
@@ -220,8 +221,7 @@ def finish_earlier_runs(paths: Paths) -> None:
         return
     for report in recovered.finished:
         print_notice((FINISHED_NOW, *summary(report, "")))
-    for notice in (*recovered.notices, *recovered.errors):
-        print_notice((notice,))
+    print_notices([*recovered.notices, *recovered.errors])
 
 
 def note_report(report: Report | None, project: str) -> None:

@@ -12,7 +12,7 @@ import select
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -195,6 +195,11 @@ def print_error(text: str) -> None:
     if text not in _printed_errors:
         _printed_errors.add(text)
         print(f"ollmsandbox: {text}", file=sys.stderr)
+
+
+def print_notices(notices: Iterable[str]) -> None:
+    for notice in notices:
+        print(f"ollmsandbox: {notice}", file=sys.stderr)
 
 
 def complain(text: str) -> None:

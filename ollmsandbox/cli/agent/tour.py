@@ -11,6 +11,7 @@ from pathlib import Path
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import make_sample, unused_folder
 from ...paths import Paths
+from ..arguments import add_agent_arguments
 from .command import agent
 
 
@@ -19,22 +20,8 @@ def tour(given: argparse.Namespace) -> int:
     folder = make_sample(Path(given.project) if given.project else unused)
     if not given.json:
         print(f"ollmsandbox: The sample project is in {folder}.", file=sys.stderr)
-    return agent(
-        argparse.Namespace(
-            text="Show me around.",
-            model="",
-            connection=TOUR.name,
-            project=str(folder),
-            session=None,
-            go_on=False,
-            apply="auto",
-            profile=None,
-            max_turns=50,
-            max_minutes=None,
-            max_tokens=None,
-            allow_private=False,
-            ask_every_command=False,
-            yes_to_nothing=given.yes_to_nothing,
-            json=given.json,
-        )
-    )
+    words = ["Show me around.", f"--connection={TOUR.name}", f"--project={folder}"]
+    words += ["--json"] * given.json + ["--yes-to-nothing"] * given.yes_to_nothing
+    parser = argparse.ArgumentParser()
+    add_agent_arguments(parser)
+    return agent(parser.parse_args(words))

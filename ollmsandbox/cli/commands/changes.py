@@ -55,7 +55,7 @@ from ..changes import (
     state_word,
     summary,
 )
-from ..streams import complain, print_error, wants_colour
+from ..streams import complain, print_error, print_notices, wants_colour
 from .playground import confirmed
 
 _RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
@@ -363,15 +363,13 @@ def _open() -> Iterator[Review]:
             project = review.manager.run(report.run_id).project.path
             note_report(report, project)
             print_notice((FINISHED_NOW, *summary(report, project)))
-        for notice in recovered.notices:
-            print_notice((notice,))
+        print_notices(recovered.notices)
         try:
             yield review
         finally:
             for error in recovered.errors:
                 print_error(error)
-            for notice in review.manager.store.notices:
-                print_notice((notice,))
+            print_notices(review.manager.store.notices)
 
 
 def _project(given: argparse.Namespace) -> str:

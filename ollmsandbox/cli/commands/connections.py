@@ -9,29 +9,25 @@ import json
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from ...chat.providers.base import Effort, ModelInfo, Price, ProviderError, Timeouts
+from ...chat.providers.connections import ConnectionStore
+from ...chat.providers.connections_file import Connection, ServerKind
 from ...errors import OllmSandboxError
+from ...loop import run
 from ...paths import Paths
-
-if TYPE_CHECKING:
-    from ...chat.providers.base import ModelInfo
-    from ...chat.providers.connections import ConnectionStore
-    from ...chat.providers.connections_file import Connection, ServerKind
+from ...text.visible import visible_line
+from ..streams import print_notices
 
 _MOST_MODELS = 20
 
 
 def connections(given: argparse.Namespace) -> int:
-    from ...chat.providers.connections import ConnectionStore
-    from ...loop import run
-
     store = ConnectionStore(Paths.from_environ(os.environ), os.environ)
     try:
         return run(_act(store, given))
     finally:
-        for notice in store.take_notices():
-            print(f"ollmsandbox: {notice}", file=sys.stderr)
+        print_notices(store.take_notices())
 
 
 async def _act(store: ConnectionStore, given: argparse.Namespace) -> int:
@@ -53,8 +49,6 @@ async def _act(store: ConnectionStore, given: argparse.Namespace) -> int:
 
 
 def _list(store: ConnectionStore, *, as_json: bool) -> None:
-    from ...text.visible import visible_line
-
     found, default = store.all(), store.default()
     if as_json:
         chosen = default.name if default else None
@@ -76,8 +70,6 @@ def _list(store: ConnectionStore, *, as_json: bool) -> None:
 
 def _settings(connection: Connection) -> list[str]:
     """Return the settings that differ from the defaults, in words."""
-    from ...chat.providers.base import Timeouts
-
     usual = Timeouts()
     found = [
         ("context {:,}", connection.room),
@@ -98,8 +90,6 @@ def _settings(connection: Connection) -> list[str]:
 
 
 async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
-    from ...chat.providers.connections_file import Connection, ServerKind
-
     key = _read_key() if given.key_from_stdin else None
     kind = ServerKind(given.kind) if given.kind else await _guess(given.address, key)
     before = next((c for c in store.all() if c.name == given.name), None)
@@ -117,8 +107,6 @@ async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
 
 def _with_settings(connection: Connection, given: argparse.Namespace) -> Connection:
     """Return the connection with the settings that were given; the others stay as they are."""
-    from ...chat.providers.base import Effort, Price
-
     settings: dict[str, object] = {
         "room": given.context and int(given.context),
         "answer": given.answer and int(given.answer),
@@ -142,8 +130,7 @@ def _header(text: str) -> tuple[str, str]:
 
 async def _guess(address: str, key: str | None) -> ServerKind:
     """Find the kind of a server by asking it; raise if it does not answer."""
-    from ...chat.providers.base import ProviderError
-    from ...chat.providers.connections_file import ServerKind
+    # Imported late: they load the HTTP client, which the other commands do not need.
     from ...chat.providers.ollama import OllamaServer
     from ...chat.providers.openai import OpenAIServer
 
@@ -165,8 +152,6 @@ async def _guess(address: str, key: str | None) -> ServerKind:
 
 
 async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
-    from ...text.visible import visible_line
-
     connection = store.find(given.name) if given.name else store.default()
     if connection is None:
         raise OllmSandboxError("There is no default connection.", "Name the connection to test.")

@@ -6,29 +6,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError
-
-if TYPE_CHECKING:
-    from ...permission.rules import Rule
-    from ...permission.store import RuleStore
+from ...paths import Paths
+from ...permission.rules import Rule, Target
+from ...permission.store import RuleStore
+from ...text.visible import visible_line
+from ..streams import print_notices
 
 
 def permissions(given: argparse.Namespace) -> int:
-    from ...paths import Paths
-    from ...permission.store import RuleStore
-
     store = RuleStore(Paths.from_environ(os.environ))
     try:
         if given.action == "list":
             return _list(store.rules(), as_json=given.json)
         return _forget(store, given)
     finally:
-        for notice in store.take_notices():
-            print(f"ollmsandbox: {notice}", file=sys.stderr)
+        print_notices(store.take_notices())
 
 
 def _list(rules: Sequence[Rule], *, as_json: bool) -> int:
@@ -69,8 +64,6 @@ def _forget(store: RuleStore, given: argparse.Namespace) -> int:
 
 
 def _document(number: int, rule: Rule) -> dict[str, object]:
-    from ...permission.rules import Target
-
     what = rule.key.what
     return {
         "number": number,
@@ -84,9 +77,6 @@ def _document(number: int, rule: Rule) -> dict[str, object]:
 
 
 def _line(rule: Rule) -> str:
-    from ...permission.rules import Target
-    from ...text.visible import visible_line
-
     what = rule.key.what
     name = what.name if isinstance(what, Target) else what.text
     where = rule.key.project or "no project"

@@ -14,13 +14,13 @@ from ... import loop
 from ...engine.system import System, set_system, system_of
 from ...errors import OllmSandboxError
 from ...paths import Paths
-from ...project.opening import check_links
 from ...sandbox.plan.folders import find_project
 from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.rootfs import Rootfs
 from ...sandbox.rootfs.store import find_rootfs, get_rootfs_dir
 from ...text.ansi import escape_line, harmless
-from ..arguments import default_project
+from ..arguments import default_project, find_given_project
+from ..streams import print_notices
 
 
 def rootfs(given: argparse.Namespace) -> int:
@@ -47,9 +47,7 @@ def _remove(found: Rootfs) -> int:
 
 
 def _use(given: argparse.Namespace, paths: Paths) -> int:
-    named = given.project or default_project(os.environ)
-    check_links(named, paths)
-    project = find_project(named, paths)
+    project = find_given_project(given.project or None, paths)
     system = System(given.system)
     set_system(paths, project, system)
     print(f"Commands of {escape_line(project)} now run in {_name(system)}.")
@@ -71,8 +69,7 @@ def _install(given: argparse.Namespace, found: Rootfs) -> int:
         raise
     finally:
         shown.end()
-    for notice in prepared.notices:
-        print(f"ollmsandbox: {notice}", file=sys.stderr)
+    print_notices(prepared.notices)
     if not given.quiet:
         what = "is installed" if prepared.is_new else "is already installed"
         print(f"{prepared.installed.title} {what}.")

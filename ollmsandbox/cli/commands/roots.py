@@ -12,20 +12,16 @@ from ...database.tables import Project
 from ...engine.roots import open_to_commands
 from ...errors import OllmSandboxError
 from ...paths import Paths, is_inside
-from ...project.opening import check_links
 from ...project.projects import ProjectManager
 from ...project.records.folder import Folder
-from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
-from ..arguments import default_project
+from ..arguments import find_given_project
 
 
 def roots(given: argparse.Namespace) -> int:
     paths = Paths.from_environ(os.environ)
     with closing(ProjectManager(paths)) as manager:
-        named = given.project or default_project(os.environ)
-        check_links(named, paths)
-        project = manager.add_project(find_project(named, paths))
+        project = manager.add_project(find_given_project(given.project or None, paths))
         if given.action == "list":
             if given.folder is not None:
                 raise OllmSandboxError(

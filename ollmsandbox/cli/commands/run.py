@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from ...errors import OllmSandboxError, SandboxError, WorkingDirError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
-from ..arguments import FAILED, default_project
-from ..streams import Writer, give_up, print_error, stdin_for
+from ..arguments import FAILED, find_given_project
+from ..streams import Writer, give_up, print_error, print_notices, stdin_for
 
 if TYPE_CHECKING:
     from ...engine.run import PreparedRun
@@ -72,8 +72,7 @@ def run_in_sandbox(given: argparse.Namespace) -> int:
     else:
         try:
             if result is not None and not given.quiet:
-                for line in _remarks(result, given.command):
-                    print(f"ollmsandbox: {line}", file=sys.stderr)
+                print_notices(_remarks(result, given.command))
             job.print_changes()
         except OSError:
             # The exit status is the command's, even if nobody reads our messages.
@@ -145,16 +144,12 @@ class _Run:
 
     async def exec(self, command: str | Sequence[str]) -> Result:
         from ...engine.run import finish_interrupted_runs, prepare_run
-        from ...project.opening import check_links
-        from ...sandbox.plan.folders import find_project
 
         given = self._given
         paths = Paths.from_environ(os.environ)
         if (recovered := finish_interrupted_runs(paths, clean_up=True)) is not None:
             self._note(recovered)
-        named = given.project if given.project is not None else default_project(os.environ)
-        check_links(named, paths)
-        project = self.project = find_project(named, paths)
+        project = self.project = find_given_project(given.project, paths)
         if given.rootfs is not False:
             await self._install_alpine(paths, project)
         spec = _spec(given, project, command)
@@ -268,8 +263,7 @@ class _Run:
             print_error(error)
         if self._given.quiet:
             return
-        for notice in self.notices:
-            print(f"ollmsandbox: {notice}", file=sys.stderr)
+        print_notices(self.notices)
         if self.report is not None:
             from ..changes import note_report, print_notice, summary
 

@@ -20,6 +20,7 @@ from ...paths import Paths
 from ...project.projects import ProjectManager
 from ...text.ansi import harmless
 from ...text.visible import visible_line
+from ..streams import print_notices
 
 
 def sessions(given: argparse.Namespace) -> int:
@@ -35,8 +36,7 @@ def sessions(given: argparse.Namespace) -> int:
             return 0
         return _delete(history, given.session)
     finally:
-        for notice in manager.store.notices:
-            print(f"ollmsandbox: {notice}", file=sys.stderr)
+        print_notices(manager.store.notices)
         manager.close()
 
 
