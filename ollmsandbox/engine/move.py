@@ -12,8 +12,6 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from .. import N_
 from ..database.tables import ChatSession, FoundLink, Project
@@ -26,27 +24,21 @@ from ..project.opening import check_links
 from ..project.projects import AnyPath, ProjectManager
 from ..project.run import RunFolder
 from ..sandbox.caches import move_caches
-
-
-class HeldSession(Protocol):
-    def release(self) -> None: ...
+from .session_lock import SessionLock
 
 
 def move_project(
-    manager: ProjectManager,
-    rules: RuleStore,
-    project: Project,
-    folder: AnyPath,
-    *,
-    lock_session: Callable[[str], HeldSession],
+    manager: ProjectManager, rules: RuleStore, project: Project, folder: AnyPath
 ) -> Project:
     """Record that the project, whose folder no longer exists, is in `folder` now.
 
-    Close its sessions first: `lock_session` raises an error for the id of an open one. Raise
-    ProjectError if the project cannot be moved there.
+    Close its sessions first. Raise ProjectError if one is open, or if the project cannot be moved
+    there.
     """
     new = check_move(manager, project, folder)
-    _check_closed(manager, (project, _other(manager, project, new)), lock_session)
+    _check_closed(manager, project)
+    if other := _other(manager, project, new):
+        _check_closed(manager, other)
     with rules.move_project(project.path, new):
         return _move(manager, project, new)
 
@@ -75,26 +67,21 @@ def check_move(manager: ProjectManager, project: Project, folder: AnyPath) -> st
     return new
 
 
-def _check_closed(
-    manager: ProjectManager,
-    projects: Sequence[Project | None],
-    lock_session: Callable[[str], HeldSession],
-) -> None:
+def _check_closed(manager: ProjectManager, project: Project) -> None:
     """Raise ProjectError if a session is open in another program, which knows the old folder."""
-    for project in filter(None, projects):
-        with manager.store.translated_errors():
-            chosen = ChatSession.select(ChatSession.id).where(ChatSession.project == project.id)
-            sessions = [session.id for session in chosen]
-        for session_id in sessions:
-            try:
-                # One after the other: all at once may be more files than a process can open.
-                lock_session(session_id).release()
-            except OllmSandboxError as error:
-                raise ProjectError(
-                    N_("A session in {folder} is open in another program."),
-                    N_("Close it there, then try again."),
-                    folder=project.path,
-                ) from error
+    with manager.store.translated_errors():
+        chosen = ChatSession.select(ChatSession.id).where(ChatSession.project == project.id)
+        sessions = [session.id for session in chosen]
+    for session_id in sessions:
+        try:
+            # One after the other: all at once may be more files than a process can open.
+            SessionLock(manager.paths, session_id).release()
+        except OllmSandboxError as error:
+            raise ProjectError(
+                N_("A session in {folder} is open in another program."),
+                N_("Close it there, then try again."),
+                folder=project.path,
+            ) from error
 
 
 def _check_folders(manager: ProjectManager, project: Project, folder: AnyPath) -> str:

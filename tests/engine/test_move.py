@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,11 @@ from support.person import Person
 
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.storage.history import History
-from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import SessionInfo
 from ollmsandbox.database.tables import Project
 from ollmsandbox.engine import move
+from ollmsandbox.engine.move import move_project
+from ollmsandbox.engine.session_lock import SessionLock
 from ollmsandbox.engine.system import System, set_system, system_of
 from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.paths import is_missing
@@ -25,7 +25,6 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.layer import PendingLayer
-from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.caches import all_caches
@@ -52,13 +51,6 @@ def sessions(person: Person) -> Iterator[Sessions]:
 def _run(person: Person, command: str, project: Path, *, mode: Mode = Mode.AUTO) -> None:
     keeper = Recorder(RunSpec(str(project), mode=mode), person.paths)
     assert person.run(command, project=project, keeper=keeper).exit_code == 0
-
-
-def move_project(
-    manager: ProjectManager, rules: RuleStore, project: Project, folder: Path
-) -> Project:
-    lock = partial(SessionLock, manager.paths)
-    return move.move_project(manager, rules, project, folder, lock_session=lock)
 
 
 def _move(person: Person, review: Review) -> Path:

@@ -57,9 +57,8 @@ async def opened(
     person._copy_probe()
     factory = SessionFactory(person.paths, person.environ, asker)
     try:
-        chosen = {
-            name: options.pop(name) for name in ("mode", "ask_every_command") if name in options
-        }
+        names = {"mode", "ask_every_command"}.intersection(options)
+        chosen = {name: options.pop(name) for name in names}
         conversation = await factory.open(
             str(person.project),
             with_model=False,

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 
 from ... import N_
+from ...engine.session_lock import SessionLock
 from ...errors import OllmSandboxError, Sentence, UnsavedError
 from ...permission.request import PermissionRequest, Verdict
 from .history import History, title_from
-from .lock import SessionLock
 from .stored import SessionInfo, Spent, StoredMessage, StoredSession
 
 Job = Callable[[], None]

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from functools import partial
 
-from ...chat.storage.lock import SessionLock
 from ...database.tables import Project
 from ...engine.move import move_project
 from ...errors import ProjectError
@@ -22,13 +20,7 @@ def project(given: argparse.Namespace) -> int:
     manager = ProjectManager(Paths.from_environ(os.environ))
     rules = RuleStore(manager.paths)
     try:
-        moved = move_project(
-            manager,
-            rules,
-            _find(manager, given.old),
-            given.new,
-            lock_session=partial(SessionLock, manager.paths),
-        )
+        moved = move_project(manager, rules, _find(manager, given.old), given.new)
         print(f"The project is now in {escape_line(moved.path)}.")
     finally:
         for notice in (*manager.store.notices, *rules.take_notices()):

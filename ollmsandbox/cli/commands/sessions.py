@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ...chat.storage.export import as_json, as_markdown, spent_words
 from ...chat.storage.history import History
-from ...chat.storage.lock import SessionLock
 from ...chat.storage.stored import SessionInfo
+from ...engine.session_lock import SessionLock
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.projects import ProjectManager

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,7 +110,7 @@ class Sessions(GObject.Object):
         return session
 
     def _is_locked(self, session_id: str) -> bool:
-        from ...chat.storage.lock import SessionLock
+        from ...engine.session_lock import SessionLock
 
         try:
             SessionLock(self._factory.paths, session_id).release()
@@ -262,12 +261,9 @@ class Sessions(GObject.Object):
 
         def move() -> str:
             # Imported here, because it is seldom needed.
-            from ...chat.storage.lock import SessionLock
             from ...engine.move import move_project
 
-            lock = partial(SessionLock, manager.paths)
-            project = self._project(path)
-            return move_project(manager, rules, project, folder, lock_session=lock).path
+            return move_project(manager, rules, self._project(path), folder).path
 
         try:
             return await asyncio.to_thread(move)

@@ -17,7 +17,6 @@ from support.timing import PATIENCE
 from ollmsandbox.chat.messages import Message, Role, ServerFields, ToolCall
 from ollmsandbox.chat.storage.export import as_json, as_markdown
 from ollmsandbox.chat.storage.history import FoundLine, History, new_session_id, title_from
-from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import (
     INTERRUPTED,
     CallRecord,
@@ -28,6 +27,7 @@ from ollmsandbox.chat.storage.stored import (
     with_extra,
 )
 from ollmsandbox.database.tables import ChatPicture
+from ollmsandbox.engine.session_lock import SessionLock
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
 from ollmsandbox.project.change import Kind

@@ -12,8 +12,8 @@ from support.person import Person
 
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import History
-from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
+from ollmsandbox.engine.session_lock import SessionLock
 from ollmsandbox.project.projects import ProjectManager
 
 pytestmark = pytest.mark.anybody

@@ -15,8 +15,8 @@ from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.storage.history import new_session_id
-from ollmsandbox.chat.storage.lock import SessionLock
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage, StoredSession, repair
+from ollmsandbox.engine.session_lock import SessionLock
 from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.ui.models.choice import ModelChoice

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ... import N_
-from ...errors import OllmSandboxError
-from ...files.locks import FileLock, try_lock
-from ...paths import Paths, make_folder
+from .. import N_
+from ..errors import OllmSandboxError
+from ..files.locks import FileLock, try_lock
+from ..paths import Paths, make_folder
 
 
 class SessionLock:
