@@ -55,27 +55,34 @@ def change_tools(context: ToolContext) -> list[Tool]:
 
 
 class _ChangeTool(DeclaredTool[Chosen]):
+    """A tool for recorded changes of the project; those of other projects do not exist for it."""
+
     declared: type[Chosen] = ChosenParameters
     description = ""
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ChangeRequest:
         given = self._parameters.read(arguments)
-        return self.request(self._context, self._context.folder(), given, call_id)
+        return ChangeRequest(self, self._context, given, call_id)
 
-    request: type[ChangeRequest]
+    @abstractmethod
+    async def perform(self, call: ChangeRequest, watcher: Watcher) -> Outcome: ...
 
 
 class ChangeRequest(RequestBase):
-    """A call about recorded changes of the project; those of other projects do not exist for it."""
-
-    def __init__(self, context: ToolContext, project: str, given: Chosen, call_id: str) -> None:
+    def __init__(
+        self, tool: _ChangeTool, context: ToolContext, given: Chosen, call_id: str
+    ) -> None:
+        self._tool = tool
         self.context = context
-        self.project = project
+        self.project = context.folder()
         self.given = given
         self.call_id = call_id
 
     def describe(self) -> str:
         return escape_line(" ".join([self.given.run, *self.chosen])).strip()
+
+    async def perform(self, watcher: Watcher) -> Outcome:
+        return await self._tool.perform(self, watcher)
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -93,35 +100,51 @@ class ChangeRequest(RequestBase):
             )
         return run
 
+    def is_own(self, run: Run) -> bool:
+        """Return whether the run is one of the same session."""
+        return run.session_id == self.context.session_id
 
-class ListRequest(ChangeRequest):
-    async def perform(self, watcher: Watcher) -> Outcome:
-        return Outcome(await asyncio.to_thread(self._listed), ok=True)
 
-    def _listed(self) -> str:
-        with closing(Review(self.context.paths)) as review:
-            if self.given.run:
-                return "\n".join(self._lines(review, self.find(review)))
-            project = review.manager.find_project(self.project)
+class ListChanges(_ChangeTool):
+    name = "list_changes"
+    can_write = False
+    declared = ListParameters
+    description = (
+        "List the last runs in this project, and what each of them changed: applied, pending, "
+        "undone or discarded. A run is one call of run_command, write_file or edit_file."
+    )
+
+    async def perform(self, call: ChangeRequest, watcher: Watcher) -> Outcome:
+        return Outcome(await asyncio.to_thread(self._listed, call), ok=True)
+
+    def _listed(self, call: ChangeRequest) -> str:
+        with closing(Review(call.context.paths)) as review:
+            if call.given.run:
+                return "\n".join(self._lines(call, review, call.find(review)))
+            project = review.manager.find_project(call.project)
             runs = review.manager.runs(project, _MOST_RUNS) if project is not None else []
-            lines = [line for run in runs for line in self._lines(review, run)]
+            lines = [line for run in runs for line in self._lines(call, review, run)]
             return "\n".join(lines) or "No command has changed anything in this project yet."
 
-    def _lines(self, review: Review, run: Run) -> Iterator[str]:
-        whose = "" if run.session_id == self.context.session_id else ", of another session"
+    def _lines(self, call: ChangeRequest, review: Review, run: Run) -> Iterator[str]:
+        whose = "" if call.is_own(run) else ", of another session"
         yield f"{run.id}  {escape_line(run.command)[:200]}{whose}"
-        yield from listing(read_current(review.manager, run), self.project)
+        yield from listing(read_current(review.manager, run), call.project)
 
 
-class DiffRequest(ChangeRequest):
-    async def perform(self, watcher: Watcher) -> Outcome:
-        return Outcome(await asyncio.to_thread(self._difference), ok=True)
+class ShowDiff(_ChangeTool):
+    name = "show_diff"
+    can_write = False
+    description = "Show what a run changed in files, as a unified diff."
 
-    def _difference(self) -> str:
-        with closing(Review(self.context.paths)) as review:
-            run, size = self.find(review), 0
+    async def perform(self, call: ChangeRequest, watcher: Watcher) -> Outcome:
+        return Outcome(await asyncio.to_thread(self._difference, call), ok=True)
+
+    def _difference(self, call: ChangeRequest) -> str:
+        with closing(Review(call.context.paths)) as review:
+            run, size = call.find(review), 0
             parts: list[str] = []
-            items = choose(read_current(review.manager, run), self.chosen)
+            items = choose(read_current(review.manager, run), call.chosen)
             for line in diff_lines(items, review, run, colour=False):
                 size += len(line)
                 if size > _LONGEST_DIFF:
@@ -131,8 +154,8 @@ class DiffRequest(ChangeRequest):
             return harmless("".join(parts))
 
 
-class DecisionRequest(ChangeRequest):
-    """A call that applies, discards or undoes changes. The user is asked about what is listed."""
+class _DecisionTool(_ChangeTool):
+    """Applies, discards or undoes changes. The user is asked about what is listed."""
 
     # The question, marked for translation; what the call does, for the model; and its result.
     wording: str
@@ -141,49 +164,48 @@ class DecisionRequest(ChangeRequest):
     asks_always = False
 
     @abstractmethod
-    def affected(self, review: Review, run: Run) -> list[Report]:
+    def decide(self, review: Review, run: Run, chosen: Sequence[str]) -> Report: ...
+
+    def affected(self, review: Review, run: Run, chosen: Sequence[str]) -> list[Report]:
         """Return changes of other runs that are affected, too."""
+        return []
 
-    @abstractmethod
-    def decide(self, review: Review, run: Run) -> Report: ...
-
-    async def perform(self, watcher: Watcher) -> Outcome:
-        shown = await asyncio.to_thread(self._shown)
+    async def perform(self, call: ChangeRequest, watcher: Watcher) -> Outcome:
+        shown = await asyncio.to_thread(self._shown, call)
         is_again = False
         while self.asks_always or not shown.is_own:
             question = questions.decision_question(
-                self.context, self.wording, shown.lines, self.call_id, again=is_again
+                call.context, self.wording, shown.lines, call.call_id, again=is_again
             )
-            await questions.ask_or_end(self.context, watcher, self, question, self.what)
-            now = await asyncio.to_thread(self._shown)
+            await questions.ask_or_end(call.context, watcher, call, question, self.what)
+            now = await asyncio.to_thread(self._shown, call)
             if now == shown:
                 break
             # Only what the user has seen may be done.
             shown, is_again = now, True
-        return await asyncio.to_thread(self._decide)
+        return await asyncio.to_thread(self._decide, call)
 
-    def _shown(self) -> _Shown:
-        with closing(Review(self.context.paths)) as review:
-            run = self.find(review)
-            items = choose(read_current(review.manager, run), self.chosen)
-            lines = [escape_line(run.command), *listing(items, self.project)]
-            others = self.affected(review, run)
+    def _shown(self, call: ChangeRequest) -> _Shown:
+        with closing(Review(call.context.paths)) as review:
+            run = call.find(review)
+            items = choose(read_current(review.manager, run), call.chosen)
+            lines = [escape_line(run.command), *listing(items, call.project)]
+            others = self.affected(review, run, call.chosen)
             for report in others:
                 lines.append(escape_line(review.manager.run(report.run_id).command))
-                lines += listing(report.changes, self.project)
-            is_own = run.session_id == self.context.session_id and not others
-            return _Shown(tuple(lines), is_own=is_own)
+                lines += listing(report.changes, call.project)
+            return _Shown(tuple(lines), is_own=call.is_own(run) and not others)
 
-    def _decide(self) -> Outcome:
-        with closing(Review(self.context.paths)) as review:
-            report = self.decide(review, self.find(review))
+    def _decide(self, call: ChangeRequest) -> Outcome:
+        with closing(Review(call.context.paths)) as review:
+            report = self.decide(review, call.find(review), call.chosen)
         items = [item for one in (*report.along, report) for item in one.changes]
         done = [item for item in items if item.state is self.done]
         missed = [item for item in items if item.state is not self.done]
         lines = [f"{counted(len(done), 'change')} {self.done.value}."]
-        lines += [*listing(missed, self.project), *report.errors]
+        lines += [*listing(missed, call.project), *report.errors]
         ok = not missed and not report.errors
-        return Outcome("\n".join(lines), ok, report=report, verdict=self.verdict)
+        return Outcome("\n".join(lines), ok, report=report, verdict=call.verdict)
 
 
 @dataclass(frozen=True)
@@ -195,85 +217,52 @@ class _Shown:
     is_own: bool
 
 
-class ApplyRequest(DecisionRequest):
-    wording = N_("Apply changes to the project?")
-    what = "Applying the changes"
-    done = State.APPLIED
-    asks_always = True
-
-    def affected(self, review: Review, run: Run) -> list[Report]:
-        return review.also_applied(run, self.chosen)
-
-    def decide(self, review: Review, run: Run) -> Report:
-        return review.apply(run, self.chosen)
-
-
-class DiscardRequest(DecisionRequest):
-    wording = N_("Discard pending changes?")
-    what = "Discarding the changes"
-    done = State.DISCARDED
-
-    def affected(self, review: Review, run: Run) -> list[Report]:
-        return review.also_discarded(run, self.chosen)
-
-    def decide(self, review: Review, run: Run) -> Report:
-        return review.discard(run, self.chosen)
-
-
-class UndoRequest(DecisionRequest):
-    wording = N_("Undo applied changes?")
-    what = "Undoing the changes"
-    done = State.UNDONE
-
-    def affected(self, review: Review, run: Run) -> list[Report]:
-        return []
-
-    def decide(self, review: Review, run: Run) -> Report:
-        return review.undo(run, self.chosen)
-
-
-class ListChanges(_ChangeTool):
-    name = "list_changes"
-    can_write = False
-    declared = ListParameters
-    request = ListRequest
-    description = (
-        "List the last runs in this project, and what each of them changed: applied, pending, "
-        "undone or discarded. A run is one call of run_command, write_file or edit_file."
-    )
-
-
-class ShowDiff(_ChangeTool):
-    name = "show_diff"
-    can_write = False
-    request = DiffRequest
-    description = "Show what a run changed in files, as a unified diff."
-
-
-class ApplyChanges(_ChangeTool):
+class ApplyChanges(_DecisionTool):
     name = "apply_changes"
-    request = ApplyRequest
     description = (
         "Put pending or undone changes of a run into the project. The user is asked each time, and "
         "sees what is applied. Your commands see pending changes anyway: use it only if the user "
         "wants it."
     )
+    wording = N_("Apply changes to the project?")
+    what = "Applying the changes"
+    done = State.APPLIED
+    asks_always = True
+
+    def affected(self, review: Review, run: Run, chosen: Sequence[str]) -> list[Report]:
+        return review.also_applied(run, chosen)
+
+    def decide(self, review: Review, run: Run, chosen: Sequence[str]) -> Report:
+        return review.apply(run, chosen)
 
 
-class DiscardChanges(_ChangeTool):
+class DiscardChanges(_DecisionTool):
     name = "discard_changes"
-    request = DiscardRequest
     description = (
         "Drop pending changes of a run. The user is asked if another session made them, or if "
         "others build on them."
     )
+    wording = N_("Discard pending changes?")
+    what = "Discarding the changes"
+    done = State.DISCARDED
+
+    def affected(self, review: Review, run: Run, chosen: Sequence[str]) -> list[Report]:
+        return review.also_discarded(run, chosen)
+
+    def decide(self, review: Review, run: Run, chosen: Sequence[str]) -> Report:
+        return review.discard(run, chosen)
 
 
-class UndoRun(_ChangeTool):
+class UndoRun(_DecisionTool):
     name = "undo_run"
-    request = UndoRequest
     description = (
         "Take the applied changes of a run out of the project again. Later edits of the same files "
         "stay; where both changed the same lines, nothing is done. The user is asked if another "
         "session made the run."
     )
+    wording = N_("Undo applied changes?")
+    what = "Undoing the changes"
+    done = State.UNDONE
+
+    def decide(self, review: Review, run: Run, chosen: Sequence[str]) -> Report:
+        return review.undo(run, chosen)
