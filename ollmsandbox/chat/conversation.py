@@ -189,9 +189,7 @@ class Conversation:
         number = None
         if self._writer is not None and self._user_actions and self._user_actions.may_have_some:
             number = self._writer.take_number()
-        message = Message(Role.USER, text, pictures=tuple(pictures), at=time.time())
-        self._add(message)
-        self._emit(events.MessageAdded(message))
+        self._add(Message(Role.USER, text, pictures=tuple(pictures), at=time.time()))
         return await self._run_task(self._turn(number), TurnEnded(TurnEnd.STOPPED))
 
     @property
@@ -217,7 +215,6 @@ class Conversation:
         self._enter(ConversationState.WAITING)
         if (summary := await self._reader.summarise(model, self.messages)) is not None:
             self._add(summary)
-            self._emit(events.MessageAdded(summary))
 
     @property
     def is_busy(self) -> bool:
@@ -421,7 +418,6 @@ class Conversation:
             was_empty = False
             message, repeated = with_unique_ids(self._with_written(reply), self.messages)
             self._add(message, number)
-            self._emit(events.MessageAdded(message))
             if reply.finish.cut_off:
                 self._emit(Notice(_CUT_OFF))
             if reply.finish.filtered:
@@ -450,9 +446,8 @@ class Conversation:
         read = list(itertools.takewhile(lambda queued: not queued.waits_for_end, self._queue))
         self._unqueue(read)
         for queued in read:
-            message = Message(Role.USER, queued.text, pictures=queued.pictures, at=time.time())
-            self._add(message)
-            self._emit(events.MessageAdded(message))
+            said = Message(Role.USER, queued.text, pictures=queued.pictures, at=time.time())
+            self._add(said)
         if read:
             self._tool_calls.begin()
         return bool(read)
@@ -487,11 +482,6 @@ class Conversation:
             raise ProviderError(N_("No model is selected."), N_("Choose a model first."))
         self._reply_number = self._writer.take_number() if self._writer else 0
 
-        def summarised(summary: Message) -> None:
-            """Store a summary in front of the reply."""
-            self._add(summary)
-            self._emit(events.MessageAdded(summary))
-
         def save(message: Message) -> None:
             if self._reply_number is not None:
                 self._save(self._reply_number, message)
@@ -499,7 +489,8 @@ class Conversation:
         self._enter(ConversationState.WAITING)
         reply = StreamedReply(model.name, self._grew, save)
         try:
-            await self._child(self._reader.read(model, reply, self.messages, summarised))
+            # A summary is stored in front of the reply.
+            await self._child(self._reader.read(model, reply, self.messages, self._add))
             return reply, self._reply_number
         except BaseException as error:
             # Keep what the user has already read, whatever happened.
@@ -510,7 +501,6 @@ class Conversation:
                 message = replace(reply.message(partial=True), end=end.name)
                 number, self._reply_number = self._reply_number, None
                 self._add(message, number)
-                self._emit(events.MessageAdded(message))
             raise
         finally:
             self._reply_number = None
@@ -544,6 +534,7 @@ class Conversation:
         if self._writer is not None:
             place = self._take_number() if number is None else number
             self._writer.write(StoredMessage(place, message))
+        self._emit(events.MessageAdded(message))
 
     def _take_number(self) -> int:
         """Return the number of what is added now: in front of the reply that is about to begin."""

@@ -274,16 +274,4 @@ class Question(Table):
     answered_at = FloatField(null=True)
 
 
-TABLES: tuple[type[Table], ...] = (
-    Project,
-    ApprovedRoot,
-    FoundLink,
-    FileRecord,
-    Run,
-    ChangeRow,
-    Setting,
-    ChatSession,
-    ChatMessage,
-    ChatPicture,
-    Question,
-)
+TABLES = tuple(Table.__subclasses__())

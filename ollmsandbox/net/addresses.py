@@ -75,15 +75,11 @@ class Address:
 
     @property
     def text(self) -> str:
-        return f"{self.scheme}://{self._netloc}{self.path}"
+        return f"{self.scheme}://{self.target}{self.path}"
 
     @property
     def target(self) -> str:
         """The host as permission rules name it: with the port, unless it is the usual one."""
-        return self._netloc
-
-    @property
-    def _netloc(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 

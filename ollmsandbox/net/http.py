@@ -193,11 +193,8 @@ def _pools(
                 return sockets.add(super()._new_conn())
             return sockets.add(_connect(self, addresses))
 
-    class Https(HTTPSConnection):
-        def _new_conn(self) -> socket.socket:
-            if addresses is None:
-                return sockets.add(super()._new_conn())
-            return sockets.add(_connect(self, addresses))
+    class Https(Http, HTTPSConnection):
+        pass
 
     class HttpPool(HTTPConnectionPool):
         ConnectionCls = Http
@@ -233,11 +230,8 @@ class _Head:
     headers: Mapping[str, str]
 
 
-class _End:
-    """The thread has nothing more to send."""
-
-
-_Item = _Head | bytes | NetError | _End
+# None: the thread has nothing more to send.
+_Item = _Head | bytes | NetError | None
 
 
 class Exchange:
@@ -317,7 +311,7 @@ class Exchange:
             except NetError as error:
                 self._post(error)
             finally:
-                self._post(_End())
+                self._post(None)
         except CancelledExchangeError:
             pass  # nobody reads the rest
         finally:

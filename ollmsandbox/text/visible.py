@@ -111,12 +111,12 @@ def visible_words(text: str) -> str:
 
 def mark_hidden(text: str) -> str:
     """Return output with marks for invisible characters. Control characters stay."""
-    return _HIDDEN.sub(_mark_match, text)
+    return _HIDDEN.sub(_mark_each, text)
 
 
 def mark_hidden_line(text: str) -> str:
     """Return one line of a file with marks for invisible and control characters, except tabs."""
-    return _HIDDEN_OR_CONTROL.sub(_mark_match, text)
+    return _HIDDEN_OR_CONTROL.sub(_mark_each, text)
 
 
 def printable_line(text: str) -> str:
@@ -190,10 +190,6 @@ def _seen(character: str, *, named: bool = False) -> str:
 
 def _mark_each(found: re.Match[str]) -> str:
     return "".join(map(_mark, found[0]))
-
-
-def _mark_match(found: re.Match[str]) -> str:
-    return _mark(found[0])
 
 
 def _mark(character: str) -> str:

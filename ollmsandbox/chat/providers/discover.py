@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .base import ModelInfo, ProviderError, Timeouts
 from .client import Client
 from .connections_file import ServerKind
-from .json_reader import inside, list_value, text_value
+from .ollama import ollama_names
 from .openai import OpenAIServer
 
 
@@ -63,14 +63,10 @@ async def _try(known: KnownServer, timeouts: Timeouts, patience: float) -> Found
 
 async def _ollama(known: KnownServer, address: str, timeouts: Timeouts) -> FoundServer | None:
     try:
-        found = await Client(address, timeouts=timeouts).ask("/api/tags")
+        names = await ollama_names(Client(address, timeouts=timeouts))
     except ProviderError:
         return None
-    entries = found.get("models")
-    if not isinstance(entries, list):
-        return None
-    names = [text_value(inside(entry, "name")) for entry in list_value(entries)]
-    models = tuple(ModelInfo(name) for name in names if name)
+    models = tuple(ModelInfo(name) for name in names)
     return FoundServer(known.name, ServerKind.OLLAMA, address, models)
 
 

@@ -48,7 +48,10 @@ _NO_TOOLS = (
 )
 
 
-def answer_lost(url: str) -> ProviderError:
+def answer_lost(url: str, *, was_understood: bool) -> ProviderError:
+    """Return the error for an answer that has no end."""
+    if not was_understood:
+        return not_a_model_server(url)
     return ProviderError.from_net(connection_lost(url))
 
 

@@ -42,15 +42,7 @@ class OllamaServer(RemoteServer):
     find_root = staticmethod(ollama_root)
 
     async def models(self) -> list[ModelInfo]:
-        found = await self._client.ask("/api/tags")
-        entries = found.get("models")
-        if not isinstance(entries, list):
-            raise not_a_model_server(self.address)
-        names = [
-            name
-            for entry in entries
-            if (name := text_value(inside(entry, "name") or inside(entry, "model")))
-        ]
+        names = await ollama_names(self._client)
         loaded = await loaded_models(self._client)
         turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -69,6 +61,15 @@ class OllamaServer(RemoteServer):
             return await show(self._client, name)
         except ProviderError:
             return ModelInfo(name)  # can be chosen even if its details are unknown
+
+
+async def ollama_names(client: Client) -> list[str]:
+    """Return the names of all models of a server. Raise ProviderError if it is not Ollama."""
+    entries = (await client.ask("/api/tags")).get("models")
+    if not isinstance(entries, list):
+        raise not_a_model_server(client.address)
+    names = (text_value(inside(entry, "name") or inside(entry, "model")) for entry in entries)
+    return [name for name in names if name]
 
 
 async def loaded_models(client: Client) -> set[str] | None:
@@ -103,7 +104,7 @@ class OllamaModel(RemoteModel):
     async def context_length(self) -> int | None:
         """Return the size that will be requested, not the model's maximum."""
         if self._used is None:
-            found = await show(self._client, self._name)
+            found = await show(self._client, self.name)
             self._sees = found.can_see
             self._used = min(found.context_length or self._room, self._room)
         return self._used
@@ -111,7 +112,7 @@ class OllamaModel(RemoteModel):
     async def is_loaded(self) -> bool | None:
         loaded = await loaded_models(self._client)
         # Ollama adds the tag to a name without one.
-        names = {self._name, f"{self._name}:latest"}
+        names = {self.name, f"{self.name}:latest"}
         return None if loaded is None else not names.isdisjoint(loaded)
 
     async def _set_options(self) -> dict[str, object]:
@@ -128,7 +129,7 @@ class OllamaModel(RemoteModel):
         # First: it finds out whether the model can see.
         options = await self._set_options()
         body: dict[str, object] = {
-            "model": self._name,
+            "model": self.name,
             "messages": to_ollama(self.sent(messages)),
             "stream": True,
             "options": options,
@@ -138,7 +139,7 @@ class OllamaModel(RemoteModel):
             body["think"] = False if effort is Effort.NONE else effort.value
         if tools:
             body["tools"] = tool_list(tools)
-        async with self._client.stream("/api/chat", body, self._name) as exchange:
+        async with self._client.stream("/api/chat", body, self.name) as exchange:
             mask = self._client.mask
             words = TextSplitter(mask)
             maker = CallBuilder((call.id for m in messages for call in m.calls), mask, tools)
@@ -148,7 +149,7 @@ class OllamaModel(RemoteModel):
             while (line := await lines.next()) is not None:
                 found = read_object(line)
                 if found.get("error"):
-                    raise self._client.failed(line, self._name)
+                    raise self._client.failed(line, self.name)
                 understood = understood or "message" in found or "done" in found
                 message = found.get("message")
                 if thought := text_value(inside(message, "thinking")):
@@ -177,9 +178,7 @@ class OllamaModel(RemoteModel):
                     return
         for piece in words.end():
             yield piece
-        raise (
-            answer_lost(self._client.root) if understood else not_a_model_server(self._client.root)
-        )
+        raise answer_lost(self._client.root, was_understood=understood)
 
 
 def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:

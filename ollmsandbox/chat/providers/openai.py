@@ -324,7 +324,7 @@ class OpenAIModel(RemoteModel):
     async def _read_description(self) -> None:
         found = await self._client.ask("/models")
         entries = list_value(found.get("data"))
-        mine = next((e for e in entries if inside(e, "id") == self._name), None)
+        mine = next((e for e in entries if inside(e, "id") == self.name), None)
         length, sees = _length(mine), _sees(mine)
         if inside(mine, "meta") is not None:
             started = await self._started_with()
@@ -348,7 +348,7 @@ class OpenAIModel(RemoteModel):
     ) -> AsyncGenerator[Piece, None]:
         always = self._thinking is ReturnThinking.ALWAYS
         body: dict[str, object] = {
-            "model": self._name,
+            "model": self.name,
             "messages": to_openai(
                 self.sent(messages), always_thinking=always, answers_first=self._answers_first
             ),
@@ -365,7 +365,7 @@ class OpenAIModel(RemoteModel):
         if self._wants_usage:
             body["stream_options"] = {"include_usage": True}
         try:
-            async with self._client.stream("/chat/completions", body, self._name) as exchange:
+            async with self._client.stream("/chat/completions", body, self.name) as exchange:
                 answer = OpenAIStream(
                     (call.id for m in messages for call in m.calls),
                     self._client.mask,
@@ -395,8 +395,7 @@ class OpenAIModel(RemoteModel):
         for piece in answer.end():
             yield piece
         if not answer.is_complete:
-            known = answer.understood
-            raise answer_lost(self._client.root) if known else not_a_model_server(self._client.root)
+            raise answer_lost(self._client.root, was_understood=answer.understood)
         if answer.usage is not None:
             yield self._options.usage(answer.usage.prompt, answer.usage.reply)
         yield answer.finish
@@ -440,7 +439,7 @@ class OpenAIModel(RemoteModel):
     def _read(self, answer: OpenAIStream, event: str) -> list[Piece]:
         pieces = answer.read(event)
         if answer.error is not None:
-            raise self._client.failed(answer.error, self._name)
+            raise self._client.failed(answer.error, self.name)
         return pieces
 
 

@@ -40,7 +40,8 @@ class RemoteModel(ABC):
     """Tells what is known of a model, and retries a request that fails in passing."""
 
     def __init__(self, kind: str, name: str, client: Client, options: ReplyOptions) -> None:
-        self._name = name
+        self.name = name
+        self.longest_answer = options.answer
         self._client = client
         self._options = options
         # None if the server does not say.
@@ -49,16 +50,8 @@ class RemoteModel(ABC):
         self._origin = model_origin(kind, client.root, name)
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def longest_answer(self) -> int | None:
-        return self._options.answer
-
-    @property
     def sees_pictures(self) -> bool:
-        return self._name in self._options.seeing if self._sees is None else self._sees
+        return self.name in self._options.seeing if self._sees is None else self._sees
 
     @property
     def is_sight_known(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...errors import Sentence, sentence
@@ -247,29 +248,24 @@ def _sentence_from_json(kept: object) -> object:
 def record_to_json(record: CallRecord | None) -> str:
     if record is None:
         return ""
-    return json.dumps(
-        {
-            "ok": record.ok,
-            "description": record.description,
-            "run_id": record.run_id,
-            "exit_code": record.exit_code,
-            "duration": record.duration,
-            "answer": record.answer.value if record.answer else None,
-            "source": record.source.value if record.source else None,
-            "stop": record.stop.value if record.stop else None,
-            "changes": {kind.value: count for kind, count in record.changes.items()},
-            "ignored": record.ignored,
-            "own": record.own,
-            "output_start": record.output_start,
-            "output_end": record.output_end,
-            "left_running": record.left_running,
-            "refusals": [_sentence_to_json(refusal) for refusal in record.refusals],
-            "filled_screen": record.filled_screen,
-            "reply": record.reply,
-            "is_interrupted": record.is_interrupted,
-            "hosts": [use.document() for use in record.hosts],
-        }
-    )
+    kept = {one.name: _field_to_json(getattr(record, one.name)) for one in fields(record)}
+    return json.dumps(kept)
+
+
+def _field_to_json(field: object) -> object:
+    match field:
+        case Enum():
+            return field.value
+        case HostUse():
+            return field.document()
+        case Mapping():
+            return {kind.value: count for kind, count in field.items()}
+        case tuple():
+            return [_field_to_json(item) for item in field]
+        case Sentence():
+            return _sentence_to_json(field)
+        case _:
+            return field
 
 
 def record_from_json(text: str) -> CallRecord | None:

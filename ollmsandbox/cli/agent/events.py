@@ -12,7 +12,7 @@ from dataclasses import asdict
 from ...chat import events
 from ...chat.events import ChatEvent
 from ...chat.messages import ToolCall
-from ...permission.request import PermissionRequest, Verdict
+from ...permission.request import PermissionRequest
 from ...tools.base import Outcome, Stream
 from ...tools.todo import NAME as PLAN
 from ...tools.todo import read_steps
@@ -84,7 +84,8 @@ class JsonPrinter:
             case events.PermissionAsked(call_id, request):
                 return {"event": "asking", "call_id": call_id, **_request(request)}
             case events.PermissionAnswered(call_id, verdict):
-                return {"event": "answered", "call_id": call_id, **_verdict(verdict)}
+                given = {"answer": verdict.answer.value, "source": verdict.source.value}
+                return {"event": "answered", "call_id": call_id, **given}
             case events.QuestionAsked(call_id, question):
                 return {
                     "event": "question",
@@ -109,13 +110,7 @@ class JsonPrinter:
                     "count": change.count,
                 }
             case events.CallEnded(call, outcome):
-                steps = _steps(call) if call.name == PLAN and outcome.ok else None
-                return {
-                    "event": "result",
-                    "call_id": call.id,
-                    **self._outcome(outcome),
-                    "plan": steps,
-                }
+                return {"event": "result", "call_id": call.id, **self._outcome(call, outcome)}
             case events.CallSettled(call_id, report):
                 return {
                     "event": "settled",
@@ -126,8 +121,9 @@ class JsonPrinter:
             case _:
                 return None
 
-    def _outcome(self, outcome: Outcome) -> dict[str, object]:
+    def _outcome(self, call: ToolCall, outcome: Outcome) -> dict[str, object]:
         result = outcome.result
+        has_plan = call.name == PLAN and outcome.ok
         return {
             "ok": outcome.ok,
             "text": outcome.text,
@@ -135,6 +131,7 @@ class JsonPrinter:
             "exit_code": result.exit_code if result else None,
             "hosts": [use.document() for use in outcome.hosts],
             **report_document(outcome.report, self.project),
+            "plan": [asdict(step) for step in read_steps(call.arguments)] if has_plan else None,
         }
 
 
@@ -142,10 +139,6 @@ def _call(call: ToolCall) -> dict[str, object]:
     arguments = call.arguments
     shown = arguments if isinstance(arguments, str) else {**arguments}
     return {"call_id": call.id, "tool": call.name, "arguments": shown}
-
-
-def _steps(call: ToolCall) -> list[dict[str, str]]:
-    return [{"text": step.text, "state": step.state} for step in read_steps(call.arguments)]
 
 
 def _request(request: PermissionRequest) -> dict[str, object]:
@@ -161,7 +154,3 @@ def _request(request: PermissionRequest) -> dict[str, object]:
         "notice": request.notice,
         "answers": [answer.value for answer in request.answers],
     }
-
-
-def _verdict(verdict: Verdict) -> dict[str, object]:
-    return {"answer": verdict.answer.value, "source": verdict.source.value}

@@ -100,7 +100,7 @@ class Prompt:
             if line == "!":
                 raise OllmSandboxError("No command was given.", "Use: !COMMAND")
             if line.startswith("!"):
-                self._turns.run_command(line[1:].strip())
+                self._turns.run(lambda: self._conversation.run(line[1:].strip()))
                 self._printer.print_changes()
                 return
             first, *words = line.split()

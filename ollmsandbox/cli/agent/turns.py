@@ -8,7 +8,7 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from types import FrameType
 from typing import TypeVar
 
@@ -87,9 +87,6 @@ class Turns:
             return self.leave
         return 0 if ended.end is TurnEnd.DONE else 1
 
-    def run_command(self, command: str) -> None:
-        self.run(lambda: self.conversation.run(command))
-
     def read(self, read: Callable[[], str]) -> str:
         """Read a line. Only here, Ctrl+C raises KeyboardInterrupt."""
         self._is_at_prompt = True
@@ -99,8 +96,7 @@ class Turns:
             self._is_at_prompt = False
 
     def run(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
-        with self._running():
-            done = self._runner.run(self._interruptible(work))
+        done = self._run(work)
         if isinstance(self._lost, BrokenPipeError):
             raise self._lost
         if self._lost is not None:
@@ -108,17 +104,15 @@ class Turns:
         return done
 
     def close(self) -> None:
-        with self._running():
-            self._runner.run(self._interruptible(self.conversation.close))
+        self._run(self.conversation.close)
         for number in _ALL:
             # The program is about to exit anyway.
             signal.signal(number, signal.SIG_IGN)
 
-    @contextlib.contextmanager
-    def _running(self) -> Iterator[None]:
+    def _run(self, work: Callable[[], Awaitable[T]]) -> T:
         self._is_running = True
         try:
-            yield
+            return self._runner.run(self._interruptible(work))
         finally:
             self._is_running = False
 

@@ -102,10 +102,13 @@ def changes(given: argparse.Namespace) -> int:
 def act_on_changes(given: argparse.Namespace) -> int:
     """Run `apply`, `discard` or `undo` for one run, or for all pending changes."""
     _check(given)
-    if given.action == "discard" and given.run and (project := _discard_gone(given)):
-        found = {**_document([], None, project), "run_id": given.run}
-        print(json.dumps(found) if given.json else "The run's changes are discarded.")
-        return 0
+    if given.action == "discard" and given.run:
+        paths, is_whole = Paths.from_environ(os.environ), not given.path
+        # First: finishing interrupted runs would report one whose folder is missing once more.
+        if project := discard_interrupted(paths, given.run, whole=is_whole):
+            found = {**_document([], None, project), "run_id": given.run}
+            print(json.dumps(found) if given.json else "The run's changes are discarded.")
+            return 0
     with _open() as review:
         if getattr(given, "since", None) is not None:
             return _undo_since(review, given)
@@ -136,7 +139,8 @@ def act_on_changes(given: argparse.Namespace) -> int:
         left: list[Report] = []
         if given.action == "apply":
             # Conflicts are only applied if the user names their paths.
-            left = _left(review, runs, () if chosen else (State.CONFLICT,))
+            states = (State.FAILED,) if chosen else (State.FAILED, State.CONFLICT)
+            left = [report for run in runs if (report := _left(review, run, states)).changes]
         if given.json:
             print(json.dumps(_document(reports, None if given.all else runs[0], project)))
         else:
@@ -284,14 +288,6 @@ def _explain_nothing_done(review: Review, given: argparse.Namespace, run: Run) -
         )
 
 
-def _discard_gone(given: argparse.Namespace) -> str:
-    """Discard an interrupted run whose folder is missing; return its project, or "".
-
-    Do it first, before finishing interrupted runs would report it once more.
-    """
-    return discard_interrupted(Paths.from_environ(os.environ), given.run, whole=not given.path)
-
-
 def _reports(
     review: Review, given: argparse.Namespace, runs: list[Run], chosen: list[str]
 ) -> list[Report]:
@@ -306,15 +302,10 @@ def _reports(
     return [does(run, chosen) for run in runs]
 
 
-def _left(review: Review, runs: list[Run], states: Collection[State]) -> list[Report]:
-    """Return the failed changes and those in one of `states`, as a report for each run."""
-    found = []
-    for run in runs:
-        wanted = (State.FAILED, *states)
-        items = [item for item in read_changes(review.manager, run) if item.state in wanted]
-        if items:
-            found.append(Report(run.id, tuple(items)))
-    return found
+def _left(review: Review, run: Run, states: Collection[State]) -> Report:
+    """Return the changes of a run that are in one of these states."""
+    items = read_changes(review.manager, run)
+    return Report(run.id, tuple(item for item in items if item.state in states))
 
 
 def history(given: argparse.Namespace) -> int:

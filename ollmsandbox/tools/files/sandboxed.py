@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from ... import N_
 from ...engine.executor import Executor, SandboxExecutor
 from ...engine.run import PreparedRun
 from ...errors import OllmSandboxError, Sentence, in_lines
-from ...paths import is_inside
+from ...paths import is_inside, make_folder
 from ...project.change import Report
 from ...project.recorder import linked_roots
 from ...sandbox.launch import SHELL
@@ -212,12 +213,10 @@ class SandboxedFile:
         self._report = await asyncio.to_thread(self._write_recorded, data, old)
         if self._report is None:
             # This runner passes no input on, so the script opens a file with it.
-            folder = self._context.paths.cache
-            staged = await asyncio.to_thread(_stage, str(folder), new)
-            try:
-                await self.read(f'exec <"$4"\n{script}', [*arguments, staged], limit)
-            finally:
-                os.unlink(staged)
+            folder = make_folder(self._context.paths.cache)
+            with tempfile.NamedTemporaryFile(prefix="edit-", dir=folder) as file:
+                await asyncio.to_thread(_write, file.fileno(), new)
+                await self.read(f'exec <"$4"\n{script}', [*arguments, file.name], limit)
         return reply
 
     def _write_recorded(self, data: bytes, old: bytes | None) -> Report | None:
@@ -276,13 +275,3 @@ def _write(descriptor: int, data: bytes) -> None:
     with contextlib.suppress(BrokenPipeError):
         while view:
             view = view[os.write(descriptor, view) :]
-
-
-def _stage(folder: str, data: bytes) -> str:
-    import tempfile
-
-    os.makedirs(folder, 0o700, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix="edit-", dir=folder)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-    return name
