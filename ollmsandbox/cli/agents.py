@@ -79,7 +79,8 @@ def _listed(names: Sequence[str]) -> str:
 async def _open_connection(name: str, paths: Paths) -> tuple[str, Service]:
     """Return the model of a connection, and what serves it."""
     # Not at the top: it takes a while, and is rarely needed.
-    from ..chat.providers.connections import ConnectionStore, ServerKind
+    from ..chat.providers.connections import ConnectionStore
+    from ..chat.providers.connections_file import ServerKind
     from ..chat.providers.forward import ModelForwarder
 
     store = ConnectionStore(paths, os.environ)

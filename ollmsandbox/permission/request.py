@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -15,6 +16,10 @@ from .shell import Unparsable, read_command_line
 RUN_COMMAND = "run_command"
 # Questions about a host that a running command tries to reach. No answer to them is ever saved.
 REACH_HOST = "reach_host"
+
+
+# After so many denials in a row, nothing is asked for so many seconds.
+_MOST_DENIALS, _REST = 5, 600.0
 
 
 class Answer(Enum):
@@ -140,6 +145,25 @@ class Verdict:
 
 class Unanswered(OllmSandboxError):
     """Nobody is there to answer, or they have left."""
+
+
+class DenialCount:
+    """Counts the denials in a row, to spare a user who denies one question after the other: whoever
+    is asked again and again allows anything in the end."""
+
+    def __init__(self) -> None:
+        self._denials = 0
+        self._denied_at = 0.0
+
+    @property
+    def calls_for_rest(self) -> bool:
+        """Whether nothing should be asked for now."""
+        return self._denials >= _MOST_DENIALS and time.monotonic() - self._denied_at < _REST
+
+    def note(self, answer: Answer) -> None:
+        """Count an answer of the user."""
+        self._denials = 0 if answer.allows else self._denials + 1
+        self._denied_at = time.monotonic()
 
 
 class Asker(Protocol):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,6 +78,10 @@ class Picture:
     data: bytes
     # Of one that the user attached.
     name: str = ""
+
+    @property
+    def in_base64(self) -> str:
+        return base64.b64encode(self.data).decode("ascii")
 
 
 FILLED_SCREEN = N_("The program used the whole screen. What it showed there is not kept.")

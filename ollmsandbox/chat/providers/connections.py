@@ -18,23 +18,10 @@ from ...files.broken import set_aside
 from ...files.locks import locked
 from ...net.addresses import is_loopback
 from ...paths import Paths
+from . import connections_file
 from .base import ProviderError, ReplyOptions, Server, Timeouts
-from .connections_file import (
-    SOURCE,
-    TOUR,
-    Connection,
-    ConnectionList,
-    ConnectionsFileError,
-    ServerKind,
-    check_headers,
-    check_name,
-    normal_address,
-    read,
-    write,
-)
+from .connections_file import TOUR, Connection, ConnectionList, ConnectionsFileError, ServerKind
 from .keys import KeyStorage, KeyStore
-
-__all__ = ["TOUR", "Connection", "ConnectionList", "ConnectionStore", "ServerKind"]
 
 T = TypeVar("T")
 
@@ -107,11 +94,12 @@ class ConnectionStore:
 
     async def _put(self, before: str, connection: Connection, key: str | None) -> Connection:
         name = connection.name
-        check_name(name)
-        check_headers(connection.headers)
-        address = normal_address(connection.kind, connection.address)
+        connections_file.check_name(name)
+        connections_file.check_headers(connection.headers)
+        address = connections_file.normal_address(connection.kind, connection.address)
         # What cannot be read again would make the file useless.
-        read(write(ConnectionList((replace(connection, address=address),))))
+        wanted = ConnectionList((replace(connection, address=address),))
+        connections_file.read(connections_file.write(wanted))
         old = next((c for c in self.all() if c.name == before), None)
         old_place = place = old.key if old else KeyStorage.NONE
         is_renamed = old is not None and before != name
@@ -240,7 +228,7 @@ class ConnectionStore:
 
     def _read(self) -> ConnectionList:
         try:
-            return read(read_text(self.file, SOURCE))
+            return connections_file.read(read_text(self.file, connections_file.SOURCE))
         except FileNotFoundError:
             return ConnectionList()
         except ConnectionsFileError as error:
@@ -267,7 +255,7 @@ class ConnectionStore:
 
     def _write(self, listing: ConnectionList) -> None:
         try:
-            write_atomically(self.file, write(listing), durably=True)
+            write_atomically(self.file, connections_file.write(listing), durably=True)
         except OSError as error:
             raise OllmSandboxError(
                 N_("Cannot write {file}: {why}."), file=self.file, why=error.strerror

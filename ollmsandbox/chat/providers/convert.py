@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -172,10 +171,6 @@ def with_answers(messages: Sequence[Message]) -> list[Message]:
             found.append(Message(Role.ASSISTANT, _UNDERSTOOD))
         found.append(message)
     return found
-
-
-def in_base64(picture: Picture) -> str:
-    return base64.b64encode(picture.data).decode("ascii")
 
 
 def names_of_calls(messages: Sequence[Message]) -> dict[str, str]:

@@ -23,7 +23,6 @@ from .convert import (
     CallBuilder,
     arguments_object,
     call_fields,
-    in_base64,
     names_of_calls,
     pair_calls,
     tool_list,
@@ -187,7 +186,7 @@ def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
     for message in with_pictures(pair_calls(messages)):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:
-            entry["images"] = [in_base64(picture) for picture in message.pictures]
+            entry["images"] = [picture.in_base64 for picture in message.pictures]
         if message.calls:
             entry["tool_calls"] = [
                 {

@@ -28,7 +28,6 @@ from .convert import (
     ReturnThinking,
     arguments_object,
     call_fields,
-    in_base64,
     masked_fields,
     pair_calls,
     tool_list,
@@ -383,11 +382,8 @@ class OpenAIModel(RemoteModel):
                         for piece in self._read(answer, event):
                             yield piece
         except ProviderError as error:
-            # Servers also say 500 to these two.
-            has_learned = self._refuses_pictures(error.said, messages) or self._refuses_order(
-                error.said
-            )
-            if not has_learned and (error.can_retry or not self._learn(error.said)):
+            had_pictures = any(message.pictures for message in messages)
+            if not self._learn(error, had_pictures=had_pictures):
                 raise
             raise ProviderError(
                 error.message, error.remedy, retries=MOST_RETRIES, again_after=0.0
@@ -400,26 +396,20 @@ class OpenAIModel(RemoteModel):
             yield self._options.usage(answer.usage.prompt, answer.usage.reply)
         yield answer.finish
 
-    def _refuses_pictures(self, said: str, messages: Sequence[Message]) -> bool:
-        """Send no more pictures if the server refused them: it would refuse every further message,
-        too. Return whether that is so."""
-        had_some = self.sees_pictures and any(message.pictures for message in messages)
-        if not had_some or not _ABOUT_PICTURES.search(said):
+    def _learn(self, error: ProviderError, *, had_pictures: bool) -> bool:
+        """Learn from a refusal what the server wants or does not know. Return whether the request
+        is worth repeating."""
+        said = error.said
+        if had_pictures and self.sees_pictures and _ABOUT_PICTURES.search(said):
+            # It would refuse every further message, too.
+            self._sees = False
+            return True
+        if not self._answers_first and _ABOUT_ORDER.search(said):
+            self._answers_first = True
+            return True
+        # Servers also say 500 to the two above.
+        if error.can_retry:
             return False
-        self._sees = False
-        return True
-
-    def _refuses_order(self, said: str) -> bool:
-        """Answer in the model's name between a result and the user's message if the server wants
-        that. Return whether it has just said so."""
-        if self._answers_first or not _ABOUT_ORDER.search(said):
-            return False
-        self._answers_first = True
-        return True
-
-    def _learn(self, said: str) -> bool:
-        """Learn from a refusal which fields the server wants or does not know. Return whether the
-        request is worth repeating."""
         if self._wants_usage and "stream_options" in said:
             self._wants_usage = False
             return True
@@ -449,7 +439,7 @@ def _least(one: int | None, two: int | None) -> int | None:
 
 
 def _part(picture: Picture) -> dict[str, object]:
-    url = f"data:{picture.media_type};base64,{in_base64(picture)}"
+    url = f"data:{picture.media_type};base64,{picture.in_base64}"
     return {"type": "image_url", "image_url": {"url": url}}
 
 

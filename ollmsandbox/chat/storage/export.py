@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -66,7 +65,7 @@ def as_markdown(history: History, session_id: str, *, with_pictures: bool = True
     if with_pictures:
         shown = [picture for entry in session.entries for picture in entry.message.pictures]
         parts += dict.fromkeys(
-            f"[{_label(one)}]: data:{one.media_type};base64,{_base64(one)}" for one in shown
+            f"[{_label(one)}]: data:{one.media_type};base64,{one.in_base64}" for one in shown
         )
     return "\n\n".join(parts) + "\n"
 
@@ -79,10 +78,6 @@ def _shown(pictures: Sequence[Picture], *, with_pictures: bool) -> Iterator[str]
 
 def _label(picture: Picture) -> str:
     return f"picture-{hashlib.sha256(picture.data).hexdigest()[:12]}"
-
-
-def _base64(picture: Picture) -> str:
-    return base64.b64encode(picture.data).decode()
 
 
 def _message(history: History, entry: StoredMessage, *, with_pictures: bool) -> dict[str, object]:
@@ -112,7 +107,7 @@ def _message(history: History, entry: StoredMessage, *, with_pictures: bool) -> 
             {
                 "name": picture.name,
                 "media_type": picture.media_type,
-                **({"data": _base64(picture)} if with_pictures else {}),
+                **({"data": picture.in_base64} if with_pictures else {}),
             }
             for picture in message.pictures
         ]

@@ -16,6 +16,7 @@ from ...chat.providers.connections_file import Connection, ServerKind
 from ...errors import OllmSandboxError
 from ...loop import run
 from ...paths import Paths
+from ...project.short_list import counted
 from ...text.visible import visible_line
 from ..streams import print_notices
 
@@ -159,7 +160,7 @@ async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
     if given.json:
         print(json.dumps({"name": connection.name, "models": [_model(m) for m in models]}))
         return
-    print(f"{connection.name} answers and has {_number(len(models))}.")
+    print(f"{connection.name} answers and has {counted(len(models), 'model')}.")
     for model in models[:_MOST_MODELS]:
         room = f"  ({model.context_length:,} tokens)" if model.context_length else ""
         tools = "  no tools" if model.can_call_tools is False else ""
@@ -187,7 +188,7 @@ async def _find(*, as_json: bool) -> None:
     if not found:
         print("Found no model server on this computer.")
     for one in found:
-        print(f"{one.name}: {one.address}, {_number(len(one.models))}")
+        print(f"{one.name}: {one.address}, {counted(len(one.models), 'model')}")
         name = one.name.lower().replace(" ", "-")
         print(f"  ollmsandbox connections add {name} {one.address} --kind {one.kind.value}")
 
@@ -230,7 +231,3 @@ def _model(model: ModelInfo) -> dict[str, object]:
 
 def _say(given: argparse.Namespace, document: dict[str, object], words: str) -> None:
     print(json.dumps(document) if given.json else words)
-
-
-def _number(models: int) -> str:
-    return f"{models} model{'' if models == 1 else 's'}"

@@ -12,6 +12,7 @@ from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...permission.rules import Rule, Target
 from ...permission.store import RuleStore
+from ...project.short_list import counted
 from ...text.visible import visible_line
 from ..streams import print_notices
 
@@ -58,8 +59,7 @@ def _forget(store: RuleStore, given: argparse.Namespace) -> int:
         # The folder may no longer exist, or be typed as `permissions list` shows it.
         folders = {os.path.realpath(given.project), given.project.rstrip("/")}
         chosen = tuple(rule for rule in rules if rule.key.project in folders)
-    count = store.remove(chosen)
-    print(f"{count} {'rule' if count == 1 else 'rules'} forgotten.")
+    print(f"{counted(store.remove(chosen), 'rule')} forgotten.")
     return 0
 
 

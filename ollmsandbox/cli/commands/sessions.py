@@ -18,6 +18,7 @@ from ...engine.session_lock import SessionLock
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.projects import ProjectManager
+from ...project.short_list import counted
 from ...text.ansi import harmless
 from ...text.visible import visible_line
 from ..streams import print_notices
@@ -90,6 +91,5 @@ def _delete(history: History, names: list[str]) -> int:
             history.delete(info.id)
         finally:
             lock.release()
-    number = len(chosen)
-    print(f"{number} {'session' if number == 1 else 'sessions'} deleted.")
+    print(f"{counted(len(chosen), 'session')} deleted.")
     return 0

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from ...i18n import pgettext
-from ...permission.denials import DenialCount
-from ...permission.request import Answer, Fact, PermissionRequest, Unanswered
+from ...permission.request import Answer, DenialCount, Fact, PermissionRequest, Unanswered
 from ..agent.card import card, details
 from .rpc import Params, RpcError
 

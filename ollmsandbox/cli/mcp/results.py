@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable
 from typing import Self
@@ -148,8 +147,8 @@ class CallWatch:
         text = f"{outcome.text}\n{_NOBODY}" if self._lacked_user else outcome.text
         content: list[Params] = [{"type": "text", "text": text}]
         for picture in outcome.pictures:
-            data = base64.b64encode(picture.data).decode("ascii")
-            content.append({"type": "image", "data": data, "mimeType": picture.media_type})
+            shown = {"data": picture.in_base64, "mimeType": picture.media_type}
+            content.append({"type": "image", **shown})
         # A command that ran has a result, whatever its exit status is.
         found: dict[str, object] = {
             "content": content,

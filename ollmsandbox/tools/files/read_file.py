@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ... import N_
 from ...paths import near
+from ...project.short_list import counted
 from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import LARGEST_PICTURE, Outcome, Picture, RequestBase, ToolError, Watcher
@@ -214,7 +215,7 @@ def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) 
     total = max(lines, last) if lines >= 0 else -1
     is_all = given.first_line == given.first_byte == 1 and last >= total >= 0
     if is_all and len(data) < _LIMIT:
-        return f"{name} ({_count(total)}):\n" + "\n".join(shown)
+        return f"{name} ({counted(total, 'line')}):\n" + "\n".join(shown)
     of = f" of {total:,}" if total >= 0 else f"; the file has {size:,} bytes"
     more = f" More with first_line={last + 1}." if total < 0 or last < total else ""
     return f"{name} (lines {given.first_line:,} to {last:,}{of}).{more}\n" + "\n".join(shown)
@@ -232,7 +233,3 @@ def _line(given: ReadParameters, number: int, data: bytes) -> str:
 
 def _shown(text: str) -> str:
     return harmless(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
-
-
-def _count(lines: int) -> str:
-    return "1 line" if lines == 1 else f"{lines:,} lines"

@@ -14,13 +14,12 @@ from gi.repository import Gio, GLib
 
 from ...errors import OllmSandboxError
 from ...permission.bus import INTERFACE, PATH, XML, BusError, request_from_json
-from ...permission.denials import DenialCount
+from ...permission.request import Answer, DenialCount
 from ...text.visible import printable_line
 from ..permission.asker import WindowAsker
 from ..widgets.tasks import Tasks
 
 if TYPE_CHECKING:
-    from ...permission.request import Answer
     from ..sessions.open_session import OpenSession
     from ..sessions.sessions import Sessions
 
@@ -183,7 +182,7 @@ class AgentService:
     async def _ask(self, followed: _Followed, text: str) -> str:
         """Return the user's answer, or "" if nobody gives one."""
         from ...chat.events import PermissionAnswered, PermissionAsked
-        from ...permission.request import Answer, Source, Unanswered, Verdict
+        from ...permission.request import Source, Unanswered, Verdict
 
         request, session = request_from_json(text), followed.session
         is_own = request.session_id == session.id and session.entry_of(request.call_id) is not None

@@ -24,7 +24,8 @@ from support.window import (
     window_of,
 )
 
-from ollmsandbox.chat.providers.connections import Connection, ConnectionStore, ServerKind
+from ollmsandbox.chat.providers.connections import ConnectionStore
+from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.tools.base import LARGEST_PICTURE, Picture
 from ollmsandbox.ui.chat.composer import Composer
 from ollmsandbox.ui.markdown.picture import DecodedPicture
