@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .... import N_
 from ....errors import Sentence
@@ -37,19 +37,18 @@ class _Result:
 
 @dataclass(frozen=True)
 class _Step:
-    # The text, or what returns it, given the result of the step before.
-    says: str | Callable[[_Result], Sentence]
+    # Marked for translation. Its fields depend on the result of the step before.
+    says: str
     calls: tuple[tuple[str, Mapping[str, object]], ...] = ()
+    fields: Mapping[str, Callable[[_Result], str]] = field(default_factory=dict)
 
     def text(self, result: _Result) -> Sentence:
-        return Sentence(self.says) if isinstance(self.says, str) else self.says(result)
+        fields = {name: Sentence(words(result)) for name, words in self.fields.items()}
+        return Sentence(self.says, **fields)
 
 
 def _run(command: str, *, network: bool = False) -> tuple[str, Mapping[str, object]]:
-    return (
-        "run_command",
-        {"command": command, "network": True} if network else {"command": command},
-    )
+    return "run_command", {"command": command, **({"network": True} if network else {})}
 
 
 _HELLO = N_(
@@ -69,103 +68,88 @@ _READ = N_("A small shop. I will read the code and its tests; these two commands
 _TEST = N_("Now I will run the tests.")
 
 
-def _fix(result: _Result) -> Sentence:
-    found = N_("That did not show me a failing test")
+_FIX_TEXT = N_(
+    "{found}: `total` ignores the quantity of each item. I will correct that line in "
+    "`basket.py`. You will see the change below, line by line, and can undo it."
+)
+
+
+def _about_first_test(result: _Result) -> str:
     if "FAILED" in result.text:
-        found = N_("One test fails")
-    text = N_(
-        "{found}: `total` ignores the quantity of each item. I will correct that line in "
-        "`basket.py`. You will see the change below, line by line, and can undo it."
-    )
-    return Sentence(text, found=Sentence(found))
+        return N_("One test fails")
+    return N_("That did not show me a failing test")
 
 
-def _test_again(result: _Result) -> Sentence:
+def _test_again(result: _Result) -> str:
     if result.was_denied:
-        return Sentence(
-            N_("You denied that, which is fine: the file is unchanged. I will run the tests again.")
+        return N_(
+            "You denied that, which is fine: the file is unchanged. I will run the tests again."
         )
-    return Sentence(N_("Now I will run the tests again."))
+    return N_("Now I will run the tests again.")
 
 
-def _try_outside(result: _Result) -> Sentence:
-    failed = "FAILED" in result.text
+_TRY_OUTSIDE = N_(
+    "This time {tests}.\n\nNow for something an agent should not do: I will try to write "
+    "a file to your home folder, outside the project."
+)
+
+
+def _about_tests(result: _Result) -> str:
     # Translators: both stand in "This time {tests}."
-    tests = N_("they fail, as before") if failed else N_("all tests pass")
-    text = N_(
-        "This time {tests}.\n\nNow for something an agent should not do: I will try to write "
-        "a file to your home folder, outside the project."
-    )
-    return Sentence(text, tests=Sentence(tests))
+    return N_("they fail, as before") if "FAILED" in result.text else N_("all tests pass")
 
 
-def _ask_network(result: _Result) -> Sentence:
+_ASK_NETWORK = N_(
+    "{outside}\n\nNext, I will ask for network access to look up a host name. That needs "
+    "your permission every time. Choose Deny or Allow Once, as you like."
+)
+
+
+def _about_outside(result: _Result) -> str:
     if _WRITTEN in result.text:
-        outside = N_(
+        return N_(
             "It was written, because no sandbox is available here: `ollmsandbox doctor` tells you "
             "why. You can delete `~/ollm-tour.txt`."
         )
-    elif result.was_denied:
-        outside = N_("You denied it, so nothing ran.")
-    else:
-        outside = N_("It failed: everything outside the project is read-only. Nothing was written.")
-    text = N_(
-        "{outside}\n\nNext, I will ask for network access to look up a host name. That needs "
-        "your permission every time. Choose Deny or Allow Once, as you like."
-    )
-    return Sentence(text, outside=Sentence(outside))
-
-
-def _about_network(result: _Result) -> Sentence:
     if result.was_denied:
-        network = N_(
-            "You denied it, and nothing ran. That's fine. The agent carries on without it."
-        )
-    elif re.search(r"example\.org", result.text):
-        network = N_("Thank you. With your permission, the command used the network.")
-    else:
-        network = N_("You allowed the command, but the network did not respond. Never mind.")
-    return Sentence(network)
+        return N_("You denied it, so nothing ran.")
+    return N_("It failed: everything outside the project is read-only. Nothing was written.")
 
 
-def _delete(result: _Result) -> Sentence:
-    text = N_(
-        "{network}\n\nFinally, I will delete an old file. Deletions are always listed first, "
-        "and the file is kept so that you can restore it."
-    )
-    return Sentence(text, network=_about_network(result))
+_DELETE = N_(
+    "{network}\n\nFinally, I will delete an old file. Deletions are always listed first, "
+    "and the file is kept so that you can restore it."
+)
+_DELETE_ASKED = N_("{network}\n\nFinally, I will delete an old file. Here, you cannot undo that.")
 
 
-def _delete_asked(result: _Result) -> Sentence:
-    text = N_("{network}\n\nFinally, I will delete an old file. Here, you cannot undo that.")
-    return Sentence(text, network=_about_network(result))
+def _about_network(result: _Result) -> str:
+    if result.was_denied:
+        return N_("You denied it, and nothing ran. That's fine. The agent carries on without it.")
+    if re.search(r"example\.org", result.text):
+        return N_("Thank you. With your permission, the command used the network.")
+    return N_("You allowed the command, but the network did not respond. Never mind.")
 
 
-def _about_file(result: _Result) -> Sentence:
+_GOODBYE = N_(
+    "{last}That was all. What I did:\n\n"
+    "- corrected `basket.py`, so that the tests pass\n"
+    "- tried to write outside the project\n"
+    "- asked for the network\n"
+    "- deleted `old-notes.txt`\n\n"
+    "Look at the changes: you can review and undo them, file by file or all at once. To work "
+    "on your own project, connect a model and open the project."
+)
+_GOODBYE_ASKED = N_(
+    "{last}That was all. With a sandbox, commands run without questions, cannot write outside "
+    "the project, and their changes can be undone.\n\n"
+    "To work on your own project, connect a model and open the project."
+)
+
+
+def _about_file(result: _Result) -> str:
     # Translators: another sentence follows, hence the space.
-    return Sentence(N_("You kept the old file. ") if result.was_denied else "")
-
-
-def _goodbye_asked(result: _Result) -> Sentence:
-    text = N_(
-        "{last}That was all. With a sandbox, commands run without questions, cannot write outside "
-        "the project, and their changes can be undone.\n\n"
-        "To work on your own project, connect a model and open the project."
-    )
-    return Sentence(text, last=_about_file(result))
-
-
-def _goodbye(result: _Result) -> Sentence:
-    text = N_(
-        "{last}That was all. What I did:\n\n"
-        "- corrected `basket.py`, so that the tests pass\n"
-        "- tried to write outside the project\n"
-        "- asked for the network\n"
-        "- deleted `old-notes.txt`\n\n"
-        "Look at the changes: you can review and undo them, file by file or all at once. To work "
-        "on your own project, connect a model and open the project."
-    )
-    return Sentence(text, last=_about_file(result))
+    return N_("You kept the old file. ") if result.was_denied else ""
 
 
 _AFTERWARDS = N_(
@@ -174,16 +158,12 @@ _AFTERWARDS = N_(
 )
 
 
-def _not_here(result: _Result) -> Sentence:
+def _not_here(result: _Result) -> str:
     if result.was_denied:
-        return Sentence(
-            N_("You did not let me look around, so the tour ends here. You can start it again.")
-        )
-    return Sentence(
-        N_(
-            "I only know the sample project, and this is another one, so I do not touch anything. "
-            "Start the tour from the start page, or connect a model to work here."
-        )
+        return N_("You did not let me look around, so the tour ends here. You can start it again.")
+    return N_(
+        "I only know the sample project, and this is another one, so I do not touch anything. "
+        "Start the tour from the start page, or connect a model to work here."
     )
 
 
@@ -195,17 +175,18 @@ def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
         fix = _run(_FIX)
     tests = "python3 -B -m unittest"
     asked = not all(tool.is_sandboxed for tool in tools)
+    lookup, delete = "getent hosts example.org", _run("rm old-notes.txt")
     reading = (_run("cat basket.py"), _run("cat test_basket.py prices.csv"))
     return [
         _Step(_HELLO_ASKED if asked else _HELLO, (_run("ls -l; cat README.md"),)),
         _Step(_READ_ASKED if asked else _READ, reading),
         _Step(_TEST, (_run(tests),)),
-        _Step(_fix, (fix,)),
-        _Step(_test_again, (_run(f"{tests} --verbose"),)),
-        _Step(_try_outside, (_run(_OUTSIDE),)),
-        _Step(_ask_network, (_run("getent hosts example.org", network=True),)),
-        _Step(_delete_asked if asked else _delete, (_run("rm old-notes.txt"),)),
-        _Step(_goodbye_asked if asked else _goodbye),
+        _Step(_FIX_TEXT, (fix,), {"found": _about_first_test}),
+        _Step("{text}", (_run(f"{tests} --verbose"),), {"text": _test_again}),
+        _Step(_TRY_OUTSIDE, (_run(_OUTSIDE),), {"tests": _about_tests}),
+        _Step(_ASK_NETWORK, (_run(lookup, network=True),), {"outside": _about_outside}),
+        _Step(_DELETE_ASKED if asked else _DELETE, (delete,), {"network": _about_network}),
+        _Step(_GOODBYE_ASKED if asked else _GOODBYE, fields={"last": _about_file}),
     ]
 
 
@@ -279,7 +260,7 @@ def _next_step(messages: Sequence[Message], steps: Sequence[_Step]) -> tuple[int
         answers = [m for m in after if m.role is Role.TOOL and m.call_id in ids]
         result = _Result("\n".join(m.text for m in answers), any(m.was_denied for m in answers))
         if number == 0 and MARK not in result.text:
-            return len(steps), _Step(_not_here), result
+            return len(steps), _Step(_not_here(result)), result
         is_over = any(m.role is Role.ASSISTANT and not m.calls and not m.partial for m in after)
         if number + 2 == len(steps) and is_over:
             return len(steps), _Step(_AFTERWARDS), _Result()
