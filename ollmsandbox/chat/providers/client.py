@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
+import io
 import itertools
 import json
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 
@@ -177,51 +180,42 @@ async def retried(
 
 
 class LineReader:
-    """Splits the response into lines, which end in LF, CR or both. Only whole lines are decoded, as
-    a piece may end in the middle of a character."""
+    """Splits the response into lines, which end in LF, CR or both."""
 
     def __init__(self, read: Callable[[], Awaitable[bytes]], longest: int = _LONGEST_LINE) -> None:
         self._read = read
         self._longest = longest
-        self._lines: list[bytes] = []
-        self._rest = bytearray()
-        self._after_cr = False
+        # A piece may end in the middle of a character, or between CR and LF.
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
+        self._lines: deque[str] = deque()
+        self._rest: list[str] = []
+        self._rest_size = 0
         self._ended = False
 
     async def next(self) -> str | None:
         """Return the next line, or None at the end."""
         while not self._lines and not self._ended:
-            self._take(await self._read())
-        if not self._lines:
-            return None
-        return self._lines.pop().decode("utf-8", "replace")
+            data = await self._read()
+            self._take(self._decoder.decode(data, final=not data))
+            self._ended = not data
+            if self._ended and self._rest_size:
+                self._take("\n")
+        return self._lines.popleft() if self._lines else None
 
-    def _take(self, data: bytes) -> None:
-        if not data:
-            self._ended = True
-            self._lines = [bytes(self._rest)] if self._rest else []
-            return
-        if self._after_cr and data.startswith(b"\n"):
-            data = data[1:]
-            self._after_cr = False
-        if not data:
-            return
-        self._after_cr = data.endswith(b"\r")
-        lines = data.splitlines(keepends=True)
-        ends = lines[-1].endswith((b"\n", b"\r"))
-        if len(lines) > 1 or ends:
-            lines[0] = bytes(self._rest) + lines[0]
-            self._rest.clear()
-        if not ends:
-            self._rest += lines.pop()
-        if len(self._rest) > self._longest or any(len(line) > self._longest for line in lines):
-            raise ProviderError(
-                N_("The server sent a line of more than {size} MiB."),
-                N_("It may not be a model server."),
-                size=self._longest >> 20,
-            )
-        # `next` pops from the end.
-        self._lines = [line.rstrip(b"\r\n") for line in reversed(lines)]
+    def _take(self, text: str) -> None:
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                self._lines.append("".join(self._rest))
+                self._rest, self._rest_size = [], 0
+            self._rest.append(part)
+            self._rest_size += len(part)
+            if self._rest_size > self._longest:
+                raise ProviderError(
+                    N_("The server sent a line of more than {size} MiB."),
+                    N_("It may not be a model server."),
+                    size=self._longest >> 20,
+                )
 
 
 class EventReader:
