@@ -66,7 +66,7 @@ COMMANDS = (
     SubCommand("rootfs", "the Alpine system that commands can run in"),
     SubCommand("agent", "talk to a model that works on the project", "agent.command.agent"),
     SubCommand("mcp", "give another agent the tools of the sandbox", "mcp.command.mcp"),
-    SubCommand("tour", "see everything on a sample project, without a model", "agent.tour.tour"),
+    SubCommand("tour", "see everything on a sample project, without a model", "agent.command.tour"),
     SubCommand("sessions", "list, search and export earlier conversations"),
     SubCommand("connections", "connections to model servers"),
     SubCommand("permissions", "list and forget saved answers"),

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,15 +15,19 @@ from .. import N_
 from ..engine.executor import Executor
 from ..engine.run import PreparedRun, finish_interrupted_runs
 from ..errors import OllmSandboxError, SandboxError, in_lines
+from ..paths import is_inside
 from ..permission.request import Source
 from ..sandbox.launch import text_shell
 from ..sandbox.network.hosts import hosts_text
 from ..sandbox.network.lists import HostListError, NamedHosts, load_host_lists
 from ..sandbox.output import Capture
+from ..sandbox.plan.folders import EMPTY_FOLDERS
+from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.profile import Limits
 from ..sandbox.refusals import find_refusals, links_in_the_way
+from ..sandbox.rootfs.packages import KNOWN_PROGRAMS, programs_in
 from ..sandbox.rootfs.paths import rewrite_paths, skills_folder
 from ..sandbox.spec import RunSpec
 from ..sandbox.terminal import CommandTerminal
@@ -32,7 +38,6 @@ from .base import FILLED_SCREEN, Outcome, RequestBase, Stream, ToolError, Watche
 from .context import ToolContext
 from .model_text import changes_text, output_text, together
 from .parameters import DeclaredTool, parameter
-from .programs import programs_of
 from .roots import approve_root, closed_folder, closed_working_dir
 from .shown_state import ShownState, shown_state
 
@@ -136,7 +141,7 @@ class RunCommand(DeclaredTool[CommandParameters]):
             shell = text_shell(rootfs.folder if rootfs is not None else "")
             limit = _time(context.profile().limits)
             rules = together(rules, f"Commands run in {shell}.", limit)
-            found = programs_of(context)
+            found = _programs_of(context)
             named = _lists_text(context) if is_sandboxed else ""
         except OllmSandboxError:
             # Running a command reports the error; the description just says less.
@@ -399,6 +404,26 @@ def _record(run: PreparedRun, exit_code: int | None, notices: list[str]) -> None
         run.record_end(exit_code)
     except OllmSandboxError as error:
         notices.append(str(error))
+
+
+def _programs_of(context: ToolContext) -> list[str]:
+    """Return the programs in the system that the project's commands run in; in the host's own, in
+    those folders of PATH that a command can see."""
+    rootfs = context.rootfs()
+    if rootfs is not None:
+        return programs_in(rootfs)
+    paths, profile = context.paths, context.profile()
+    hidden = hidden_paths(profile, paths, context.environ)
+    folders = []
+    for folder in profile.environment(context.environ).get("PATH", os.defpath).split(":"):
+        real = os.path.realpath(folder)
+        in_project = context.project is not None and is_inside(real, context.project)
+        is_empty = is_inside(real, *EMPTY_FOLDERS) and not is_inside(real, paths.real_home)
+        is_seen = in_project or not (is_empty or is_inside(real, *hidden))
+        if folder.startswith("/") and is_seen:
+            folders.append(folder)
+    path = ":".join(folders)
+    return [name for name in KNOWN_PROGRAMS if shutil.which(name, path=path)]
 
 
 def _lists_text(context: ToolContext) -> str:

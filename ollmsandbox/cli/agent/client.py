@@ -61,7 +61,9 @@ class JsonClient:
     # --- for the conversation ------------------------------------------------------------------
 
     async def ask(self, request: PermissionRequest) -> Answer:
-        return _permission(request, await self._answer(request.id))
+        document = await self._answer(request.id)
+        answer = _ANSWERS.get(str(document.get("answer")))
+        return answer if answer in request.answers else Answer.DENY
 
     async def ask_user(self, question: UserQuestion) -> str:
         document = await self._answer(question.id)
@@ -210,8 +212,3 @@ def _text(document: Mapping[str, object], name: str) -> str:
         raise ClientError(f"`{name}` must be a text.")
     # JSON can express lone surrogates, which nothing else can.
     return value.encode("utf-8", "replace").decode("utf-8")
-
-
-def _permission(request: PermissionRequest, document: Mapping[str, object]) -> Answer:
-    answer = _ANSWERS.get(str(document.get("answer")))
-    return answer if answer in request.answers else Answer.DENY

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ollmsandbox agent`"""
+"""`ollmsandbox agent` and `ollmsandbox tour`"""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import asyncio
 import contextlib
 import os
 import sys
+from pathlib import Path
 
 from ...chat.conversation import Conversation, TurnLimits
+from ...chat.providers.connections_file import TOUR
+from ...chat.providers.tour.sample import make_sample, unused_folder
 from ...chat.sessions import SessionFactory
 from ...errors import OllmSandboxError
 from ...loop import new_loop
@@ -20,7 +23,7 @@ from ...sandbox.profile.file import read_profile
 from ...sandbox.profile.profile import DEFAULT_PROFILE
 from ...sandbox.spec import Mode
 from ...tools.context import ToolPreferences
-from ..arguments import find_given_project
+from ..arguments import add_agent_arguments, find_given_project
 from ..changes import finish_earlier_runs
 from ..streams import print_notices
 from .asker import TerminalAsker
@@ -50,6 +53,18 @@ def agent(given: argparse.Namespace) -> int:
             JsonPrinter("").write({"event": "error", "text": str(error)})
         print(f"ollmsandbox: {error}", file=sys.stderr)
         return 1
+
+
+def tour(given: argparse.Namespace) -> int:
+    unused = unused_folder(Paths.from_environ(os.environ))
+    folder = make_sample(Path(given.project) if given.project else unused)
+    if not given.json:
+        print(f"ollmsandbox: The sample project is in {folder}.", file=sys.stderr)
+    words = ["Show me around.", f"--connection={TOUR.name}", f"--project={folder}"]
+    words += ["--json"] * given.json + ["--yes-to-nothing"] * given.yes_to_nothing
+    parser = argparse.ArgumentParser()
+    add_agent_arguments(parser)
+    return agent(parser.parse_args(words))
 
 
 def _agent(given: argparse.Namespace) -> int:
