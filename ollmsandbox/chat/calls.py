@@ -164,7 +164,6 @@ class ToolCalls:
             task = active.task
             if active.call.id == call_id and task and not task.done() and not active.stopped:
                 active.stopped = Stop.PERSON
-                task.add_done_callback(partial(self._stopped_one, active))
                 task.cancel()
 
     def terminal_of(self, call_id: str) -> CommandTerminal | None:
@@ -310,8 +309,8 @@ class ToolCalls:
             self.answered(active)
 
     def _finished(self, active: ActiveCall, task: asyncio.Task[Outcome]) -> None:
-        if active.outcome is None and not task.cancelled():
-            self._end(active, task.result())
+        if active.outcome is None:
+            self._end(active, _stopped(active) if task.cancelled() else task.result())
 
     def _began(self, active: ActiveCall) -> None:
         active.description = active.description or _in_one_line(active.call)
@@ -368,10 +367,6 @@ class ToolCalls:
                 lingering = asyncio.ensure_future(self._linger(active, active.task))
                 self._lingering.add(lingering)
                 lingering.add_done_callback(self._lingering.discard)
-
-    def _stopped_one(self, active: ActiveCall, _task: asyncio.Task[Outcome]) -> None:
-        if active.outcome is None:
-            self._give_up(active, _stopped(active))
 
     async def _linger(self, active: ActiveCall, task: asyncio.Task[Outcome]) -> None:
         await asyncio.wait({task})

@@ -159,7 +159,10 @@ class ReplyReader:
         # In a thread: to describe themselves, tools examine the machine. The user may have chosen
         # another system for the project since the last reply.
         specs = await asyncio.to_thread(_describe, self._tools)
-        prompt = Message(Role.SYSTEM, await self._prompt_text())
+        text = self._prompt
+        if not isinstance(text, str):
+            text = await asyncio.to_thread(text)
+        prompt = Message(Role.SYSTEM, text)
         self.length = await self._context_length(model)
         was_too_long = has_summary = False
         self._spent_on_summary = 0
@@ -232,10 +235,6 @@ class ReplyReader:
     def _pass_on_retry(self, event: ChatEvent) -> None:
         if isinstance(event, Retrying):
             self._emit(event)
-
-    async def _prompt_text(self) -> str:
-        prompt = self._prompt
-        return prompt if isinstance(prompt, str) else await asyncio.to_thread(prompt)
 
 
 def _describe(tools: Sequence[Tool]) -> list[ToolSpec]:

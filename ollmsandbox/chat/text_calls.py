@@ -44,7 +44,8 @@ class WrittenCalls:
 def find_written_calls(text: str, tools: Collection[str]) -> WrittenCalls | None:
     """Return the calls if they are unmistakable: they name known tools and are whole, and nothing
     follows them. What an answer only quotes, inside a code block or a sentence, is none."""
-    calls = _from_json(_whole_block(text), tools)
+    fenced = _FENCED.fullmatch(text.strip())
+    calls = _from_json(fenced["inner"] if fenced else text, tools)
     if calls:
         return WrittenCalls("", calls)
     begin = _BEGIN.search(text)
@@ -61,12 +62,6 @@ def looks_like_calls(text: str, tools: Collection[str]) -> bool:
         return True
     quoted = re.findall(r"[\"'](?:name|tool|function)[\"']\s*:\s*[\"']([\w.:-]+)[\"']", text)
     return any(tool_name(name, tools) in tools for name in quoted)
-
-
-def _whole_block(text: str) -> str:
-    """Return the answer without a fence around all of it."""
-    fenced = _FENCED.fullmatch(text.strip())
-    return fenced["inner"] if fenced else text
 
 
 def _from_functions(text: str, tools: Collection[str]) -> tuple[ToolCall, ...]:

@@ -80,7 +80,8 @@ class UserActions:
         edits = [
             edit
             for edit in await asyncio.to_thread(self._find_edits, runs)
-            if edit.run.id in self._told and edit.now != self._told_signature(edit)
+            if (told := self._told.get(edit.run.id)) is not None
+            and edit.now != told.edited.get(str(edit.item.number))
         ]
         found = [line for run in runs for line in _decisions(run, before.get(run.id, {}))]
         found += _edited_lines(edits)
@@ -89,9 +90,6 @@ class UserActions:
         for edit in edits:
             self._told[edit.run.id].edited[str(edit.item.number)] = edit.now
         return [f"{MARK} Since your last turn, the user {line}." for line in found]
-
-    def _told_signature(self, edit: _Edit) -> str | None:
-        return self._told[edit.run.id].edited.get(str(edit.item.number))
 
     def _find_edits(self, runs: Sequence[SessionRun]) -> list[_Edit]:
         """Find files that are not as the last run left them, nor as any other run did."""

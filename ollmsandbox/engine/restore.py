@@ -9,7 +9,7 @@ conflict. Changes that are still pending are discarded.
 from __future__ import annotations
 
 from ..database.tables import Run
-from ..project.change import PENDING_STATES, Recorded, Report, State
+from ..project.change import PENDING_STATES, Report, State
 from ..project.projects import AnyPath, ProjectManager
 from ..project.review import Review
 from ..project.state import read_current
@@ -29,7 +29,8 @@ def changes_to_restore(manager: ProjectManager, runs: list[Run]) -> list[Report]
     """Return what `undo_runs` would undo or discard, for each of these runs."""
     found = []
     for run in runs:
-        items = tuple(item for item in read_current(manager, run) if _is_to_restore(item))
+        states = (State.APPLIED, *PENDING_STATES)
+        items = tuple(item for item in read_current(manager, run) if item.state in states)
         found += [Report(run.id, items)] if items else []
     return found
 
@@ -44,7 +45,3 @@ def undo_runs(review: Review, runs: list[Run]) -> list[Report]:
         if items:
             done.append(Report(run.id, tuple(items.values())))
     return done
-
-
-def _is_to_restore(item: Recorded) -> bool:
-    return item.state is State.APPLIED or item.state in PENDING_STATES

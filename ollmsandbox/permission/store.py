@@ -24,7 +24,7 @@ from ..files.broken import free_name, set_aside
 from ..files.locks import locked
 from ..paths import Paths, is_inside
 from .request import Answer
-from .rules import Key, Rule, Target, What
+from .rules import Key, Rule, Target
 from .rules_file import HEADER, SOURCE, RuleFileError, edited, parse_rules, written
 
 _TIMEOUT = 10.0
@@ -235,15 +235,12 @@ def _failure(text: str, file: Path, error: OSError) -> OllmSandboxError:
 
 
 def _moved(rule: Rule, old: str, new: str) -> Rule:
-    return replace(
-        rule, key=replace(rule.key, project=new, what=_moved_what(rule.key.what, old, new))
-    )
-
-
-def _moved_what(what: What, old: str, new: str) -> What:
+    what = rule.key.what
     if isinstance(what, Target):
-        return Target(_moved_path(what.name, old, new))
-    return replace(what, folder=_moved_path(what.folder, old, new))
+        what = Target(_moved_path(what.name, old, new))
+    else:
+        what = replace(what, folder=_moved_path(what.folder, old, new))
+    return replace(rule, key=replace(rule.key, project=new, what=what))
 
 
 def _moved_path(path: str, old: str, new: str) -> str:

@@ -17,7 +17,6 @@ from merge3 import Merge3
 from .diff import (
     LARGEST,
     HunkState,
-    MatchingBlock,
     find_hunks,
     hunk_states,
     matching_blocks,
@@ -97,13 +96,11 @@ def keep_both(before: bytes | None, after: bytes, current: bytes) -> bytes | Non
             return None
         (theirs, mine), encoding = versions
         old, new = split_lines(theirs), split_lines(mine)
-        common = (line for block in matching_blocks(old, new) for line in _lines_of(block, old))
+        common: list[str] = []
+        for block in matching_blocks(old, new):
+            common += old[block.old : block.old + block.size]
         before = "".join(common).encode(encoding, "surrogatepass")
     return _merge(before, after, current, keep_both=True)
-
-
-def _lines_of(block: MatchingBlock, old: Sequence[str]) -> Sequence[str]:
-    return old[block.old : block.old + block.size]
 
 
 def _ended_lines(text: str) -> list[str]:

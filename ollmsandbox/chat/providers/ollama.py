@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from ..messages import Message, Role, ServerFields, ToolSpec
+from . import convert
 from .base import (
     DEFAULT_CONTEXT,
     CallPiece,
@@ -19,16 +20,6 @@ from .base import (
     ollama_root,
 )
 from .client import Client, LineReader
-from .convert import (
-    CallBuilder,
-    arguments_object,
-    call_fields,
-    names_of_calls,
-    pair_calls,
-    tool_list,
-    valid_name,
-    with_pictures,
-)
 from .errors import answer_lost, not_a_model_server
 from .json_reader import inside, list_value, number_value, read_object, text_value
 from .remote import RemoteModel, RemoteServer
@@ -47,19 +38,16 @@ class OllamaServer(RemoteServer):
 
         async def look(name: str) -> ModelInfo:
             async with turn:
-                info = await self._look(name)
+                try:
+                    info = await show(self._client, name)
+                except ProviderError:
+                    info = ModelInfo(name)  # can be chosen even if its details are unknown
             return info._replace(is_loaded=None if loaded is None else name in loaded)
 
         return list(await asyncio.gather(*map(look, names)))
 
     def model(self, name: str) -> OllamaModel:
         return OllamaModel(name, self._client, self._options)
-
-    async def _look(self, name: str) -> ModelInfo:
-        try:
-            return await show(self._client, name)
-        except ProviderError:
-            return ModelInfo(name)  # can be chosen even if its details are unknown
 
 
 async def ollama_names(client: Client) -> list[str]:
@@ -137,11 +125,12 @@ class OllamaModel(RemoteModel):
             effort = self._options.effort
             body["think"] = False if effort is Effort.NONE else effort.value
         if tools:
-            body["tools"] = tool_list(tools)
+            body["tools"] = convert.tool_list(tools)
         async with self._client.stream("/api/chat", body, self.name) as exchange:
             mask = self._client.mask
             words = TextSplitter(mask)
-            maker = CallBuilder((call.id for m in messages for call in m.calls), mask, tools)
+            used = (call.id for m in messages for call in m.calls)
+            maker = convert.CallBuilder(used, mask, tools)
             lines = LineReader(exchange.read)
             understood = has_calls = False
             field = ""
@@ -161,8 +150,8 @@ class OllamaModel(RemoteModel):
                     if name := text_value(inside(given, "function", "name")):
                         arguments = inside(given, "function", "arguments")
                         has_calls = True
-                        id_, fields = text_value(inside(given, "id")), call_fields(given, mask)
-                        yield CallPiece(maker.make(id_, name, arguments, fields))
+                        id_, fields = inside(given, "id"), convert.call_fields(given, mask)
+                        yield CallPiece(maker.make(text_value(id_), name, arguments, fields))
                 if found.get("done") is True:
                     for piece in words.end():
                         yield piece
@@ -181,9 +170,9 @@ class OllamaModel(RemoteModel):
 
 
 def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
-    names = names_of_calls(messages)
+    names = convert.names_of_calls(messages)
     sent: list[dict[str, object]] = []
-    for message in with_pictures(pair_calls(messages)):
+    for message in convert.with_pictures(convert.pair_calls(messages)):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:
             entry["images"] = [picture.in_base64 for picture in message.pictures]
@@ -192,8 +181,8 @@ def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
                 {
                     **call.fields,
                     "function": {
-                        "name": valid_name(call.name),
-                        "arguments": arguments_object(call),
+                        "name": convert.valid_name(call.name),
+                        "arguments": convert.arguments_object(call),
                     },
                 }
                 for call in message.calls
@@ -201,6 +190,6 @@ def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
         if message.thinking and message.fields and message.fields.thinking:
             entry["thinking"] = message.thinking
         if message.role is Role.TOOL:
-            entry["tool_name"] = valid_name(names[message.call_id])
+            entry["tool_name"] = convert.valid_name(names[message.call_id])
         sent.append(entry)
     return sent

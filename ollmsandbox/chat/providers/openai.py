@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from ...tools.base import Picture
 from ..messages import Message, Role, ServerFields, ToolSpec
+from . import convert
 from .base import (
     MOST_RETRIES,
     CallPiece,
@@ -23,19 +24,6 @@ from .base import (
     openai_root,
 )
 from .client import Client, EventReader, LineReader
-from .convert import (
-    CallBuilder,
-    ReturnThinking,
-    arguments_object,
-    call_fields,
-    masked_fields,
-    pair_calls,
-    tool_list,
-    valid_id,
-    valid_name,
-    with_answers,
-    with_pictures,
-)
 from .errors import answer_lost, not_a_model_server
 from .json_reader import inside, list_value, number_value, read_json, text_value
 from .mask import KeyMask
@@ -110,7 +98,7 @@ class OpenAIStream:
         self._mask = mask
         self._origin = origin
         self._splitter = TextSplitter(mask)
-        self._builder = CallBuilder(used_ids, mask, tools)
+        self._builder = convert.CallBuilder(used_ids, mask, tools)
         self._calls: list[_Call] = []
         self._thinking_field = ""
         self._fields: dict[str, object] = {}
@@ -154,7 +142,7 @@ class OpenAIStream:
                     given = call.text if call.whole is None else call.whole
                     made = self._builder.make(call.id, call.name, given, call.fields)
                     pieces.append(CallPiece(made))
-            fields = masked_fields(
+            fields = convert.masked_fields(
                 {**self._fields, "reasoning_details": self._details.whole()}, self._mask
             )
             if self._thinking_field or fields or self._calls:
@@ -206,7 +194,7 @@ class OpenAIStream:
             return
         call.id = call.id or text_value(inside(given, "id"))
         call.name = call.name or text_value(inside(given, "function", "name"))
-        call.fields = {**call.fields, **call_fields(given, self._mask)}
+        call.fields = {**call.fields, **convert.call_fields(given, self._mask)}
         arguments = inside(given, "function", "arguments")
         if isinstance(arguments, Mapping):
             call.whole = arguments
@@ -308,7 +296,7 @@ class OpenAIModel(RemoteModel):
         host = urlsplit(client.root).hostname or ""
         is_deepseek = host == "deepseek.com" or host.endswith(".deepseek.com")
         if is_deepseek:
-            self._thinking = ReturnThinking.ALWAYS
+            self._thinking = convert.ReturnThinking.ALWAYS
 
     async def context_length(self) -> int | None:
         has_list = not _DEPLOYMENT.fullmatch(self._client.root)
@@ -328,7 +316,7 @@ class OpenAIModel(RemoteModel):
         if inside(mine, "meta") is not None:
             started = await self._started_with()
             context = number_value(inside(started, "default_generation_settings", "n_ctx"))
-            length = _least(length, context)
+            length = min((number for number in (length, context) if number), default=None)
             sees = _sees(started) if sees is None else sees
         self._length = self._options.context or length
         self._sees = sees if self._sees is None else self._sees
@@ -345,7 +333,7 @@ class OpenAIModel(RemoteModel):
     async def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
-        always = self._thinking is ReturnThinking.ALWAYS
+        always = self._thinking is convert.ReturnThinking.ALWAYS
         body: dict[str, object] = {
             "model": self.name,
             "messages": to_openai(
@@ -354,7 +342,7 @@ class OpenAIModel(RemoteModel):
             "stream": True,
         }
         if tools:
-            body["tools"] = tool_list(tools)
+            body["tools"] = convert.tool_list(tools)
         if self._options.answer is not None:
             body[self._answer_field] = self._options.answer
         if self._options.effort is not None:
@@ -420,8 +408,8 @@ class OpenAIModel(RemoteModel):
         if not re.search(rf"\b({'|'.join(names)})\b", said):
             return False
         is_missing = re.search(r"must be|missing|required|passed back", said, re.IGNORECASE)
-        wanted = ReturnThinking.ALWAYS if is_missing else ReturnThinking.NEVER
-        if self._thinking in (wanted, ReturnThinking.NEVER):
+        wanted = convert.ReturnThinking.ALWAYS if is_missing else convert.ReturnThinking.NEVER
+        if self._thinking in (wanted, convert.ReturnThinking.NEVER):
             return False
         self._thinking = wanted
         return True
@@ -431,11 +419,6 @@ class OpenAIModel(RemoteModel):
         if answer.error is not None:
             raise self._client.failed(answer.error, self.name)
         return pieces
-
-
-def _least(one: int | None, two: int | None) -> int | None:
-    known = [number for number in (one, two) if number]
-    return min(known) if known else None
 
 
 def _part(picture: Picture) -> dict[str, object]:
@@ -451,8 +434,8 @@ def to_openai(
     sent: list[dict[str, object]] = []
     # The ids of the calls before, as they are sent.
     ids: dict[str, object] = {}
-    found = with_pictures(pair_calls(messages))
-    for message in with_answers(found) if answers_first else found:
+    found = convert.with_pictures(convert.pair_calls(messages))
+    for message in convert.with_answers(found) if answers_first else found:
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:
             text = [{"type": "text", "text": message.text}] if message.text else []
@@ -467,11 +450,11 @@ def to_openai(
             entries = entry["tool_calls"] = [
                 {
                     **call.fields,
-                    "id": call.id if message.fields else valid_id(call.id),
+                    "id": call.id if message.fields else convert.valid_id(call.id),
                     "type": "function",
                     "function": {
-                        "name": valid_name(call.name),
-                        "arguments": json.dumps(arguments_object(call), ensure_ascii=False),
+                        "name": convert.valid_name(call.name),
+                        "arguments": json.dumps(convert.arguments_object(call), ensure_ascii=False),
                     },
                 }
                 for call in message.calls

@@ -139,7 +139,8 @@ class SessionWriter:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Why writing failed before there was a loop to report it on.
         self._unreported = ""
-        self._writer = WriterThread(self._failed, self._close_database)
+        # Each thread has its own connection to the database.
+        self._writer = WriterThread(self._failed, history.manager.store.close)
 
     def set_session(self, project: str, connection: str, stored: StoredSession | None) -> None:
         """Set what the session belongs to, and the messages that it already has."""
@@ -225,10 +226,6 @@ class SessionWriter:
             why, self._unreported = self._unreported, ""
             if why and self.is_behind:
                 self._failed(why)
-
-    def _close_database(self) -> None:
-        # Each thread has its own connection to the database.
-        self.history.manager.store.close()
 
     def _failed(self, why: str) -> None:
         loop = self._loop

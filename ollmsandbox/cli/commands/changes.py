@@ -148,7 +148,9 @@ def act_on_changes(given: argparse.Namespace) -> int:
             if not left and may_overwrite(missed):
                 print("These files have changed since and are left as they are. To overwrite them:")
                 print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
-                if given.action == "apply" and not given.both and _can_keep_both(missed):
+                edits = [one for one in missed if one.change.is_edit]
+                has_lines = any(one.state is State.CONFLICT for one in edits)
+                if given.action == "apply" and not given.both and has_lines:
                     print("To keep both versions of the lines, add --both.")
                 if given.action == "undo" and review.later_changes(runs[0], missed):
                     print("Later runs changed them, too. To undo that as well, add --later.")
@@ -196,10 +198,6 @@ def _undo_since(review: Review, given: argparse.Namespace) -> int:
         if may_overwrite(report.changes):
             print(f"  ollmsandbox undo {report.run_id} PATH")
     return 1 if missed else 0
-
-
-def _can_keep_both(items: Iterable[Recorded]) -> bool:
-    return any(item.state is State.CONFLICT and item.change.is_edit for item in items)
 
 
 def _print_done(

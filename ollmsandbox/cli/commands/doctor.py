@@ -12,11 +12,15 @@ import textwrap
 from contextlib import closing
 
 from ... import __version__
+from ...engine.attack import attack
 from ...errors import OllmSandboxError
+from ...loop import run
 from ...paths import Paths
 from ...sandbox.plan.folders import find_project
 from ...sandbox.probe.probe import Capabilities, Finding, probe
 from ...sandbox.probe.selftest import selftest
+from ...sandbox.rootfs.packages import programs_in
+from ...sandbox.rootfs.store import find_rootfs
 from ..arguments import default_project
 from ..streams import wants_colour
 
@@ -35,8 +39,6 @@ def doctor(given: argparse.Namespace) -> int:
     found = probe(paths, os.environ, fresh=True, writable=writable)
     findings = list(found.findings)
     if found.can_wrap:
-        from ...loop import run
-
         findings += run(selftest(found))
         # Alpine needs the sandbox.
         findings.append(_alpine(paths))
@@ -49,22 +51,19 @@ def doctor(given: argparse.Namespace) -> int:
 
 
 def _attack(*, as_json: bool) -> int:
-    from ...engine.attack import attack
-    from ...loop import run
-
     results = run(attack(os.environ))
     through = [result for result in results if not result.held]
     if as_json:
         print(json.dumps([result._asdict() for result in results], indent=2))
         return 1 if through else 0
-    colours, area = wants_colour(sys.stdout), ""
+    area = ""
     for result in results:
         if result.area != area:
             area = result.area
             print(f"\n{area}")
         mark, colour = ("held", "32") if result.held else ("NOT HELD", "1;31")
-        shown = f"\033[{colour}m{mark:<8}\033[0m" if colours else f"{mark:<8}"
-        print(f"  {shown} {result.title}" + (f" ({result.detail})" if result.detail else ""))
+        detail = f" ({result.detail})" if result.detail else ""
+        print(f"  {_marked(mark, colour)} {result.title}{detail}")
     print()
     if through:
         print(f"{len(through)} of {len(results)} attacks were not held off. Please report it.")
@@ -90,27 +89,16 @@ def _repair(paths: Paths, *, as_json: bool) -> int:
 
 
 def _alpine(paths: Paths) -> Finding:
-    from ...sandbox.rootfs.packages import programs_in
-    from ...sandbox.rootfs.store import find_rootfs
-
-    title = "Alpine"
+    name, title = "alpine", "Alpine"
+    cause = "Not installed. Commands use this computer's own programs."
+    remedy = "To run commands in Alpine: ollmsandbox rootfs install"
     try:
-        installed = find_rootfs(paths, os.environ)
+        if installed := find_rootfs(paths, os.environ):
+            detail = f"{installed.version}: {', '.join(programs_in(installed))}"
+            return Finding(name, title, ok=True, needed=False, detail=detail)
     except OllmSandboxError as error:
-        return Finding(
-            "alpine", title, ok=False, needed=False, cause=error.message, remedy=error.remedy
-        )
-    if installed is None:
-        return Finding(
-            "alpine",
-            title,
-            ok=False,
-            needed=False,
-            cause="Not installed. Commands use this computer's own programs.",
-            remedy="To run commands in Alpine: ollmsandbox rootfs install",
-        )
-    detail = f"{installed.version}: {', '.join(programs_in(installed))}"
-    return Finding("alpine", title, ok=True, needed=False, detail=detail)
+        cause, remedy = error.message, error.remedy
+    return Finding(name, title, ok=False, needed=False, cause=cause, remedy=remedy)
 
 
 def _document(found: Capabilities, findings: list[Finding], ok: bool) -> dict[str, object]:
@@ -126,7 +114,6 @@ def _document(found: Capabilities, findings: list[Finding], ok: bool) -> dict[st
 
 
 def _print(findings: list[Finding], ok: bool) -> None:
-    colours = wants_colour(sys.stdout)
     print(f"OLLM Sandbox {__version__}, {_system()}, kernel {platform.release()}\n")
     width = max(len(finding.title) for finding in findings)
     for finding in findings:
@@ -136,9 +123,7 @@ def _print(findings: list[Finding], ok: bool) -> None:
             mark, colour = "MISSING", "1;31"
         else:
             mark, colour = "without", "33"
-        shown = f"{mark:<8}"
-        shown = f"\033[{colour}m{shown}\033[0m" if colours else shown
-        print(f"  {shown} {finding.title:<{width}}  {finding.detail}".rstrip())
+        print(f"  {_marked(mark, colour)} {finding.title:<{width}}  {finding.detail}".rstrip())
         for text in filter(None, (finding.cause, finding.remedy)):
             print(textwrap.indent(textwrap.fill(text, 78, break_long_words=False), " " * 11))
     print()
@@ -146,6 +131,11 @@ def _print(findings: list[Finding], ok: bool) -> None:
         print("Commands are sandboxed here.")
     else:
         print("Commands cannot be sandboxed here. Fix what is MISSING first.")
+
+
+def _marked(mark: str, colour: str) -> str:
+    shown = f"{mark:<8}"
+    return f"\033[{colour}m{shown}\033[0m" if wants_colour(sys.stdout) else shown
 
 
 def _system() -> str:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ...project.change import Report
     from ...project.recover import RecoveryResult
     from ...sandbox.network.network import AskHost
-    from ...sandbox.network.publish import PublishedPort
     from ...sandbox.network.relay import Service
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
@@ -191,24 +190,20 @@ class _Run:
         return result
 
     def _naming_ports(self, sinks: Sinks, run: PreparedRun) -> Sinks:
-        """Say where the published ports are, when the command starts."""
+        """Say which published ports have another number here, when the command starts."""
 
         def started(pid: int) -> None:
+            # Even with --quiet, since nobody could know.
             for one in run.ports.published:
-                if one.host_port != one.port:
-                    self._say_port(one)
+                text = f"Port {one.port} is in use here. The command's is at {one.url}."
+                if one.host_port != one.port and self._given.json:
+                    self.notices.append(text)
+                elif one.host_port != one.port:
+                    print(f"ollmsandbox: {text}", file=sys.stderr, flush=True)
             if sinks.started is not None:
                 sinks.started(pid)
 
         return sinks._replace(started=started)
-
-    def _say_port(self, one: PublishedPort) -> None:
-        """Say that a port has another number here: even with --quiet, since nobody could know."""
-        text = f"Port {one.port} is in use here. The command's is at {one.url}."
-        if self._given.json:
-            self.notices.append(text)
-        else:
-            print(f"ollmsandbox: {text}", file=sys.stderr, flush=True)
 
     def _handle_signals(self, run: PreparedRun, streams: _Streams) -> None:
         """Stop the command at a signal, and exit even if the rest takes long."""

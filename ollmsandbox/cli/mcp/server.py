@@ -177,7 +177,10 @@ class McpServer:
 
     async def _list_tools(self) -> Params:
         session = await self._session()
-        return {"tools": await asyncio.to_thread(_tools_document, session)}
+        from .results import tool_document
+
+        # In a thread: to describe themselves, tools examine the machine.
+        return {"tools": await asyncio.to_thread(lambda: [*map(tool_document, session.tools)])}
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -282,9 +285,3 @@ def _stateless_client(meta: Params) -> McpClient:
         supported = {"supported": list(STATELESS_REVISIONS), "requested": revision[:100]}
         raise RpcError(_UNSUPPORTED_REVISION, "Unsupported protocol version.", supported)
     return McpClient.introduced(meta.get(f"{_META}clientInfo"), capabilities, is_stateless=True)
-
-
-def _tools_document(session: AgentSession) -> list[Params]:
-    from .results import tool_document
-
-    return [tool_document(tool) for tool in session.tools]

@@ -128,7 +128,7 @@ class FileChange(RequestBase):
                 await questions.ask_or_end(context, watcher, self, question, "The change")
             # A random name: nobody can have put a link there.
             arguments = [str(LARGEST), secrets.token_hex(8)]
-            await file.change(_SCRIPT, arguments, LARGEST + 1024, self._script_input)
+            await file.change(_SCRIPT, arguments, LARGEST + 1024, self._new_content)
             return self._outcome(file.report)
         except asyncio.CancelledError:
             if file is not None and file.report is not None:
@@ -142,9 +142,6 @@ class FileChange(RequestBase):
         """Return the folder outside that the file is in, through a link of the project."""
         folder = os.path.dirname(os.path.normpath(file.path))
         return closed_folder(self._context, self._project, folder)
-
-    async def _script_input(self, reply: ScriptReply) -> bytes:
-        return await asyncio.to_thread(self._new_content, reply)
 
     def _new_content(self, reply: ScriptReply) -> bytes:
         """Return the size and the new content of the file; b"" if it stays as it is."""

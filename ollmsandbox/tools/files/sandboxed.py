@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ... import N_
@@ -156,7 +156,7 @@ class SandboxedFile:
         script: str,
         arguments: Sequence[str],
         limit: int,
-        new_content: Callable[[ScriptReply], Awaitable[bytes]],
+        new_content: Callable[[ScriptReply], bytes],
     ) -> ScriptReply:
         """Let the script print the file, then give it the new content to write; b"" for none.
 
@@ -180,7 +180,7 @@ class SandboxedFile:
             ready = asyncio.ensure_future(reply.ready.wait())
             try:
                 await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
-                new = await new_content(reply) if reply.words else b""
+                new = await asyncio.to_thread(new_content, reply) if reply.words else b""
             except BaseException:
                 running.cancel()
                 await asyncio.wait({running})
@@ -202,10 +202,10 @@ class SandboxedFile:
         script: str,
         arguments: Sequence[str],
         limit: int,
-        new_content: Callable[[ScriptReply], Awaitable[bytes]],
+        new_content: Callable[[ScriptReply], bytes],
     ) -> ScriptReply:
         reply = await self.read(script, arguments, limit)
-        new = await new_content(reply)
+        new = await asyncio.to_thread(new_content, reply)
         if not new:
             return reply
         old = reply.rest if reply.words[0] == "file" else None
