@@ -63,42 +63,76 @@ def parameter(
     return dataclasses.field(default=default, metadata=about)
 
 
+class _Parameter:
+    """One parameter: the kind of its value, or of each value in a list."""
+
+    def __init__(self, field: dataclasses.Field[object], hint: type) -> None:
+        self.name = field.name
+        self.default = field.default
+        self.is_required = field.default is dataclasses.MISSING
+        self.is_list = typing.get_origin(hint) is tuple
+        about = field.metadata["about"]
+        assert isinstance(about, _About)
+        self.about = about
+        # For `str | None` and `tuple[str, ...]`, take the first.
+        self._kind: type = next(iter(typing.get_args(hint)), hint)
+        self._parts: Parameters[typing.Any] | None = None
+        if dataclasses.is_dataclass(self._kind):
+            self._parts = Parameters(f"Each of `{self.name}`", self._kind)
+
+    def schema(self) -> dict[str, object]:
+        if self._parts is not None:
+            known = {**self._parts.schema()}
+        else:
+            known = {"type": _KINDS[self._kind]}
+        if self.about.choices:
+            known["enum"] = list(self.about.choices)
+        if self.is_list:
+            known = {"type": "array", "items": known}
+        known["description"] = self.about.description
+        if self.default not in (dataclasses.MISSING, None, "", ()):
+            known["default"] = self.default
+        return known
+
+    def read(self, value: object) -> object:
+        if not self.is_list:
+            return self._one(self.name, value)
+        items = enumerate(_items(self.name, value))
+        return tuple(self._one(f"{self.name}[{number}]", item) for number, item in items)
+
+    def _one(self, shown: str, value: object) -> object:
+        """Return one value, which errors call `shown`."""
+        if self._parts is not None:
+            try:
+                return self._parts.read(value)
+            except ToolError as error:
+                raise ToolError(f"`{shown}`: {error.message}", error.remedy) from error
+        if self._kind is bool:
+            return _flag(shown, value)
+        if self._kind is int:
+            return _number(shown, value, self.about.smallest)
+        text, choices = _text(shown, value, self.about.longest), self.about.choices
+        if choices and text not in choices:
+            words = ", ".join(f'"{choice}"' for choice in choices)
+            raise ToolError(f"`{shown}` must be one of {words}, not {_quoted(text)}.")
+        return text
+
+
 class Parameters(Generic[Given]):
     def __init__(self, tool: str, declared: type[Given]) -> None:
         self._tool = tool
         self._declared = declared
         hints = typing.get_type_hints(declared)
-        self._fields = {field.name: field for field in dataclasses.fields(declared)}
-        self._lists = {name for name in self._fields if typing.get_origin(hints[name]) is tuple}
-        # For `str | None` and `tuple[str, ...]`, take the first.
-        self._types: dict[str, type] = {
-            name: next(iter(typing.get_args(hints[name])), hints[name]) for name in self._fields
-        }
-        self._items = {
-            name: Parameters(f"Each of `{name}`", kind)
-            for name, kind in self._types.items()
-            if dataclasses.is_dataclass(kind)
+        self._all = {
+            field.name: _Parameter(field, hints[field.name])
+            for field in dataclasses.fields(declared)
         }
 
     def schema(self) -> Mapping[str, object]:
-        properties: dict[str, object] = {}
-        for name, field in self._fields.items():
-            kind = self._types[name]
-            known: dict[str, object] = (
-                {**self._items[name].schema()} if name in self._items else {"type": _KINDS[kind]}
-            )
-            if _about(field).choices:
-                known["enum"] = list(_about(field).choices)
-            if name in self._lists:
-                known = {"type": "array", "items": known}
-            known["description"] = _about(field).description
-            if field.default not in (dataclasses.MISSING, None, "", ()):
-                known["default"] = field.default
-            properties[name] = known
         return {
             "type": "object",
-            "properties": properties,
-            "required": [name for name in self._fields if self._is_required(name)],
+            "properties": {name: one.schema() for name, one in self._all.items()},
+            "required": [name for name, one in self._all.items() if one.is_required],
             "additionalProperties": False,
         }
 
@@ -108,61 +142,25 @@ class Parameters(Generic[Given]):
         if not isinstance(given, Mapping):
             raise ToolError(f"The arguments must be a JSON object, not {_kind(given)}.")
         for name in given:
-            if name not in self._fields:
+            if name not in self._all:
                 raise ToolError(self._unknown(str(name)))
-        values: dict[str, Value] = {}
-        for name, field in self._fields.items():
+        values: dict[str, typing.Any] = {}
+        for name, one in self._all.items():
             value = given.get(name)
-            if value is None:
-                if self._is_required(name):
-                    raise ToolError(
-                        f"`{name}` is missing: {_about(field).description}", self._takes()
-                    )
-                continue
-            values[name] = self._value(name, field, value)
+            if value is not None:
+                values[name] = one.read(value)
+            elif one.is_required:
+                raise ToolError(f"`{name}` is missing: {one.about.description}", self._takes())
         return self._declared(**values)
 
-    def _is_required(self, name: str) -> bool:
-        return self._fields[name].default is dataclasses.MISSING
-
     def _takes(self) -> str:
-        names = [n if self._is_required(n) else f"{n} (optional)" for n in self._fields]
+        names = [n if one.is_required else f"{n} (optional)" for n, one in self._all.items()]
         return f"{self._tool} takes: {', '.join(names)}."
 
     def _unknown(self, name: str) -> str:
-        close = difflib.get_close_matches(name[:100], self._fields, n=1)
+        close = difflib.get_close_matches(name[:100], self._all, n=1)
         meant = f" Did you mean `{close[0]}`?" if close else ""
         return f"There is no parameter `{_shown(name)}`.{meant} {self._takes()}"
-
-    def _value(self, name: str, field: dataclasses.Field[object], value: object) -> Value:
-        if name in self._lists:
-            return tuple(
-                self._one(f"{name}[{number}]", name, field, item)
-                for number, item in enumerate(_items(name, value))
-            )
-        found = self._one(name, name, field, value)
-        assert isinstance(found, Value)
-        return found
-
-    def _one(
-        self, shown: str, name: str, field: dataclasses.Field[object], value: object
-    ) -> object:
-        """Return one value, which errors call `shown`."""
-        kind, about = self._types[name], _about(field)
-        if name in self._items:
-            try:
-                return self._items[name].read(value)
-            except ToolError as error:
-                raise ToolError(f"`{shown}`: {error.message}", error.remedy) from error
-        if kind is bool:
-            return _flag(shown, value)
-        if kind is int:
-            return _number(shown, value, about.smallest)
-        text = _text(shown, value, about.longest)
-        if about.choices and text not in about.choices:
-            words = ", ".join(f'"{choice}"' for choice in about.choices)
-            raise ToolError(f"`{shown}` must be one of {words}, not {_quoted(text)}.")
-        return text
 
 
 class DeclaredTool(Tool, Generic[Given]):
@@ -206,12 +204,6 @@ def parse(text: str) -> Mapping[str, object]:
     if not isinstance(found, dict):
         raise ToolError(f"The arguments must be a JSON object, not {_kind(found)}.")
     return found
-
-
-def _about(field: dataclasses.Field[object]) -> _About:
-    about = field.metadata["about"]
-    assert isinstance(about, _About)
-    return about
 
 
 def _flag(name: str, value: object) -> bool:
