@@ -8,6 +8,7 @@ import math
 import os
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from ..errors import SandboxError
 from ..paths import Paths
@@ -129,6 +130,11 @@ def find_given_project(named: str | None, paths: Paths) -> str:
 
 # --- the arguments of each command ---------------------------------------------------------------
 
+
+def _add_flag(parser: argparse._ActionsContainer, name: str, help: str) -> None:
+    parser.add_argument(name, action="store_true", help=help)
+
+
 _RUN_DESCRIPTION = """\
 Run a command in the sandbox: it sees this computer read-only and without your secrets, has no
 network access unless you name hosts with --host, and can write only to the project, the playground
@@ -173,7 +179,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="give the command a terminal of its own, or not (default: if standard input and "
         "output are a terminal)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document at the end")
+    _add_flag(parser, "--json", "print one JSON document at the end")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     parser.set_defaults(title="")
 
@@ -257,10 +263,10 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         action=argparse.BooleanOptionalAction,
         help="run the command in Alpine, or not (default: as set for the project)",
     )
-    parser.add_argument(
+    _add_flag(
+        parser,
         "--raw",
-        action="store_true",
-        help="let the command control your whole terminal: it can change its title, read and "
+        "let the command control your whole terminal: it can change its title, read and "
         "write the clipboard, and make it answer as if you had typed",
     )
     parser.add_argument(
@@ -270,11 +276,11 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         help="auto: apply changes right away (default); review: keep them pending until you apply "
         "them, but let the next command see them; never: show them, then drop them",
     )
-    parser.add_argument("--quiet", action="store_true", help="print only the command's output")
-    parser.add_argument(
+    _add_flag(parser, "--quiet", "print only the command's output")
+    _add_flag(
+        parser,
         "--tools",
-        action="store_true",
-        help="for an agent: the project is read-only, and only our tools, which it gets as an MCP "
+        "for an agent: the project is read-only, and only our tools, which it gets as an MCP "
         "server, change it",
     )
     parser.add_argument(
@@ -306,10 +312,10 @@ def _add_network_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network=all", action="store_const", const="all", dest="network", help=argparse.SUPPRESS
     )
-    parser.add_argument(
+    _add_flag(
+        parser,
         "--ssh-agent",
-        action="store_true",
-        help="let the command log in with your ssh-agent at hosts that it may reach; your key "
+        "let the command log in with your ssh-agent at hosts that it may reach; your key "
         "files stay hidden",
     )
     parser.add_argument(
@@ -334,18 +340,18 @@ _FORCED_HELP = f"{_PATH_HELP}, even if they have been changed since"
 
 def add_changes_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", metavar="RUN", help=_RUN_HELP)
-    parser.add_argument("--all", action="store_true", help="all runs with pending changes")
-    parser.add_argument("--diff", action="store_true", help="show the lines that changed")
+    _add_flag(parser, "--all", "all runs with pending changes")
+    _add_flag(parser, "--diff", "show the lines that changed")
     _add_json(parser)
 
 
 def add_apply_arguments(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser, _FORCED_HELP)
-    parser.add_argument("--all", action="store_true", help="all pending changes")
-    parser.add_argument(
+    _add_flag(parser, "--all", "all pending changes")
+    _add_flag(
+        parser,
         "--both",
-        action="store_true",
-        help="where you and the command changed the same lines of PATH, keep both versions",
+        "where you and the command changed the same lines of PATH, keep both versions",
     )
     _add_json(parser)
     parser.set_defaults(action="apply")
@@ -353,16 +359,14 @@ def add_apply_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser, _PATH_HELP)
-    parser.add_argument("--all", action="store_true", help="all pending changes")
+    _add_flag(parser, "--all", "all pending changes")
     _add_json(parser)
     parser.set_defaults(action="discard")
 
 
 def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser, _FORCED_HELP)
-    parser.add_argument(
-        "--later", action="store_true", help="first undo what later runs did to the same files"
-    )
+    _add_flag(parser, "--later", "first undo what later runs did to the same files")
     parser.add_argument(
         "--since",
         metavar="RUN",
@@ -375,7 +379,7 @@ def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
-    parser.add_argument("--all", action="store_true", help="all projects")
+    _add_flag(parser, "--all", "all projects")
     parser.add_argument(
         "--limit", type=parse_count, default=50, metavar="N", help="the last N runs"
     )
@@ -387,8 +391,16 @@ def _add_selection(parser: argparse.ArgumentParser, path_help: str) -> None:
     parser.add_argument("path", nargs="*", metavar="PATH", help=path_help)
 
 
+def _add_action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, what: str
+) -> argparse.ArgumentParser:
+    action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
+    action.set_defaults(action=name)
+    return action
+
+
 def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    _add_flag(parser, "--json", "print one JSON document")
 
 
 _MOVE_HELP = """\
@@ -449,16 +461,10 @@ def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument(
-        "--attack",
-        action="store_true",
-        help="attack the sandbox from inside, harmlessly, and show that it holds",
+    _add_flag(
+        instead, "--attack", "attack the sandbox from inside, harmlessly, and show that it holds"
     )
-    instead.add_argument(
-        "--repair",
-        action="store_true",
-        help="list earlier runs again that are missing from the records",
-    )
+    _add_flag(instead, "--repair", "list earlier runs again that are missing from the records")
     _add_json(parser)
 
 
@@ -512,7 +518,7 @@ def add_rootfs_arguments(parser: argparse.ArgumentParser) -> None:
     install.add_argument(
         "--from", dest="tarball", metavar="FILE", help="a local tarball, instead of the mirror's"
     )
-    install.add_argument("--quiet", action="store_true", help="print only errors")
+    _add_flag(install, "--quiet", "print only errors")
     actions.add_parser("remove", help="remove Alpine")
     use = actions.add_parser("use", help="choose where this project's commands run")
     use.add_argument("system", choices=("alpine", "host"))
@@ -560,20 +566,14 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_tool_options(parser, "--apply", "--mode")
     _add_turn_limits(parser)
-    parser.add_argument(
-        "--allow-private",
-        action="store_true",
-        help="also allow web pages from this computer and the local network",
+    _add_flag(
+        parser, "--allow-private", "also allow web pages from this computer and the local network"
     )
-    parser.add_argument(
-        "--yes-to-nothing",
-        action="store_true",
-        help="ask nothing, and deny whatever needs your permission",
-    )
-    parser.add_argument(
+    _add_flag(parser, "--yes-to-nothing", "ask nothing, and deny whatever needs your permission")
+    _add_flag(
+        parser,
         "--json",
-        action="store_true",
-        help="print one JSON document per event; with TEXT, read answers and further messages as "
+        "print one JSON document per event; with TEXT, read answers and further messages as "
         "JSON from standard input",
     )
 
@@ -592,7 +592,7 @@ def _add_tool_options(parser: argparse.ArgumentParser, *apply: str) -> None:
         metavar="NAME",
         help="the rules for what commands may see and use (default: standard)",
     )
-    parser.add_argument("--ask-every-command", action="store_true", help="ask before every command")
+    _add_flag(parser, "--ask-every-command", "ask before every command")
 
 
 def _add_turn_limits(parser: argparse.ArgumentParser) -> None:
@@ -630,10 +630,8 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     parser.allow_abbrev = False
     parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
     _add_tool_options(parser, "--apply")
-    parser.add_argument(
-        "--ask-only-in-window",
-        action="store_true",
-        help="never ask through the agent, which could answer for you",
+    _add_flag(
+        parser, "--ask-only-in-window", "never ask through the agent, which could answer for you"
     )
     parser.set_defaults(action=None)
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
@@ -641,9 +639,8 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
         ("install", "add the tools of the sandbox to an agent's settings"),
         ("uninstall", "remove them from an agent's settings"),
     ):
-        action = actions.add_parser(
-            name, help=what, description=f"{what.capitalize()}.", formatter_class=HelpFormatter
-        )
+        action = _add_action(actions, name, what)
+        action.formatter_class = HelpFormatter
         action.add_argument("client", metavar="CLIENT", help="the agent, such as claude or codex")
         where = action.add_mutually_exclusive_group()
         where.add_argument(
@@ -660,8 +657,8 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
             dest="scope",
             help="in your own settings, for all projects (default)",
         )
-        action.add_argument("--yes", action="store_true", help="do not ask before writing")
-        action.set_defaults(action=name, scope="user")
+        _add_flag(action, "--yes", "do not ask before writing")
+        action.set_defaults(scope="user")
 
 
 def add_tour_arguments(parser: argparse.ArgumentParser) -> None:
@@ -674,20 +671,14 @@ def add_tour_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where to create the sample project (default: ~/OLLM Sandbox Tour)",
     )
-    parser.add_argument(
-        "--yes-to-nothing", action="store_true", help="ask nothing, deny everything"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document per event")
+    _add_flag(parser, "--yes-to-nothing", "ask nothing, deny everything")
+    _add_flag(parser, "--json", "print one JSON document per event")
 
 
 def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True, prog="ollmsandbox sessions")
 
-    def add(name: str, what: str) -> argparse.ArgumentParser:
-        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
-        action.set_defaults(action=name)
-        return action
-
+    add = partial(_add_action, actions)
     for name, what in (
         ("list", "list the sessions"),
         ("search", "find sessions by their words and commands"),
@@ -705,7 +696,7 @@ def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "session", type=valid_unicode, metavar="ID", help="its id, or the beginning of it"
         )
-        action.add_argument("--json", action="store_true", help="as JSON (default: Markdown)")
+        _add_flag(action, "--json", "as JSON (default: Markdown)")
         if name == "export":
             action.add_argument("--output", metavar="FILE", help="write to this new file")
     rename = add("rename", "rename a session")
@@ -719,9 +710,8 @@ def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     def add(name: str, what: str) -> argparse.ArgumentParser:
-        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
+        action = _add_action(actions, name, what)
         _add_json(action)
-        action.set_defaults(action=name)
         return action
 
     add("list", "list the connections to model servers")
@@ -788,13 +778,11 @@ def _add_connection_settings(new: argparse.ArgumentParser) -> None:
         metavar=("INPUT", "OUTPUT"),
         help="the price of a million tokens, to show what answers cost",
     )
-    new.add_argument(
-        "--reset", action="store_true", help="first forget all settings that the connection has"
-    )
-    new.add_argument(
+    _add_flag(new, "--reset", "first forget all settings that the connection has")
+    _add_flag(
+        new,
         "--key-from-stdin",
-        action="store_true",
-        help="read the API key from standard input, and store it in the keyring or in a file that "
+        "read the API key from standard input, and store it in the keyring or in a file that "
         "only you can read",
     )
 
@@ -808,4 +796,4 @@ def add_permissions_arguments(parser: argparse.ArgumentParser) -> None:
         "number", nargs="*", type=int, metavar="NUMBER", help="the number in `permissions list`"
     )
     forget.add_argument("--project", metavar="DIR", help="all saved answers for this project")
-    forget.add_argument("--all", action="store_true", help="all saved answers")
+    _add_flag(forget, "--all", "all saved answers")
