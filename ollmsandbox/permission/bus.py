@@ -64,15 +64,13 @@ def request_from_json(text: str) -> PermissionRequest:
         request = PermissionRequest(**given)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BusError("The question is malformed.") from error
-    flags = {"one_time_only", "for_project", "for_session", "sandboxed", "network"}
-    texts: list[object] = [*request.sees, *(fact.label for fact in request.facts)]
-    texts += [fact.value for fact in request.facts]
-    for field in fields(request):
-        value = getattr(request, field.name)
-        if field.name in flags:
-            texts.append("" if isinstance(value, bool) else value)
-        elif field.name not in ("facts", "sees"):
-            texts.append(value)
-    if not all(isinstance(text, str) for text in texts):
+    kinds = {"str": str, "bool": bool}
+    parts: list[PermissionRequest | Fact] = [request, *request.facts]
+    for part in parts:
+        for field in fields(part):
+            kind = kinds.get(str(field.type))
+            if kind is not None and not isinstance(getattr(part, field.name), kind):
+                raise BusError("The question is malformed.")
+    if not all(isinstance(sentence, str) for sentence in request.sees):
         raise BusError("The question is malformed.")
     return request

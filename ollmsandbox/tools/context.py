@@ -127,7 +127,3 @@ class ToolContext(ToolPreferences):
         finally:
             if line:
                 watcher.output(Stream.STDERR, b"\n")
-
-    def shown(self, path: str) -> str:
-        """Return the path with ~ for the user's home folder."""
-        return self.paths.shown(path)

@@ -170,7 +170,7 @@ def folder_question(
         for_project=True,
         facts=[
             # Translators: names a line of the card: "Linked from   ~/src/parser/data"
-            Fact(pgettext("permission card", "Linked from"), context.shown(closed.link)),
+            Fact(pgettext("permission card", "Linked from"), context.paths.shown(closed.link)),
             Fact(
                 # Translators: names a line of the card: "Applies to   All commands of this ..."
                 pgettext("permission card", "Applies to"),
@@ -212,7 +212,7 @@ def change_question(
         "\n".join([path, *preview]),
         target=os.path.realpath(path) if is_sandboxed else "",
         sandboxed=is_sandboxed,
-        facts=[_writes(context.shown(path))],
+        facts=[_writes(context.paths.shown(path))],
         sees=() if is_sandboxed else _without_sandbox(executor, _UNSANDBOXED_CHANGE),
         call_id=call_id,
     )
@@ -251,7 +251,7 @@ def decision_question(
         "decide_changes",
         question,
         "\n".join(lines),
-        facts=[_writes(context.shown(context.project or ""))],
+        facts=[_writes(context.paths.shown(context.project or ""))],
         call_id=call_id,
         notice=_PROJECT_CHANGED if again else "",
     )
@@ -315,7 +315,8 @@ def _plan_facts(context: ToolContext, plan: Plan, hosts: str, named: Sequence[st
     # The project first; the plan lists mounts in the order of mounting.
     writes.sort(key=lambda folder: folder in playground)
     names = [
-        _("Playground") if folder in playground else context.shown(folder) for folder in writes
+        _("Playground") if folder in playground else context.paths.shown(folder)
+        for folder in writes
     ]
     network = _hosts(hosts) if plan.by_host else _network(on=plan.network)
     folder = _folder(context, plan.working_dir)
@@ -338,7 +339,7 @@ def _inner_facts(context: ToolContext, folder: str, project: str, *, network: bo
     # Translators: what a command writes to, and how. Please use only ASCII punctuation: beside a
     # path, full-width characters are shown by their number.
     text = _("{folder}, playground: right away, and not recorded")
-    writes = _writes(text.format(folder=context.shown(project)))
+    writes = _writes(text.format(folder=context.paths.shown(project)))
     return [*_folder(context, folder), _network(on=network, how=_("On, to all hosts")), writes]
 
 
@@ -359,7 +360,7 @@ def _folder(context: ToolContext, folder: str) -> list[Fact]:
     if folder == context.folder():
         return []
     # Translators: names a line of the card, the folder a command starts in: "Folder   ~/parser"
-    return [Fact(pgettext("permission card", "Folder"), context.shown(folder))]
+    return [Fact(pgettext("permission card", "Folder"), context.paths.shown(folder))]
 
 
 def _network(*, on: bool, how: str = "") -> Fact:

@@ -444,18 +444,10 @@ def _time(limits: Limits) -> str:
 
 
 def _sinks(watcher: Watcher, started: Callable[[int], None]) -> Sinks:
-    async def stdout(data: bytes) -> None:
-        watcher.output(Stream.STDOUT, data)
-        await _yield_to_main_loop(data)
+    async def pass_on(stream: Stream, data: bytes) -> None:
+        watcher.output(stream, data)
+        # Give a window time to draw. A main loop draws when nothing else is ready; in a flood of
+        # output something always is, so yielding once is not enough.
+        await asyncio.sleep(_PAUSE if len(data) >= _MUCH else 0)
 
-    async def stderr(data: bytes) -> None:
-        watcher.output(Stream.STDERR, data)
-        await _yield_to_main_loop(data)
-
-    return Sinks(stdout, stderr, started)
-
-
-async def _yield_to_main_loop(data: bytes) -> None:
-    """Give a window time to draw. A main loop draws when nothing else is ready; in a flood of
-    output something always is, so yielding once is not enough."""
-    await asyncio.sleep(_PAUSE if len(data) >= _MUCH else 0)
+    return Sinks(partial(pass_on, Stream.STDOUT), partial(pass_on, Stream.STDERR), started)

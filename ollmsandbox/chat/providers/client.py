@@ -72,10 +72,7 @@ class Client:
     ) -> Mapping[str, object]:
         """Return the JSON object that the server answers. For requests that need no thinking: the
         time-outs are short."""
-        timeouts = Timeouts(
-            min(_SHORT_TIMEOUTS.connect, self._timeouts.connect),
-            min(_SHORT_TIMEOUTS.idle, self._timeouts.idle),
-        )
+        timeouts = Timeouts(*map(min, _SHORT_TIMEOUTS, self._timeouts))
         method = "GET" if body is None else "POST"
         request = await self._request(method, path, body, timeouts, root)
         with _provider_errors():

@@ -54,9 +54,11 @@ async def _try(known: KnownServer, timeouts: Timeouts, patience: float) -> Found
     try:
         # Also ends a server that sends a byte now and then.
         async with asyncio.timeout(patience * 2):
-            return await _ollama(known, address, timeouts) or await _openai(
-                known, address, timeouts
-            )
+            if found := await _ollama(known, address, timeouts):
+                return found
+            server = OpenAIServer(address, timeouts=timeouts)
+            models = tuple(await server.models())
+            return FoundServer(known.name, ServerKind.OPENAI, server.address, models)
     except (ProviderError, TimeoutError):
         return None
 
@@ -68,8 +70,3 @@ async def _ollama(known: KnownServer, address: str, timeouts: Timeouts) -> Found
         return None
     models = tuple(ModelInfo(name) for name in names)
     return FoundServer(known.name, ServerKind.OLLAMA, address, models)
-
-
-async def _openai(known: KnownServer, address: str, timeouts: Timeouts) -> FoundServer | None:
-    server = OpenAIServer(address, timeouts=timeouts)
-    return FoundServer(known.name, ServerKind.OPENAI, server.address, tuple(await server.models()))

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from ... import N_
@@ -161,29 +162,24 @@ def _no_keyring() -> ProviderError:
 
 
 def _look_up(name: str, cancel: Gio.Cancellable) -> str:
-    schema = _schema()
-    from gi.repository import Secret
-
-    return Secret.password_lookup_sync(schema, {"connection": name}, cancel) or ""
+    secret, schema = _library()
+    return secret.password_lookup_sync(schema, {"connection": name}, cancel) or ""
 
 
 def _store(name: str, key: str, cancel: Gio.Cancellable) -> None:
-    schema = _schema()
-    from gi.repository import Secret
-
+    secret, schema = _library()
     label = f"OLLM Sandbox: API key for {name}"
-    which = Secret.COLLECTION_DEFAULT
-    Secret.password_store_sync(schema, {"connection": name}, which, label, key, cancel)
+    which = secret.COLLECTION_DEFAULT
+    secret.password_store_sync(schema, {"connection": name}, which, label, key, cancel)
 
 
 def _clear(name: str, cancel: Gio.Cancellable) -> None:
-    schema = _schema()
-    from gi.repository import Secret
-
-    Secret.password_clear_sync(schema, {"connection": name}, cancel)
+    secret, schema = _library()
+    secret.password_clear_sync(schema, {"connection": name}, cancel)
 
 
-def _schema() -> Secret.Schema:
+def _library() -> tuple[ModuleType, Secret.Schema]:
+    """Return libsecret, and the schema of our keys."""
     import gi
 
     gi.require_version("Secret", "1")
@@ -191,4 +187,4 @@ def _schema() -> Secret.Schema:
 
     attributes = {"connection": Secret.SchemaAttributeType.STRING}
     name = "io.github.ollmsandbox.OllmSandbox.Key"
-    return Secret.Schema.new(name, Secret.SchemaFlags.NONE, attributes)
+    return Secret, Secret.Schema.new(name, Secret.SchemaFlags.NONE, attributes)

@@ -102,24 +102,20 @@ class OllamaModel(RemoteModel):
         names = {self.name, f"{self.name}:latest"}
         return None if loaded is None else not names.isdisjoint(loaded)
 
-    async def _set_options(self) -> dict[str, object]:
-        found: dict[str, object] = {"num_ctx": await self.context_length()}
-        if self._options.answer is not None:
-            found["num_predict"] = self._options.answer
-        if self._options.temperature is not None:
-            found["temperature"] = self._options.temperature
-        return found
-
     async def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Piece, None]:
         # First: it finds out whether the model can see.
-        options = await self._set_options()
+        options = {
+            "num_ctx": await self.context_length(),
+            "num_predict": self._options.answer,
+            "temperature": self._options.temperature,
+        }
         body: dict[str, object] = {
             "model": self.name,
             "messages": to_ollama(self.sent(messages)),
             "stream": True,
-            "options": options,
+            "options": {name: value for name, value in options.items() if value is not None},
         }
         if self._options.effort is not None:
             effort = self._options.effort

@@ -71,23 +71,16 @@ class WindowLink:
         looked = asyncio.Event()
         left = set(NAMES)
 
-        def appeared(_bus: Gio.DBusConnection, name: str, owner: str) -> None:
-            note(name, owner)
-
-        def note(name: str, owner: str = "") -> None:
+        def note(_bus: Gio.DBusConnection, name: str, owner: str = "") -> None:
             self._note_owner(name, owner)
             left.discard(name)
             if not left:
                 looked.set()
 
         for name in NAMES:
-            Gio.bus_watch_name_on_connection(
-                bus,
-                name,
-                Gio.BusNameWatcherFlags.NONE,
-                appeared,
-                lambda _bus, name: note(name),
-            )
+            # Called when the name appears, and when it vanishes.
+            flag = Gio.BusNameWatcherFlags.NONE
+            Gio.bus_watch_name_on_connection(bus, name, flag, note, note)
         # The first question may come soon.
         await looked.wait()
 
