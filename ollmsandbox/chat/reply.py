@@ -14,18 +14,7 @@ from ..tools.base import Tool
 from .context import ContextWindow
 from .events import ChatEvent, Notice, Retrying, TextGrew, ThinkingGrew, TokensUsed
 from .messages import Message, Role, ServerFields, ToolCall, ToolSpec
-from .providers.base import (
-    CallPiece,
-    FinishPiece,
-    Model,
-    Piece,
-    ProviderError,
-    RetryPiece,
-    TextPiece,
-    ThinkingPiece,
-    TooLongError,
-    Usage,
-)
+from .providers import base
 
 # Seconds between two saves of a reply that is arriving: a crash loses no more than that.
 _SAVE_INTERVAL = 1.0
@@ -48,8 +37,8 @@ class StreamedReply:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self.calls: list[ToolCall] = []
-        self.usage: Usage | None = None
-        self.finish = FinishPiece()
+        self.usage: base.Usage | None = None
+        self.finish = base.FinishPiece()
         self._fields: ServerFields | None = None
         self.was_saved = False
 
@@ -75,7 +64,7 @@ class StreamedReply:
             fields=self._fields,
         )
 
-    async def read(self, pieces: AsyncIterator[Piece]) -> None:
+    async def read(self, pieces: AsyncIterator[base.Piece]) -> None:
         """Read all pieces. May be called again if it fails before `has_begun`."""
         try:
             async for piece in pieces:
@@ -95,30 +84,30 @@ class StreamedReply:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _take(self, piece: Piece) -> None:
-        if isinstance(piece, TextPiece | ThinkingPiece):
+    def _take(self, piece: base.Piece) -> None:
+        if isinstance(piece, base.TextPiece | base.ThinkingPiece):
             if not piece.text:
                 return
             self._size += len(piece.text)
             if self._size > _MOST_CHARACTERS:
-                raise ProviderError(N_("The model's answer was too long and was cut off."))
-            is_text = isinstance(piece, TextPiece)
+                raise base.ProviderError(N_("The model's answer was too long and was cut off."))
+            is_text = isinstance(piece, base.TextPiece)
             (self._text if is_text else self._thinking).append(piece.text)
             self._emit(TextGrew(piece.text) if is_text else ThinkingGrew(piece.text))
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(_SAVE_INTERVAL, self._save_now)
-        elif isinstance(piece, CallPiece):
+        elif isinstance(piece, base.CallPiece):
             if len(self.calls) >= _MOST_CALLS:
-                raise ProviderError(N_("The model requested too many tools at once."))
+                raise base.ProviderError(N_("The model requested too many tools at once."))
             self.calls.append(piece.call)
-        elif isinstance(piece, Usage):
+        elif isinstance(piece, base.Usage):
             self.usage = piece
         elif isinstance(piece, ServerFields):
             self._fields = piece
-        elif isinstance(piece, RetryPiece):
+        elif isinstance(piece, base.RetryPiece):
             self._emit(Retrying(piece.seconds, piece.why.message))
         else:
-            self.finish = FinishPiece(
+            self.finish = base.FinishPiece(
                 cut_off=self.finish.cut_off or piece.cut_off,
                 filtered=self.finish.filtered or piece.filtered,
             )
@@ -149,7 +138,7 @@ class ReplyReader:
 
     async def read(
         self,
-        model: Model,
+        model: base.Model,
         reply: StreamedReply,
         messages: Sequence[Message],
         summarised: Callable[[Message], None],
@@ -183,7 +172,7 @@ class ReplyReader:
             try:
                 await reply.read(model.reply(fitted.messages, specs))
                 break
-            except TooLongError as error:
+            except base.TooLongError as error:
                 # Once: a server may only seem to say that.
                 if reply.has_begun or was_too_long:
                     raise
@@ -193,7 +182,7 @@ class ReplyReader:
             self._context.learn(reply.usage.prompt)
             self._count(reply.usage)
 
-    async def summarise(self, model: Model, messages: Sequence[Message]) -> Message | None:
+    async def summarise(self, model: base.Model, messages: Sequence[Message]) -> Message | None:
         """Return the model's summary of everything so far, or None if it writes none."""
         self.length = await self._context_length(model)
         return await self._summarise(model, self._context.since_summary(model.sent(messages)))
@@ -204,19 +193,19 @@ class ReplyReader:
             return self._spent_on_summary + reply.usage.prompt + reply.usage.reply
         return self._spent_on_summary + self._context.estimate([*messages, reply.message()])
 
-    async def _context_length(self, model: Model) -> int | None:
+    async def _context_length(self, model: base.Model) -> int | None:
         try:
             return await model.context_length()
-        except ProviderError:
+        except base.ProviderError:
             return None  # the request itself will say what is wrong, and is tried again
 
-    async def _summarise(self, model: Model, dropped: Sequence[Message]) -> Message | None:
+    async def _summarise(self, model: base.Model, dropped: Sequence[Message]) -> Message | None:
         """Return the model's summary of what is left out, or None if it writes none."""
         request = self._context.summary_request(dropped, self.length)
         summary = StreamedReply(model.name, self._pass_on_retry, lambda _message: None)
         try:
             await summary.read(model.reply(request, ()))
-        except ProviderError as error:
+        except base.ProviderError as error:
             why = Sentence(
                 N_("The earlier conversation could not be summarized: {why}"), why=str(error)
             )
@@ -229,7 +218,7 @@ class ReplyReader:
         text = self._context.shorten_summary(message.text, self.length)
         return Message(Role.SUMMARY, text, model=model.name, at=message.at) if text else None
 
-    def _count(self, usage: Usage) -> None:
+    def _count(self, usage: base.Usage) -> None:
         self._emit(TokensUsed(usage.prompt, usage.reply, self.length, usage.cost))
 
     def _pass_on_retry(self, event: ChatEvent) -> None:

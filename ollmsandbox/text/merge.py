@@ -14,15 +14,7 @@ from typing import TypeVar
 
 from merge3 import Merge3
 
-from .diff import (
-    LARGEST,
-    HunkState,
-    find_hunks,
-    hunk_states,
-    matching_blocks,
-    split_lines,
-    with_hunks,
-)
+from . import diff
 
 _BOMS = (
     # The longer ones first: UTF-32's begins like UTF-16's.
@@ -74,14 +66,14 @@ def _with_present_hunks(before: bytes, after: bytes, current: bytes) -> bytes | 
         return None
     texts, encoding = versions
     old, new, now = map(_ended_lines, texts)
-    hunks = find_hunks(old, new)
-    states = zip(hunks, hunk_states(now, old, new, hunks), strict=True)
-    present = [hunk for hunk, state in states if state is HunkState.PRESENT]
+    hunks = diff.find_hunks(old, new)
+    states = zip(hunks, diff.hunk_states(now, old, new, hunks), strict=True)
+    present = [hunk for hunk, state in states if state is diff.HunkState.PRESENT]
     if not present:
         return None
     # Whether the last line ends with a newline goes with the hunk at the end.
     is_at_end = (present[-1].old_end, present[-1].new_end) == (len(old), len(new))
-    text = "".join(with_hunks(old, present))
+    text = "".join(diff.with_hunks(old, present))
     is_ended = _is_ended(texts[1] if is_at_end else texts[0])
     return (text if is_ended else text.removesuffix("\n")).encode(encoding, "surrogatepass")
 
@@ -95,16 +87,16 @@ def keep_both(before: bytes | None, after: bytes, current: bytes) -> bytes | Non
         if versions is None:
             return None
         (theirs, mine), encoding = versions
-        old, new = split_lines(theirs), split_lines(mine)
+        old, new = diff.split_lines(theirs), diff.split_lines(mine)
         common: list[str] = []
-        for block in matching_blocks(old, new):
+        for block in diff.matching_blocks(old, new):
             common += old[block.old : block.old + block.size]
         before = "".join(common).encode(encoding, "surrogatepass")
     return _merge(before, after, current, keep_both=True)
 
 
 def _ended_lines(text: str) -> list[str]:
-    return split_lines(text if _is_ended(text) else f"{text}\n")
+    return diff.split_lines(text if _is_ended(text) else f"{text}\n")
 
 
 def _is_ended(text: str) -> bool:
@@ -112,7 +104,7 @@ def _is_ended(text: str) -> bool:
 
 
 def _merge(before: bytes, after: bytes, current: bytes, *, keep_both: bool = False) -> bytes | None:
-    if max(map(len, (before, after, current))) > LARGEST:
+    if max(map(len, (before, after, current))) > diff.LARGEST:
         return None
     versions = _decode_all(before, after, current)
     if versions is None:
@@ -149,14 +141,14 @@ def _has_shown_hunks(before: str, after: str) -> bool:
     the hunks that users see. If not, merging it hunk by hunk could give another text."""
     if _is_ended(before) and _is_ended(after):
         return True
-    shown = _matching_lines(split_lines(before), split_lines(after))
+    shown = _matching_lines(diff.split_lines(before), diff.split_lines(after))
     return shown <= _matching_lines(_ended_lines(before), _ended_lines(after))
 
 
 def _matching_lines(old: Sequence[str], new: Sequence[str]) -> set[tuple[int, int]]:
     return {
         (block.old + line, block.new + line)
-        for block in matching_blocks(old, new)
+        for block in diff.matching_blocks(old, new)
         for line in range(block.size)
     }
 
@@ -212,7 +204,7 @@ def _merge_neighbours(
     """Merge changes of lines next to each other, which Merge3 takes for a conflict; None if both
     changed the same line, inserted lines at the same place, or have a new line in common: that may
     be the same one."""
-    hunks = [*find_hunks(before, current), *find_hunks(before, after)]
+    hunks = [*diff.find_hunks(before, current), *diff.find_hunks(before, after)]
     hunks.sort(key=lambda hunk: (hunk.old_start, hunk.old_end))
     for one, other in pairwise(hunks):
         starts_together = one.old_start == other.old_start and bool(one.old) == bool(other.old)
@@ -222,14 +214,14 @@ def _merge_neighbours(
         is_guess = not (one.old and other.old) or not set(one.new).isdisjoint(other.new)
         if other.old_start == one.old_end and is_guess:
             return None
-    return with_hunks(before, hunks)
+    return diff.with_hunks(before, hunks)
 
 
 class _Matcher:
     """Compares lines for Merge3, in the way of the diff and with its bound on the work."""
 
     def __init__(self, _is_junk: object, old: Sequence[str], new: Sequence[str]) -> None:
-        self._blocks = matching_blocks(old, new)
+        self._blocks = diff.matching_blocks(old, new)
 
     def get_matching_blocks(self) -> list[tuple[int, int, int]]:
         return [(block.old, block.new, block.size) for block in self._blocks]

@@ -7,18 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from ..messages import Message, Role, ServerFields, ToolSpec
-from . import convert
-from .base import (
-    DEFAULT_CONTEXT,
-    CallPiece,
-    Effort,
-    FinishPiece,
-    ModelInfo,
-    Piece,
-    ProviderError,
-    ReplyOptions,
-    ollama_root,
-)
+from . import base, convert
 from .client import Client, LineReader
 from .errors import answer_lost, not_a_model_server
 from .json_reader import inside, list_value, number_value, read_object, text_value
@@ -29,19 +18,19 @@ _AT_ONCE = 4
 
 
 class OllamaServer(RemoteServer):
-    find_root = staticmethod(ollama_root)
+    find_root = staticmethod(base.ollama_root)
 
-    async def models(self) -> list[ModelInfo]:
+    async def models(self) -> list[base.ModelInfo]:
         names = await ollama_names(self._client)
         loaded = await loaded_models(self._client)
         turn = asyncio.Semaphore(_AT_ONCE)
 
-        async def look(name: str) -> ModelInfo:
+        async def look(name: str) -> base.ModelInfo:
             async with turn:
                 try:
                     info = await show(self._client, name)
-                except ProviderError:
-                    info = ModelInfo(name)  # can be chosen even if its details are unknown
+                except base.ProviderError:
+                    info = base.ModelInfo(name)  # can be chosen even if its details are unknown
             return info._replace(is_loaded=None if loaded is None else name in loaded)
 
         return list(await asyncio.gather(*map(look, names)))
@@ -63,12 +52,12 @@ async def loaded_models(client: Client) -> set[str] | None:
     """Return the names of the models in the server's memory, or None if it does not say."""
     try:
         found = await client.ask("/api/ps")
-    except ProviderError:
+    except base.ProviderError:
         return None  # older versions do not report it
     return {text_value(inside(entry, "name")) for entry in list_value(found.get("models"))}
 
 
-async def show(client: Client, name: str) -> ModelInfo:
+async def show(client: Client, name: str) -> base.ModelInfo:
     found = await client.ask("/api/show", {"model": name}, model=name)
     facts = found.get("model_info")
     length = None
@@ -78,14 +67,14 @@ async def show(client: Client, name: str) -> ModelInfo:
         length = next((number for number in lengths if number), None)
     can = found.get("capabilities")
     if not isinstance(can, list):
-        return ModelInfo(name, length)
-    return ModelInfo(name, length, "tools" in can, can_see="vision" in can)
+        return base.ModelInfo(name, length)
+    return base.ModelInfo(name, length, "tools" in can, can_see="vision" in can)
 
 
 class OllamaModel(RemoteModel):
-    def __init__(self, name: str, client: Client, options: ReplyOptions) -> None:
+    def __init__(self, name: str, client: Client, options: base.ReplyOptions) -> None:
         super().__init__("ollama", name, client, options)
-        self._room = options.context or DEFAULT_CONTEXT
+        self._room = options.context or base.DEFAULT_CONTEXT
         self._used: int | None = None
 
     async def context_length(self) -> int | None:
@@ -104,7 +93,7 @@ class OllamaModel(RemoteModel):
 
     async def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> AsyncGenerator[Piece, None]:
+    ) -> AsyncGenerator[base.Piece, None]:
         # First: it finds out whether the model can see.
         options = {
             "num_ctx": await self.context_length(),
@@ -119,7 +108,7 @@ class OllamaModel(RemoteModel):
         }
         if self._options.effort is not None:
             effort = self._options.effort
-            body["think"] = False if effort is Effort.NONE else effort.value
+            body["think"] = False if effort is base.Effort.NONE else effort.value
         if tools:
             body["tools"] = convert.tool_list(tools)
         async with self._client.stream("/api/chat", body, self.name) as exchange:
@@ -147,7 +136,7 @@ class OllamaModel(RemoteModel):
                         arguments = inside(given, "function", "arguments")
                         has_calls = True
                         id_, fields = inside(given, "id"), convert.call_fields(given, mask)
-                        yield CallPiece(maker.make(text_value(id_), name, arguments, fields))
+                        yield base.CallPiece(maker.make(text_value(id_), name, arguments, fields))
                 if found.get("done") is True:
                     for piece in words.end():
                         yield piece
@@ -158,7 +147,7 @@ class OllamaModel(RemoteModel):
                     )
                     if prompt is not None or said is not None:
                         yield self._options.usage(prompt or 0, said or 0)
-                    yield FinishPiece(cut_off=found.get("done_reason") == "length")
+                    yield base.FinishPiece(cut_off=found.get("done_reason") == "length")
                     return
         for piece in words.end():
             yield piece

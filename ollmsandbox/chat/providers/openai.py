@@ -11,18 +11,7 @@ from urllib.parse import urlsplit
 
 from ...tools.base import Picture
 from ..messages import Message, Role, ServerFields, ToolSpec
-from . import convert
-from .base import (
-    MOST_RETRIES,
-    CallPiece,
-    FinishPiece,
-    ModelInfo,
-    Piece,
-    ProviderError,
-    ReplyOptions,
-    Usage,
-    openai_root,
-)
+from . import base, convert
 from .client import Client, EventReader, LineReader
 from .errors import answer_lost, not_a_model_server
 from .json_reader import inside, list_value, number_value, read_json, text_value
@@ -109,18 +98,18 @@ class OpenAIStream:
         # At least one event had the right format.
         self.understood = False
         self.error: str | None = None
-        self.usage: Usage | None = None
+        self.usage: base.Usage | None = None
 
     @property
     def is_complete(self) -> bool:
         return self.is_done or bool(self._finish)
 
     @property
-    def finish(self) -> FinishPiece:
+    def finish(self) -> base.FinishPiece:
         reason = self._finish.partition(":")[0].lower()
-        return FinishPiece(cut_off=reason == "length", filtered=reason in _FILTERED)
+        return base.FinishPiece(cut_off=reason == "length", filtered=reason in _FILTERED)
 
-    def read(self, event: str) -> list[Piece]:
+    def read(self, event: str) -> list[base.Piece]:
         if event.strip() == "[DONE]":
             self.is_done = self.understood = True
             return []
@@ -129,19 +118,19 @@ class OpenAIStream:
         except ValueError:
             pass
         # Some servers leave out the empty line between events.
-        pieces: list[Piece] = []
+        pieces: list[base.Piece] = []
         for line in event.split("\n") if "\n" in event else []:
             pieces += self.read(line)
         return pieces
 
-    def end(self) -> list[Piece]:
+    def end(self) -> list[base.Piece]:
         pieces = self._splitter.end()
         if self.is_complete and not self.finish.filtered:
             for call in self._calls:
                 if call.name:
                     given = call.text if call.whole is None else call.whole
                     made = self._builder.make(call.id, call.name, given, call.fields)
-                    pieces.append(CallPiece(made))
+                    pieces.append(base.CallPiece(made))
             fields = convert.masked_fields(
                 {**self._fields, "reasoning_details": self._details.whole()}, self._mask
             )
@@ -149,7 +138,7 @@ class OpenAIStream:
                 pieces.append(ServerFields(self._origin, self._thinking_field, fields))
         return pieces
 
-    def _take(self, found: object) -> list[Piece]:
+    def _take(self, found: object) -> list[base.Piece]:
         if not isinstance(found, Mapping):
             return []
         choices = list_value(found.get("choices"))
@@ -161,7 +150,7 @@ class OpenAIStream:
         choice = choices[0] if choices else None
         # A server that does not stream sends a message instead of a delta.
         delta = inside(choice, "delta") or inside(choice, "message")
-        pieces: list[Piece] = []
+        pieces: list[base.Piece] = []
         for name in _THINKING_FIELDS:
             thought = inside(delta, name)
             if isinstance(thought, str):
@@ -186,7 +175,7 @@ class OpenAIStream:
         prompt = number_value(inside(given, "prompt_tokens"))
         said = number_value(inside(given, "completion_tokens"))
         if prompt is not None or said is not None:
-            self.usage = Usage(prompt or 0, said or 0)
+            self.usage = base.Usage(prompt or 0, said or 0)
 
     def _add(self, given: object) -> None:
         call = self._which(given)
@@ -244,19 +233,19 @@ _DEPLOYMENT = re.compile(r"(?P<root>.*)/deployments/(?P<name>[^/]+)")
 
 
 class OpenAIServer(RemoteServer):
-    find_root = staticmethod(openai_root)
+    find_root = staticmethod(base.openai_root)
 
-    async def models(self) -> list[ModelInfo]:
+    async def models(self) -> list[base.ModelInfo]:
         if deployment := _DEPLOYMENT.fullmatch(self._client.root):
             # Azure lists what could be deployed; the address names what is.
             await self._client.ask("/models", root=deployment["root"])
-            return [ModelInfo(deployment["name"])]
+            return [base.ModelInfo(deployment["name"])]
         found = await self._client.ask("/models")
         entries = found.get("data")
         if not isinstance(entries, list):
             raise not_a_model_server(self.address)
         named = [(text_value(inside(entry, "id")), entry) for entry in entries]
-        return [ModelInfo(name, _length(entry)) for name, entry in named if name]
+        return [base.ModelInfo(name, _length(entry)) for name, entry in named if name]
 
     def model(self, name: str) -> OpenAIModel:
         return OpenAIModel(name, self._client, self._options)
@@ -282,7 +271,7 @@ def _sees(entry: object) -> bool | None:
 
 
 class OpenAIModel(RemoteModel):
-    def __init__(self, name: str, client: Client, options: ReplyOptions) -> None:
+    def __init__(self, name: str, client: Client, options: base.ReplyOptions) -> None:
         super().__init__("openai", name, client, options)
         self._length = options.context
         # Newer models of OpenAI insist on another name.
@@ -303,7 +292,7 @@ class OpenAIModel(RemoteModel):
         if has_list and (self._length is None or not self._was_described):
             try:
                 await self._read_description()
-            except ProviderError:
+            except base.ProviderError:
                 if self._length is None:
                     raise
         return self._length
@@ -327,12 +316,12 @@ class OpenAIModel(RemoteModel):
         maximum, and a model sees only with a second file."""
         try:
             return await self._client.ask("/props", root=self._client.root.removesuffix("/v1"))
-        except ProviderError:
+        except base.ProviderError:
             return None
 
     async def _reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> AsyncGenerator[Piece, None]:
+    ) -> AsyncGenerator[base.Piece, None]:
         always = self._thinking is convert.ReturnThinking.ALWAYS
         body: dict[str, object] = {
             "model": self.name,
@@ -369,12 +358,12 @@ class OpenAIModel(RemoteModel):
                     while not answer.is_done and (event := await reader.next()) is not None:
                         for piece in self._read(answer, event):
                             yield piece
-        except ProviderError as error:
+        except base.ProviderError as error:
             had_pictures = any(message.pictures for message in messages)
             if not self._learn(error, had_pictures=had_pictures):
                 raise
-            raise ProviderError(
-                error.message, error.remedy, retries=MOST_RETRIES, again_after=0.0
+            raise base.ProviderError(
+                error.message, error.remedy, retries=base.MOST_RETRIES, again_after=0.0
             ) from None
         for piece in answer.end():
             yield piece
@@ -384,7 +373,7 @@ class OpenAIModel(RemoteModel):
             yield self._options.usage(answer.usage.prompt, answer.usage.reply)
         yield answer.finish
 
-    def _learn(self, error: ProviderError, *, had_pictures: bool) -> bool:
+    def _learn(self, error: base.ProviderError, *, had_pictures: bool) -> bool:
         """Learn from a refusal what the server wants or does not know. Return whether the request
         is worth repeating."""
         said = error.said
@@ -414,7 +403,7 @@ class OpenAIModel(RemoteModel):
         self._thinking = wanted
         return True
 
-    def _read(self, answer: OpenAIStream, event: str) -> list[Piece]:
+    def _read(self, answer: OpenAIStream, event: str) -> list[base.Piece]:
         pieces = answer.read(event)
         if answer.error is not None:
             raise self._client.failed(answer.error, self.name)

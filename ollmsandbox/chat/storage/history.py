@@ -33,20 +33,7 @@ from ...project.projects import ProjectManager
 from ...text.visible import printable_line
 from ...tools.base import Picture
 from ..messages import Message, Role
-from .stored import (
-    SessionInfo,
-    Spent,
-    StoredMessage,
-    StoredSession,
-    calls_from_json,
-    calls_to_json,
-    extra_to_json,
-    record_from_json,
-    record_to_json,
-    repair,
-    spent_from_json,
-    with_extra,
-)
+from . import stored
 
 _TITLE = 60
 # The beginning of the keys of settings that belong to a session.
@@ -117,7 +104,7 @@ class History:
         limit: int = -1,
         *,
         only_said: bool = False,
-    ) -> list[SessionInfo]:
+    ) -> list[stored.SessionInfo]:
         """Return the sessions, the last used first. The search covers titles, messages, drafts, and
         the commands, files and addresses of calls. `only_said` leaves out sessions that have only a
         draft."""
@@ -167,7 +154,7 @@ class History:
             for session, at, call_id, text, said in rows
         }
 
-    def find(self, beginning: str) -> SessionInfo:
+    def find(self, beginning: str) -> stored.SessionInfo:
         """Return the session with an id, or with an unambiguous beginning of one."""
         with self.manager.store.translated_errors():
             same = fn.substr(ChatSession.id, 1, len(beginning)) == beginning
@@ -182,7 +169,7 @@ class History:
             )
         raise _no_session(beginning)
 
-    def create(self, info: SessionInfo) -> None:
+    def create(self, info: stored.SessionInfo) -> None:
         project = self.manager.find_project(info.project) if info.project else None
         if info.project and project is None and os.path.isdir(info.project):
             project = self.manager.add_project(info.project)
@@ -202,7 +189,7 @@ class History:
                 title=info.title, model=info.model, connection=info.connection
             ).where(unnamed).execute()
 
-    def load(self, session_id: str) -> StoredSession:
+    def load(self, session_id: str) -> stored.StoredSession:
         with self.manager.store.translated_errors():
             row = ChatSession.get_or_none(ChatSession.id == session_id)
             if row is None:
@@ -218,7 +205,7 @@ class History:
                 shown.setdefault(picture.message_id, []).append(found)
             info = _info(row, self.spent(session_id))
             entries = (_entry(message, shown.get(message.id, ())) for message in messages)
-            return StoredSession(info, tuple(repair(entries)), row.draft)
+            return stored.StoredSession(info, tuple(stored.repair(entries)), row.draft)
 
     def rename(self, session_id: str, title: str) -> None:
         shown = title_from(title)
@@ -268,7 +255,7 @@ class History:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def write(self, session_id: str, entry: StoredMessage) -> None:
+    def write(self, session_id: str, entry: stored.StoredMessage) -> None:
         """Store a message, and replace the one with its number, if any."""
         message = entry.message
         with self.manager.store.transaction() as connection:
@@ -283,10 +270,10 @@ class History:
                     text=message.text,
                     thinking=message.thinking,
                     model=message.model,
-                    calls=calls_to_json(message.calls),
+                    calls=stored.calls_to_json(message.calls),
                     call_id=message.call_id,
-                    outcome=record_to_json(entry.record),
-                    extra=extra_to_json(message),
+                    outcome=stored.record_to_json(entry.record),
+                    extra=stored.extra_to_json(message),
                     state="partial" if message.partial else "done",
                     at=message.at,
                 )
@@ -362,7 +349,7 @@ class History:
         said = ""
         for row in rows:
             said = "" if row.role == Role.USER.value else row.text.strip() or said
-            for call in calls_from_json(row.calls) if said and row.calls != "[]" else ():
+            for call in stored.calls_from_json(row.calls) if said and row.calls != "[]" else ():
                 if (row.session_id, call.id) in wanted:
                     found[wanted[row.session_id, call.id]] = said
         return found
@@ -394,7 +381,7 @@ class History:
 
     # --- tokens ----------------------------------------------------------------------------------
 
-    def add_spent(self, session_id: str, spent: Spent) -> None:
+    def add_spent(self, session_id: str, spent: stored.Spent) -> None:
         """Count the tokens of an answer."""
         with self.manager.store.transaction():
             if not ChatSession.select().where(ChatSession.id == session_id).exists():
@@ -402,10 +389,10 @@ class History:
             value = json.dumps(asdict(self.spent(session_id).plus(spent)))
             Setting.insert(key=_SPENT + session_id, value=value).on_conflict_replace().execute()
 
-    def spent(self, session_id: str) -> Spent:
-        return self._spent([session_id]).get(session_id, Spent())
+    def spent(self, session_id: str) -> stored.Spent:
+        return self._spent([session_id]).get(session_id, stored.Spent())
 
-    def _spent(self, session_ids: Iterable[str]) -> dict[str, Spent]:
+    def _spent(self, session_ids: Iterable[str]) -> dict[str, stored.Spent]:
         keys = {_SPENT + session_id for session_id in session_ids}
         with self.manager.store.translated_errors():
             # All of them: a query has a limited number of parameters.
@@ -413,7 +400,9 @@ class History:
             if len(keys) == 1:
                 rows = rows.where(Setting.key == next(iter(keys)))
             found = [(row.key, row.value) for row in rows]
-        return {key[len(_SPENT) :]: spent_from_json(value) for key, value in found if key in keys}
+        return {
+            key[len(_SPENT) :]: stored.spent_from_json(value) for key, value in found if key in keys
+        }
 
     # --- questions -----------------------------------------------------------------------------
 
@@ -479,8 +468,8 @@ def _described() -> object:
     return Case(None, [(has_record, described)], "")
 
 
-def _info(row: ChatSession, spent: Spent | None) -> SessionInfo:
-    return SessionInfo(
+def _info(row: ChatSession, spent: stored.Spent | None) -> stored.SessionInfo:
+    return stored.SessionInfo(
         id=row.id,
         title=row.title or title_from(row.draft),
         project=row.project.path if row.project is not None else "",
@@ -488,7 +477,7 @@ def _info(row: ChatSession, spent: Spent | None) -> SessionInfo:
         connection=row.connection,
         created_at=row.created_at,
         updated_at=row.updated_at,
-        spent=spent or Spent(),
+        spent=spent or stored.Spent(),
     )
 
 
@@ -496,13 +485,13 @@ def _pictures_of(session_id: str) -> ModelSelect[ChatPicture]:
     return ChatPicture.select().join(ChatMessage).where(ChatMessage.session == session_id)
 
 
-def _entry(row: ChatMessage, pictures: Sequence[Picture]) -> StoredMessage:
-    record = record_from_json(row.outcome)
+def _entry(row: ChatMessage, pictures: Sequence[Picture]) -> stored.StoredMessage:
+    record = stored.record_from_json(row.outcome)
     message = Message(
         role=Role(row.role),
         text=row.text,
         thinking=row.thinking,
-        calls=calls_from_json(row.calls),
+        calls=stored.calls_from_json(row.calls),
         call_id=row.call_id,
         model=row.model,
         at=row.at,
@@ -510,7 +499,7 @@ def _entry(row: ChatMessage, pictures: Sequence[Picture]) -> StoredMessage:
         was_denied=record is not None and record.was_denied,
         pictures=tuple(pictures),
     )
-    return StoredMessage(row.number, with_extra(message, row.extra), record)
+    return stored.StoredMessage(row.number, stored.with_extra(message, row.extra), record)
 
 
 def _question(request: PermissionRequest, at: float) -> dict[str, object]:

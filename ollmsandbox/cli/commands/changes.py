@@ -35,26 +35,8 @@ from ...project.state import read_current
 from ...sandbox.network.hosts import hosts_text
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
+from .. import changes as texts
 from ..arguments import default_project
-from ..changes import (
-    EDITED_WORDS,
-    FINISHED_NOW,
-    advice,
-    diff_lines,
-    document,
-    full_paths,
-    ignored_line,
-    in_order,
-    is_shown,
-    listing,
-    may_overwrite,
-    note_report,
-    note_shown,
-    print_notice,
-    report_document,
-    state_word,
-    summary,
-)
 from ..streams import complain, print_error, print_notices, wants_colour
 from .playground import confirmed
 
@@ -82,16 +64,16 @@ def changes(given: argparse.Namespace) -> int:
             if given.json:
                 documents.append(_document([Report(run.id, tuple(items))], run, project))
             elif given.diff:
-                for line in diff_lines(items, review, run, colour=wants_colour(sys.stdout)):
+                for line in texts.diff_lines(items, review, run, colour=wants_colour(sys.stdout)):
                     sys.stdout.write(line)
             else:
                 when = _when(run.started_at)
                 print(f"{escape_line(run.command)}  (run {run.id}, {when}{_where(run)})")
-                for line in listing(items, project) if items else ["  no changes"]:
+                for line in texts.listing(items, project) if items else ["  no changes"]:
                     print(line)
                 if reached := hosts_text(read_run(review.manager.paths, run.id).hosts):
                     print(f"  {reached}")
-                for line in advice(Report(run.id, tuple(items))):
+                for line in texts.advice(Report(run.id, tuple(items))):
                     print(line)
         if given.json:
             print(json.dumps(documents if given.all else documents[0]))
@@ -116,7 +98,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
         if not runs and not given.all:
             return _no_run(review, given)
         project = runs[0].project.path if runs else _project(given)
-        chosen = full_paths(given.path, project)
+        chosen = texts.full_paths(given.path, project)
         if runs and given.run is None and not given.all:
             _name_the_run(review, given, runs[0])
         if not _may_go_on(review, given, runs, chosen):
@@ -145,7 +127,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
             print(json.dumps(_document(reports, None if given.all else runs[0], project)))
         else:
             _print_done(given.action, done, parts, missed, project)
-            if not left and may_overwrite(missed):
+            if not left and texts.may_overwrite(missed):
                 print("These files have changed since and are left as they are. To overwrite them:")
                 print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
                 edits = [one for one in missed if one.change.is_edit]
@@ -157,7 +139,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
             if not done and not given.all:
                 _explain_nothing_done(review, given, runs[0])
             for report in left:
-                for line in advice(report):
+                for line in texts.advice(report):
                     print(line)
         for error in errors:
             print_error(error)
@@ -174,8 +156,8 @@ def _undo_since(review: Review, given: argparse.Namespace) -> int:
         lines = ["This takes back:"]
         for report in found:
             lines.append(escape_line(review.manager.run(report.run_id).command))
-            lines += listing(report.changes, project)
-        print_notice(lines if found else ())
+            lines += texts.listing(report.changes, project)
+        texts.print_notice(lines if found else ())
         if found and not confirmed("Continue?"):
             return 1
     try:
@@ -192,10 +174,10 @@ def _undo_since(review: Review, given: argparse.Namespace) -> int:
     if any(item.state is State.DISCARDED for item in done):
         _print_done("discard", done, [], [], project)
     _print_done("undo", done, [], missed, project)
-    if may_overwrite(missed):
+    if texts.may_overwrite(missed):
         print("These files have changed since and are left as they are. To overwrite them:")
     for report in reports:
-        if may_overwrite(report.changes):
+        if texts.may_overwrite(report.changes):
             print(f"  ollmsandbox undo {report.run_id} PATH")
     return 1 if missed else 0
 
@@ -216,9 +198,9 @@ def _print_done(
         print(f"{ignored_text(count_files(ignored))} {word}.")
     if parts:
         print("The parts that were applied before stay in these files:")
-    for line in listing(parts, project):
+    for line in texts.listing(parts, project):
         print(line)
-    for line in listing(missed, project):
+    for line in texts.listing(missed, project):
         print(line)
 
 
@@ -226,13 +208,13 @@ def _note_newest(runs: list[Run]) -> None:
     """Remember that the user has seen these runs."""
     newest = {run.project.path: run.id for run in sorted(runs, key=lambda run: run.started_at)}
     for project, run_id in newest.items():
-        note_shown(project, run_id)
+        texts.note_shown(project, run_id)
 
 
 def _name_the_run(review: Review, given: argparse.Namespace, run: Run) -> None:
     """Say which run is meant, and what in it needs a second look. Raise if it is not the one that
     the user saw last: another program may have run a command since."""
-    if not is_shown(run.project.path, run.id):
+    if not texts.is_shown(run.project.path, run.id):
         raise OllmSandboxError(
             f"The last run, {run.id}, is not the one that you looked at last.",
             f"See `ollmsandbox changes`, or name the run: `{given.action} {run.id}`.",
@@ -241,7 +223,9 @@ def _name_the_run(review: Review, given: argparse.Namespace, run: Run) -> None:
         return
     marked = filter(is_flagged, read_current(review.manager, run))
     lines = [f"{escape_line(run.command)}  (run {run.id}, {_when(run.started_at)})"]
-    print_notice([*lines, *(listing(marked, run.project.path) if given.action == "apply" else ())])
+    texts.print_notice(
+        [*lines, *(texts.listing(marked, run.project.path) if given.action == "apply" else ())]
+    )
 
 
 def _may_go_on(
@@ -260,8 +244,11 @@ def _may_go_on(
         lines += [f"This also {what} to the same files:"] if reports else []
         for report in reports:
             command = escape_line(review.manager.run(report.run_id).command)
-            lines += [f"{command}  ({report.run_id})", *listing(report.changes, run.project.path)]
-    print_notice(lines)
+            lines += [
+                f"{command}  ({report.run_id})",
+                *texts.listing(report.changes, run.project.path),
+            ]
+    texts.print_notice(lines)
     return not lines or given.json or confirmed("Continue?")
 
 
@@ -324,7 +311,7 @@ def history(given: argparse.Namespace) -> int:
             shown, ignored = split_ignored(items)
             counts = ", ".join(f"{number:,} {state}" for state, number in _counts_of(shown))
             if ignored:
-                counts += f"{', ' if counts else ''}{ignored_line(ignored)}"
+                counts += f"{', ' if counts else ''}{texts.ignored_line(ignored)}"
             counts = counts if items else "no changes"
             command = escape_line(run.command)
             where = f"  {escape_line(run.project.path)}" if given.all else ""
@@ -350,8 +337,8 @@ def _open() -> Iterator[Review]:
     with closing(Review(paths)) as review:
         for report in recovered.finished:
             project = review.manager.run(report.run_id).project.path
-            note_report(report, project)
-            print_notice((FINISHED_NOW, *summary(report, project)))
+            texts.note_report(report, project)
+            texts.print_notice((texts.FINISHED_NOW, *texts.summary(report, project)))
         print_notices(recovered.notices)
         try:
             yield review
@@ -430,11 +417,11 @@ def _where(run: Run) -> str:
 def _document(reports: list[Report], run: Run | None, project: str) -> dict[str, object]:
     """Return the document for --json. It always has the same keys."""
     items = [(item, report.run_id) for report in reports for item in report.changes]
-    totals = report_document(Report("", tuple(item for item, _ in items)), project)
+    totals = texts.report_document(Report("", tuple(item for item, _ in items)), project)
     runs = {id(item): run_id for item, run_id in items}
     changes = [
-        {"run_id": runs[id(item)], **document(item, project)}
-        for item in in_order(item for item, _ in items)
+        {"run_id": runs[id(item)], **texts.document(item, project)}
+        for item in texts.in_order(item for item, _ in items)
     ]
     return {**_about(run, project), **totals, "changes": changes}
 
@@ -451,8 +438,12 @@ def _about(run: Run | None, project: str = "") -> dict[str, object]:
 
 
 def _counts_of(items: Iterable[Recorded]) -> Iterator[tuple[str, int]]:
-    counts = Counter(map(state_word, items))
-    for word in (State.APPLIED.value, *EDITED_WORDS.values(), *(state.value for state in State)):
+    counts = Counter(map(texts.state_word, items))
+    for word in (
+        State.APPLIED.value,
+        *texts.EDITED_WORDS.values(),
+        *(state.value for state in State),
+    ):
         if number := counts.pop(word, 0):
             yield word, number
 

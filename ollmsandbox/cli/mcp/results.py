@@ -8,13 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from ...chat.events import (
-    ChatEvent,
-    CommandOutput,
-    CommandStarted,
-    PermissionAnswered,
-    PermissionAsked,
-)
+from ...chat import events
 from ...permission.request import Source
 from ...text.ansi import harmless
 from ...tools import run_command
@@ -113,17 +107,17 @@ class CallWatch:
         assert self._task is not None
         self._task.cancel()
 
-    def hear(self, event: ChatEvent) -> None:
+    def hear(self, event: events.ChatEvent) -> None:
         match event:
-            case CommandOutput(_, _, data):
+            case events.CommandOutput(_, _, data):
                 self._tail = (self._tail + data)[-_KEPT:]
                 self._is_new = True
-            case PermissionAsked():
+            case events.PermissionAsked():
                 self._is_asking = self._is_new = True
-            case PermissionAnswered(_, verdict):
+            case events.PermissionAnswered(_, verdict):
                 self._is_asking = False
                 self._lacked_user |= verdict.source is Source.NOBODY
-            case CommandStarted():
+            case events.CommandStarted():
                 self._is_new = True
 
     async def _report(self) -> None:
