@@ -62,10 +62,10 @@ class Ask(DeclaredTool[AskParameters]):
         return AskRequest(self._context, question)
 
 
+@dataclass
 class AskRequest(RequestBase):
-    def __init__(self, context: ToolContext, question: UserQuestion) -> None:
-        self._context = context
-        self._question = question
+    _context: ToolContext
+    _question: UserQuestion
 
     def describe(self) -> str:
         return escape_line(self._question.text)

@@ -78,9 +78,9 @@ class TodoTool(Tool):
         return TodoRequest(read_steps(arguments))
 
 
+@dataclass
 class TodoRequest(RequestBase):
-    def __init__(self, steps: tuple[TodoStep, ...]) -> None:
-        self._steps = steps
+    _steps: tuple[TodoStep, ...]
 
     def describe(self) -> str:
         doing = [step.text for step in self._steps if step.state == TodoState.DOING.value]

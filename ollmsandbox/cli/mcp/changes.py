@@ -62,21 +62,19 @@ class _ChangeTool(DeclaredTool[Chosen]):
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ChangeRequest:
         given = self._parameters.read(arguments)
-        return ChangeRequest(self, self._context, given, call_id)
+        return ChangeRequest(self, self._context, self._context.folder(), given, call_id)
 
     @abstractmethod
     async def perform(self, call: ChangeRequest, watcher: Watcher) -> Outcome: ...
 
 
+@dataclass
 class ChangeRequest(RequestBase):
-    def __init__(
-        self, tool: _ChangeTool, context: ToolContext, given: Chosen, call_id: str
-    ) -> None:
-        self._tool = tool
-        self.context = context
-        self.project = context.folder()
-        self.given = given
-        self.call_id = call_id
+    _tool: _ChangeTool
+    context: ToolContext
+    project: str
+    given: Chosen
+    call_id: str
 
     def describe(self) -> str:
         return escape_line(" ".join([self.given.run, *self.chosen])).strip()

@@ -103,14 +103,12 @@ class ReadFile(DeclaredTool[ReadParameters]):
         return ReadRequest(self._context, given, self._context.folder(), call_id)
 
 
+@dataclass
 class ReadRequest(RequestBase):
-    def __init__(
-        self, context: ToolContext, given: ReadParameters, project: str, call_id: str
-    ) -> None:
-        self._context = context
-        self._given = given
-        self._project = project
-        self._call_id = call_id
+    _context: ToolContext
+    _given: ReadParameters
+    _project: str
+    _call_id: str
 
     def describe(self) -> str:
         return escape_line(near(self._given.path, self._project))

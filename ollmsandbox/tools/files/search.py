@@ -102,14 +102,14 @@ class Search(DeclaredTool[SearchParameters]):
             )
         if "\n" in given.pattern:
             raise ToolError(N_("`pattern` is for one line, and contains a line break."))
-        return SearchRequest(self._context, given)
+        return SearchRequest(self._context, given, self._context.folder())
 
 
+@dataclass
 class SearchRequest(RequestBase):
-    def __init__(self, context: ToolContext, given: SearchParameters) -> None:
-        self._context = context
-        self._given = given
-        self._project = context.folder()
+    _context: ToolContext
+    _given: SearchParameters
+    _project: str
 
     def describe(self) -> str:
         given = self._given
