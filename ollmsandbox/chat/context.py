@@ -121,19 +121,10 @@ class ContextWindow:
         return FittedContext(
             tuple(kept),
             _notice(shortened, self._cut - cut),
-            self._dropped(messages) if self.needs_summary else (),
+            # What a summary has to cover: the one before, and what was left out since.
+            since_summary(messages, self._cut) if self.needs_summary else (),
             len(messages) - self._cut,
         )
-
-    def _dropped(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return what a summary has to cover: the one before, and what was left out since."""
-        gone = messages[_covered(messages) : self._cut]
-        return (*_last_summary(messages), *(m for m in gone if m.role is not Role.SUMMARY))
-
-    def since_summary(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return everything that a model reads now: the last summary, and what came since."""
-        since = messages[_covered(messages) :]
-        return (*_last_summary(messages), *(m for m in since if m.role is not Role.SUMMARY))
 
     def summary_request(
         self, dropped: Sequence[Message], length: int | None
@@ -361,6 +352,12 @@ def _covered(messages: Sequence[Message]) -> int:
     """Return the number of messages that the last summary covers."""
     found = (n for n in range(len(messages) - 1, -1, -1) if messages[n].role is Role.SUMMARY)
     return next((max(0, number - messages[number].keeps) for number in found), 0)
+
+
+def since_summary(messages: Sequence[Message], end: int | None = None) -> tuple[Message, ...]:
+    """Return the last summary, and what came since: everything that a model reads."""
+    since = messages[_covered(messages) : end]
+    return (*_last_summary(messages), *(m for m in since if m.role is not Role.SUMMARY))
 
 
 def _starts(messages: Sequence[Message]) -> list[int]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from .. import N_
 from ..errors import Sentence
 from ..tools.base import Tool
-from .context import ContextWindow
+from .context import ContextWindow, since_summary
 from .events import ChatEvent, Notice, Retrying, TextGrew, ThinkingGrew, TokensUsed
 from .messages import Message, Role, ServerFields, ToolCall, ToolSpec
 from .providers import base
@@ -185,7 +185,7 @@ class ReplyReader:
     async def summarise(self, model: base.Model, messages: Sequence[Message]) -> Message | None:
         """Return the model's summary of everything so far, or None if it writes none."""
         self.length = await self._context_length(model)
-        return await self._summarise(model, self._context.since_summary(model.sent(messages)))
+        return await self._summarise(model, since_summary(model.sent(messages)))
 
     def spent(self, reply: StreamedReply, messages: Sequence[Message]) -> int:
         """Return the number of tokens used, as counted by the server, or else estimated."""

@@ -16,27 +16,10 @@ from ..engine.run import finish_interrupted_runs
 from ..errors import OllmSandboxError
 from ..files.atomic import write_atomically
 from ..paths import Paths, is_inside, make_folder
+from ..project import short_list
 from ..project.change import Flag, Kind, Recorded, Report, State, Type
 from ..project.reasons import Note, Reason
 from ..project.review import Review
-from ..project.short_list import (
-    FLAG_LABELS,
-    HEADING,
-    KIND_ORDER,
-    Remarks,
-    count_files,
-    counted,
-    ignored_text,
-    is_flagged,
-    line_text,
-    mode_text,
-    severity,
-    short_lines,
-    short_list,
-    shown_path,
-    skipped_lines,
-    split_ignored,
-)
 from ..project.versions import Version, Versions
 from ..text.ansi import escape_line
 from ..text.diff import LARGEST, decode_text, split_lines, unified_diff
@@ -52,7 +35,7 @@ _NEVER_OVERWRITTEN = (Reason.IS_FOLDER, Reason.PARENT_REPLACED, Reason.GIT_NEEDS
 def document(item: Recorded, project: str) -> dict[str, object]:
     change = item.change
     return {
-        "path": shown_path(item, project),
+        "path": short_list.shown_path(item, project),
         "kind": change.kind.value,
         "type": change.type.value,
         "mode": None if change.mode is None else f"{change.mode & 0o7777:04o}",
@@ -79,32 +62,34 @@ def report_document(report: Report | None, project: str) -> dict[str, object]:
     items = report.changes if report else ()
     return {
         "changes": [document(item, project) for item in in_order(items)],
-        "conflicts": [shown_path(i, project) for i in items if i.state is State.CONFLICT],
+        "conflicts": [
+            short_list.shown_path(i, project) for i in items if i.state is State.CONFLICT
+        ],
         "skipped": [
-            {"path": shown_path(item, project), "what": item.what}
+            {"path": short_list.shown_path(item, project), "what": item.what}
             for item in (report.skipped if report else ())
         ],
     }
 
 
 def in_order(items: Iterable[Recorded]) -> list[Recorded]:
-    return sorted(items, key=lambda item: KIND_ORDER.index(item.change.kind))
+    return sorted(items, key=lambda item: short_list.KIND_ORDER.index(item.change.kind))
 
 
 def listing(items: Iterable[Recorded], project: str) -> Iterator[str]:
     """Yield a line for each change, then those worth a second look, and at the end one line for
     all files that git ignores."""
-    shown, ignored = split_ignored(list(items))
+    shown, ignored = short_list.split_ignored(list(items))
     ordered = in_order(shown)
-    flagged = sorted(filter(is_flagged, ordered), key=severity)
+    flagged = sorted(filter(short_list.is_flagged, ordered), key=short_list.severity)
     remarks = _remarks_among([*shown, *ignored])
     for item in ordered:
-        if not is_flagged(item):
-            yield line_text(item, project, remarks, width=_WIDTH)
+        if not short_list.is_flagged(item):
+            yield short_list.line_text(item, project, remarks, width=_WIDTH)
     if flagged:
-        yield HEADING
+        yield short_list.HEADING
     for item in flagged:
-        yield line_text(item, project, remarks, width=_WIDTH)
+        yield short_list.line_text(item, project, remarks, width=_WIDTH)
     if ignored:
         yield f"  {ignored_line(ignored)}"
 
@@ -114,10 +99,10 @@ def ignored_line(items: Sequence[Recorded]) -> str:
     states = {item.state for item in items}
     is_said = len(states) == 1 and State.APPLIED not in states
     said = f" [{items[0].state.value}]" if is_said else ""
-    return f"{ignored_text(count_files(items))}{said}"
+    return f"{short_list.ignored_text(short_list.count_files(items))}{said}"
 
 
-def _remarks_among(items: Iterable[Recorded]) -> Remarks:
+def _remarks_among(items: Iterable[Recorded]) -> short_list.Remarks:
     """Return a function for remarks. Pending changes are marked only among applied ones."""
     both = {State.APPLIED, State.PENDING}
     is_mixed = both.issubset(item.state for item in items)
@@ -142,18 +127,22 @@ def _reason(note: Note) -> str:
 def marks(item: Recorded) -> list[str]:
     """Return labels for what the user should look at."""
     flags = [flag for flag in item.change.flags if flag is not Flag.HELD]
-    words = [FLAG_LABELS[flag] for flag in flags]
+    words = [short_list.FLAG_LABELS[flag] for flag in flags]
     if item.is_held and item.state is State.PENDING:
-        words.append(FLAG_LABELS[Flag.HELD])
+        words.append(short_list.FLAG_LABELS[Flag.HELD])
     return words
 
 
 def summary(report: Report, project: str) -> Iterator[str]:
     """Yield the lines that are printed after a run."""
-    short = short_list(report.changes)
-    shown, ignored = split_ignored(report.changes)
+    short = short_list.short_list(report.changes)
+    shown, ignored = short_list.split_ignored(report.changes)
     if report.changes:
-        what = counted(len(shown), "change") if shown else ignored_text(short.ignored)
+        what = (
+            short_list.counted(len(shown), "change")
+            if shown
+            else short_list.ignored_text(short.ignored)
+        )
         count = len(shown or ignored)
         pending = sum(item.state is State.PENDING for item in shown or ignored)
         if pending == count:
@@ -164,10 +153,12 @@ def summary(report: Report, project: str) -> Iterator[str]:
             what += ", not kept"
         yield f"{what} (run {report.run_id})"
     if shown:
-        yield from short_lines(short, project, _remarks_among(report.changes), width=_WIDTH)
-    yield from skipped_lines(report, project, width=_WIDTH)
+        yield from short_list.short_lines(
+            short, project, _remarks_among(report.changes), width=_WIDTH
+        )
+    yield from short_list.skipped_lines(report, project, width=_WIDTH)
     if short.left_out:
-        more = counted(short.left_out, "more change")
+        more = short_list.counted(short.left_out, "more change")
         yield f"{more}: `ollmsandbox changes {report.run_id}` lists them all."
     yield from advice(report)
 
@@ -285,13 +276,13 @@ def diff_lines(
 def _diff(item: Recorded, versions: Versions, run: Run, *, colour: bool) -> Iterator[str]:
     change = item.change
     bold = _BOLD if colour else ""
-    name = escape_line(shown_path(item, run.project.path))
+    name = escape_line(short_list.shown_path(item, run.project.path))
     is_folder = change.type is Type.FOLDER and change.old_type in (None, Type.FOLDER)
     before = Version() if is_folder else versions.before(run, item)
     if before.note and item.state is State.CONFLICT:
         # The user chooses between the version on disk and the command's.
         before = versions.on_disk(item)
-    quoted = quoted_path(shown_path(item, run.project.path))
+    quoted = quoted_path(short_list.shown_path(item, run.project.path))
     title = f"== {change.kind.value} {quoted}{_what(item, before)}, {_state(item)}\n"
     yield _paint(title, bold)
     if change.type is not Type.FILE and change.old_type is not Type.FILE:
@@ -334,7 +325,7 @@ def _what(item: Recorded, before: Version) -> str:
         remarks.append(f"was a {change.old_type.value}")
     if before.target and not is_deleted:
         remarks.append(f"led to {quoted_path(before.target)}")
-    if mode := mode_text(change):
+    if mode := short_list.mode_text(change):
         remarks.append(f"mode {mode}")
     return said + (f" ({', '.join(remarks)})" if remarks else "")
 

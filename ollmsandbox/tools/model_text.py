@@ -6,17 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from ..project import short_list
 from ..project.change import Flag, Recorded, Report, State
-from ..project.short_list import (
-    FLAG_LABELS,
-    count_kinds,
-    counted,
-    ignored_text,
-    short_lines,
-    short_list,
-    skipped_lines,
-    split_ignored,
-)
 from ..sandbox.output import Capture
 from ..sandbox.process import Result
 from ..text.ansi import escape_line
@@ -58,17 +49,17 @@ def changes_text(report: Report | None, project: str) -> str:
 
 def _lines(report: Report, project: str) -> Iterator[str]:
     items = report.changes
-    short = short_list(items)
-    counts = count_kinds(split_ignored(items)[0])
+    short = short_list.short_list(items)
+    counts = short_list.count_kinds(short_list.split_ignored(items)[0])
     if counts:
         totals = ", ".join(f"{count:,} {kind.value}" for kind, count in counts.items())
         yield f"Changes: {totals}."
-        yield from short_lines(short, project, _remarks)
+        yield from short_list.short_lines(short, project, _remarks)
     elif short.ignored:
-        yield f"Changes: {ignored_text(short.ignored)}."
-    yield from skipped_lines(report, project)
+        yield f"Changes: {short_list.ignored_text(short.ignored)}."
+    yield from short_list.skipped_lines(report, project)
     if short.left_out:
-        more = counted(short.left_out, "more change")
+        more = short_list.counted(short.left_out, "more change")
         yield f"{more}: the user sees them all with `ollmsandbox changes {report.run_id}`."
     yield from (f"Problem: {error}" for error in report.errors)
     yield from _explanations(items)
@@ -80,7 +71,7 @@ def _remarks(item: Recorded) -> list[str]:
         is_risky = not _RISKY.isdisjoint(item.change.flags)
         why = "" if is_risky else ": the command deleted too much"
         found.append(f"needs the user's approval{why}")
-    found += [FLAG_LABELS[flag] for flag in item.change.flags if flag is not Flag.HELD]
+    found += [short_list.FLAG_LABELS[flag] for flag in item.change.flags if flag is not Flag.HELD]
     if item.note:
         found.append(escape_line(item.note.sentence.rstrip(".")))
     return found

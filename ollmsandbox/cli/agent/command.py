@@ -107,21 +107,23 @@ def _agent(given: argparse.Namespace) -> int:
             turns = Turns(runner, conversation)
             turns.listen(printer.hear)
             with contextlib.ExitStack() as meanwhile:
-                if printer.project:
-                    folder = Folder(printer.project, factory.manager)
-                    scan = folder.scan_meanwhile(lambda error: print_notices([error]))
-                    meanwhile.enter_context(scan)
-                # First of all, before the scan ends.
-                meanwhile.callback(turns.close)
-                no_model = _NO_CHOICE if factory.connections.all() else _NO_MODEL
-                if conversation.model is None and (text is not None or not asks):
-                    raise no_model
-                if text is not None and isinstance(asker, JsonClient):
-                    return turns.serve(asker, text)
-                if text is not None:
-                    return turns.say(text)
-                assert isinstance(printer, Printer)
-                return Prompt(factory, turns, printer, typed, no_model=str(no_model)).go()
+                try:
+                    if printer.project:
+                        folder = Folder(printer.project, factory.manager)
+                        scan = folder.scan_meanwhile(lambda error: print_notices([error]))
+                        meanwhile.enter_context(scan)
+                    no_model = _NO_CHOICE if factory.connections.all() else _NO_MODEL
+                    if conversation.model is None and (text is not None or not asks):
+                        raise no_model
+                    if text is not None and isinstance(asker, JsonClient):
+                        return turns.serve(asker, text)
+                    if text is not None:
+                        return turns.say(text)
+                    assert isinstance(printer, Printer)
+                    return Prompt(factory, turns, printer, typed, no_model=str(no_model)).go()
+                finally:
+                    # Before the scan ends.
+                    turns.close()
         finally:
             print_notices([*factory.manager.store.notices, *factory.connections.take_notices()])
             factory.close()
