@@ -61,7 +61,18 @@ def _move(manager: ProjectManager, project: Project, new: str) -> Project:
 
 def check_move(manager: ProjectManager, project: Project, folder: AnyPath) -> str:
     """Return the path that the project will have; raise ProjectError if it cannot be moved."""
-    new = _check_folders(manager, project, folder)
+    check_links(folder, manager.paths)
+    old, new = project.path, os.path.realpath(folder)
+    if not is_missing(project.path):
+        raise ProjectError(
+            N_("{folder} still exists."),
+            N_("Open the other folder as a separate project."),
+            folder=old,
+        )
+    if not os.path.isdir(new):
+        raise ProjectError(
+            N_("{path} is not a folder."), N_("Choose an existing folder."), path=new
+        )
     with project_lock(manager.paths, project.path), project_lock(manager.paths, new):
         _check(manager, project, new)
     return new
@@ -82,22 +93,6 @@ def _check_closed(manager: ProjectManager, project: Project) -> None:
                 N_("Close it there, then try again."),
                 folder=project.path,
             ) from error
-
-
-def _check_folders(manager: ProjectManager, project: Project, folder: AnyPath) -> str:
-    check_links(folder, manager.paths)
-    old, new = project.path, os.path.realpath(folder)
-    if not is_missing(project.path):
-        raise ProjectError(
-            N_("{folder} still exists."),
-            N_("Open the other folder as a separate project."),
-            folder=old,
-        )
-    if not os.path.isdir(new):
-        raise ProjectError(
-            N_("{path} is not a folder."), N_("Choose an existing folder."), path=new
-        )
-    return new
 
 
 def _check(manager: ProjectManager, project: Project, new: str) -> Project | None:

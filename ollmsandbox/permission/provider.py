@@ -66,10 +66,11 @@ class Provider:
         try:
             answer, source = await self._decide(request, key)
         except asyncio.CancelledError:
-            self._record_verdict(Verdict(request, Answer.DENY, Source.NOBODY, self._clock()))
+            verdict = Verdict(request, Answer.DENY, Source.NOBODY, self._clock())
+            self._record(lambda audit: audit.answered(verdict))
             raise
         verdict = Verdict(request, answer, source, self._clock())
-        self._record_verdict(verdict)
+        self._record(lambda audit: audit.answered(verdict))
         if source is Source.PERSON and key is not None and answer in _LASTING:
             await self._remember(key, answer)
         return verdict
@@ -170,9 +171,6 @@ class Provider:
         self._tasks.discard(asked)
         if not asked.cancelled():
             asked.exception()  # else asyncio logs that it was never retrieved
-
-    def _record_verdict(self, verdict: Verdict) -> None:
-        self._record(lambda audit: audit.answered(verdict))
 
     def _record(self, what: Callable[[Audit], None]) -> None:
         if self._audit is None:

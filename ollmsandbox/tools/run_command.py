@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from .. import N_
@@ -164,28 +164,23 @@ class RunCommand(DeclaredTool[CommandParameters]):
         return RunRequest(self._context, given, hosts, self._context.folder(), call_id)
 
 
+@dataclass
 class RunRequest(RequestBase):
     """One call of run_command. In the sandbox, it asks only about network access and folders
     outside the project."""
 
-    def __init__(
-        self,
-        context: ToolContext,
-        given: CommandParameters,
-        hosts: NamedHosts,
-        project: str,
-        call_id: str,
-    ) -> None:
-        self.context = context
-        self.given = given
-        self._hosts = hosts
-        self.project = project
-        self.call_id = call_id
+    context: ToolContext
+    given: CommandParameters
+    _hosts: NamedHosts
+    project: str
+    call_id: str
+    # One question at a time.
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self._has_network = self.given.network or bool(self.given.hosts)
         # Even in the sandbox.
-        self._has_network = given.network or bool(given.hosts)
-        self._asks = self._has_network or context.ask_every_command
-        # One question at a time.
-        self._turn = asyncio.Lock()
+        self._asks = self._has_network or self.context.ask_every_command
 
     def describe(self) -> str:
         return escape_line(self.given.command)

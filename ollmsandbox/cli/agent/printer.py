@@ -88,7 +88,9 @@ class Printer:
                 if text := _verdict_text(verdict):
                     self._print(text)
             case events.CommandOutput(call_id, _, data):
-                self._output(call_id, data)
+                if live := self._live.get(call_id):
+                    self._name(call_id)
+                    self._out(live.feed(data))
             case events.QuestionAnswered(_, None):
                 self._print("  Nobody could be asked.")
             case events.CallEnded(call, outcome):
@@ -140,11 +142,6 @@ class Printer:
         if self._in_line:
             self._in_line = False
             self._write(sys.stdout if not self._is_thinking else sys.stderr, "\n")
-
-    def _output(self, call_id: str, data: bytes) -> None:
-        if live := self._live.get(call_id):
-            self._name(call_id)
-            self._out(live.feed(data))
 
     def _name(self, call_id: str) -> None:
         """Print the name of the call that the next lines belong to, if several run at once."""

@@ -8,7 +8,7 @@ show as a whole; saved answers and folders outside the project need the window.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ...i18n import pgettext
 from ...permission.request import Answer, DenialCount, Fact, PermissionRequest, Unanswered
@@ -32,21 +32,16 @@ _SCHEMA: Params = {
 }
 
 
+@dataclass
 class AgentAsker:
-    def __init__(
-        self,
-        client_of: Callable[[str], str],
-        project: str,
-        ask_window: Callable[[PermissionRequest], Awaitable[Answer | None]],
-        elicit: Callable[[str, Params], Awaitable[Params | None]] | None,
-    ) -> None:
-        """`client_of` returns the name of the client that made a call. `ask_window` returns None if
-        there is no window; `elicit` asks through the client, and returns None if it cannot."""
-        self._client_of = client_of
-        self._project = project
-        self._ask_window = ask_window
-        self._elicit = elicit
-        self._denials = DenialCount()
+    # Returns the name of the client that made a call.
+    _client_of: Callable[[str], str]
+    _project: str
+    # Returns None if there is no window.
+    _ask_window: Callable[[PermissionRequest], Awaitable[Answer | None]]
+    # Asks through the client, and returns None if it cannot.
+    _elicit: Callable[[str, Params], Awaitable[Params | None]] | None
+    _denials: DenialCount = field(default_factory=DenialCount)
 
     async def ask(self, request: PermissionRequest) -> Answer:
         if self._denials.calls_for_rest:
