@@ -206,6 +206,7 @@ def test_a_diff_shows_text_names_the_rest_and_does_nothing_to_a_terminal(person:
     assert "added f (folder)" in done.stdout
     assert "\x1b" not in done.stdout
     assert "+\\x1b[31mred\n\\ No newline at end of file" in done.stdout
+    assert json.loads(cli_here(person, "changes", "--diff", "--json").stdout)["diff"] == done.stdout
 
 
 def test_a_removed_line_is_red_even_if_it_looks_like_a_file_name(person: Person) -> None:

@@ -63,6 +63,9 @@ def changes(given: argparse.Namespace) -> int:
             project = run.project.path
             if given.json:
                 documents.append(_document([Report(run.id, tuple(items))], run, project))
+                if given.diff:
+                    lines = texts.diff_lines(items, review, run, colour=False)
+                    documents[-1]["diff"] = "".join(lines)
             elif given.diff:
                 for line in texts.diff_lines(items, review, run, colour=wants_colour(sys.stdout)):
                     sys.stdout.write(line)
