@@ -20,8 +20,8 @@ from ..diff.view import DiffView
 from ..resources import template
 from ..settings import Settings
 from ..widgets.actions import Action, ActionButton
-from ..widgets.labels import set_accessible_name, show_ellipsized_as_tooltip
-from ..widgets.signals import signals
+from ..widgets.labels import set_accessible_name, show_ellipsized_as_tooltip, show_text
+from ..widgets.signals import forward, signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar
@@ -95,7 +95,7 @@ class ChangePage(Gtk.Box):
         self._looks = 0
         show_ellipsized_as_tooltip(self.path)
         # Not through the template, which would keep the page alive for ever.
-        self.back_button.connect("clicked", weakly(self._on_back))
+        forward(self.back_button, "clicked", self, "back")
         self.editor_button.connect("clicked", weakly(self._on_open))
         for side, button in (
             (Side.THEIRS, self.theirs_button),
@@ -161,11 +161,8 @@ class ChangePage(Gtk.Box):
         folder, _slash, name = path.rpartition("/")
         self.path.set_label(f"{name}  {folder}/" if folder else path)
         dim_folder(self.path, name)
-        pill, about = pill_label(item), page_text(item)
-        self.pill.set_label(pill)
-        self.pill.set_visible(bool(pill))
-        self.about.set_label(about)
-        self.about.set_visible(bool(about))
+        show_text(self.pill, pill_label(item))
+        show_text(self.about, page_text(item))
         found = self._shown.conflict if self._shown else None
         self.conflict.set_visible(item.state is State.CONFLICT)
         if found is not None and not found.has_base:
@@ -321,9 +318,6 @@ class ChangePage(Gtk.Box):
         change = self.recorded.change
         self.emit("open", f"{change.root}/{change.path}")
 
-    def _on_back(self, _button: Gtk.Button) -> None:
-        self.emit("back")
-
 
 def _go_to(diff: DiffView, part: int) -> None:
     """Focus the section, once: more sections may be loaded later."""
@@ -332,11 +326,14 @@ def _go_to(diff: DiffView, part: int) -> None:
 
 
 def _sentence(text: str) -> Gtk.Widget:
-    label = Gtk.Label(label=text, wrap=True, justify=Gtk.Justification.CENTER)
-    label.add_css_class("dim-label")
-    for side in ("start", "end"):
-        getattr(label, f"set_margin_{side}")(18)
-    return label
+    return Gtk.Label(
+        label=text,
+        wrap=True,
+        justify=Gtk.Justification.CENTER,
+        margin_start=18,
+        margin_end=18,
+        css_classes=["dim-label"],
+    )
 
 
 def _what_it_is(item: Recorded) -> str:

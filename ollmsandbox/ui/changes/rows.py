@@ -13,10 +13,14 @@ from ...project.change import Kind, Recorded, State
 from ...text.visible import visible_line, visible_path
 from ..permission.visibility import scrolled_around
 from ..widgets.actions import Action, ActionButton
+from ..widgets.boxes import vbox
 from ..widgets.labels import (
+    add_classes,
     decorative_icon,
     in_sentences,
+    one_line,
     set_accessible_name,
+    set_expanded,
     set_left_to_right,
     without_hyphens,
 )
@@ -82,8 +86,8 @@ class FoldRow(Gtk.Box):
 
     def _set_name(self, name: str) -> None:
         self.name = name
-        self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [name])
-        self.arrow.update_state([Gtk.AccessibleState.EXPANDED], [int(self.item.is_open)])
+        set_accessible_name(self.arrow, name)
+        set_expanded(self.arrow, self.item.is_open)
 
     def _add_buttons(
         self, actions: Iterable[Action], act: Act, title: str, *, suggests: bool
@@ -122,24 +126,17 @@ class RunRow(FoldRow):
         super().__init__(item, fold)
         self.add_css_class("run-row")
         run = item.data
-        text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
-        command = _line(visible_line(run.command))
-        command.add_css_class("monospace")
+        command = one_line(visible_line(run.command), "monospace")
         set_left_to_right(command)
         status = run_text(run)
         title = visible_line(run.said or run.command)[:_MOST_READ]
         self._set_name(in_sentences(title, status))
-        about = _line(status)
-        about.add_css_class("caption")
-        about.add_css_class("warning" if run.pending else "dim-label")
+        about = one_line(status, "caption", "warning" if run.pending else "dim-label")
+        text = vbox(command, about)
+        text.set_hexpand(True)
         if run.said:
-            said = _line(visible_line(run.said))
-            said.add_css_class("file-name")
-            text.append(said)
-            command.add_css_class("caption")
-            command.add_css_class("dim-label")
-        text.append(command)
-        text.append(about)
+            text.prepend(one_line(visible_line(run.said), "file-name"))
+            add_classes(command, "caption", "dim-label")
         self._top.append(text)
         # Whoever applies a held file has to look at it first.
         self._add_buttons(run_actions(run.states), act, title, suggests=not run.has_held)
@@ -160,8 +157,7 @@ class IgnoredRow(FoldRow):
         self.set_valign(Gtk.Align.CENTER)
         text = ignored_row_text(item.data)
         self._set_name(text)
-        label = _line(text)
-        label.add_css_class("dim-label")
+        label = one_line(text, "dim-label")
         label.set_hexpand(True)
         self._top.append(label)
         # Closed, it is no more than a line: the run's own buttons are for these files, too.
@@ -190,10 +186,7 @@ class FileRow(Gtk.Box):
         text: Gtk.Widget = path_label(path)
         below = row_text(recorded, is_said=item.run.has_one_state)
         if below:
-            lines = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
-            lines.append(text)
-            lines.append(_status_line(recorded, below))
-            text = lines
+            text = vbox(text, _status_line(recorded, below))
         text.set_hexpand(True)
         self.append(text)
         self._text = text
@@ -206,10 +199,15 @@ class FileRow(Gtk.Box):
         # Setting a tooltip text right away would take as long as everything else here.
         self.connect("query-tooltip", _tell_path)
 
-    def show_lines(self, added: int, removed: int) -> None:
+    def show_lines(self, lines: LineCount | None) -> None:
         """Show the line counts. Call it once; most rows are never seen, so no widgets are created
         earlier."""
-        for sign, count, colour in (("\N{MINUS SIGN}", removed, "error"), ("+", added, "success")):
+        if lines is None:
+            return
+        for sign, count, colour in (
+            ("\N{MINUS SIGN}", lines.removed, "error"),
+            ("+", lines.added, "success"),
+        ):
             if count > 0:
                 self.insert_child_after(_count(f"{sign}{number(count)}", colour), self._text)
 
@@ -229,7 +227,7 @@ def _count(text: str, colour: str) -> Gtk.Label:
 def path_label(path: str) -> Gtk.Label:
     """Return a label with the name, and beside it the folder, dimmed, which is cut off first."""
     folder, _slash, name = path.rpartition("/")
-    label = _line(f"{name or '.'}  {folder}/" if folder else name or ".")
+    label = one_line(f"{name or '.'}  {folder}/" if folder else name or ".")
     if folder:
         dim_folder(label, name)
     set_left_to_right(label)
@@ -246,20 +244,14 @@ def dim_folder(label: Gtk.Label, name: str) -> None:
 
 
 def _status_line(recorded: Recorded, text: str) -> Gtk.Label:
-    line = _line(text)
-    line.add_css_class("caption")
     needs_attention = recorded.state in (State.CONFLICT, State.FAILED)
-    line.add_css_class("warning" if needs_attention else "dim-label")
+    line = one_line(text, "caption", "warning" if needs_attention else "dim-label")
     if needs_attention:
         line.set_wrap(True)
         line.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
         line.set_lines(_MOST_LINES)
         without_hyphens(line)
     return line
-
-
-def _line(text: str) -> Gtk.Label:
-    return Gtk.Label(label=text, xalign=0, ellipsize=Pango.EllipsizeMode.END)
 
 
 _BATCH = 8
@@ -283,7 +275,7 @@ class LineCounts:
         """Show the counts now if they are known, otherwise soon after the row came into view."""
         key = _key(row.item)
         if key in self._known:
-            _show(row, self._known[key])
+            row.show_lines(self._known[key])
         else:
             self._wanted[key] = weak_reference(row)
             self.look()
@@ -311,7 +303,7 @@ class LineCounts:
             self._known.clear()
         for row, lines in zip(rows, counts, strict=True):
             self._known[_key(row.item)] = lines
-            _show(row, lines)
+            row.show_lines(lines)
 
     def _next(self) -> list[FileRow]:
         """Return a batch of rows that are in view: the list has hundreds more, above and below."""
@@ -341,11 +333,6 @@ def _is_in_sight(row: FileRow) -> bool:
 
 def _key(item: FileItem) -> Key:
     return item.run.id, item.recorded.number, item.recorded.state
-
-
-def _show(row: FileRow, lines: LineCount | None) -> None:
-    if lines is not None:
-        row.show_lines(lines.added, lines.removed)
 
 
 def _count_all(manager: ProjectManager, items: Sequence[FileItem]) -> list[LineCount | None]:

@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from gi.repository import Gtk
 
 from ...i18n import _
+from ...project.change import Recorded
 from ...project.projects import ProjectManager
-from ..settings import Settings
+from ..widgets.boxes import hbox
 from ..widgets.labels import decorative_icon, set_accessible_name
 from ..widgets.readable import ignored_files
-from ..widgets.signals import signals
+from ..widgets.signals import forward, signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from ..widgets.work_bar import WorkBar
 from .model import RunData, load_runs
 from .page import ChangePage
 from .text import more_files_text
@@ -29,31 +29,27 @@ _MOST_FILES = 40
 class FilesPage(Gtk.Box):
     __gtype_name__ = "OllmFilesPage"
 
-    __gsignals__ = signals({"back": (), "added": (object,)})
+    __gsignals__ = signals({"back": ()})
 
     def __init__(
         self,
         manager: ProjectManager,
-        settings: Settings,
         run_ids: Sequence[str],
         tasks: Tasks,
-        progress: WorkBar,
+        make_page: Callable[[RunData, Recorded], ChangePage],
     ) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL)
         self._manager = manager
-        self._settings = settings
-        self._tasks = tasks
-        self._progress = progress
+        self._make_page = weakly(make_page)
         self.pages: list[ChangePage] = []
         # Not an Adw.ButtonContent: a screen reader would say its words twice.
-        content = Gtk.Box(spacing=6)
-        content.append(decorative_icon("go-previous-symbolic"))
-        content.append(Gtk.Label(label=_("All Changes"), css_classes=["heading"]))
+        label = Gtk.Label(label=_("All Changes"), css_classes=["heading"])
+        content = hbox(decorative_icon("go-previous-symbolic"), label, spacing=6)
         self._back = Gtk.Button(child=content, css_classes=["flat"], halign=Gtk.Align.START)
         set_accessible_name(self._back, _("All Changes"))
-        for side in ("start", "top"):
-            getattr(self._back, f"set_margin_{side}")(6)
-        self._back.connect("clicked", weakly(self._on_back))
+        self._back.set_margin_start(6)
+        self._back.set_margin_top(6)
+        forward(self._back, "clicked", self, "back")
         self._files = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
         self._files.set_margin_bottom(12)
         self._scrolled = Gtk.ScrolledWindow(
@@ -80,27 +76,18 @@ class FilesPage(Gtk.Box):
         runs = await asyncio.to_thread(partial(load_runs, self._manager, run_ids))
         files = [(run, item) for run in runs for item in run.items]
         for run, item in files[:_MOST_FILES]:
-            page = ChangePage(
-                self._manager,
-                self._settings,
-                run,
-                item,
-                self._tasks,
-                self._progress,
-                is_one_of_many=True,
-            )
+            page = self._make_page(run, item)
+            if page is None:  # the widget that makes them is gone
+                return
             self.pages.append(page)
             self._files.append(page)
-            self.emit("added", page)
             # One after the other, so that the window is drawn meanwhile.
             await asyncio.sleep(0)
         for text in _last_lines(runs, len(files) - _MOST_FILES):
-            label = Gtk.Label(label=text, xalign=0, margin_start=12, wrap=True)
-            label.add_css_class("dim-label")
+            label = Gtk.Label(
+                label=text, xalign=0, margin_start=12, wrap=True, css_classes=["dim-label"]
+            )
             self._files.append(label)
-
-    def _on_back(self, _button: Gtk.Button) -> None:
-        self.emit("back")
 
 
 def _last_lines(runs: Sequence[RunData], left: int) -> list[str]:

@@ -12,6 +12,7 @@ from ...project.change import Recorded
 from ...project.projects import ProjectManager
 from ...project.versions import EarlierVersion, earlier_versions
 from ...project.write_file import restore
+from ..widgets.boxes import hbox
 from ..widgets.labels import set_accessible_name
 from ..widgets.readable import day_and_time
 from ..widgets.signals import signals
@@ -81,12 +82,11 @@ class EarlierVersions(Gtk.Popover):
         text = _("Until {time}, {size}").format(
             time=until, size=GLib.format_size(earlier.version.size)
         )
-        box = Gtk.Box(spacing=12)
-        box.append(Gtk.Label(label=text, xalign=0, hexpand=True))
+        label = Gtk.Label(label=text, xalign=0, hexpand=True)
         button = Gtk.Button(label=_("Restore"))
         set_accessible_name(button, _("Restore: {}").format(text))
         button.connect("clicked", weakly(self._on_restore), earlier)
-        box.append(button)
+        box = hbox(label, button, spacing=12)
         row = Gtk.ListBoxRow(child=box, activatable=False, focusable=False)
         row.update_property([Gtk.AccessibleProperty.LABEL], [text])
         return row

@@ -12,25 +12,27 @@ from gi.repository import Adw, GLib, GObject, Gtk
 
 from ...i18n import _, ngettext
 from ..resources import template
+from ..widgets.boxes import children_of
 from ..widgets.dialogs import confirm
+from ..widgets.focus import contains_focus, focus_around
+from ..widgets.labels import set_class
 from ..widgets.readable import ignored_files, number
-from ..widgets.signals import signals
+from ..widgets.signals import forward, signals
 from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
-from .model import ChangeList, FileItem, IgnoredItem, RunItem, RunSearch, are_same, load
-from .rows import FileRow, FoldRow, IgnoredRow, RunRow
+from .model import ChangeList, FileItem, IgnoredItem, RunData, RunItem, RunSearch, are_same, load
+from .rows import FileRow, FoldRow, IgnoredRow, LineCounts, RunRow
 from .text import along_text, busy_text, empty_text, result_text
 
 if TYPE_CHECKING:
-    from ...project.change import Report
+    from ...project.change import Recorded, Report
     from ...project.projects import ProjectManager
     from ...project.review import Review
     from ..settings import Settings
     from .actions import ActionResult
     from .page import ChangePage
-    from .rows import LineCounts
     from .several import FilesPage
 
 
@@ -106,12 +108,10 @@ def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int
 
 def rows_of(view: Gtk.ListView, kind: type[R]) -> Iterator[R]:
     """Yield the rows of this class that exist."""
-    around = view.get_first_child()
-    while around is not None:
+    for around in children_of(view):
         row = around.get_first_child()
         if isinstance(row, kind):
             yield row
-        around = around.get_next_sibling()
 
 
 def name_around(row: FoldRow | FileRow) -> None:
@@ -162,7 +162,7 @@ class ChangesView(Gtk.Box):
         self._settings = settings
         self._tell = tell
         self._tasks = Tasks(tell)
-        self._counts: LineCounts | None = None
+        self._counts = LineCounts(manager, self._tasks)
         self._project: str | None = None
         self._session = ""
         self._most = _PIECE
@@ -282,8 +282,6 @@ class ChangesView(Gtk.Box):
             found = RunSearch()
             if project:
                 found = load(self._manager, project, most, text, asked, session)
-            if found.runs:
-                self._prepare_counts()
             return found, are_same(found.runs, before)
 
         found, is_same = await self._newest.run(read)
@@ -327,8 +325,7 @@ class ChangesView(Gtk.Box):
     def _focused_file(self) -> tuple[str, int] | None:
         """Return the run and number of the file whose row has the focus, before the list is made
         anew. For the row of a run, request that it gets the focus again."""
-        window = self.get_root()
-        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        focus = focus_around(self)
         if focus is None or not focus.is_ancestor(self.list_view):
             return None
         row = focus.get_ancestor(FoldRow)
@@ -367,12 +364,7 @@ class ChangesView(Gtk.Box):
         self.pending_box.set_visible(count + ignored > 0)
         self._hold_all()
         # Whoever applies a held file has to look at it first.
-        suggest = (
-            self.apply_all.remove_css_class
-            if self._found.has_held
-            else self.apply_all.add_css_class
-        )
-        suggest("suggested-action")
+        set_class(self.apply_all, "suggested-action", not self._found.has_held)
         text = ngettext("{} pending file", "{} pending files", count)
         text = text.format(number(count)) if count else ignored_files(ignored)
         self.pending.set_label(text)
@@ -392,24 +384,14 @@ class ChangesView(Gtk.Box):
         else:
             assert isinstance(shown, FileItem)
             row = FileRow(shown)
-            assert self._counts is not None
             self._counts.show(row)
         # Not now: newer versions of GTK bind a row before the widget around it has a parent, and
         # PyGObject would then take ownership of that widget and free it.
         row.connect("map", name_around)
         item.set_child(row)
 
-    def _prepare_counts(self) -> None:
-        """Create the line counter. Slow, so call it from a thread: the import brings what compares
-        files."""
-        if self._counts is None:
-            from .rows import LineCounts
-
-            self._counts = LineCounts(self._manager, self._tasks)
-
     def _on_in_sight(self, *_args: object) -> None:
-        if self._counts is not None:
-            self._counts.look()
+        self._counts.look()
 
     def _on_activate(self, _view: Gtk.ListView, place: int) -> None:
         item = self._list.get_item(place)
@@ -446,23 +428,36 @@ class ChangesView(Gtk.Box):
     # --- one file --------------------------------------------------------------------------------
 
     def _open_file(self, item: FileItem) -> None:
+        page = self._make_page(item.run, item.recorded, is_one_of_many=False)
+        self.page, self.several = page, None
+        self._show_page(page)
+
+    def _make_page(
+        self, run: RunData, recorded: Recorded, *, is_one_of_many: bool = True
+    ) -> ChangePage:
         # Imported here because the diff and its colours are not needed for the first frame.
         from .page import ChangePage
 
         page = ChangePage(
-            self._manager, self._settings, item.run, item.recorded, self._tasks, self.progress
+            self._manager,
+            self._settings,
+            run,
+            recorded,
+            self._tasks,
+            self.progress,
+            is_one_of_many=is_one_of_many,
         )
-        self._follow(page)
-        self.page, self.several = page, None
-        self._show_page(page)
+        page.connect("act", weakly(self._on_page_act))
+        page.connect("changed", weakly(self._on_page_changed))
+        forward(page, "open", self, "open-file")
+        return page
 
     def review_runs(self, run_ids: Sequence[str]) -> None:
         """Show all files of these runs, one below the other."""
         from .several import FilesPage
 
         self._asked.update(run_ids)
-        page = FilesPage(self._manager, self._settings, run_ids, self._tasks, self.progress)
-        page.connect("added", weakly(self._on_added))
+        page = FilesPage(self._manager, run_ids, self._tasks, self._make_page)
         self.page, self.several = None, page
         self._show_page(page)
 
@@ -472,24 +467,11 @@ class ChangesView(Gtk.Box):
         self.pages.set_visible_child_name("file")
         page.focus()
 
-    def _on_added(self, _files: FilesPage, page: ChangePage) -> None:
-        self._follow(page)
-
-    def _follow(self, page: ChangePage) -> None:
-        page.connect("act", weakly(self._on_page_act))
-        page.connect("changed", weakly(self._on_page_changed))
-        page.connect("open", weakly(self._on_page_open))
-
-    def _on_page_open(self, _page: ChangePage, path: str) -> None:
-        self.emit("open-file", path)
-
     def _on_back(self, page: ChangePage | FilesPage) -> None:
         # A page that was already left may still find out that its change no longer exists.
         if page not in (self.page, self.several):
             return
-        window = self.get_root()
-        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
-        if focus is not None and focus.is_ancestor(page):
+        if contains_focus(page):
             self.leave_file()
         else:
             self.show_list()

@@ -11,6 +11,7 @@ from gi.repository import GLib, Gtk
 from ...i18n import _
 from ..sessions.entries import Activity
 from ..widgets.labels import decorative_icon
+from ..widgets.signals import SignalHandlers
 from ..widgets.weak import weakly
 
 if TYPE_CHECKING:
@@ -32,27 +33,20 @@ class ActivityLine(Gtk.Box):
         super().__init__(spacing=9, visible=False, accessible_role=Gtk.AccessibleRole.STATUS)
         self.add_css_class("activity")
         self._session: OpenSession | None = None
-        self._handlers: list[int] = []
+        self._handlers = SignalHandlers()
         self._clock = 0
         self._spinner = Gtk.Spinner()
         self._still = decorative_icon("content-loading-symbolic")
-        self._label = Gtk.Label(xalign=0)
-        for name in ("dim-label", "numeric"):
-            self._label.add_css_class(name)
+        self._label = Gtk.Label(xalign=0, css_classes=["dim-label", "numeric"])
         for widget in (self._spinner, self._still, self._label):
             self.append(widget)
 
     def show_session(self, session: OpenSession | None) -> None:
-        if self._session is not None:
-            for handler in self._handlers:
-                self._session.disconnect(handler)
+        self._handlers.disconnect()
         self._session = session
-        self._handlers = []
         if session is not None:
-            self._handlers = [
-                session.connect(name, weakly(self._update))
-                for name in ("activity-changed", "state-changed")
-            ]
+            for name in ("activity-changed", "state-changed"):
+                self._handlers.connect(session, name, self._update)
         self._update()
 
     def _update(self, *_args: object) -> None:

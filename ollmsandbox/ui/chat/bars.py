@@ -7,9 +7,9 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _, ngettext
 from ...text.visible import visible_line
+from ..widgets.boxes import hbox, vbox
 from ..widgets.labels import decorative_icon, name_buttons
-from ..widgets.signals import signals
-from ..widgets.weak import weakly
+from ..widgets.signals import forward, signals
 from ..widgets.wrap_box import WrapBox
 
 
@@ -20,13 +20,10 @@ class MissingFolderBar(Gtk.Revealer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._label = Gtk.Label(xalign=0, wrap=True, wrap_mode=Pango.WrapMode.WORD_CHAR)
-        self._label.set_hexpand(True)
-        icon = decorative_icon("dialog-warning-symbolic")
-        icon.add_css_class("warning")
-        text = Gtk.Box(spacing=9)
-        text.append(icon)
-        text.append(self._label)
+        self._label = Gtk.Label(
+            xalign=0, hexpand=True, wrap=True, wrap_mode=Pango.WrapMode.WORD_CHAR
+        )
+        icon = decorative_icon("dialog-warning-symbolic", "warning")
         buttons = WrapBox()
         for label, name in (
             (_("_Remove From List"), "remove"),
@@ -34,12 +31,10 @@ class MissingFolderBar(Gtk.Revealer):
             (_("_Locate…"), "locate"),
         ):
             button = Gtk.Button(label=label, use_underline=True)
-            button.connect("clicked", weakly(self._on_clicked), name)
+            forward(button, "clicked", self, name)
             buttons.add_group([button])
-        content = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=9)
+        content = vbox(hbox(icon, self._label, spacing=9), buttons, spacing=9)
         content.add_css_class("missing-bar")
-        content.append(text)
-        content.append(buttons)
         name_buttons(content)
         self.set_child(content)
 
@@ -50,9 +45,6 @@ class MissingFolderBar(Gtk.Revealer):
             self._label.set_label(words.format(visible_line(folder)))
         self.set_reveal_child(bool(folder))
 
-    def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
-        self.emit(name)
-
 
 class QuestionBar(Gtk.Revealer):
     __gtype_name__ = "OllmQuestionBar"
@@ -62,14 +54,11 @@ class QuestionBar(Gtk.Revealer):
     def __init__(self) -> None:
         super().__init__()
         self._label = Gtk.Label(xalign=0, hexpand=True, wrap=True)
-        content = Gtk.Box(spacing=9)
-        content.append(decorative_icon("security-medium-symbolic"))
-        content.append(self._label)
         self._arrow = decorative_icon("go-up-symbolic")
-        content.append(self._arrow)
-        self._button = Gtk.Button(child=content)
+        icon = decorative_icon("security-medium-symbolic")
+        self._button = Gtk.Button(child=hbox(icon, self._label, self._arrow, spacing=9))
         self._button.add_css_class("waiting-bar")
-        self._button.connect("clicked", weakly(self._on_clicked))
+        forward(self._button, "clicked", self, "show-question")
         self.set_child(self._button)
         self.show_count(0)
 
@@ -84,6 +73,3 @@ class QuestionBar(Gtk.Revealer):
             self._arrow.set_from_icon_name("go-down-symbolic" if is_below else "go-up-symbolic")
             self._button.update_property([Gtk.AccessibleProperty.LABEL], [text])
         self.set_reveal_child(count > 0)
-
-    def _on_clicked(self, _button: Gtk.Button) -> None:
-        self.emit("show-question")

@@ -7,6 +7,7 @@ from gi.repository import Adw, Gtk, Pango
 
 from ...i18n import _
 from ...tools.base import Picture
+from ..widgets.boxes import hbox, icon_button
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -61,9 +62,9 @@ class PictureChips(Gtk.FlowBox):
         from ..markdown.picture import DecodedPicture
 
         name = picture.name
-        chip = Gtk.Box(
-            spacing=6, css_classes=["picture-chip"], tooltip_text=name, halign=Gtk.Align.START
-        )
+        words = _("Remove {name}").format(name=name)
+        button = icon_button("window-close-symbolic", words, "flat", "circular", "chip-button")
+        button.connect("clicked", weakly(self._on_remove), picture)
         # It has its place before it is decoded. The chip has a name, so the picture needs none.
         place = Adw.Bin(
             child=DecodedPicture(picture.data, "", _SIZE, _SIZE),
@@ -72,18 +73,16 @@ class PictureChips(Gtk.FlowBox):
             valign=Gtk.Align.CENTER,
         )
         label = Gtk.Label(
-            label=name, ellipsize=Pango.EllipsizeMode.MIDDLE, max_width_chars=_NAME, xalign=0
+            label=name,
+            ellipsize=Pango.EllipsizeMode.MIDDLE,
+            max_width_chars=_NAME,
+            xalign=0,
+            css_classes=["caption"],
         )
-        label.add_css_class("caption")
-        button = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
-        for style in ("flat", "circular", "chip-button"):
-            button.add_css_class(style)
-        words = _("Remove {name}").format(name=name)
-        button.set_tooltip_text(words)
-        set_accessible_name(button, words)
-        button.connect("clicked", weakly(self._on_remove), picture)
-        for part in (place, label, button):
-            chip.append(part)
+        chip = hbox(place, label, button, spacing=6)
+        chip.add_css_class("picture-chip")
+        chip.set_tooltip_text(name)
+        chip.set_halign(Gtk.Align.START)
         return chip
 
     def _on_remove(self, _button: Gtk.Button, picture: Picture) -> None:

@@ -11,6 +11,7 @@ from gi.repository import Gdk, Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_line
+from ..widgets.boxes import hbox
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
@@ -124,14 +125,15 @@ class FileCompletion(Gtk.Popover):
 
 def _row(path: str) -> Gtk.ListBoxRow:
     folder, name = os.path.split(path)
-    box = Gtk.Box(spacing=9)
-    box.append(Gtk.Label(label=visible_line(name), xalign=0))
-    beside = Gtk.Label(label=visible_line(folder), xalign=0, hexpand=True)
-    beside.set_ellipsize(Pango.EllipsizeMode.START)
-    beside.set_width_chars(min(len(folder), 24))
-    for style in ("dim-label", "caption"):
-        beside.add_css_class(style)
-    box.append(beside)
+    beside = Gtk.Label(
+        label=visible_line(folder),
+        xalign=0,
+        hexpand=True,
+        ellipsize=Pango.EllipsizeMode.START,
+        width_chars=min(len(folder), 24),
+        css_classes=["dim-label", "caption"],
+    )
+    box = hbox(Gtk.Label(label=visible_line(name), xalign=0), beside, spacing=9)
     row = Gtk.ListBoxRow(child=box, can_focus=False)
     row.update_property([Gtk.AccessibleProperty.LABEL], [visible_line(path)])
     return row

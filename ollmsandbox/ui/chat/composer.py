@@ -14,8 +14,8 @@ from ...tools.base import Picture
 from ..diff.images import MOST_BYTES
 from ..resources import template
 from ..settings import Settings
-from ..widgets.labels import has_long_word, set_accessible_name
-from ..widgets.signals import signals
+from ..widgets.labels import has_long_word, set_accessible_name, set_class
+from ..widgets.signals import forward, signals
 from ..widgets.weak import weakly
 from .chips import PictureChips
 from .completion import FileCompletion
@@ -105,7 +105,7 @@ class Composer(Gtk.Box):
         # The button itself says that it is active only since GTK 4.10.
         popover = self.attach_button.get_popover()
         assert popover is not None
-        popover.connect("show", weakly(self._on_attach_menu))
+        forward(popover, "show", self, "look-at-model")
         self.show_sight(sees=False)
         self.insert_action_group("composer", actions)
         # The settings outlive the composer.
@@ -242,11 +242,7 @@ class Composer(Gtk.Box):
         text = self.text
         wraps = Gtk.WrapMode.CHAR if has_long_word(text) else Gtk.WrapMode.WORD_CHAR
         self.view.set_wrap_mode(wraps)
-        is_command = text.lstrip().startswith("!")
-        if is_command:
-            self.view.add_css_class("monospace")
-        else:
-            self.view.remove_css_class("monospace")
+        set_class(self.view, "monospace", text.lstrip().startswith("!"))
 
     def _on_preedit(self, _view: Gtk.TextView, text: str) -> None:
         self._is_composing = bool(text)
@@ -261,9 +257,7 @@ class Composer(Gtk.Box):
             return True
         if key in _ENTER:
             with_enter = self._settings.boolean("send-with-enter")
-            sends = not held if with_enter else bool(held & Gdk.ModifierType.CONTROL_MASK)
-            if with_enter and held & Gdk.ModifierType.CONTROL_MASK:
-                sends = True
+            sends = bool(held & Gdk.ModifierType.CONTROL_MASK) or (with_enter and not held)
             if sends:
                 self._send()
             return sends
@@ -345,9 +339,6 @@ class Composer(Gtk.Box):
 
     def _on_seeing(self, action: Gio.SimpleAction, _target: GLib.Variant | None) -> None:
         self.emit("set-seeing", not action.props.state.get_boolean())
-
-    def _on_attach_menu(self, _popover: Gtk.Popover) -> None:
-        self.emit("look-at-model")
 
     def _on_completed(self, _completion: FileCompletion, path: str) -> None:
         self.add_paths([path])

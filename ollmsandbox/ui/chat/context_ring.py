@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gi.repository import Gtk
 
 from ...i18n import _, ngettext
+from ..widgets.boxes import hbox, set_margins, vbox
 from ..widgets.labels import name_buttons, set_accessible_name
 from ..widgets.readable import money, number
 from ..widgets.signals import signals
@@ -38,18 +39,12 @@ class ContextRing(Gtk.MenuButton):
         )
         self._area.set_draw_func(weakly(self._draw))
         self._label = Gtk.Label(css_classes=["numeric"])
-        line = Gtk.Box(spacing=6)
-        line.append(self._area)
-        line.append(self._label)
-        self.set_child(line)
+        self.set_child(hbox(self._area, self._label, spacing=6))
         self.details = Gtk.Label(xalign=0, wrap=True, max_width_chars=46)
         self.button = Gtk.Button(label=_("_Summarize Now"), use_underline=True)
         self.button.connect("clicked", weakly(self._on_clicked))
-        box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
-        for side in ("start", "end", "top", "bottom"):
-            box.set_property(f"margin-{side}", 6)
-        box.append(self.details)
-        box.append(self.button)
+        box = vbox(self.details, self.button, spacing=12)
+        set_margins(box, 6)
         name_buttons(box)
         self.set_popover(Gtk.Popover(child=box))
         none = _("{percent} %").format(percent=0)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gi.repository import GLib, Gtk
+from gi.repository import GLib, GObject, Gtk
 
 from ...chat.messages import QueuedMessage
 from ...chat.providers.base import ProviderError
@@ -29,14 +29,17 @@ from ..sessions.attachment import decode_attachment, is_picture_file, read_attac
 from ..sessions.entries import CallEntry
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
-from ..widgets.tasks import Tasks
+from ..widgets.signals import SignalHandlers
+from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
+from .composer import Composer
 from .hosts import save_hosts
 from .links import open_in_editor, open_link, open_output, open_port, open_terminal
-from .turn import TurnBar, TurnSummary
+from .turn import TurnBar, last_turn_runs
 from .view import ChatView
 
 if TYPE_CHECKING:
+    from ..changes.turn import TurnChanges
     from ..sessions.open_session import OpenSession
 
 # Milliseconds without a key.
@@ -68,41 +71,77 @@ class ChatController:
         self._sessions = sessions
         self._tasks = tasks
         self._is_looking = self._is_stale = False
-        heard: tuple[tuple[str, Callable[..., object]], ...] = (
-            ("send", self._on_send),
-            ("run", self._on_run),
-            ("queue", self._on_send),
-            ("unqueue", self._on_unqueue),
-            ("attach", self._on_attach),
-            ("attach-pictures", self._on_attach_pictures),
-            ("look-at-model", self._on_look_at_model),
-            ("set-seeing", self._on_set_seeing),
-            ("dropped", self._on_dropped),
-            ("pasted", self._on_pasted),
-            ("resend", self._on_resend),
-            ("restore", self._on_restore),
-            ("stop", self.stop),
-            ("retry", self._on_retry),
-            ("summarise", self._on_summarise),
-            ("stop-call", self._on_stop_call),
-            ("answer", self._on_answer),
-            ("reply", self._on_reply),
-            ("open-link", self._on_open_link),
-            ("open-output", self._on_open_output),
-            ("save-hosts", self._on_save_hosts),
-            ("open-port", self._on_open_port),
-            ("open-terminal", self._on_open_terminal),
+        of_view: dict[str, Callable[..., object]] = {
+            "send": self._on_send,
+            "run": self._on_run,
+            "resend": self._on_resend,
+            "restore": self._on_restore,
+            "stop": self.stop,
+            "retry": self._on_retry,
+            "summarise": self._on_summarise,
+            "stop-call": self._on_stop_call,
+            "answer": self._on_answer,
+            "reply": self._on_reply,
+            "open-link": self._on_open_link,
+            "open-output": self._on_open_output,
+            "save-hosts": self._on_save_hosts,
+            "open-port": self._on_open_port,
+            "open-terminal": self._on_open_terminal,
+        }
+        of_composer: dict[str, Callable[..., object]] = {
+            "queue": self._on_send,
+            "attach": self._on_attach,
+            "attach-pictures": self._on_attach_pictures,
+            "look-at-model": self._on_look_at_model,
+            "set-seeing": self._on_set_seeing,
+            "dropped": self._on_dropped,
+            "pasted": self._on_pasted,
+        }
+        heard: tuple[tuple[GObject.Object, dict[str, Callable[..., object]]], ...] = (
+            (view, of_view),
+            (view.composer, of_composer),
+            (view.queue, {"drop": self._on_unqueue}),
+            (changes, {"acted": self.sum_up_turn, "open-file": self._on_open_file}),
         )
-        for name, method in heard:
-            view.connect(name, weakly(method))
-        changes.connect("acted", weakly(self._on_acted))
-        changes.connect("open-file", weakly(self._on_open_file))
+        for source, methods in heard:
+            for name, method in methods.items():
+                source.connect(name, weakly(method))
         for verb in ("undo", "redo", "apply"):
             view.turn.connect(verb, weakly(self._on_turn_verb), verb)
-        self.turn = TurnSummary(view.turn, history.manager, tasks)
+        self._newest_sum = LatestOnly()
+        # Of the session that is shown.
+        self._handlers = SignalHandlers()
         self._rest = 0
         view.composer.completion.find = weakly(self._find_files)
         view.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
+
+    def show_session(self, session: OpenSession | None) -> None:
+        """Show beside the chat what belongs to a session that the view shows now."""
+        self._handlers.disconnect()
+        if session is not None:
+            self._handlers.connect(session, "state-changed", self.sum_up_turn)
+        self.look_for_folder()
+        self.sum_up_turn()
+
+    def sum_up_turn(self, *_args: object) -> None:
+        """Show in the bar what the last turn changed, once it has ended."""
+        self._tasks.start(self._sum_up_turn())
+
+    async def _sum_up_turn(self) -> None:
+        session, bar = self._view.session, self._view.turn
+        runs = [] if session is None or session.is_busy else last_turn_runs(session)
+        if not runs:
+            bar.set_reveal_child(False)
+
+        def read() -> TurnChanges:
+            # Not needed for the first frame.
+            from ..changes.turn import TurnChanges, turn_changes
+
+            return turn_changes(self._manager, runs) if runs else TurnChanges()
+
+        found = await self._newest_sum.run(read)
+        if session is self._view.session and not (session and session.is_busy):
+            bar.show_changes(found)
 
     def stop(self, *_args: object) -> None:
         if self._view.session is not None:
@@ -154,8 +193,8 @@ class ChatController:
         finally:
             self._is_looking = False
 
-    def _on_send(self, view: ChatView, text: str) -> None:
-        session = view.session
+    def _on_send(self, _source: Gtk.Widget, text: str) -> None:
+        view, session = self._view, self._view.session
         if session is None:
             return
         is_command = text.startswith("!")
@@ -166,13 +205,14 @@ class ChatController:
         else:
             self._tasks.start(self.send(session, text, pictures))
 
-    def _on_unqueue(self, view: ChatView, place: int) -> None:
+    def _on_unqueue(self, _bar: Gtk.Widget, place: int) -> None:
         """Take a message back, into the composer if that is empty."""
-        if (session := view.session) is not None:
+        composer = self._view.composer
+        if (session := self._view.session) is not None:
             taken = session.conversation.take_queued(place)
-            if view.composer.is_untouched and not view.composer.attached:
+            if composer.is_untouched and not composer.attached:
                 self._give_back(session, taken)
-            view.composer.focus()
+            composer.focus()
 
     def _on_retry(self, _view: ChatView) -> None:
         if (session := self._view.session) is not None:
@@ -253,38 +293,45 @@ class ChatController:
         if self._view.session is session:
             self._view.composer.attached = session.attached
 
-    def _on_attach(self, view: ChatView) -> None:
+    @property
+    def _folder(self) -> str:
+        """The shown session's project, or ""."""
+        session = self._view.session
+        return (session.project if session is not None else None) or ""
+
+    def _on_attach(self, composer: Composer) -> None:
         async def attach() -> None:
-            folder = (view.session.project if view.session else None) or ""
+            folder = self._folder
             paths = await choose_files(self._window, _("Insert Paths"), folder)
-            view.composer.add_paths([near(path, folder) for path in paths])
+            composer.add_paths([near(path, folder) for path in paths])
 
         self._tasks.start(attach())
 
-    def _on_attach_pictures(self, view: ChatView) -> None:
+    def _on_attach_pictures(self, composer: Composer) -> None:
         async def attach() -> None:
-            folder = (view.session.project if view.session else None) or ""
-            self._on_dropped(view, await choose_files(self._window, _("Attach Pictures"), folder))
+            paths = await choose_files(self._window, _("Attach Pictures"), self._folder)
+            self._on_dropped(composer, paths)
 
         self._tasks.start(attach())
 
-    def _on_look_at_model(self, view: ChatView) -> None:
+    def _on_look_at_model(self, composer: Composer) -> None:
         def show() -> None:
-            model = view.session.conversation.model if view.session else None
+            session = self._view.session
+            model = session.conversation.model if session else None
             if model is not None:
-                view.composer.show_sight(sees=model.sees_pictures, is_known=model.is_sight_known)
+                composer.show_sight(sees=model.sees_pictures, is_known=model.is_sight_known)
 
         async def look() -> None:
-            await self._sees_pictures(view.session)
+            await self._sees_pictures(self._view.session)
             show()
 
-        view.composer.show_sight(sees=False)
+        composer.show_sight(sees=False)
         show()
         self._tasks.start(look())
 
-    def _on_set_seeing(self, view: ChatView, sees: bool) -> None:
-        if view.session is not None:
-            self._tasks.start(self._sessions.set_seeing(view.session, sees=sees))
+    def _on_set_seeing(self, _composer: Composer, sees: bool) -> None:
+        if (session := self._view.session) is not None:
+            self._tasks.start(self._sessions.set_seeing(session, sees=sees))
 
     async def _sees_pictures(self, session: OpenSession | None) -> bool:
         model = session.conversation.model if session else None
@@ -295,12 +342,11 @@ class ChatController:
             await model.context_length()
         return model.sees_pictures
 
-    def _on_dropped(self, view: ChatView, paths: Sequence[str]) -> None:
+    def _on_dropped(self, composer: Composer, paths: Sequence[str]) -> None:
         """Attach pictures that the model can see, and insert the paths of all other files."""
 
         async def attach() -> None:
-            session = view.session
-            folder = (session.project if session else None) or ""
+            session, folder = self._view.session, self._folder
             pictures = [path for path in paths if is_picture_file(path)]
             left = list(paths)
             if pictures and await self._sees_pictures(session):
@@ -311,15 +357,15 @@ class ChatController:
                         self._attach(session, found)
             elif pictures:
                 self._tasks.tell(_why_blind(session))
-            if view.session is session:
-                view.composer.add_paths([near(path, folder) for path in left])
-                view.composer.focus()
+            if self._view.session is session:
+                composer.add_paths([near(path, folder) for path in left])
+                composer.focus()
 
         self._tasks.start(attach())
 
-    def _on_pasted(self, view: ChatView, data: bytes) -> None:
+    def _on_pasted(self, _composer: Composer, data: bytes) -> None:
         async def paste() -> None:
-            session = view.session
+            session = self._view.session
             if not await self._sees_pictures(session):
                 self._tasks.tell(_why_blind(session))
                 return
@@ -361,9 +407,6 @@ class ChatController:
             return
         self._changes.restore(session.project, session.id, since)
 
-    def _on_acted(self, _changes: ChangesView) -> None:
-        self.turn.refresh()
-
     def _on_open_file(self, _changes: ChangesView, path: str) -> None:
         self._tasks.start(open_in_editor(self._window, path))
 
@@ -379,10 +422,10 @@ class ChatController:
     def _on_open_port(self, _view: ChatView, entry: CallEntry, port: int) -> None:
         self._tasks.start(open_port(self._window, entry, port))
 
-    def _on_open_terminal(self, view: ChatView, entry: CallEntry) -> None:
+    def _on_open_terminal(self, _view: ChatView, _entry: CallEntry) -> None:
         """Stop a command that wants a whole screen, and give the user a shell in the sandbox."""
         self.stop()
-        self._tasks.start(open_terminal((view.session.project if view.session else None) or ""))
+        self._tasks.start(open_terminal(self._folder))
 
 
 def _why_blind(session: OpenSession | None) -> str:

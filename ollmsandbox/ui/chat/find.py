@@ -9,6 +9,7 @@ from gi.repository import Gtk
 
 from ...i18n import _
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, SummaryEntry
+from ..widgets.boxes import hbox
 from ..widgets.labels import set_accessible_name
 from ..widgets.readable import number
 from ..widgets.weak import weakly
@@ -33,9 +34,7 @@ class FindBar(Gtk.SearchBar):
         self.entry = Gtk.SearchEntry(hexpand=True, placeholder_text=_("Find in the chat"))
         set_accessible_name(self.entry, _("Find in the chat"))
         self.count = Gtk.Label(css_classes=["caption", "dim-label", "numeric"])
-        line = Gtk.Box(spacing=6)
-        line.append(self.entry)
-        line.append(self.count)
+        line = hbox(self.entry, self.count, spacing=6)
         for icon, label, by in (
             ("go-up-symbolic", _("Previous"), -1),
             ("go-down-symbolic", _("Next"), 1),

@@ -10,6 +10,7 @@ from gi.repository import Gtk
 
 from ..permission.visibility import is_covered
 from ..sessions.entries import CallEntry, ChatEntry, Stage
+from ..widgets.focus import focus_around
 from .composer import Composer
 from .message_list import MessageList
 
@@ -62,7 +63,7 @@ class QuestionFocus:
     @property
     def focused(self) -> CallEntry | None:
         """The call whose question has the keyboard focus."""
-        focus = self._focus() if self._asking else None
+        focus = focus_around(self._column) if self._asking else None
         if focus is None:
             return None
         for entry in self._asking:
@@ -94,7 +95,7 @@ class QuestionFocus:
 
     def may_take(self) -> bool:
         """Return whether the focus is free: the user neither types nor uses another widget."""
-        focus = self._focus()
+        focus = focus_around(self._column)
         # The scrolled window has the focus when nothing in it has.
         is_free = (
             focus is None
@@ -102,10 +103,6 @@ class QuestionFocus:
             or (isinstance(focus, Gtk.ScrolledWindow) and focus.is_ancestor(self._pages))
         )
         return is_free and self._composer.is_untouched
-
-    def _focus(self) -> Gtk.Widget | None:
-        root = self._column.get_root()
-        return root.get_focus() if root is not None else None
 
     def _stay(self) -> None:
         """Keep the calls below from pushing the focused question out of view."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gi.repository import Gtk, Pango
+from gi.repository import Gtk
 
 from ...i18n import _
 from ..sessions.entries import ChatEntry
 from ..sessions.folding import CallGroup, group_duration, group_text
-from ..widgets.labels import decorative_icon
+from ..widgets.boxes import hbox, vbox
+from ..widgets.labels import add_classes, decorative_icon, one_line, set_expanded
+from ..widgets.signals import SignalHandlers
 from ..widgets.weak import weakly
 
 
@@ -34,29 +36,23 @@ class CallGroupRow(Gtk.Box):
         self._drop_row = weakly(drop_row)
         self._rows: dict[ChatEntry, Gtk.Widget] = {}
         self._arrow = decorative_icon()
-        self._text = Gtk.Label(xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.END)
-        self._time = Gtk.Label()
-        for name in ("caption", "numeric"):
-            self._time.add_css_class(name)
-        line = Gtk.Box(spacing=9)
-        for widget in (self._arrow, self._text, self._time):
-            line.append(widget)
-        self.header = Gtk.Button(child=line)
-        for name in ("flat", "tool-header", "dim-label"):
-            self.header.add_css_class(name)
+        self._text = one_line()
+        self._text.set_hexpand(True)
+        self._time = Gtk.Label(css_classes=["caption", "numeric"])
+        self.header = Gtk.Button(child=hbox(self._arrow, self._text, self._time, spacing=9))
+        add_classes(self.header, "flat", "tool-header", "dim-label")
         self.header.connect("clicked", weakly(self._on_header))
-        self._body = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
+        self._body = vbox(spacing=6)
         self._body.add_css_class("call-group")
         self.append(self.header)
         self.append(self._body)
-        self._handler = group.connect("changed", weakly(self._show))
+        self._handlers = SignalHandlers()
+        self._handlers.connect(group, "changed", self._show)
         self._show()
 
     def forget(self) -> None:
         """Disconnect from the group, which outlives the row."""
-        if self._handler:
-            self.group.disconnect(self._handler)
-            self._handler = 0
+        self._handlers.disconnect()
         self._clear()
 
     def open(self, *, is_open: bool = True) -> None:
@@ -73,8 +69,7 @@ class CallGroupRow(Gtk.Box):
         self._time.set_label(took)
         name = _("{call}. {status}").format(call=text, status=took) if took else text
         self.header.update_property([Gtk.AccessibleProperty.LABEL], [name])
-        # An integer: this state has a third value, so GTK does not take a boolean.
-        self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(group.is_open)])
+        set_expanded(self.header, group.is_open)
         icon = "pan-down-symbolic" if group.is_open else "pan-end-symbolic"
         self._arrow.set_from_icon_name(icon)
         self._body.set_visible(group.is_open)

@@ -18,9 +18,10 @@ from gi.repository import GLib, GObject, Gtk, Pango
 
 from ...i18n import _, localized
 from ...text.visible import visible_words
+from ..widgets.boxes import vbox
 from ..widgets.clamp import ClampedBin
 from ..widgets.found import FoundPlace, places_of
-from ..widgets.labels import set_accessible_name
+from ..widgets.labels import add_classes, set_accessible_name
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
 from ..widgets.tabstop import TabStop
@@ -74,17 +75,14 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self.earlier_button = Gtk.Button(
             label=_("Show Earlier Messages"), halign=Gtk.Align.CENTER, visible=False
         )
-        for name in ("flat", "earlier-messages"):
-            self.earlier_button.add_css_class(name)
+        add_classes(self.earlier_button, "flat", "earlier-messages")
         self.earlier_button.connect("clicked", weakly(self._on_earlier))
         self._box = VisibleColumn(role=Gtk.AccessibleRole.LIST)
         set_accessible_name(self._box, _("Messages"))
         # GTK looks up the styles of all that follows a widget when it is added. So there is an
         # empty page for earlier messages before they are shown, and an empty row before it is made.
         self._empty_pages: list[VisibleColumn] = []
-        whole = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
-        whole.append(self.earlier_button)
-        whole.append(self._box)
+        whole = vbox(self.earlier_button, self._box)
         if last is not None:
             whole.append(last)
         self._viewport = AnchoredViewport(self._box, ClampedBin(whole))
@@ -380,7 +378,10 @@ def _parent(row: Gtk.Widget) -> VisibleColumn:
 
 def _error_row(error: Exception) -> Gtk.Widget:
     text = _("Something went wrong: {why}").format(why=visible_words(localized(str(error))))
-    label = Gtk.Label(label=text, xalign=0, wrap=True)
-    label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-    label.add_css_class("dim-label")
-    return label
+    return Gtk.Label(
+        label=text,
+        xalign=0,
+        wrap=True,
+        wrap_mode=Pango.WrapMode.WORD_CHAR,
+        css_classes=["dim-label"],
+    )

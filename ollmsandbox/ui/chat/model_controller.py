@@ -6,8 +6,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from gi.repository import GObject
-
 from ...chat.messages import Role
 from ...i18n import _
 from ...text.visible import visible_line
@@ -15,6 +13,7 @@ from ..models.choice import ModelChoice
 from ..models.chooser import ConnectionState, ModelChooser
 from ..sessions.entries import MessageEntry, NoticeEntry
 from ..sessions.sessions import Sessions
+from ..widgets.signals import SignalHandlers
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from .view import ChatView
@@ -38,21 +37,19 @@ class ModelController:
         self._sessions = sessions
         self._tasks = tasks
         self._session: OpenSession | None = None
-        self._handler = 0
+        self._of_session = SignalHandlers()
         # Saves run one after the other, so that the last choice wins.
         self._remembering = asyncio.Lock()
         chooser.connect("chosen", weakly(self._on_chosen))
         chooser.connect("refresh", weakly(self._on_refresh))
-        self.handlers: list[tuple[GObject.Object, int]] = [
-            (choice, choice.connect("changed", weakly(self._on_changed)))
-        ]
+        self.handlers = SignalHandlers()
+        self.handlers.connect(choice, "changed", self._on_changed)
 
     def show_session(self, session: OpenSession | None) -> None:
-        if self._session is not None:
-            self._session.disconnect(self._handler)
+        self._of_session.disconnect()
         self._session = session
         if session is not None:
-            self._handler = session.connect("state-changed", weakly(self._on_state))
+            self._of_session.connect(session, "state-changed", self._on_state)
         self._show()
 
     def _on_state(self, session: OpenSession) -> None:

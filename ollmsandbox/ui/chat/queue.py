@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gi.repository import Gtk, Pango
+from gi.repository import Gtk
 
 from ...chat.messages import QueuedMessage
 from ...i18n import _
 from ...text.visible import visible_line
 from ...tools.base import Picture
-from ..widgets.labels import name_buttons, set_accessible_name
-from ..widgets.signals import signals
-from ..widgets.weak import weakly
+from ..widgets.boxes import hbox, icon_button
+from ..widgets.labels import name_buttons, one_line, set_accessible_name
+from ..widgets.signals import forward, signals
 from ..widgets.wrap_box import WrapBox
 
 _MOST_SHOWN = 500
@@ -30,10 +30,11 @@ class QueueBar(Gtk.Box):
     def __init__(self) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL, visible=False)
         self.add_css_class("queue-bar")
-        heading = Gtk.Label(label=_("Waiting for the agent"), xalign=0)
-        for name in ("caption", "dim-label"):
-            heading.add_css_class(name)
-        self.append(heading)
+        self.append(
+            Gtk.Label(
+                label=_("Waiting for the agent"), xalign=0, css_classes=["caption", "dim-label"]
+            )
+        )
         self._rows: list[Gtk.Widget] = []
 
     def show_messages(self, messages: Sequence[QueuedMessage]) -> None:
@@ -46,26 +47,22 @@ class QueueBar(Gtk.Box):
 
     def _row(self, place: int, message: QueuedMessage) -> Gtk.Widget:
         shown = visible_line(message.title[:_MOST_SHOWN])
-        row = Gtk.Box(spacing=6)
+        row = hbox(spacing=6)
         if message.pictures:
             names = ", ".join(picture.name for picture in message.pictures)
             icon = Gtk.Image(icon_name="image-x-generic-symbolic", tooltip_text=names)
             set_accessible_name(icon, _("Attached pictures"))
             row.append(icon)
-        row.append(
-            Gtk.Label(label=shown, xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.END)
+        text = one_line(shown)
+        text.set_hexpand(True)
+        row.append(text)
+        cross = icon_button(
+            "window-close-symbolic", _("Do Not Send"), "flat", "circular", "chip-button"
         )
-        cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
-        for name in ("flat", "circular", "chip-button"):
-            cross.add_css_class(name)
-        cross.set_tooltip_text(_("Do Not Send"))
         set_accessible_name(cross, _("Do not send: {}").format(shown))
-        cross.connect("clicked", weakly(self._on_cross), place)
+        forward(cross, "clicked", self, "drop", place)
         row.append(cross)
         return row
-
-    def _on_cross(self, _button: Gtk.Button, place: int) -> None:
-        self.emit("drop", place)
 
 
 class EditBar(Gtk.Box):
@@ -88,24 +85,21 @@ class EditBar(Gtk.Box):
         # When the message was sent.
         self.sent_at = 0.0
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
-        label = Gtk.Label(label=words, xalign=0, wrap=True, width_chars=_LEAST)
-        for name in ("caption", "dim-label"):
-            label.add_css_class(name)
+        label = Gtk.Label(
+            label=words,
+            xalign=0,
+            wrap=True,
+            width_chars=_LEAST,
+            css_classes=["caption", "dim-label"],
+        )
         self.restore_button = Gtk.Button(label=_("_Restore Files…"), use_underline=True)
         self.restore_button.set_valign(Gtk.Align.CENTER)
         self.restore_button.add_css_class("small-button")
         name_buttons(self.restore_button)
-        cross = Gtk.Button(icon_name="window-close-symbolic", valign=Gtk.Align.CENTER)
-        for name in ("flat", "circular", "chip-button"):
-            cross.add_css_class(name)
-        cross.set_tooltip_text(_("Cancel"))
-        set_accessible_name(cross, _("Cancel"))
-        for button, name in ((self.restore_button, "restore"), (cross, "cancel")):
-            button.connect("clicked", weakly(self._on_clicked), name)
+        cross = icon_button("window-close-symbolic", _("Cancel"), "flat", "circular", "chip-button")
+        forward(self.restore_button, "clicked", self, "restore")
+        forward(cross, "clicked", self, "cancel")
         content.add_group([label])
         content.add_group([self.restore_button])
         self.append(content)
         self.append(cross)
-
-    def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
-        self.emit(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 
-from gi.repository import GLib, GObject, Gtk, Pango
+from gi.repository import GLib, GObject, Gtk
 
 from ...chat.messages import Role
 from ...i18n import _
@@ -14,17 +14,19 @@ from ..markdown.picture import DecodedPicture
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
+from ..widgets.boxes import vbox
 from ..widgets.labels import (
     decorative_icon,
     has_long_word,
     name_buttons,
+    one_line,
     set_accessible_name,
     set_class,
     set_plain,
     without_hyphens,
     wrap_label,
 )
-from ..widgets.signals import signals
+from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 
@@ -63,34 +65,29 @@ class MessageRow(Gtk.Box):
         # Translators: who said something, and when.
         set_accessible_name(self, _("{who}, {time}").format(who=who, time=at))
         if not is_own and not entry.continues:
-            name = Gtk.Label(label=who, xalign=0, ellipsize=Pango.EllipsizeMode.END)
-            for style in ("caption", "dim-label"):
-                name.add_css_class(style)
+            name = one_line(who, "caption", "dim-label")
             self.append(name)
         if entry.thinking:
             self._think(entry.thinking)
         if entry.role is Role.ASSISTANT:
             self._body = MarkdownView(project=project or "")
-            self._body.connect("open-link", weakly(self._on_link))
-            self._body.connect("settled", weakly(self._on_settled))
+            forward(self._body, "open-link", self)
+            forward(self._body, "settled", self)
             self.append(self._body)
             self._show_body()
         else:
             self._add_bubble(at)
-        self._broken_off = Gtk.Label(xalign=0)
-        self._broken_off.add_css_class("caption")
-        self._broken_off.add_css_class("dim-label")
+        self._broken_off = Gtk.Label(xalign=0, css_classes=["caption", "dim-label"])
         self._actions: Gtk.Box | None = None
         # Files can be restored only in a project.
         self._can_restore = is_own and bool(project)
         if not is_own:
             self.append(self._broken_off)
         self._show_state()
-        self._handlers = [
-            entry.connect("grew", weakly(self._on_grew)),
-            entry.connect("thought", weakly(self._on_thought)),
-            entry.connect("changed", weakly(self._on_changed)),
-        ]
+        self._handlers = SignalHandlers()
+        self._handlers.connect(entry, "grew", self._on_grew)
+        self._handlers.connect(entry, "thought", self._on_thought)
+        self._handlers.connect(entry, "changed", self._on_changed)
 
     def _add_bubble(self, at: str) -> None:
         """Add what the user wrote."""
@@ -116,9 +113,7 @@ class MessageRow(Gtk.Box):
 
     def forget(self) -> None:
         """Disconnect from the entry, which outlives the row."""
-        for handler in self._handlers:
-            self.entry.disconnect(handler)
-        self._handlers = []
+        self._handlers.disconnect()
         if self._body is not None:
             self._body.take_down()
 
@@ -128,9 +123,6 @@ class MessageRow(Gtk.Box):
             self._body.append(self.entry.text)
         else:
             self._body.set_text(self.entry.text)
-
-    def _on_settled(self, _body: MarkdownView) -> None:
-        self.emit("settled")
 
     def _think(self, text: str) -> None:
         if self._thinking is None:
@@ -220,18 +212,16 @@ class MessageRow(Gtk.Box):
         assert self._actions is not None
         button = Gtk.Button(icon_name=icon, tooltip_text=label, css_classes=["flat"])
         set_accessible_name(button, label)
-        button.connect("clicked", weakly(self._on_action), name)
+
+        if name == "copy":
+            button.connect("clicked", weakly(self._on_copy))
+        else:
+            forward(button, "clicked", self, name)
         self._actions.append(button)
         return button
 
-    def _on_action(self, _button: Gtk.Button, name: str) -> None:
-        if name == "copy":
-            self.get_clipboard().set(self.entry.text)
-        else:
-            self.emit(name)
-
-    def _on_link(self, _view: MarkdownView, address: str) -> None:
-        self.emit("open-link", address)
+    def _on_copy(self, _button: Gtk.Button) -> None:
+        self.get_clipboard().set(self.entry.text)
 
 
 def _plain(text: str) -> Gtk.Widget:
@@ -292,8 +282,7 @@ class SummaryRow(Gtk.Expander):
         super().__init__(expanded=entry.is_open)
         self.add_css_class("notice")
         self._entry = entry
-        label = Gtk.Label(label=title, xalign=0, wrap=True)
-        label.add_css_class("dim-label")
+        label = Gtk.Label(label=title, xalign=0, wrap=True, css_classes=["dim-label"])
         without_hyphens(label)
         self.set_label_widget(label)
         self.update_property([Gtk.AccessibleProperty.LABEL], [title])
@@ -328,13 +317,12 @@ class NoticeRow(Gtk.Box):
         wrap_label(label, text)
         without_hyphens(label)
         set_accessible_name(self, text)
-        label.add_css_class("dim-label")
-        image.add_css_class("dim-label")
-        content = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=9)
-        content.append(label)
+        for widget in (label, image):
+            widget.add_css_class("dim-label")
+        content = vbox(label, spacing=9)
         self.append(image)
         self.append(content)
-        self._handler = 0
+        self._handlers = SignalHandlers()
         if entry.is_error or entry.can_retry:
             self.add_css_class("card")
             for widget in (label, image):
@@ -344,24 +332,19 @@ class NoticeRow(Gtk.Box):
             self._buttons = WrapBox()
             for words, name in ((_("_Preferences"), "preferences"), (_("_Try Again"), "retry")):
                 button = Gtk.Button(label=words, use_underline=True)
-                button.connect("clicked", weakly(self._on_clicked), name)
+                forward(button, "clicked", self, name)
                 self._buttons.add_group([button])
             name_buttons(self._buttons)
             content.append(self._buttons)
-            self._handler = entry.connect("changed", weakly(self._on_changed))
+            self._handlers.connect(entry, "changed", self._on_changed)
             self._on_changed(entry)
 
     def forget(self) -> None:
         """Disconnect from the entry, which outlives the row."""
-        if self._handler:
-            self.entry.disconnect(self._handler)
-            self._handler = 0
+        self._handlers.disconnect()
 
     def _on_changed(self, entry: NoticeEntry) -> None:
         self._buttons.set_visible(entry.is_last)
         # An error that was overcome is none any more.
         set_class(self._image, "warning", entry.is_last)
         set_class(self._image, "dim-label", not entry.is_last)
-
-    def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
-        self.emit(name)

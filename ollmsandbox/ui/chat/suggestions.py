@@ -6,8 +6,7 @@ from __future__ import annotations
 from gi.repository import Gtk
 
 from ...i18n import _
-from ..widgets.signals import signals
-from ..widgets.weak import weakly
+from ..widgets.signals import forward, signals
 from ..widgets.wrap_box import WrapBox
 
 
@@ -22,9 +21,6 @@ class Suggestions(Gtk.Box):
         lines = WrapBox()
         for text in (_("Run the tests"), _("Explain this project"), _("What changed last?")):
             button = Gtk.Button(label=text, css_classes=["chip"])
-            button.connect("clicked", weakly(self._on_clicked), text)
+            forward(button, "clicked", self, "chosen", text)
             lines.add_group([button])
         self.append(lines)
-
-    def _on_clicked(self, _button: Gtk.Button, text: str) -> None:
-        self.emit("chosen", text)

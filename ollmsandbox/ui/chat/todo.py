@@ -5,12 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gi.repository import GObject, Gtk, Pango
+from gi.repository import GObject, Gtk
 
 from ...i18n import _
 from ...text.visible import visible_line
 from ...tools.todo import TodoState, TodoStep, count_done
-from ..widgets.labels import decorative_icon, set_accessible_name, without_hyphens, wrap_label
+from ..widgets.labels import (
+    decorative_icon,
+    one_line,
+    set_accessible_name,
+    without_hyphens,
+    wrap_label,
+)
 
 # Pixels.
 _LOWEST, _HIGHEST = 46, 160
@@ -59,7 +65,7 @@ class TodoBar(Gtk.Expander):
     def __init__(self) -> None:
         super().__init__(visible=False)
         self._steps: tuple[TodoStep, ...] = ()
-        self._label = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
+        self._label = one_line()
         self.set_label_widget(self._label)
         self._list = _StepScroller(hscrollbar_policy=Gtk.PolicyType.NEVER)
         # Else the Tab key leads into it while it is folded.
@@ -106,7 +112,7 @@ def _row(step: TodoStep) -> Gtk.Widget:
         image.add_css_class("success")
         label.add_css_class("dim-label")
     row = Gtk.Box(spacing=9, accessible_role=Gtk.AccessibleRole.LIST_ITEM)
-    row.update_property([Gtk.AccessibleProperty.LABEL], [said.format(step=text)])
+    set_accessible_name(row, said.format(step=text))
     row.append(image)
     row.append(label)
     return row

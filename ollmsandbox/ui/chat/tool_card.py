@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 
-from gi.repository import Gdk, GLib, Gtk, Pango
+from gi.repository import Gdk, GLib, Gtk
 
 from ...i18n import _
 from ...permission.request import Answer
@@ -19,16 +19,21 @@ from ..sessions.entries import CallEntry, Stage
 from ..sessions.folding import is_quiet
 from ..terminal.graph import UsageWatch
 from ..terminal.view import TerminalView
+from ..widgets.keys import add_shortcut
 from ..widgets.labels import (
     describe,
     in_sentences,
+    one_line,
+    set_accessible_name,
     set_class,
+    set_expanded,
     show_code,
     show_ellipsized_as_tooltip,
+    show_text,
     without_hyphens,
 )
 from ..widgets.readable import line_counts
-from ..widgets.signals import signals
+from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 from .question import QuestionCard
@@ -130,39 +135,28 @@ class ToolCard(Gtk.Box):
         # Not through the template, which would keep the whole card alive.
         for button, method in (
             (self.header, self._on_header),
-            (self.stop_button, self._on_stop),
             (self.find_button, self._on_find),
             (self.copy_button, self._on_copy),
             (self.show_button, self._on_show),
-            (self.save_button, self._on_save),
-            (self.terminal_button, self._on_terminal),
         ):
             button.connect("clicked", weakly(method))
+        forward(self.stop_button, "clicked", self, "stop")
+        forward(self.save_button, "clicked", self, "save-hosts", entry)
+        forward(self.terminal_button, "clicked", self, "open-terminal", entry)
         self.input.connect("activate", weakly(self._on_input))
         typed = Gtk.EventControllerKey()
         typed.connect("key-pressed", weakly(self._on_input_key))
         self.input.add_controller(typed)
-        find = weakly(self._on_find)
-        keys = Gtk.ShortcutController()
-        keys.add_shortcut(
-            Gtk.Shortcut.new(
-                Gtk.ShortcutTrigger.parse_string("<Control>f"),
-                Gtk.CallbackAction.new(lambda *_: bool(find())),
-            )
-        )
-        self.add_controller(keys)
-        self._handlers = [
-            entry.connect("changed", weakly(self._on_changed)),
-            entry.connect("output", weakly(self._on_output)),
-        ]
+        add_shortcut(self, "<Control>f", self._on_find)
+        self._handlers = SignalHandlers()
+        self._handlers.connect(entry, "changed", self._on_changed)
+        self._handlers.connect(entry, "output", self._on_output)
         self._on_changed(entry)
 
     def forget(self) -> None:
         """Disconnect from the call, which outlives the card."""
         self._end_clock()
-        for handler in self._handlers:
-            self.entry.disconnect(handler)
-        self._handlers = []
+        self._handlers.disconnect()
 
     @property
     def open_question(self) -> ChatPermission | QuestionCard | None:
@@ -184,8 +178,7 @@ class ToolCard(Gtk.Box):
         # The output has the same diff.
         self.diff_box.set_visible(self._has_diff and not is_open)
         self.arrow.set_from_icon_name("pan-down-symbolic" if is_open else "pan-end-symbolic")
-        # An integer: this state has a third value, so GTK does not take a boolean.
-        self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(is_open)])
+        set_expanded(self.header, is_open)
         self._show_hosts()
 
     # --- the state of the call -------------------------------------------------------------------
@@ -267,7 +260,7 @@ class ToolCard(Gtk.Box):
         self.status.set_label(" · ".join(filter(None, shown)))
         text = " · ".join(filter(None, [words.tool(entry), *parts]))
         name = _("{call}. {status}").format(call=words.title(entry), status=text)
-        self.header.update_property([Gtk.AccessibleProperty.LABEL], [name])
+        set_accessible_name(self.header, name)
 
     def _show_mark(self) -> None:
         icon, colour = words.mark(self.entry)
@@ -288,11 +281,9 @@ class ToolCard(Gtk.Box):
         self._has_diff = True
         width = len(str(max(number for number, _sign, _text in diff.lines)))
         for number, sign, text in diff.lines:
-            line = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
-            line.set_label(f"{number:>{width}} {sign} {visible_line(text)}")
+            style = "added" if sign == "+" else "removed"
+            line = one_line(f"{number:>{width}} {sign} {visible_line(text)}", "monospace", style)
             line.set_direction(Gtk.TextDirection.LTR)
-            line.add_css_class("monospace")
-            line.add_css_class("added" if sign == "+" else "removed")
             self.diff_box.append(line)
 
     def _show_question(self) -> None:
@@ -326,10 +317,8 @@ class ToolCard(Gtk.Box):
         text, ignored = "", words.ignored(entry)
         if entry.stage is Stage.RUNNING:
             text = words.live_changes(entry.changed_count, entry.last_changed, self._project)
-        self.changes.set_label(text)
-        self.changes.set_visible(bool(text))
-        self.ignored.set_label(ignored)
-        self.ignored.set_visible(bool(ignored))
+        show_text(self.changes, text)
+        show_text(self.ignored, ignored)
         self.changes_box.set_visible(bool(text or ignored))
         self.show_button.set_visible(words.has_changes(entry))
         describe(self.show_button, words.title(entry))
@@ -363,7 +352,7 @@ class ToolCard(Gtk.Box):
         if not kept and entry.stage is Stage.DONE:
             kept = entry.shown_text.encode("utf-8", "replace")
         self.output = TerminalView()
-        self.output.connect("open-all", weakly(self._on_open_all))
+        forward(self.output, "open-all", self, "open-output", entry)
         self.output_place.set_child(self.output)
         self._show_note()
         if kept:
@@ -416,7 +405,7 @@ class ToolCard(Gtk.Box):
             button.set_tooltip_text(
                 _("Programs on this computer can connect to it until the command ends")
             )
-            button.connect("clicked", weakly(self._on_open_port), port)
+            forward(button, "clicked", self, "open-port", self.entry, port)
             self.ports_box.add_group([button])
         self.ports_box.set_visible(bool(found))
 
@@ -453,9 +442,6 @@ class ToolCard(Gtk.Box):
     def _on_replied(self, card: QuestionCard, text: str) -> None:
         self.emit("replied", card.shown.id, text)
 
-    def _on_open_all(self, _view: TerminalView) -> None:
-        self.emit("open-output", self.entry)
-
     def _on_header(self, _button: Gtk.Button) -> None:
         # Cards that are made for this call later look the same.
         self.entry.is_open = not self.is_open
@@ -464,12 +450,6 @@ class ToolCard(Gtk.Box):
 
     def _show_whether_quiet(self) -> None:
         set_class(self, "quiet", is_quiet(self.entry))
-
-    def _on_stop(self, _button: Gtk.Button) -> None:
-        self.emit("stop")
-
-    def _on_open_port(self, _button: Gtk.Button, port: int) -> None:
-        self.emit("open-port", self.entry, port)
 
     def _on_find(self, *_args: object) -> bool:
         if self.output is None or not self.is_open:
@@ -500,11 +480,5 @@ class ToolCard(Gtk.Box):
         terminal.send(sent)
         return Gdk.EVENT_STOP
 
-    def _on_terminal(self, _button: Gtk.Button) -> None:
-        self.emit("open-terminal", self.entry)
-
     def _on_show(self, _button: Gtk.Button) -> None:
         self.emit("show-changes", self.entry.run_id)
-
-    def _on_save(self, _button: Gtk.Button) -> None:
-        self.emit("save-hosts", self.entry)

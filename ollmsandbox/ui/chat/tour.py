@@ -7,8 +7,7 @@ from gi.repository import Gtk
 
 from ...i18n import _
 from ..widgets.labels import name_buttons
-from ..widgets.signals import signals
-from ..widgets.weak import weakly
+from ..widgets.signals import forward, signals
 from ..widgets.wrap_box import WrapBox
 
 
@@ -20,9 +19,9 @@ class TourBar(Gtk.Box):
     def __init__(self) -> None:
         super().__init__(spacing=12, visible=False)
         self.add_css_class("queue-bar")
-        self._label = Gtk.Label(xalign=0, hexpand=True, wrap=True)
-        for name in ("caption", "dim-label"):
-            self._label.add_css_class(name)
+        self._label = Gtk.Label(
+            xalign=0, hexpand=True, wrap=True, css_classes=["caption", "dim-label"]
+        )
         self.append(self._label)
         self.next_button = self._button(_("_Next"), "next")
         self.next_button.add_css_class("suggested-action")
@@ -55,8 +54,5 @@ class TourBar(Gtk.Box):
 
     def _button(self, label: str, name: str) -> Gtk.Button:
         button = Gtk.Button(label=label, use_underline=True, valign=Gtk.Align.CENTER)
-        button.connect("clicked", weakly(self._on_clicked), name)
+        forward(button, "clicked", self, name)
         return button
-
-    def _on_clicked(self, _button: Gtk.Button, name: str) -> None:
-        self.emit(name)

@@ -6,18 +6,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gi.repository import Gtk, Pango
+from gi.repository import Gtk
 
 from ...chat.messages import Role
 from ...i18n import _, ngettext
 from ...project.change import State
-from ...project.projects import ProjectManager
 from ..sessions.entries import CallEntry, MessageEntry
 from ..sessions.tool_text import has_changes
-from ..widgets.labels import describe, name_buttons
+from ..widgets.boxes import hbox, vbox
+from ..widgets.labels import describe, name_buttons, one_line
 from ..widgets.readable import ignored_files, number
 from ..widgets.signals import signals
-from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 
@@ -37,25 +36,20 @@ class TurnBar(Gtk.Revealer):
     def __init__(self) -> None:
         super().__init__()
         self._runs: tuple[str, ...] = ()
-        self._text = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
+        self._text = one_line()
         self._added = Gtk.Label(css_classes=["numeric", "success"])
         self._removed = Gtk.Label(css_classes=["numeric", "error"])
         self.review_button = Gtk.Button(label=_("_Review"), use_underline=True)
         self.redo_button = Gtk.Button(label=_("_Redo"), use_underline=True)
         self.undo_button = Gtk.Button(label=_("_Undo"), use_underline=True)
         self.apply_button = Gtk.Button(label=_("_Apply"), use_underline=True, visible=False)
-        self._ignored = Gtk.Label(xalign=0, ellipsize=Pango.EllipsizeMode.END)
-        self._ignored.add_css_class("caption")
-        self._ignored.add_css_class("dim-label")
-        line = Gtk.Box(spacing=6)
-        text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, valign=Gtk.Align.CENTER)
+        self._ignored = one_line("", "caption", "dim-label")
         for label in (self._added, self._removed):
             # The sign is before the number in right-to-left languages, too.
             label.set_direction(Gtk.TextDirection.LTR)
-        for widget in (self._text, self._added, self._removed):
-            line.append(widget)
-        text.append(line)
-        text.append(self._ignored)
+        line = hbox(self._text, self._added, self._removed, spacing=6)
+        text = vbox(line, self._ignored)
+        text.set_valign(Gtk.Align.CENTER)
         self._buttons = {
             "review": self.review_button,
             "redo": self.redo_button,
@@ -119,45 +113,6 @@ def turn_text(found: TurnChanges) -> str:
     if found.is_discarded:
         return f"{text} · {_('discarded')}"
     return f"{text} · {_('undone')}" if found.is_undone else text
-
-
-class TurnSummary:
-    """Shows in the bar what the last turn of the shown session changed, once it has ended."""
-
-    def __init__(self, bar: TurnBar, manager: ProjectManager, tasks: Tasks) -> None:
-        self._bar = bar
-        self._manager = manager
-        self._tasks = tasks
-        self._newest = LatestOnly()
-        self._session: OpenSession | None = None
-        self._handler = 0
-
-    def show_session(self, session: OpenSession | None) -> None:
-        if self._session is not None:
-            self._session.disconnect(self._handler)
-        self._session = session
-        if session is not None:
-            self._handler = session.connect("state-changed", weakly(self.refresh))
-        self.refresh()
-
-    def refresh(self, *_args: object) -> None:
-        self._tasks.start(self._show())
-
-    async def _show(self) -> None:
-        session = self._session
-        runs = [] if session is None or session.is_busy else last_turn_runs(session)
-        if not runs:
-            self._bar.set_reveal_child(False)
-
-        def read() -> TurnChanges:
-            # Not needed for the first frame.
-            from ..changes.turn import TurnChanges, turn_changes
-
-            return turn_changes(self._manager, runs) if runs else TurnChanges()
-
-        found = await self._newest.run(read)
-        if session is self._session and not (session and session.is_busy):
-            self._bar.show_changes(found)
 
 
 def last_turn_runs(session: OpenSession) -> list[str]:

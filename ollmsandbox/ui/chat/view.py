@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from gi.repository import Adw, Gio, GObject, Gtk, Pango
@@ -21,10 +21,12 @@ from ..sessions.entries import (
     SummaryEntry,
 )
 from ..sessions.folding import CallGroup, fold, group_text, is_quiet
+from ..widgets.boxes import hbox, vbox
 from ..widgets.clamp import ClampedBin
 from ..widgets.found import FoundPlace
-from ..widgets.labels import name_buttons, set_class
-from ..widgets.signals import signals
+from ..widgets.keys import add_shortcut
+from ..widgets.labels import add_classes, name_buttons, set_accessible_name, set_class
+from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
 from .bars import MissingFolderBar, QuestionBar
@@ -32,7 +34,6 @@ from .composer import Composer
 from .context_ring import ContextRing
 from .find import FindBar
 from .focus import QuestionFocus
-from .keyboard import CallNavigation
 from .message_list import MessageList
 from .queue import EditBar, QueueBar
 from .suggestions import Suggestions
@@ -42,7 +43,6 @@ from .turn import TurnBar
 
 if TYPE_CHECKING:
     from ...chat.storage.history import FoundLine
-    from ...permission.request import Answer
     from ...sandbox.probe.probe import Capabilities
     from ..sessions.open_session import OpenSession
     from ..settings import Settings
@@ -64,17 +64,8 @@ class ChatView(Gtk.Box):
         {
             "send": (str,),
             "run": (str,),
-            "queue": (str,),
-            # Take a message out of the queue, by its place there.
-            "unqueue": (int,),
             "stop": (),
             "retry": (),
-            "attach": (),
-            "attach-pictures": (),
-            "look-at-model": (),
-            "set-seeing": (bool,),
-            "dropped": (object,),
-            "pasted": (object,),
             # Send the last message again, as it was or with this text and these pictures.
             "resend": (str, object),
             # Undo what changed in files since a message, by the time at which it was sent.
@@ -99,7 +90,7 @@ class ChatView(Gtk.Box):
     def __init__(self, settings: Settings) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL)
         self.session: OpenSession | None = None
-        self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
+        self._handlers = SignalHandlers()
         # Everything in the session; the column shows some of it folded.
         self._entries: list[ChatEntry] = []
         self._answerable: list[CallEntry] = []
@@ -121,9 +112,7 @@ class ChatView(Gtk.Box):
         self._empty.add_css_class("compact")
         self.suggestions = Suggestions()
         self.suggestions.connect("chosen", weakly(self._on_suggested))
-        empty = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
-        empty.append(self._empty)
-        empty.append(self.suggestions)
+        empty = vbox(self._empty, self.suggestions)
         self.activity = ActivityLine()
         last = Adw.Bin(child=self.activity, css_classes=["chat-row"])
         self.activity.bind_property("visible", last, "visible", GObject.BindingFlags.SYNC_CREATE)
@@ -141,10 +130,8 @@ class ChatView(Gtk.Box):
             margin_bottom=12,
             visible=False,
         )
-        for name in ("circular", "osd"):
-            self._to_end.add_css_class(name)
-        label = _("Go to the end")
-        self._to_end.update_property([Gtk.AccessibleProperty.LABEL], [label])
+        add_classes(self._to_end, "circular", "osd")
+        set_accessible_name(self._to_end, _("Go to the end"))
         self._to_end.connect("clicked", weakly(self._on_to_end))
         # The messages, and the button above them.
         self.messages = Gtk.Overlay(child=self.column)
@@ -169,63 +156,51 @@ class ChatView(Gtk.Box):
             self.append(ClampedBin(bar))
         self.composer = Composer(settings)
         self.composer.connect("send", weakly(self._on_send))
-        self.composer.connect("run", weakly(self._pass_on), "run")
-        self.composer.connect("queue", weakly(self._pass_on), "queue")
-        for name in ("attach", "attach-pictures", "look-at-model", "set-seeing"):
-            self.composer.connect(name, weakly(self._pass_on_attached), name)
-        for name in ("dropped", "pasted"):
-            self.composer.connect(name, weakly(self._pass_on_attached), name)
+        for name in ("run", "stop"):
+            forward(self.composer, name, self)
         self.composer.chips.connect("changed", weakly(self._on_attached))
-        self.composer.connect("stop", weakly(self._on_stop))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
 
     def _add_keys(self) -> None:
-        keys = Gtk.ShortcutController()
-        find = weakly(self.find)
-        keys.add_shortcut(
-            Gtk.Shortcut.new(
-                Gtk.ShortcutTrigger.parse_string("<Control>f"),
-                Gtk.CallbackAction.new(lambda *_args: bool(find())),
-            )
-        )
-        self.add_controller(keys)
-        CallNavigation(self.column, self.composer, weakly(self._go_to)).add_keys(self)
+        add_shortcut(self, "<Control>f", self.find)
+        add_shortcut(self, "<Alt>Up", self._go_back)
+        add_shortcut(self, "<Alt>Down", self._go_on)
 
     def _add_rows_around_composer(self) -> None:
-        self._why_not = Gtk.Label(wrap=True, xalign=0, hexpand=True)
-        for name in ("caption", "dim-label"):
-            self._why_not.add_css_class(name)
+        self._why_not = Gtk.Label(
+            wrap=True, xalign=0, hexpand=True, css_classes=["caption", "dim-label"]
+        )
         self.connect_button = Gtk.Button(
             label=_("Connect a _Model"), use_underline=True, valign=Gtk.Align.CENTER
         )
         name_buttons(self.connect_button)
         self.connect_button.add_css_class("small-button")
-        self.connect_button.connect("clicked", weakly(self._on_connect))
-        self._without = Gtk.Box(spacing=12, visible=False)
-        self._without.append(self._why_not)
-        self._without.append(self.connect_button)
-        below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
+        forward(self.connect_button, "clicked", self, "connect-model")
+        self._without = hbox(self._why_not, self.connect_button, spacing=12)
+        self._without.set_visible(False)
         self.queue = QueueBar()
-        self.queue.connect("drop", weakly(self._pass_on), "unqueue")
         self.todo = TodoBar()
-        below.append(self.todo)
         self.tour = TourBar()
         self.tour.connect("next", weakly(self._on_tour_next))
-        self.tour.connect("connect-model", weakly(self._on_connect))
-        self.tour.connect("open-project", weakly(self._emit), "open-project")
-        self.tour.connect("remove", weakly(self._emit), "remove-sample")
-        below.append(self.tour)
+        for name in ("connect-model", "open-project"):
+            forward(self.tour, name, self)
+        forward(self.tour, "remove", self, "remove-sample")
         self.editing = EditBar()
         self.editing.connect("cancel", weakly(self._on_cancel_edit))
         self.editing.connect("restore", weakly(self._on_restore_edited))
-        below.append(self.editing)
-        below.append(self.queue)
-        below.append(self._without)
-        below.append(self.composer)
         self.context = ContextRing()
-        self.context.connect("summarise", weakly(self._emit), "summarise")
+        forward(self.context, "summarise", self)
         self.composer.context_place.set_child(self.context)
+        below = vbox(
+            self.todo,
+            self.tour,
+            self.editing,
+            self.queue,
+            self._without,
+            self.composer,
+            spacing=6,
+        )
         below.set_margin_top(6)
         below.set_margin_bottom(6)
         self.append(ClampedBin(below))
@@ -253,11 +228,12 @@ class ChatView(Gtk.Box):
             self._show_page()
             self.waiting.show_count(0)
             return
-        self._listen(session.entries, "items-changed", self._on_entries)
-        self._listen(session, "state-changed", self._on_state)
-        self._listen(session, "spent", self._show_spent)
-        self._listen(session, "queue-changed", self._on_queue)
-        self._listen(session, "tour-changed", self._on_tour)
+        listen = self._handlers.connect
+        listen(session.entries, "items-changed", self._on_entries)
+        listen(session, "state-changed", self._on_state)
+        listen(session, "spent", self._show_spent)
+        listen(session, "queue-changed", self._on_queue)
+        listen(session, "tour-changed", self._on_tour)
         self._on_queue(session)
         # Once: iterating over a GListStore is slow.
         entries = self._entries = list(session)
@@ -353,6 +329,28 @@ class ChatView(Gtk.Box):
         else:
             card.header.grab_focus()
 
+    def _go_back(self) -> bool:
+        """Go to the call before the focused one."""
+        items, place = self._focused_place()
+        return any(self._go_to_call(item) for item in reversed(items[:place]))
+
+    def _go_on(self) -> bool:
+        """Go to the next call, or from the last one to the composer."""
+        items, place = self._focused_place()
+        if not any(self._go_to_call(item) for item in items[place + 1 :]):
+            self.composer.focus()
+        return True
+
+    def _go_to_call(self, entry: ChatEntry) -> bool:
+        """Return whether it is a call, or several."""
+        if is_call := isinstance(entry, CallEntry | CallGroup):
+            self._go_to(entry)
+        return is_call
+
+    def _focused_place(self) -> tuple[list[ChatEntry], int]:
+        items, focused = list(self.column.items), self.column.focused_item
+        return items, len(items) if focused is None else items.index(focused)
+
     # --- finding -------------------------------------------------------------------------------
 
     def find(self) -> bool:
@@ -420,29 +418,29 @@ class ChatView(Gtk.Box):
             row = CallGroupRow(entry, self._make_content, self._drop_content)
         elif isinstance(entry, MessageEntry):
             row = MessageRow(entry, self.session.project if self.session else None)
-            row.connect("open-link", weakly(self._pass_on), "open-link")
+            forward(row, "open-link", self)
+            forward(row, "restore", self, "restore", entry.at)
+            forward(row, "retry", self, "resend", "", ())
             row.connect("edit", weakly(self._on_edit))
-            row.connect("restore", weakly(self._on_restore))
             row.connect("settled", weakly(self._on_settled))
-            row.connect("retry", weakly(self._on_resend))
         elif isinstance(entry, CallEntry):
             from .tool_card import ToolCard
 
             row = ToolCard(entry, self.session.project if self.session else None)
-            row.connect("answered", weakly(self._on_answered))
-            row.connect("replied", weakly(self._on_replied))
-            row.connect("stop", weakly(self._on_stop_call))
+            forward(row, "answered", self, "answer")
+            forward(row, "replied", self, "reply")
+            forward(row, "stop", self, "stop-call", entry)
             for name in (
                 "show-changes", "open-output", "save-hosts", "open-port", "open-terminal"
             ):  # fmt: skip
-                row.connect(name, weakly(self._pass_on), name)
+                forward(row, name, self)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)
         else:
             assert isinstance(entry, NoticeEntry)
             row = NoticeRow(entry)
             row.connect("retry", weakly(self._on_retry))
-            row.connect("preferences", weakly(self._emit), "show-connections")
+            forward(row, "preferences", self, "show-connections")
         return row
 
     def _drop_content(self, row: Gtk.Widget) -> None:
@@ -452,9 +450,7 @@ class ChatView(Gtk.Box):
             cast("MessageRow | ToolCard | CallGroupRow | NoticeRow", row).forget()
 
     def _forget(self) -> None:
-        for source, handler in self._handlers:
-            source.disconnect(handler)
-        self._handlers = []
+        self._handlers.disconnect()
         for entry in tuple(self._watched):
             self._unwatch(entry)
         self._questions.forget()
@@ -465,11 +461,6 @@ class ChatView(Gtk.Box):
     def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
         if self.session is not None:
             self.session.draft = self.composer.draft
-
-    def _listen(
-        self, source: Gio.ListStore | OpenSession, name: str, method: Callable[..., object]
-    ) -> None:
-        self._handlers.append((source, source.connect(name, weakly(method))))
 
     def _watch(self, entry: ChatEntry) -> None:
         if isinstance(entry, CallEntry) and entry.stage is not Stage.DONE:
@@ -602,9 +593,6 @@ class ChatView(Gtk.Box):
             self.session.continue_tour()
         self.composer.focus()
 
-    def _emit(self, _widget: Gtk.Widget, name: str) -> None:
-        self.emit(name)
-
     def _show_spent(self, session: OpenSession, *_args: object) -> None:
         self.context.show_session(session)
 
@@ -616,8 +604,8 @@ class ChatView(Gtk.Box):
         self._on_scrolled()
 
     def _on_scrolled(self, *_args: object) -> None:
+        hidden = self._unseen_questions()
         asking = self.session.asking() if self.session else []
-        hidden = [entry for entry in asking if not self.column.is_in_view(entry)]
         # It must not cover the buttons of a question.
         self._to_end.set_visible(not self.column.at_end and hidden == asking)
         is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
@@ -628,22 +616,16 @@ class ChatView(Gtk.Box):
             self._drop_content(cast(Gtk.Widget, row.get_child()))
 
     def _on_show_question(self, _bar: QuestionBar) -> None:
-        asking = self.session.asking() if self.session is not None else []
-        hidden = [entry for entry in asking if not self.column.is_in_view(entry)]
+        hidden = self._unseen_questions()
         if hidden:
             self.show_call(hidden[0].call.id)
 
+    def _unseen_questions(self) -> list[CallEntry]:
+        asking = self.session.asking() if self.session is not None else []
+        return [entry for entry in asking if not self.column.is_in_view(entry)]
+
     def _on_to_end(self, _button: Gtk.Button) -> None:
         self.column.scroll_to_end()
-
-    def _on_answered(self, _card: ToolCard, request_id: str, answer: Answer) -> None:
-        self.emit("answer", request_id, answer)
-
-    def _on_replied(self, _card: ToolCard, question_id: str, text: str) -> None:
-        self.emit("reply", question_id, text)
-
-    def _on_connect(self, _widget: Gtk.Widget) -> None:
-        self.emit("connect-model")
 
     def _on_send(self, _composer: Composer, text: str) -> None:
         if self.editing.get_visible():
@@ -665,9 +647,6 @@ class ChatView(Gtk.Box):
         self.composer.attached = row.entry.pictures
         self.composer.focus()
 
-    def _on_restore(self, row: MessageRow) -> None:
-        self.emit("restore", row.entry.at)
-
     def _on_restore_edited(self, bar: EditBar) -> None:
         self.emit("restore", bar.sent_at)
 
@@ -684,28 +663,12 @@ class ChatView(Gtk.Box):
         goes_on = self.session is not None and self.session.conversation.owes_reply
         self.emit(*(("retry",) if goes_on else ("resend", "", ())))
 
-    def _on_resend(self, _row: MessageRow) -> None:
-        self.emit("resend", "", ())
-
-    def _pass_on_attached(self, _composer: Composer, *args: object) -> None:
-        *values, name = args
-        self.emit(str(name), *values)
-
     def _on_attached(self, chips: PictureChips) -> None:
         if self.session is not None:
             self.session.attached = chips.attached
 
     def _on_queue(self, session: OpenSession) -> None:
         self.queue.show_messages(session.conversation.queued)
-
-    def _on_stop(self, *_args: object) -> None:
-        self.emit("stop")
-
-    def _on_stop_call(self, card: ToolCard) -> None:
-        self.emit("stop-call", card.entry)
-
-    def _pass_on(self, _widget: Gtk.Widget, value: object, name: str) -> None:
-        self.emit(name, value)
 
 
 def row_name(entry: ChatEntry) -> str:

@@ -101,7 +101,7 @@ class ConnectionDialog(Adw.Window):
         self.kind.connect("notify::selected", weakly(self._on_kind))
         self.address.connect("changed", weakly(self._propose_name))
         for row in (self.name, self.address):
-            row.connect("changed", weakly(self._on_changed))
+            row.connect("changed", weakly(self._update_buttons))
         for row in (self.address, self.key):
             row.connect("changed", weakly(self._forget_result))
         self.kind.connect("notify::selected", weakly(self._forget_result))
@@ -116,7 +116,7 @@ class ConnectionDialog(Adw.Window):
         self.test_button.connect("clicked", weakly(self._on_test))
         self.connect("close-request", weakly(self._on_close))
         self._initial_text = self.result.get_subtitle() or ""
-        self._on_changed(None)
+        self._update_buttons()
         self.address.grab_focus()
 
     def _show_settings(self, connection: Connection) -> None:
@@ -242,10 +242,7 @@ class ConnectionDialog(Adw.Window):
             self._update_buttons()
             raise
 
-    def _on_changed(self, _row: Adw.EntryRow | None) -> None:
-        self._update_buttons()
-
-    def _update_buttons(self) -> None:
+    def _update_buttons(self, *_args: object) -> None:
         is_complete = bool(self.name.get_text().strip() and self.address.get_text().strip())
         self.save_button.set_sensitive(is_complete and not self._is_saving)
         self.test_button.set_sensitive(is_complete)

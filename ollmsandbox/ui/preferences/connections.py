@@ -39,14 +39,9 @@ class ConnectionsPage(Adw.PreferencesPage):
         super().__init__(title=_("Models"), icon_name="network-server-symbolic")
         self._store = store
         self._tasks = tasks
-        self._rows: list[Gtk.Widget] = []
-        self._found_rows: list[Gtk.Widget] = []
-        self._group = Adw.PreferencesGroup(
-            title=_("Connections"),
-            description=_("Servers with models"),
-        )
+        self._group = rows.RowGroup(_("Connections"), _("Servers with models"))
         self._group.set_header_suffix(
-            rows.icon_button(
+            rows.icon_suffix(
                 "list-add-symbolic", _("Add a Connection"), weakly(self.add_connection)
             )
         )
@@ -58,9 +53,9 @@ class ConnectionsPage(Adw.PreferencesPage):
         # An empty group would look like a line.
         self.model_row.bind_property("visible", used, "visible", GObject.BindingFlags.SYNC_CREATE)
         self.add(used)
-        self._found = Adw.PreferencesGroup(title=_("Found on This Computer"))
+        self._found = rows.RowGroup(_("Found on This Computer"))
         self._found.set_header_suffix(
-            rows.icon_button("view-refresh-symbolic", _("Search Again"), weakly(self._look))
+            rows.icon_suffix("view-refresh-symbolic", _("Search Again"), weakly(self._look))
         )
         self.add(self._found)
         self._show_all()
@@ -76,15 +71,8 @@ class ConnectionsPage(Adw.PreferencesPage):
         """List the connections and return the default one."""
         connections = await asyncio.to_thread(self._store.all)
         default = await asyncio.to_thread(self._store.default)
-        for row in self._rows:
-            self._group.remove(row)
-        self._rows = [self._row(one, default) for one in connections]
-        if not connections:
-            self._rows.append(
-                rows.action(_("No connections yet"), _("Add one, or connect to one below."))
-            )
-        for row in self._rows:
-            self._group.add(row)
+        nothing = rows.action(_("No connections yet"), _("Add one, or connect to one below."))
+        self._group.show_rows([self._row(one, default) for one in connections] or [nothing])
         return default
 
     def _row(self, connection: Connection, default: Connection | None) -> Adw.ActionRow:
@@ -110,14 +98,14 @@ class ConnectionsPage(Adw.PreferencesPage):
                 )
             )
         row.add_suffix(
-            rows.icon_button(
+            rows.icon_suffix(
                 "document-edit-symbolic",
                 _("Edit {}").format(connection.name),
                 weakly_with(self._open, connection),
             )
         )
         row.add_suffix(
-            rows.icon_button(
+            rows.icon_suffix(
                 "user-trash-symbolic",
                 _("Remove {}").format(connection.name),
                 weakly_with(self._remove, connection),
@@ -127,7 +115,7 @@ class ConnectionsPage(Adw.PreferencesPage):
 
     def _look(self) -> None:
         async def look() -> None:
-            self._show_found([rows.action(_("Checking…"))])
+            self._found.show_rows([rows.action(_("Checking…"))])
             found = await find_servers()
             known = {one.address for one in await asyncio.to_thread(self._store.all)}
             new = [self._found_row(one) for one in found if one.address not in known]
@@ -135,16 +123,9 @@ class ConnectionsPage(Adw.PreferencesPage):
                 _("No other servers found"),
                 _("Start Ollama or llama.cpp, then search again."),
             )
-            self._show_found(new or [nothing])
+            self._found.show_rows(new or [nothing])
 
         self._tasks.start(look())
-
-    def _show_found(self, found: list[Adw.ActionRow]) -> None:
-        for row in self._found_rows:
-            self._found.remove(row)
-        self._found_rows = list(found)
-        for row in found:
-            self._found.add(row)
 
     def _found_row(self, found: FoundServer) -> Adw.ActionRow:
         row = rows.action(found.name, found.address)

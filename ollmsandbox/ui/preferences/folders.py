@@ -17,10 +17,8 @@ from ...paths import is_missing
 from ...project.projects import ProjectManager
 from ...text.visible import visible_line
 from ..widgets.dialogs import choose_folder
-from ..widgets.focus import FocusKeeper
-from ..widgets.signals import signals
+from ..widgets.signals import forward, signals
 from ..widgets.tasks import Tasks
-from ..widgets.toasts import Toasts
 from ..widgets.weak import weakly, weakly_with
 from . import rows
 
@@ -32,7 +30,7 @@ class _Opened:
     is_missing: bool
 
 
-class FoldersGroup(Adw.PreferencesGroup):
+class FoldersGroup(rows.RowGroup):
     """The opened folders of one project, or of all of them."""
 
     __gtype_name__ = "OllmFoldersGroup"
@@ -42,24 +40,17 @@ class FoldersGroup(Adw.PreferencesGroup):
 
     def __init__(self, manager: ProjectManager, tasks: Tasks, project: str | None = None) -> None:
         super().__init__(
-            title=_("Opened Folders"),
-            description=_("Folders outside a project that its commands can change."),
+            _("Opened Folders"), _("Folders outside a project that its commands can change.")
         )
         self._manager = manager
         self._tasks = tasks
         self._project = project
-        self._rows: list[Gtk.Widget] = []
         tasks.start(self.refresh())
 
     async def refresh(self) -> None:
         found = await asyncio.to_thread(self._find)
-        for row in self._rows:
-            self.remove(row)
-        self._rows = [self._row(one) for one in found]
-        if not found:
-            self._rows.append(rows.action(_("No opened folders")))
-        for row in self._rows:
-            self.add(row)
+        nothing = rows.action(_("No opened folders"))
+        self.show_rows([self._row(one) for one in found] or [nothing])
 
     def open_to_commands(self, environ: Mapping[str, str], project: str, folder: str) -> None:
         async def add() -> None:
@@ -86,7 +77,7 @@ class FoldersGroup(Adw.PreferencesGroup):
         row = rows.action(visible_line(opened.folder), " · ".join(notes))
         name = _("Remove {}").format(visible_line(os.path.basename(opened.folder)))
         remove = weakly_with(self._remove, opened)
-        row.add_suffix(rows.icon_button("user-trash-symbolic", name, remove))
+        row.add_suffix(rows.icon_suffix("user-trash-symbolic", name, remove))
         return row
 
     def _remove(self, opened: _Opened) -> None:
@@ -101,7 +92,7 @@ class FoldersGroup(Adw.PreferencesGroup):
         self.emit("changed")
 
 
-class FoldersWindow(Adw.PreferencesWindow):
+class FoldersWindow(rows.SettingsWindow):
     """The opened folders of one project."""
 
     __gtype_name__ = "OllmFoldersWindow"
@@ -115,31 +106,20 @@ class FoldersWindow(Adw.PreferencesWindow):
         environ: Mapping[str, str],
         project: str,
     ) -> None:
-        super().__init__(transient_for=parent, modal=True, search_enabled=False)
+        super().__init__(parent)
         self.set_default_size(500, 360)
         name = visible_line(os.path.basename(project))
         self.set_title(name)
         self._environ = environ
         self._project = project
-        self._toasts = Toasts(weakly(self._add_toast))
-        self._tasks = Tasks(weakly(self._tell))
         self.group = FoldersGroup(manager, self._tasks, project)
-        self.group.connect("changed", weakly(self._on_changed))
+        forward(self.group, "changed", self)
         self.group.set_header_suffix(
             rows.button(_("Open…"), weakly(self._open), _("Open a Folder"))
         )
         page = Adw.PreferencesPage(title=name, icon_name="folder-symbolic")
         page.add(self.group)
         self.add(page)
-        self.set_destroy_with_parent(True)
-        self.connect("unmap", weakly(self._on_closed))
-        self._focus_keeper = FocusKeeper(self)
-
-    def _add_toast(self, toast: Adw.Toast) -> None:
-        self.add_toast(toast)
-
-    def _tell(self, text: str) -> None:
-        self._toasts.tell(text)
 
     def _open(self) -> None:
         async def choose() -> None:
@@ -148,9 +128,3 @@ class FoldersWindow(Adw.PreferencesWindow):
                 self.group.open_to_commands(self._environ, self._project, folder)
 
         self._tasks.start(choose())
-
-    def _on_changed(self, _group: FoldersGroup) -> None:
-        self.emit("changed")
-
-    def _on_closed(self, _window: Gtk.Widget) -> None:
-        self._tasks.cancel()

@@ -16,38 +16,28 @@ class GeneralPage(Adw.PreferencesPage):
     def __init__(self, settings: Settings) -> None:
         super().__init__(title=_("General"), icon_name="preferences-system-symbolic")
         chat = Adw.PreferencesGroup(title=_("Chat"))
-        chat.add(
-            rows.switch(
-                settings,
+        rows.add_switches(
+            chat,
+            settings,
+            (
                 "send-with-enter",
                 _("Send With Enter"),
                 _("When off, Ctrl+Enter sends and Enter starts a new line"),
-            )
-        )
-        chat.add(
-            rows.switch(
-                settings,
+            ),
+            (
                 "name-sessions",
                 _("Let the Model Name Sessions"),
                 _("With a short request after the first answer"),
-            )
-        )
-        chat.add(
-            rows.switch(
-                settings,
+            ),
+            (
                 "notifications",
                 _("Notifications"),
                 _("When the agent asks or is done, and the window is in the background"),
-            )
+            ),
         )
         self.add(chat)
         changes = Adw.PreferencesGroup(title=_("Changes"))
-        changes.add(
-            rows.switch(
-                settings,
-                "side-by-side",
-                _("Show Changes Side by Side"),
-                _("Even when they share the window with the chat"),
-            )
-        )
+        title = _("Show Changes Side by Side")
+        subtitle = _("Even when they share the window with the chat")
+        changes.add(rows.switch(settings, "side-by-side", title, subtitle))
         self.add(changes)

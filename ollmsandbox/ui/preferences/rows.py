@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows of the preferences, which show and change settings."""
+"""What windows and pages of preferences consist of; rows that show and change settings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,62 @@ from collections.abc import Callable, Sequence
 from gi.repository import Adw, GLib, Gtk
 
 from ..settings import Settings
+from ..widgets.boxes import icon_button
+from ..widgets.focus import FocusKeeper
 from ..widgets.labels import set_accessible_name
+from ..widgets.tasks import Tasks
+from ..widgets.toasts import Toasts
+from ..widgets.weak import weakly
 
 _DIGITS = 8
+
+
+class SettingsWindow(Adw.PreferencesWindow):
+    """Shows errors of its tasks as toasts; the tasks end when it is closed."""
+
+    __gtype_name__ = "OllmSettingsWindow"
+
+    def __init__(self, parent: Gtk.Window) -> None:
+        super().__init__(transient_for=parent, modal=True, search_enabled=False)
+        self._toasts = Toasts(weakly(self._add_toast))
+        self._tasks = Tasks(weakly(self.tell))
+        self.set_destroy_with_parent(True)
+        self.connect("unmap", weakly(self._on_unmap))
+        self._focus_keeper = FocusKeeper(self)
+
+    def tell(self, text: str) -> None:
+        self._toasts.tell(text)
+
+    def _add_toast(self, toast: Adw.Toast) -> None:
+        self.add_toast(toast)
+
+    def _on_unmap(self, _window: Gtk.Widget) -> None:
+        self._tasks.cancel()
+
+
+class RowGroup(Adw.PreferencesGroup):
+    """A group whose rows are replaced together."""
+
+    __gtype_name__ = "OllmRowGroup"
+
+    def __init__(self, title: str, description: str | None = None) -> None:
+        super().__init__(title=title, description=description)
+        self._rows: Sequence[Gtk.Widget] = ()
+
+    def show_rows(self, rows: Sequence[Gtk.Widget]) -> None:
+        for row in self._rows:
+            self.remove(row)
+        self._rows = rows
+        for row in rows:
+            self.add(row)
+
+
+def add_switches(
+    group: Adw.PreferencesGroup, settings: Settings, *shown: tuple[str, str, str]
+) -> None:
+    """Add a switch for each key of a setting, with its title and subtitle."""
+    for key, title, subtitle in shown:
+        group.add(switch(settings, key, title, subtitle))
 
 
 def switch(settings: Settings, key: str, title: str, subtitle: str = "") -> Adw.ActionRow:
@@ -102,9 +155,8 @@ def button(label: str, clicked: Callable[[], object], name: str = "") -> Gtk.But
     return made
 
 
-def icon_button(icon: str, tooltip: str, clicked: Callable[[], object]) -> Gtk.Button:
-    made = Gtk.Button(icon_name=icon, tooltip_text=tooltip, valign=Gtk.Align.CENTER)
-    made.update_property([Gtk.AccessibleProperty.LABEL], [tooltip])
-    made.add_css_class("flat")
+def icon_suffix(icon: str, name: str, clicked: Callable[[], object]) -> Gtk.Button:
+    """Return a button with an icon for the end of a row."""
+    made = icon_button(icon, name, "flat")
     made.connect("clicked", lambda _button: clicked())
     return made

@@ -113,14 +113,10 @@ class SafetyPage(Adw.PreferencesPage):
         self._settings = settings
         self._tasks = tasks
         self._hidden: tuple[str, ...] = ()
-        self._rule_rows: list[Gtk.Widget] = []
         self.add(self._review())
         self.add(self._sandbox())
         self._show_profile()
-        self._rules = Adw.PreferencesGroup(
-            title=_("Saved Answers"),
-            description=_("Remove an answer to be asked again."),
-        )
+        self._rules = rows.RowGroup(_("Saved Answers"), _("Remove an answer to be asked again."))
         self.add(self._rules)
         self.folders = FoldersGroup(manager, tasks)
         self.add(self.folders)
@@ -139,21 +135,19 @@ class SafetyPage(Adw.PreferencesPage):
                 (("auto", _("Apply right away")), ("review", _("Ask me first"))),
             )
         )
-        group.add(
-            rows.switch(
-                self._settings,
+        rows.add_switches(
+            group,
+            self._settings,
+            (
                 "ask-every-command",
                 _("Ask Before Every Command"),
                 _("Even when it is sandboxed and offline"),
-            )
-        )
-        group.add(
-            rows.switch(
-                self._settings,
+            ),
+            (
                 "session-hosts",
                 _("Offer to Allow a Host for the Session"),
                 _("If off, you are asked about a host each time a command tries to reach it"),
-            )
+            ),
         )
         return group
 
@@ -198,20 +192,17 @@ class SafetyPage(Adw.PreferencesPage):
 
     def _show_profile(self, *_args: object) -> None:
         name = self._settings.text("profile")
+        self._hidden, limits = (), None
         try:
             profile = read_profile(name, self._paths.profiles, self._paths.cache)
+            self._hidden, limits = tuple(profile.hidden), profile.limits
+            count = len(self._hidden)
+            text = ngettext("{} path", "{} paths", count).format(count)
         except OllmSandboxError as error:
             text = visible_line(localized(error.message))
-            self._masks.set_subtitle(GLib.markup_escape_text(text))
-            self._hidden = ()
-            self._list_masks()
-            self._limits.show_profile(None)
-            return
-        count = len(profile.hidden)
-        self._masks.set_subtitle(ngettext("{} path", "{} paths", count).format(count))
-        self._hidden = tuple(profile.hidden)
+        self._masks.set_subtitle(GLib.markup_escape_text(text))
         self._list_masks()
-        self._limits.show_profile(profile.limits)
+        self._limits.show_profile(limits)
 
     def _list_masks(self, *_args: object) -> None:
         """List them only when the user looks at them: there are many."""
@@ -221,21 +212,14 @@ class SafetyPage(Adw.PreferencesPage):
 
     async def _list_rules(self) -> None:
         found = await asyncio.to_thread(self._store.rules)
-        for row in self._rule_rows:
-            self._rules.remove(row)
-        self._rule_rows = []
-        for rule in found:
-            row = rows.action(*_text(rule))
-            row.add_suffix(
-                rows.icon_button(
-                    "user-trash-symbolic", _("Remove Answer"), weakly_with(self._forget, rule)
-                )
-            )
-            self._rule_rows.append(row)
-        if not found:
-            self._rule_rows.append(rows.action(_("No saved answers")))
-        for row in self._rule_rows:
-            self._rules.add(row)
+        nothing = rows.action(_("No saved answers"))
+        self._rules.show_rows([self._rule_row(rule) for rule in found] or [nothing])
+
+    def _rule_row(self, rule: Rule) -> Adw.ActionRow:
+        row = rows.action(*_text(rule))
+        forget = weakly_with(self._forget, rule)
+        row.add_suffix(rows.icon_suffix("user-trash-symbolic", _("Remove Answer"), forget))
+        return row
 
     def _forget(self, rule: Rule) -> None:
         async def forget() -> None:

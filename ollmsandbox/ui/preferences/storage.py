@@ -8,7 +8,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from gi.repository import Adw, GLib
+from gi.repository import Adw, GLib, Gtk
 
 from ... import N_
 from ...errors import OllmSandboxError
@@ -41,31 +41,17 @@ class StoragePage(Adw.PreferencesPage):
         self._folder = Path(os.path.realpath(paths.playground))
         self._manager = manager
         self._tasks = tasks
-        playground = Adw.PreferencesGroup(
-            title=_("Playground"),
-            description=_("A folder for experiments that every command can write to."),
+        self._size, self._clear_button = self._add_clearable(
+            _("Playground"),
+            _("A folder for experiments that every command can write to."),
+            rows.button(_("Clear…"), weakly(self._clear), _("Clear the playground")),
+            rows.button(_("Open"), weakly(self._open), _("Open the playground")),
         )
-        self._size = rows.action(_("Size"), _("Measuring…"))
-        self._size.add_suffix(rows.button(_("Open"), weakly(self._open), _("Open the playground")))
-        self._clear_button = rows.button(
-            _("Clear…"), weakly(self._clear), _("Clear the playground")
+        self._caches_size, self._clear_caches_button = self._add_clearable(
+            _("Caches"),
+            _("What programs in the sandbox have cached. Each project has its own."),
+            rows.button(_("Clear…"), weakly(self._clear_caches), _("Clear the caches")),
         )
-        self._clear_button.set_sensitive(False)
-        self._size.add_suffix(self._clear_button)
-        playground.add(self._size)
-        self.add(playground)
-        caches = Adw.PreferencesGroup(
-            title=_("Caches"),
-            description=_("What programs in the sandbox have cached. Each project has its own."),
-        )
-        self._caches_size = rows.action(_("Size"), _("Measuring…"))
-        self._clear_caches_button = rows.button(
-            _("Clear…"), weakly(self._clear_caches), _("Clear the caches")
-        )
-        self._clear_caches_button.set_sensitive(False)
-        self._caches_size.add_suffix(self._clear_caches_button)
-        caches.add(self._caches_size)
-        self.add(caches)
         self._advanced = Adw.ExpanderRow(
             title=_("Advanced"),
             subtitle=_("How much is kept to undo changes and in caches, and how long"),
@@ -76,6 +62,19 @@ class StoragePage(Adw.PreferencesPage):
         tasks.start(self._measure())
         tasks.start(self._measure_caches())
         tasks.start(self._show_kept())
+
+    def _add_clearable(
+        self, title: str, description: str, clear: Gtk.Button, *others: Gtk.Button
+    ) -> tuple[Adw.ActionRow, Gtk.Button]:
+        """Add a group with the size of something that can be cleared. Return its row and button."""
+        size = rows.action(_("Size"), _("Measuring…"))
+        clear.set_sensitive(False)
+        for button in (*others, clear):
+            size.add_suffix(button)
+        group = Adw.PreferencesGroup(title=title, description=description)
+        group.add(size)
+        self.add(group)
+        return size, clear
 
     async def _measure(self) -> None:
         files, size = await asyncio.to_thread(measure, self._folder, unlock=True)

@@ -21,7 +21,7 @@ from ..terminal.usage import amount
 from ..widgets.dialogs import choose_file, confirm
 from ..widgets.labels import decorative_icon, with_code
 from ..widgets.tasks import Tasks
-from ..widgets.weak import weakly
+from ..widgets.weak import weakly, weakly_with
 from . import rows
 
 
@@ -78,20 +78,21 @@ class SystemPage(Adw.PreferencesPage):
         )
         self._status = rows.action(_("Status"), _("Checking…"))
         self._trouble = rows.action(_("Installation"))
-        mark = decorative_icon("dialog-warning-symbolic")
-        mark.add_css_class("warning")
+        mark = decorative_icon("dialog-warning-symbolic", "warning")
         self._trouble.add_prefix(mark)
         self._tier = Adw.ComboRow(title=_("Programs"), use_subtitle=True)
         self._tier.set_model(Gtk.StringList.new([tier_text(tier) for tier in Rootfs.tiers]))
         self._tier.set_selected(RootfsSettings.tier)
-        self._install = rows.button(_("Install"), weakly(self._on_install), _("Install Alpine"))
-        self._from_file = rows.icon_button(
+        self._install = rows.button(
+            _("Install"), weakly_with(self._start, None), _("Install Alpine")
+        )
+        self._from_file = rows.icon_suffix(
             "document-open-symbolic", _("Install From a File…"), weakly(self._on_from_file)
         )
         self._cancel = rows.button(
             _("Cancel"), weakly(self._on_cancel), _("Cancel the installation")
         )
-        self._remove = rows.icon_button(
+        self._remove = rows.icon_suffix(
             "user-trash-symbolic", _("Remove Alpine"), weakly(self._on_remove)
         )
         for button in (self._install, self._from_file, self._cancel, self._remove):
@@ -180,9 +181,6 @@ class SystemPage(Adw.PreferencesPage):
 
     # --- installing ------------------------------------------------------------------------------
 
-    def _on_install(self) -> None:
-        self._start(None)
-
     def _on_from_file(self) -> None:
         async def ask() -> None:
             file = await choose_file(rows.window_of(self), _("Alpine's Mini Root Filesystem"))
@@ -257,5 +255,3 @@ class SystemPage(Adw.PreferencesPage):
             await self.refresh()
 
         self._tasks.start(remove())
-
-    # --- projects --------------------------------------------------------------------------------

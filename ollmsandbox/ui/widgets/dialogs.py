@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 from gi.repository import Adw, Gio, GLib, Gtk, Pango
 
 from ...i18n import _
+from .boxes import children_of
 from .labels import name_buttons, set_accessible_name
 
 # Pixels, to which a heading may shrink.
@@ -28,25 +28,9 @@ async def confirm(
 ) -> bool:
     """Return whether the user chose the action. Enter, Escape and closing the dialog cancel it."""
     dialog = Adw.MessageDialog(transient_for=parent, modal=True, heading=heading, body=body)
-    dialog.add_response("cancel", cancel or _("_Cancel"))
-    dialog.add_response("confirm", action)
-    dialog.set_response_appearance("confirm", style)
-    dialog.set_close_response("cancel")
+    name_buttons(_with_responses(dialog, cancel or _("_Cancel"), action, style))
     dialog.set_default_response("cancel")
-    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def answered(_dialog: Adw.MessageDialog, response: str) -> None:
-        if not answer.done():
-            answer.set_result(response)
-
-    dialog.connect("response", answered)
-    name_buttons(dialog)
-    let_heading_shrink(dialog)
-    dialog.present()
-    try:
-        return await answer == "confirm"
-    finally:
-        dialog.destroy()
+    return await _is_confirmed(dialog)
 
 
 async def ask_for_name(
@@ -66,51 +50,60 @@ async def ask_for_name(
     dialog = Adw.MessageDialog(
         transient_for=parent, modal=True, heading=heading, body=body, extra_child=entry
     )
-    dialog.add_response("cancel", _("_Cancel"))
-    dialog.add_response("choose", action)
-    dialog.set_response_appearance("choose", Adw.ResponseAppearance.SUGGESTED)
-    dialog.set_default_response("choose")
+    _with_responses(dialog, _("_Cancel"), action, Adw.ResponseAppearance.SUGGESTED)
+    dialog.set_default_response("confirm")
+    typed = ""
+
+    def note(_entry: Gtk.Entry) -> None:
+        nonlocal typed
+        typed = entry.get_text().strip()
+        dialog.set_response_enabled("confirm", is_good(typed))
+
+    entry.connect("changed", note)
+    note(entry)
+    return typed if await _is_confirmed(dialog, entry) else ""
+
+
+def _with_responses(
+    dialog: Adw.MessageDialog, cancel: str, action: str, style: Adw.ResponseAppearance
+) -> Adw.MessageDialog:
+    dialog.add_response("cancel", cancel)
+    dialog.add_response("confirm", action)
+    dialog.set_response_appearance("confirm", style)
     dialog.set_close_response("cancel")
+    return dialog
+
+
+async def _is_confirmed(dialog: Adw.MessageDialog, focused: Gtk.Widget | None = None) -> bool:
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def answered(_dialog: Adw.MessageDialog, response: str) -> None:
         if not answer.done():
             answer.set_result(response)
 
-    def typed(_entry: Gtk.Entry) -> None:
-        dialog.set_response_enabled("choose", is_good(entry.get_text().strip()))
-
     dialog.connect("response", answered)
-    entry.connect("changed", typed)
-    typed(entry)
     let_heading_shrink(dialog)
     dialog.present()
-    entry.grab_focus()
+    if focused is not None:
+        focused.grab_focus()
     try:
-        return entry.get_text().strip() if await answer == "choose" else ""
+        return await answer == "confirm"
     finally:
         dialog.destroy()
 
 
-def let_heading_shrink(dialog: Adw.MessageDialog) -> None:
-    """Let a heading be narrow, to avoid a warning.
+def let_heading_shrink(widget: Gtk.Widget) -> None:
+    """Let a heading in a dialog be narrow, to avoid a warning.
 
     Libadwaita up to 1.7 measures its large heading even where only the small one fits.
     """
-    for label in _labels(dialog):
-        if label.has_css_class("title-2") and not label.get_wrap():
-            label.set_ellipsize(Pango.EllipsizeMode.END)
-        if label.has_css_class("title-2") or label.has_css_class("title-4"):
-            label.set_size_request(_LEAST, -1)
-
-
-def _labels(widget: Gtk.Widget) -> Iterator[Gtk.Label]:
-    child = widget.get_first_child()
-    while child is not None:
+    for child in children_of(widget):
         if isinstance(child, Gtk.Label):
-            yield child
-        yield from _labels(child)
-        child = child.get_next_sibling()
+            if child.has_css_class("title-2") and not child.get_wrap():
+                child.set_ellipsize(Pango.EllipsizeMode.END)
+            if child.has_css_class("title-2") or child.has_css_class("title-4"):
+                child.set_size_request(_LEAST, -1)
+        let_heading_shrink(child)
 
 
 async def choose_folder(parent: Gtk.Window, title: str) -> str | None:
@@ -119,13 +112,12 @@ async def choose_folder(parent: Gtk.Window, title: str) -> str | None:
     )
     # Else GTK begins with the list of recent files, which is often empty.
     chooser.set_current_folder(Gio.File.new_for_path(GLib.get_home_dir()))
-    file = await _chosen(chooser)
-    return file.get_path() if file is not None else None
+    return next(iter(await _chosen(chooser)), None)
 
 
 async def choose_file(parent: Gtk.Window, title: str) -> Path | None:
     chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.OPEN, None, None)
-    return _path_of(await _chosen(chooser))
+    return next(map(Path, await _chosen(chooser)), None)
 
 
 async def choose_files(parent: Gtk.Window, title: str, folder: str) -> list[str]:
@@ -133,43 +125,29 @@ async def choose_files(parent: Gtk.Window, title: str, folder: str) -> list[str]
     chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.OPEN, None, None)
     chooser.set_select_multiple(True)
     chooser.set_current_folder(Gio.File.new_for_path(folder or GLib.get_home_dir()))
-    chosen: list[str] = []
-
-    def note(_chooser: Gtk.FileChooserNative, response: int) -> None:
-        if response == Gtk.ResponseType.ACCEPT:
-            files = chooser.get_files()
-            for at in range(files.get_n_items()):
-                path = _path_of(cast(Gio.File, files.get_item(at)))
-                chosen.extend([] if path is None else [str(path)])
-
-    chooser.connect("response", note)
-    await _chosen(chooser)
-    return chosen
+    return await _chosen(chooser)
 
 
 async def choose_new_file(parent: Gtk.Window, title: str, name: str) -> Path | None:
     chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.SAVE, None, None)
     chooser.set_current_name(name)
-    return _path_of(await _chosen(chooser))
+    return next(map(Path, await _chosen(chooser)), None)
 
 
-def _path_of(file: Gio.File | None) -> Path | None:
-    path = file.get_path() if file is not None else None
-    return Path(path) if path is not None else None
-
-
-async def _chosen(chooser: Gtk.FileChooserNative) -> Gio.File | None:
-    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+async def _chosen(chooser: Gtk.FileChooserNative) -> list[str]:
+    answer: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
 
     def answered(_chooser: Gtk.FileChooserNative, response: int) -> None:
+        files = chooser.get_files() if response == Gtk.ResponseType.ACCEPT else ()
+        # The stubs do not know that the list can be iterated over.
+        paths = [file.get_path() for file in files]  # type: ignore[attr-defined]
         if not answer.done():
-            answer.set_result(response)
+            answer.set_result([path for path in paths if path is not None])
 
     chooser.set_modal(True)
     chooser.connect("response", answered)
     chooser.show()
     try:
-        accepted = await answer == Gtk.ResponseType.ACCEPT
-        return chooser.get_file() if accepted else None
+        return await answer
     finally:
         chooser.destroy()

@@ -36,6 +36,17 @@ class FocusKeeper:
         return GLib.SOURCE_REMOVE
 
 
+def focus_around(widget: Gtk.Widget) -> Gtk.Widget | None:
+    """Return what has the focus in the window that a widget is in."""
+    window = widget.get_root()
+    return window.get_focus() if isinstance(window, Gtk.Window) else None
+
+
+def contains_focus(widget: Gtk.Widget) -> bool:
+    focus = focus_around(widget)
+    return focus is not None and focus.is_ancestor(widget)
+
+
 def _let_go(_widget: Gtk.Widget | None) -> bool:
     """End a timer, which has kept the widget alive until now."""
     return GLib.SOURCE_REMOVE

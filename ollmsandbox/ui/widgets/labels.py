@@ -21,9 +21,29 @@ def set_accessible_name(widget: Gtk.Widget, name: str) -> None:
     widget.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
 
-def decorative_icon(name: str | None = None) -> Gtk.Image:
+def decorative_icon(name: str | None = None, *styles: str) -> Gtk.Image:
     """Return an icon that screen readers leave out: a text beside or around it says the same."""
-    return Gtk.Image(icon_name=name, accessible_role=Gtk.AccessibleRole.PRESENTATION)
+    icon = Gtk.Image(icon_name=name, accessible_role=Gtk.AccessibleRole.PRESENTATION)
+    add_classes(icon, *styles)
+    return icon
+
+
+def one_line(text: str = "", *styles: str) -> Gtk.Label:
+    """Return a label that cuts the end of its text off rather than taking more room."""
+    end = Pango.EllipsizeMode.END
+    return Gtk.Label(label=text, xalign=0, ellipsize=end, css_classes=list(styles))
+
+
+def show_text(label: Gtk.Label, text: str) -> None:
+    """Show a text, or hide the label if there is none."""
+    label.set_label(text)
+    label.set_visible(bool(text))
+
+
+def set_expanded(widget: Gtk.Widget, is_expanded: bool) -> None:
+    """Tell screen readers whether a widget shows what can be folded."""
+    # An integer: this state has a third value, so GTK does not take a boolean.
+    widget.update_state([Gtk.AccessibleState.EXPANDED], [int(is_expanded)])
 
 
 def in_sentences(*parts: str) -> str:
@@ -124,6 +144,11 @@ def set_plain(view: Gtk.TextView, text: str) -> None:
     buffer = view.get_buffer()
     buffer.set_text(text)
     buffer.apply_tag(buffer.create_tag(None, insert_hyphens=False), *buffer.get_bounds())
+
+
+def add_classes(widget: Gtk.Widget, *names: str) -> None:
+    for name in names:
+        widget.add_css_class(name)
 
 
 def set_class(widget: Gtk.Widget, name: str, is_set: bool) -> None:

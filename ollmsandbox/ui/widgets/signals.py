@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A short way to declare signals: `__gsignals__ = signals({"grew": (str,)})`."""
+"""Declare signals, `__gsignals__ = signals({"grew": (str,)})`, and pass them on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gi.repository import GObject
+
+from .weak import weak_reference, weakly
 
 Signals = dict[str, tuple[GObject.SignalFlags, None, tuple[type, ...]]]
 
@@ -15,3 +17,32 @@ def signals(declared: Mapping[str, tuple[type, ...]]) -> Signals:
         name: (GObject.SignalFlags.RUN_FIRST, None, arguments)
         for name, arguments in declared.items()
     }
+
+
+def forward(
+    source: GObject.Object, signal: str, target: GObject.Object, name: str = "", *values: object
+) -> None:
+    """Have `target` emit a signal, of the same name by default, whenever `source` emits one: with
+    the same arguments, and then these values."""
+    reference = weak_reference(target)
+
+    def pass_on(_source: GObject.Object, *arguments: object) -> None:
+        if (there := reference()) is not None:
+            there.emit(name or signal, *arguments, *values)
+
+    source.connect(signal, pass_on)
+
+
+class SignalHandlers:
+    """Handlers of objects that live longer than the one that listens to them."""
+
+    def __init__(self) -> None:
+        self._connected: list[tuple[GObject.Object, int]] = []
+
+    def connect(self, source: GObject.Object, signal: str, method: Callable[..., object]) -> None:
+        self._connected.append((source, source.connect(signal, weakly(method))))
+
+    def disconnect(self) -> None:
+        for source, handler in self._connected:
+            source.disconnect(handler)
+        self._connected = []

@@ -28,6 +28,7 @@ from ..sessions.confirmations import (
 )
 from ..sessions.sessions import Sessions
 from ..settings import Settings
+from ..widgets.boxes import children_of
 from ..widgets.tasks import Tasks
 from ..widgets.work_bar import WorkBar
 
@@ -160,13 +161,11 @@ class WindowCloser:
 
 
 def _open_popovers(widget: Gtk.Widget) -> Iterator[Gtk.Popover]:
-    child = widget.get_first_child()
-    while child is not None:
+    for child in children_of(widget):
         if child.get_mapped():
             if isinstance(child, Gtk.Popover):
                 yield child
             yield from _open_popovers(child)
-        child = child.get_next_sibling()
 
 
 def _print(text: str) -> None:

@@ -26,6 +26,8 @@ from ..chat.view import ChatView
 from ..models.chooser import ModelChooser
 from ..sessions.dialogs import export_session
 from ..sidebar.controller import SidebarController
+from ..widgets.focus import contains_focus
+from ..widgets.signals import SignalHandlers
 from ..widgets.tasks import Tasks
 from ..widgets.toasts import ToastRoom, Toasts
 from ..widgets.weak import weakly
@@ -34,7 +36,6 @@ from .closing import WindowCloser
 from .finished import FinishedTurns
 from .panes import Panes
 from .project_scan import ProjectScan
-from .questions import QuestionFinder
 from .startup import load_languages, load_rest
 from .watch import FileWatch
 
@@ -81,6 +82,7 @@ class WindowController:
         self.factory = factory
         self.sessions = sessions
         self._settings = settings
+        self._asker = asker
         self.chat = ChatView(settings)
         self.toasts = Toasts(window.toasts.add_toast, ToastRoom(window.toasts, self.chat.messages))
         self.tasks = Tasks(self.tell)
@@ -90,7 +92,7 @@ class WindowController:
         self._goes_to_last = window.goes_to_last
         # Whether the modules are loaded that a session needs later.
         self._is_loaded = False
-        self._build(choice, asker)
+        self._build(choice)
         self._actions: dict[str, Callable[..., object]] = {
             "new-session": self._on_new_session,
             "open-project": self._on_open_project,
@@ -107,13 +109,10 @@ class WindowController:
             "next-question": self._on_next_question,
             "show-help-overlay": self._on_shortcuts,
         }
-        self._handlers = [
-            (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
-            *self._models.handlers,
-            (sessions, self._finished.handler),
-            (settings, settings.connect("changed", weakly(self._on_setting_changed))),
-            (settings, settings.connect("trouble", weakly(window.notices.on_text))),
-        ]
+        self._handlers = SignalHandlers()
+        self._handlers.connect(sessions, "changed", self._on_sessions_changed)
+        self._handlers.connect(settings, "changed", self._on_setting_changed)
+        self._handlers.connect(settings, "trouble", window.notices.on_text)
         self._maintenance: Maintenance | None = None
         self._watches: list[FileWatch] = []
 
@@ -130,10 +129,25 @@ class WindowController:
         self.tasks.start(self._open(path))
 
     def shows_question(self, request: PermissionRequest | UserQuestion) -> bool:
-        return self._questions.is_shown(request)
+        """Return whether the user sees the chat with the question."""
+        session = self._session
+        return (
+            session is not None
+            and session.id == request.session_id
+            and self._window.is_active()
+            and self.chat.get_mapped()
+            and not self._panes.is_chat_covered
+        )
 
     def show_question(self, session_id: str, call_id: str) -> None:
-        self.tasks.start(self._questions.show(session_id, call_id))
+        async def show() -> None:
+            await self.side.open_session(session_id)
+            if self._session is not None and self._session.id == session_id:
+                # The card gets the focus, so it must be visible.
+                self._panes.uncover_chat()
+                self.chat.show_call(call_id)
+
+        self.tasks.start(show())
 
     def show_ended(self, session_id: str) -> None:
         """Show a session again whose agent has gone, as any other stored one."""
@@ -160,7 +174,7 @@ class WindowController:
 
     # --- building --------------------------------------------------------------------------------
 
-    def _build(self, choice: ModelChoice, asker: WindowAsker) -> None:
+    def _build(self, choice: ModelChoice) -> None:
         window = self._window
         self.side = SidebarController(
             window,
@@ -179,7 +193,7 @@ class WindowController:
         window.welcome.connect("take-tour", weakly(self._on_take_tour))
         window.welcome.connect("open-project", weakly(self._on_open_project))
         window.welcome.connect("connect-model", weakly(self._on_connect_model))
-        self._build_chat(choice, asker)
+        self._build_chat(choice)
         self._panes = Panes(
             window.leaflet,
             window.flap,
@@ -189,13 +203,10 @@ class WindowController:
             self.changes,
         )
         self._panes.watch_keys(window)
-        self._questions = QuestionFinder(
-            window, asker, self.chat, self._panes, self.side.open_session
-        )
         self.chat.connect("show-changes", weakly(self._panes.show_changes))
         self.chat.turn.connect("review", weakly(self._panes.review_turn))
 
-    def _build_chat(self, choice: ModelChoice, asker: WindowAsker) -> None:
+    def _build_chat(self, choice: ModelChoice) -> None:
         self.chat.composer.model_place.set_child(self.model_chooser)
         self.chat.connect("connect-model", weakly(self._on_connect_model))
         self.chat.connect("show-connections", weakly(self._on_show_connections))
@@ -215,7 +226,7 @@ class WindowController:
             self._window,
             self.chat,
             self.changes,
-            asker,
+            self._asker,
             self.factory.history,
             self.factory.manager,
             self.sessions,
@@ -232,7 +243,7 @@ class WindowController:
         self._closer = WindowCloser(
             self._window,
             self.sessions,
-            asker,
+            self._asker,
             self._settings,
             self.changes.progress,
             self._talk.keep_draft,
@@ -313,8 +324,8 @@ class WindowController:
         self._scan.end()
         for watch in self._watches:
             watch.end()
-        for source, handler in self._handlers:
-            source.disconnect(handler)
+        for handlers in (self._handlers, self._models.handlers, self._finished.handlers):
+            handlers.disconnect()
         self.changes.leave_screen()
         try:
             self.chat.show(None)
@@ -338,8 +349,7 @@ class WindowController:
         self._goes_to_last = False
         is_same, self._session = session is self._session, session
         self.chat.show(session)
-        self._talk.look_for_folder()
-        self._talk.turn.show_session(session)
+        self._talk.show_session(session)
         self.badge.show_session(session)
         self.changes.show_project(*((session.project, session.id) if session else (None,)))
         self._scan.show_project(session.project if session else None)
@@ -356,11 +366,8 @@ class WindowController:
         self.tasks.start(self._show_title())
         if session is None:
             self._window.flap.set_reveal_flap(False)
-            focus = self._window.get_focus()
             # A user who deletes a session in the sidebar may continue there.
-            if self._window.welcome.get_mapped() and not (
-                focus and focus.is_ancestor(self._window.sidebar)
-            ):
+            if self._window.welcome.get_mapped() and not contains_focus(self._window.sidebar):
                 self._window.welcome.focus()
             return
         self._window.leaflet.set_visible_child_name("content")
@@ -454,8 +461,13 @@ class WindowController:
         about(self._window).present()
 
     def _on_next_question(self, *_args: object) -> None:
-        if (request := self._questions.next()) is not None:
-            self.show_question(request.session_id, request.call_id)
+        """Show the question after the focused one, else the oldest."""
+        if waiting := self._asker.waiting:
+            session = self._session.id if self._session is not None else ""
+            focused = (session, self.chat.focused_call)
+            calls = [(request.session_id, request.call_id) for request in waiting]
+            place = calls.index(focused) + 1 if focused in calls else 0
+            self.show_question(*calls[place % len(calls)])
 
     # --- other events ----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ..chat.turn import last_turn_runs, turn_text
 from ..chat.view import ChatView
 from ..sessions.sessions import Sessions
 from ..settings import Settings
+from ..widgets.signals import SignalHandlers
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 
@@ -42,7 +43,8 @@ class FinishedTurns:
         self._tasks = tasks
         window.connect("notify::is-active", weakly(self.note_seen))
         # The sessions outlive the window.
-        self.handler = sessions.connect("turn-ended", weakly(self._on_ended))
+        self.handlers = SignalHandlers()
+        self.handlers.connect(sessions, "turn-ended", self._on_ended)
 
     def note_seen(self, *_args: object) -> None:
         """Note that the user sees the session that is shown, if the window is in front."""

@@ -19,11 +19,15 @@ class NoticeBar(Gtk.Revealer):
     def __init__(self) -> None:
         super().__init__()
         self._texts: list[str] = []
-        self._label = Gtk.Label(xalign=0, wrap=True, hexpand=True, selectable=True)
-        self._label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        self._label = Gtk.Label(
+            xalign=0,
+            wrap=True,
+            wrap_mode=Pango.WrapMode.WORD_CHAR,
+            hexpand=True,
+            selectable=True,
+        )
         without_hyphens(self._label)
-        icon = decorative_icon("dialog-warning-symbolic")
-        icon.add_css_class("warning")
+        icon = decorative_icon("dialog-warning-symbolic", "warning")
         button = Gtk.Button(label=_("_Dismiss"), use_underline=True, valign=Gtk.Align.CENTER)
         button.connect("clicked", weakly(self._on_dismissed))
         self._content = content = Gtk.Box(

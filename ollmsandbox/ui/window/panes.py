@@ -11,6 +11,8 @@ from gi.repository import Adw, Gdk, GLib, Gtk
 from ..badge.badge import SandboxBadge
 from ..settings import Settings
 from ..sidebar.sidebar import Sidebar
+from ..widgets.focus import contains_focus
+from ..widgets.keys import add_shortcut
 from ..widgets.resizable import ResizablePane
 from ..widgets.weak import weakly
 
@@ -57,7 +59,7 @@ class Panes:
             (changes.filter, "Down", self._go_to_changes),
             (sidebar.search, "Down", self._go_to_sessions),
         ):
-            _add_key(widget, keys, weakly(callback))
+            add_shortcut(widget, keys, callback)
         flap.connect("notify::reveal-progress", weakly(self._on_revealed))
         leaflet.connect("notify::folded", weakly(self._on_sidebar_folded))
         for name in ("folded", "reveal-flap"):
@@ -94,7 +96,7 @@ class Panes:
 
     def back(self, *_args: object) -> None:
         """Go one step back: from a file to the changes, to the chat, to the sidebar."""
-        if self._is_in(self._changes) and not self._changes.is_list:
+        if contains_focus(self._changes) and not self._changes.is_list:
             self._changes.leave_file()
         elif self.is_chat_covered:
             self.toggle_changes()
@@ -140,9 +142,9 @@ class Panes:
         """Give the focus to the changes if they cover what has it, or to the composer if they have
         it when a finger swipes them away. GTK would give it to a toast, which would then stay."""
         content, pane = self._flap.get_content(), self._flap.get_flap()
-        if self.is_chat_covered and content is not None and self._is_in(content):
+        if self.is_chat_covered and content is not None and contains_focus(content):
             self._changes.focus()
-        elif not self._flap.get_reveal_flap() and pane is not None and self._is_in(pane):
+        elif not self._flap.get_reveal_flap() and pane is not None and contains_focus(pane):
             self._chat.focus_composer()
         return GLib.SOURCE_REMOVE
 
@@ -154,7 +156,7 @@ class Panes:
         is_open = self._flap.get_reveal_flap() and not is_behind
         # Also on the handle and in the header bar, beside the changes themselves.
         pane = self._flap.get_flap()
-        has_keyboard = pane is not None and self._is_in(pane)
+        has_keyboard = pane is not None and contains_focus(pane)
         self._flap.set_reveal_flap(not is_open)
         if not is_open:
             self._changes.focus()
@@ -201,11 +203,6 @@ class Panes:
         self._sidebar.focus()
         return True
 
-    def _is_in(self, pane: Gtk.Widget) -> bool:
-        window = pane.get_root()
-        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
-        return focus is not None and focus.is_ancestor(pane)
-
 
 def _put_shadows_last(leaflet: Adw.Leaflet) -> None:
     """Move the leaflet's own children behind its pages.
@@ -218,13 +215,6 @@ def _put_shadows_last(leaflet: Adw.Leaflet) -> None:
     pages = {page.get_child() for page in leaflet.get_pages()}  # type: ignore[attr-defined]
     while (first := leaflet.get_first_child()) is not None and first not in pages:
         first.insert_before(leaflet, None)
-
-
-def _add_key(widget: Gtk.Widget, keys: str, callback: Callable[[], bool | None]) -> None:
-    controller = Gtk.ShortcutController()
-    action = Gtk.CallbackAction.new(lambda *_args: bool(callback()))
-    controller.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(keys), action))
-    widget.add_controller(controller)
 
 
 class SideLayout:
@@ -288,14 +278,13 @@ class SideLayout:
         self._pane.set_visible(self._button.get_active() and not self._is_covered)
 
     def _on_toggled(self, button: Gtk.ToggleButton) -> None:
-        window = button.get_root()
-        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        had_focus = contains_focus(self._pane)
         self._settings.set("show-side-pane", button.get_active())
         self._update()
         if button.get_active():
             # If there is no room for both, it takes the place of the chat.
             self._leaflet.set_visible_child_name("sidebar")
-        elif focus is not None and focus.is_ancestor(self._pane):
+        elif had_focus:
             self._focus_chat()
 
     def _on_resized(self, _pane: ResizablePane, width: int) -> None:

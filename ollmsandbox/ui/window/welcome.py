@@ -9,25 +9,24 @@ from gi.repository import Adw, Gtk
 
 from ...i18n import _
 from ..resources import template
-from ..widgets.labels import decorative_icon, name_buttons, set_accessible_name, with_code
-from ..widgets.signals import signals
-from ..widgets.weak import weakly
+from ..widgets.labels import (
+    decorative_icon,
+    name_buttons,
+    set_accessible_name,
+    set_class,
+    with_code,
+)
+from ..widgets.signals import forward, signals
 
 if TYPE_CHECKING:
-    from ...sandbox.probe.probe import Capabilities, Finding
+    from ...sandbox.probe.probe import Capabilities
 
 
 @Gtk.Template(filename=template("window/welcome"))
 class Welcome(Adw.Bin):
     __gtype_name__ = "OllmWelcome"
 
-    __gsignals__ = signals(
-        {
-            "take-tour": (),
-            "open-project": (),
-            "connect-model": (),
-        }
-    )
+    __gsignals__ = signals({"take-tour": (), "open-project": (), "connect-model": ()})
 
     checks: Gtk.ListBox = Gtk.Template.Child()
     verdict: Gtk.Label = Gtk.Template.Child()
@@ -39,9 +38,9 @@ class Welcome(Adw.Bin):
         super().__init__()
         name_buttons(self)
         set_accessible_name(self.checks, _("What this computer can do"))
-        self.tour_button.connect("clicked", weakly(self._on_tour))
-        self.project_button.connect("clicked", weakly(self._on_project))
-        self.model_button.connect("clicked", weakly(self._on_model))
+        forward(self.tour_button, "clicked", self, "take-tour")
+        forward(self.project_button, "clicked", self, "open-project")
+        forward(self.model_button, "clicked", self, "connect-model")
         self.show_capabilities(None)
 
     def focus(self) -> None:
@@ -51,17 +50,19 @@ class Welcome(Adw.Bin):
         """Show what the probe found; None while it runs."""
         while (row := self.checks.get_row_at_index(0)) is not None:
             self.checks.remove(row)
-        for name in ("success", "warning"):
-            self.verdict.remove_css_class(name)
+        can_wrap = found is not None and found.can_wrap
+        set_class(self.verdict, "success", can_wrap)
+        set_class(self.verdict, "warning", found is not None and not can_wrap)
         if found is None:
             self.verdict.set_label(_("Checking what this computer can do…"))
             # What it almost always finds, so that nothing moves when it has.
             for text in _guarantees():
                 self.checks.append(_row(text, "", ok=None))
             return
-        if found.can_wrap:
+        if can_wrap:
             self.verdict.set_label(_("Commands are sandboxed here."))
-            self.verdict.add_css_class("success")
+            for text in _guarantees():
+                self.checks.append(_row(text, "", ok=True))
         else:
             # In a Flatpak, there may be an inner sandbox.
             self.verdict.set_label(
@@ -71,23 +72,12 @@ class Welcome(Adw.Bin):
                     "Commands cannot be sandboxed here. You will be asked before each command runs."
                 )
             )
-            self.verdict.add_css_class("warning")
-        if found.can_wrap:
-            for text in _guarantees():
-                self.checks.append(_row(text, "", ok=True))
         for finding in found.findings:
             # Skip what the sandbox can do without.
-            if not finding.ok and (finding.needed or not found.can_wrap):
-                self.checks.append(_missing_row(found.translated(finding)))
-
-    def _on_tour(self, _button: Gtk.Button) -> None:
-        self.emit("take-tour")
-
-    def _on_project(self, _button: Gtk.Button) -> None:
-        self.emit("open-project")
-
-    def _on_model(self, _button: Gtk.Button) -> None:
-        self.emit("connect-model")
+            if not finding.ok and (finding.needed or not can_wrap):
+                said = found.translated(finding)
+                # The title is the cause, not the failed check.
+                self.checks.append(_row(said.cause or said.title, said.remedy, ok=False))
 
 
 def _guarantees() -> tuple[str, ...]:
@@ -97,11 +87,6 @@ def _guarantees() -> tuple[str, ...]:
         _("Keys and passwords are hidden"),
         _("Network access needs your permission every time"),
     )
-
-
-def _missing_row(finding: Finding) -> Gtk.ListBoxRow:
-    """Return a row for something missing: its title is the cause, not the failed check."""
-    return _row(finding.cause or finding.title, finding.remedy, ok=False)
 
 
 def _row(title: str, subtitle: str, *, ok: bool | None) -> Adw.ActionRow:
@@ -114,7 +99,7 @@ def _row(title: str, subtitle: str, *, ok: bool | None) -> Adw.ActionRow:
         mark = decorative_icon("content-loading-symbolic")
         row.add_css_class("dim-label")
     else:
-        mark = decorative_icon("object-select-symbolic" if ok else "dialog-warning-symbolic")
-        mark.add_css_class("success" if ok else "warning")
+        icon = "object-select-symbolic" if ok else "dialog-warning-symbolic"
+        mark = decorative_icon(icon, "success" if ok else "warning")
     row.add_prefix(mark)
     return row

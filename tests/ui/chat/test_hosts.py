@@ -78,7 +78,7 @@ def test_hosts_are_saved_as_a_list(screen: Screen, person: Person) -> None:
         (field,) = all_of(dialog, Gtk.Entry)
         for name, is_good in (("", False), ("My List", False), ("web", True)):
             field.set_text(name)
-            assert dialog.get_response_enabled("choose") is is_good
+            assert dialog.get_response_enabled("confirm") is is_good
         press(dialog, "Save")
         wait_until(lambda: load_host_lists(person.paths.config))
         (hosts,) = load_host_lists(person.paths.config)["web"]

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Short ways to make what most widgets consist of: boxes and buttons with an icon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gi.repository import Gtk
+
+from .labels import add_classes, set_accessible_name
+
+
+def hbox(*children: Gtk.Widget, spacing: int = 0) -> Gtk.Box:
+    return _filled(Gtk.Box(spacing=spacing), children)
+
+
+def vbox(*children: Gtk.Widget, spacing: int = 0) -> Gtk.Box:
+    return _filled(Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=spacing), children)
+
+
+def _filled(box: Gtk.Box, children: tuple[Gtk.Widget, ...]) -> Gtk.Box:
+    for child in children:
+        box.append(child)
+    return box
+
+
+def icon_button(icon: str, name: str, *styles: str) -> Gtk.Button:
+    """Return a button with an icon; `name` is its tooltip, and what a screen reader says."""
+    button = Gtk.Button(icon_name=icon, tooltip_text=name, valign=Gtk.Align.CENTER)
+    add_classes(button, *styles)
+    set_accessible_name(button, name)
+    return button
+
+
+def set_margins(widget: Gtk.Widget, pixels: int) -> None:
+    widget.set_margin_top(pixels)
+    widget.set_margin_bottom(pixels)
+    widget.set_margin_start(pixels)
+    widget.set_margin_end(pixels)
+
+
+def children_of(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
+    """Yield the children, each of which may be removed before the next one is asked for."""
+    child = widget.get_first_child()
+    while child is not None:
+        following = child.get_next_sibling()
+        yield child
+        child = following
