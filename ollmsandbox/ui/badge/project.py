@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from gi.repository import GLib
+
 from ...errors import OllmSandboxError
-from ...i18n import _, localized
+from ...i18n import _, localized, ngettext
 from ...text.visible import visible_line
+from ..settings import LIMITS
+from ..widgets.readable import number
 from .badge import SandboxState, Section
-from .limits import sentences
 
 if TYPE_CHECKING:
     from ...paths import Paths
     from ...sandbox.plan.plan import Plan
-    from ...sandbox.profile.profile import Profile
+    from ...sandbox.profile.profile import Limits, Profile
     from ...sandbox.spec import RunSpec
     from ...sandbox.unsandboxed.runner import UnsandboxedRunner
     from ..sessions.open_session import OpenSession
@@ -191,3 +194,38 @@ def limits_without_sandbox(profile: Profile) -> Section:
     """Return the limits that apply without a sandbox, which has no temporary folders of its own."""
     limits = profile.limits._replace(tmp=None)
     return Section(_("Limits"), sentences(limits, is_sandboxed=False))
+
+
+def sentences(limits: Limits, *, is_sandboxed: bool = True) -> list[str]:
+    found = (in_words(setting.name, limits, is_sandboxed=is_sandboxed) for setting in LIMITS)
+    return [text for text in found if text]
+
+
+def in_words(name: str, limits: Limits, *, is_sandboxed: bool = True) -> str:
+    """Return a limit as text, or "" if it is not set.
+
+    Without a sandbox, only what a command writes to the project is counted.
+    """
+    value: float | None = getattr(limits, name)
+    if value is None:
+        return ""
+    if name == "time":
+        return _duration(round(value))
+    if name == "processes":
+        return _("{} processes").format(number(round(value)))
+    templates: dict[str, Callable[[], str]] = {
+        "memory": lambda: _("{} of memory"),
+        "disk": lambda: _("{} written to disk") if is_sandboxed else _("{} written to the project"),
+        "free": lambda: _("{} left free on the disk"),
+        "tmp": lambda: _("{} in each folder for temporary files"),
+    }
+    # In the units in which users and profiles set them.
+    size = GLib.format_size_full(round(value), GLib.FormatSizeFlags.IEC_UNITS)
+    return templates[name]().format(size)
+
+
+def _duration(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    if rest or not minutes:
+        return ngettext("{} second", "{} seconds", seconds).format(seconds)
+    return ngettext("{} minute", "{} minutes", minutes).format(minutes)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of one changed file: its diff, and buttons to apply, undo or discard it."""
+"""The page of one changed file: its diff, and buttons to apply, undo or discard it; and of several
+files below each other."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 
@@ -20,22 +22,31 @@ from ..diff.view import DiffView
 from ..resources import template
 from ..settings import Settings
 from ..widgets.actions import Action, ActionButton
-from ..widgets.labels import set_accessible_name, show_ellipsized_as_tooltip, show_text
+from ..widgets.boxes import hbox
+from ..widgets.labels import (
+    decorative_icon,
+    set_accessible_name,
+    show_ellipsized_as_tooltip,
+    show_text,
+)
+from ..widgets.readable import ignored_files
 from ..widgets.signals import forward, signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar
 from ..widgets.wrap_box import WrapBox
 from .actions import ShownChange, Side, act_on_hunks, look
-from .model import RunData
+from .model import RunData, load_runs
 from .rows import dim_folder
-from .text import file_actions, hunk_text, note_text, page_text, pill_label
+from .text import file_actions, hunk_text, more_files_text, note_text, page_text, pill_label
 from .versions import EarlierVersions
 
 # Milliseconds.
 _PATIENCE = 200
 # Hunks of one of many files that are shown at first.
 _FEW_SECTIONS = 12
+# Of more files, the list shows each one by itself.
+_MOST_FILES = 40
 
 
 @Gtk.Template(filename=template("changes/page"))
@@ -345,3 +356,75 @@ def _what_it_is(item: Recorded) -> str:
             old=change.old_mode & 0o7777, new=change.mode & 0o7777
         )
     return _("Folder")
+
+
+class FilesPage(Gtk.Box):
+    """All files that several runs changed: one below the other, each with its header."""
+
+    __gtype_name__ = "OllmFilesPage"
+
+    __gsignals__ = signals({"back": ()})
+
+    def __init__(
+        self,
+        manager: ProjectManager,
+        run_ids: Sequence[str],
+        tasks: Tasks,
+        make_page: Callable[[RunData, Recorded], ChangePage],
+    ) -> None:
+        super().__init__(orientation=Gtk.Orientation.VERTICAL)
+        self._manager = manager
+        self._make_page = weakly(make_page)
+        self.pages: list[ChangePage] = []
+        # Not an Adw.ButtonContent: a screen reader would say its words twice.
+        label = Gtk.Label(label=_("All Changes"), css_classes=["heading"])
+        content = hbox(decorative_icon("go-previous-symbolic"), label, spacing=6)
+        self._back = Gtk.Button(child=content, css_classes=["flat"], halign=Gtk.Align.START)
+        set_accessible_name(self._back, _("All Changes"))
+        self._back.set_margin_start(6)
+        self._back.set_margin_top(6)
+        forward(self._back, "clicked", self, "back")
+        self._files = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
+        self._files.set_margin_bottom(12)
+        self._scrolled = Gtk.ScrolledWindow(
+            child=self._files, vexpand=True, hscrollbar_policy=Gtk.PolicyType.NEVER
+        )
+        set_accessible_name(self._scrolled, _("Changed files"))
+        self.append(self._back)
+        self.append(self._scrolled)
+        tasks.start(self._load(tuple(run_ids)))
+
+    def set_busy(self, is_busy: bool) -> None:
+        for page in self.pages:
+            page.set_busy(is_busy)
+
+    def focus(self) -> None:
+        self._back.grab_focus()
+
+    async def look(self) -> None:
+        """Read and show the current state of all files."""
+        for page in self.pages:
+            await page.look()
+
+    async def _load(self, run_ids: tuple[str, ...]) -> None:
+        runs = await asyncio.to_thread(partial(load_runs, self._manager, run_ids))
+        files = [(run, item) for run in runs for item in run.items]
+        for run, item in files[:_MOST_FILES]:
+            page = self._make_page(run, item)
+            if page is None:  # the widget that makes them is gone
+                return
+            self.pages.append(page)
+            self._files.append(page)
+            # One after the other, so that the window is drawn meanwhile.
+            await asyncio.sleep(0)
+        for text in _last_lines(runs, len(files) - _MOST_FILES):
+            label = Gtk.Label(
+                label=text, xalign=0, margin_start=12, wrap=True, css_classes=["dim-label"]
+            )
+            self._files.append(label)
+
+
+def _last_lines(runs: Sequence[RunData], left: int) -> list[str]:
+    ignored = {(item.change.root, item.change.path) for run in runs for item in run.ignored}
+    lines = [more_files_text(left)] if left > 0 else []
+    return [*lines, ignored_files(len(ignored))] if ignored else lines

@@ -42,7 +42,7 @@ from .text import (
 if TYPE_CHECKING:
     from ...project.projects import ProjectManager
     from ..widgets.tasks import Tasks
-    from .lines import LineCount
+    from .counts import LineCount
 
 Act = Callable[[str, "RunItem | IgnoredItem"], None]
 Fold = Callable[["RunItem | IgnoredItem"], None]
@@ -336,6 +336,6 @@ def _key(item: FileItem) -> Key:
 
 
 def _count_all(manager: ProjectManager, items: Sequence[FileItem]) -> list[LineCount | None]:
-    from .lines import count_lines  # not needed for the first frame
+    from .counts import count_lines  # not needed for the first frame
 
     return [count_lines(manager, item.run.id, item.recorded) for item in items]

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from ...project.review import Review
     from ..settings import Settings
     from .actions import ActionResult
-    from .page import ChangePage
-    from .several import FilesPage
+    from .page import ChangePage, FilesPage
 
 
 R = TypeVar("R", FileRow, FoldRow)
@@ -454,7 +453,7 @@ class ChangesView(Gtk.Box):
 
     def review_runs(self, run_ids: Sequence[str]) -> None:
         """Show all files of these runs, one below the other."""
-        from .several import FilesPage
+        from .page import FilesPage
 
         self._asked.update(run_ids)
         page = FilesPage(self._manager, run_ids, self._tasks, self._make_page)

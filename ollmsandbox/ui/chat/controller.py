@@ -39,7 +39,7 @@ from .turn import TurnBar, last_turn_runs
 from .view import ChatView
 
 if TYPE_CHECKING:
-    from ..changes.turn import TurnChanges
+    from ..changes.counts import TurnChanges
     from ..sessions.open_session import OpenSession
 
 # Milliseconds without a key.
@@ -135,7 +135,7 @@ class ChatController:
 
         def read() -> TurnChanges:
             # Not needed for the first frame.
-            from ..changes.turn import TurnChanges, turn_changes
+            from ..changes.counts import TurnChanges, turn_changes
 
             return turn_changes(self._manager, runs) if runs else TurnChanges()
 

@@ -20,13 +20,13 @@ from ...i18n import _, localized
 from ...text.visible import visible_words
 from ..widgets.boxes import vbox
 from ..widgets.clamp import ClampedBin
-from ..widgets.found import FoundPlace, places_of
+from ..widgets.keyboard import TabStop
 from ..widgets.labels import add_classes, set_accessible_name
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
-from ..widgets.tabstop import TabStop
 from ..widgets.viewport import AnchoredViewport, VisibleColumn
 from ..widgets.weak import weakly
+from .find import FoundPlace, places_of
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from ..sessions.entries import CallEntry, Stage
 from ..sessions.folding import is_quiet
 from ..terminal.graph import UsageWatch
 from ..terminal.view import TerminalView
-from ..widgets.keys import add_shortcut
+from ..widgets.keyboard import add_shortcut
 from ..widgets.labels import (
     describe,
     in_sentences,

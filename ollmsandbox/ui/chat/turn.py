@@ -21,7 +21,7 @@ from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 
 if TYPE_CHECKING:
-    from ..changes.turn import TurnChanges
+    from ..changes.counts import TurnChanges
     from ..sessions.open_session import OpenSession
 
 

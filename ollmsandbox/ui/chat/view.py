@@ -23,22 +23,25 @@ from ..sessions.entries import (
 from ..sessions.folding import CallGroup, fold, group_text, is_quiet
 from ..widgets.boxes import hbox, vbox
 from ..widgets.clamp import ClampedBin
-from ..widgets.found import FoundPlace
-from ..widgets.keys import add_shortcut
+from ..widgets.keyboard import add_shortcut
 from ..widgets.labels import add_classes, name_buttons, set_accessible_name, set_class
 from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
-from .bars import MissingFolderBar, QuestionBar
+from .bars import (
+    EditBar,
+    MissingFolderBar,
+    QuestionBar,
+    QueueBar,
+    Suggestions,
+    TourBar,
+)
 from .composer import Composer
 from .context_ring import ContextRing
-from .find import FindBar
+from .find import FindBar, FoundPlace
 from .focus import QuestionFocus
 from .message_list import MessageList
-from .queue import EditBar, QueueBar
-from .suggestions import Suggestions
 from .todo import TodoBar
-from .tour import TourBar
 from .turn import TurnBar
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from gi.repository import Gio, GLib, Gtk, Pango
 from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.items import Day, Key, ProjectItem, SessionItem
+from ..widgets.keyboard import TAB_DIRECTIONS
 from ..widgets.labels import decorative_icon, in_sentences, set_class
-from ..widgets.tabstop import TAB_DIRECTIONS
 
 
 class OlderItem(NamedTuple):

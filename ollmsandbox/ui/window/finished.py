@@ -81,7 +81,7 @@ class FinishedTurns:
         application.send_notification(_id(session), notification)
 
     def _changed(self, session: OpenSession) -> str:
-        from ..changes.turn import turn_changes  # not needed for the first frame
+        from ..changes.counts import turn_changes  # not needed for the first frame
 
         found = turn_changes(self._manager, last_turn_runs(session))
         return turn_text(found) if found.files else _("No files changed")

@@ -12,7 +12,7 @@ from ..badge.badge import SandboxBadge
 from ..settings import Settings
 from ..sidebar.sidebar import Sidebar
 from ..widgets.focus import contains_focus
-from ..widgets.keys import add_shortcut
+from ..widgets.keyboard import add_shortcut
 from ..widgets.resizable import ResizablePane
 from ..widgets.weak import weakly
 

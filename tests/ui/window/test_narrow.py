@@ -12,7 +12,7 @@ from ollmsandbox.project.change import Change, Flag, Kind, Recorded, State, Type
 from ollmsandbox.tools.todo import TodoStep
 from ollmsandbox.ui.changes.model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
-from ollmsandbox.ui.chat.queue import EditBar
+from ollmsandbox.ui.chat.bars import EditBar
 from ollmsandbox.ui.chat.todo import TodoBar
 from ollmsandbox.ui.diff.view import DiffView
 from ollmsandbox.ui.widgets.labels import is_cut_off, show_ellipsized_as_tooltip

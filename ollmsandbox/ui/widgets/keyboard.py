@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A row that the Tab key enters once; the arrow keys move inside it."""
+"""Keyboard shortcuts of a widget, and rows that the Tab key enters once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gi.repository import Adw, Gtk
+
+from .weak import weakly
 
 TAB_DIRECTIONS = (Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD)
 
 
 class TabStop(Adw.Bin):
+    """A row whose inside the arrow keys move in."""
+
     __gtype_name__ = "OllmTabStop"
 
     # For a question, whose answers are worth a stop each, and for a command that waits for input.
@@ -24,3 +30,18 @@ class TabStop(Adw.Bin):
             # From below, too, it begins with what comes first.
             direction = Gtk.DirectionType.TAB_FORWARD
         return child.child_focus(direction)
+
+
+def add_shortcut(
+    widget: Gtk.Widget,
+    keys: str,
+    method: Callable[..., bool | None],
+    *arguments: object,
+    phase: Gtk.PropagationPhase = Gtk.PropagationPhase.BUBBLE,
+) -> None:
+    """Call a method when the keys are pressed in a widget. It returns whether it has used them."""
+    call = weakly(method)
+    action = Gtk.CallbackAction.new(lambda *_args: bool(call(*arguments)))
+    controller = Gtk.ShortcutController(propagation_phase=phase)
+    controller.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(keys), action))
+    widget.add_controller(controller)
