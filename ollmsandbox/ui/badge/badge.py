@@ -11,7 +11,14 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_words
-from ..widgets.labels import decorative_icon, show_hidden_as_tooltip, without_hyphens
+from ..widgets.boxes import hbox, set_margins, vbox
+from ..widgets.labels import (
+    children_of,
+    decorative_icon,
+    set_class,
+    show_hidden_as_tooltip,
+    wrapped,
+)
 
 
 class SandboxState(Enum):
@@ -36,22 +43,16 @@ class Section(NamedTuple):
     sentences: Sequence[str]
 
 
-_ICONS = {
-    SandboxState.UNKNOWN: "security-medium-symbolic",
-    SandboxState.SANDBOXED: "security-high-symbolic",
-    SandboxState.NETWORK: "network-wired-symbolic",
-    SandboxState.INNER: "security-medium-symbolic",
-    SandboxState.INNER_NETWORK: "network-wired-symbolic",
-    SandboxState.ASKING: "security-medium-symbolic",
-    SandboxState.NONE: "security-low-symbolic",
-    SandboxState.BROKEN: "dialog-warning-symbolic",
-}
-_CLASSES = {
-    SandboxState.SANDBOXED: "success",
-    SandboxState.NETWORK: "warning",
-    SandboxState.INNER_NETWORK: "warning",
-    SandboxState.NONE: "warning",
-    SandboxState.BROKEN: "warning",
+# The icon of each state, and the style class of its colour or "".
+_LOOKS = {
+    SandboxState.UNKNOWN: ("security-medium-symbolic", ""),
+    SandboxState.SANDBOXED: ("security-high-symbolic", "success"),
+    SandboxState.NETWORK: ("network-wired-symbolic", "warning"),
+    SandboxState.INNER: ("security-medium-symbolic", ""),
+    SandboxState.INNER_NETWORK: ("network-wired-symbolic", "warning"),
+    SandboxState.ASKING: ("security-medium-symbolic", ""),
+    SandboxState.NONE: ("security-low-symbolic", "warning"),
+    SandboxState.BROKEN: ("dialog-warning-symbolic", "warning"),
 }
 
 
@@ -63,15 +64,11 @@ class SandboxBadge(Gtk.MenuButton):
         self.state = SandboxState.UNKNOWN
         self._icon = decorative_icon()
         self.label = Gtk.Label(ellipsize=Pango.EllipsizeMode.END)
-        box = Gtk.Box(spacing=6)
-        box.append(self._icon)
-        box.append(self.label)
-        self.set_child(box)
+        self.set_child(hbox(self._icon, self.label, spacing=6))
         show_hidden_as_tooltip(self, self.label)
         self.add_css_class("flat")
-        self._sections = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
-        for side in ("start", "end", "top", "bottom"):
-            getattr(self._sections, f"set_margin_{side}")(6)
+        self._sections = vbox(spacing=12)
+        set_margins(self._sections, 6)
         scrolled = Gtk.ScrolledWindow(
             hscrollbar_policy=Gtk.PolicyType.NEVER,
             propagate_natural_height=True,
@@ -99,16 +96,15 @@ class SandboxBadge(Gtk.MenuButton):
             SandboxState.BROKEN: _("Commands cannot run"),
         }[sandbox]
         self.state = sandbox
-        self._icon.set_from_icon_name(_ICONS[sandbox])
+        icon, style = _LOOKS[sandbox]
+        self._icon.set_from_icon_name(icon)
         self.label.set_label(text)
         # Without this, the title would take its room.
         self.label.set_width_chars(len(text))
         self.update_property([Gtk.AccessibleProperty.LABEL], [text])
         for name in ("success", "warning"):
-            self.remove_css_class(name)
-        if sandbox in _CLASSES:
-            self.add_css_class(_CLASSES[sandbox])
-        while (child := self._sections.get_first_child()) is not None:
+            set_class(self, name, name == style)
+        for child in children_of(self._sections):
             self._sections.remove(child)
         for section in sections:
             self._sections.append(_section_box(section))
@@ -124,13 +120,10 @@ class SandboxBadge(Gtk.MenuButton):
 
 
 def _section_box(section: Section) -> Gtk.Widget:
-    box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
-    heading = Gtk.Label(label=section.title, xalign=0, css_classes=["heading"])
-    box.append(heading)
+    box = vbox(Gtk.Label(label=section.title, xalign=0, css_classes=["heading"]), spacing=6)
     for sentence in map(visible_words, section.sentences):
-        label = Gtk.Label(label=sentence, xalign=0, wrap=True, max_width_chars=48, selectable=False)
+        label = wrapped(sentence)
         # A long path must not make the popover wider.
-        label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-        without_hyphens(label)
+        label.set_max_width_chars(48)
         box.append(label)
     return box

@@ -28,17 +28,6 @@ from ...text.merge import keep_both
 from .model import RunData
 from .text import note_text
 
-_WANTED = {
-    "apply": State.APPLIED,
-    "take": State.APPLIED,
-    "both": State.APPLIED,
-    "redo": State.APPLIED,
-    "discard": State.DISCARDED,
-    "keep": State.DISCARDED,
-    "undo": State.UNDONE,
-    "undo-later": State.UNDONE,
-}
-
 
 @dataclass(frozen=True)
 class ActionResult:
@@ -111,21 +100,23 @@ _LARGEST = 8 << 20
 def act_on_run(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> ActionResult:
     """Act on the files with these absolute paths, or on all files of the run."""
     row = review.manager.run(run_id)
-    does: dict[str, Callable[[], Report]] = {
-        "apply": lambda: review.apply(row, paths, only_pending=True),
+    # Each with the state that it is to lead to.
+    verbs: dict[str, tuple[State, Callable[[], Report]]] = {
+        "apply": (State.APPLIED, lambda: review.apply(row, paths, only_pending=True)),
         # The page shows the version on disk as it is now.
-        "take": lambda: review.apply(row, paths, anyway=True),
-        "both": lambda: review.keep_both(row, paths),
-        "redo": lambda: review.apply(row, paths),
-        "discard": lambda: review.discard(row, paths),
-        "keep": lambda: review.discard(row, paths),
-        "undo": lambda: review.undo(row, paths),
-        "undo-later": lambda: review.undo(row, paths, with_later=True),
+        "take": (State.APPLIED, lambda: review.apply(row, paths, anyway=True)),
+        "both": (State.APPLIED, lambda: review.keep_both(row, paths)),
+        "redo": (State.APPLIED, lambda: review.apply(row, paths)),
+        "discard": (State.DISCARDED, lambda: review.discard(row, paths)),
+        "keep": (State.DISCARDED, lambda: review.discard(row, paths)),
+        "undo": (State.UNDONE, lambda: review.undo(row, paths)),
+        "undo-later": (State.UNDONE, lambda: review.undo(row, paths, with_later=True)),
     }
-    report = does[verb]()
-    done = [item for item in report.changes if item.state is _WANTED[verb]]
-    missed = [item for item in report.changes if item.state is not _WANTED[verb]]
-    problems = [f"{item.change.path}: {note_text(item.note)}" for item in missed if item.note]
+    wanted, act = verbs[verb]
+    report = act()
+    done = [item for item in report.changes if item.state is wanted]
+    missed = [item for item in report.changes if item.state is not wanted]
+    problems = _problems(missed)
     later = review.later_changes(row, missed) if verb == "undo" else []
     reports = tuple(Report(other.id, tuple(items)) for other, items in later)
     return ActionResult(_count(done), tuple(problems), reports)
@@ -150,7 +141,7 @@ def restore_since(review: Review, project: str, session_id: str, since: float) -
     reports = undo_runs(review, runs_since(review.manager, project, since, session_id=session_id))
     items = [item for report in reports for item in report.changes]
     missed = [item for item in items if item.state not in (State.UNDONE, State.DISCARDED)]
-    problems = {f"{item.change.path}: {note_text(item.note)}" for item in missed if item.note}
+    problems = set(_problems(missed))
     places = {(item.change.root, item.change.path): item for item in items if item not in missed}
     return ActionResult(_count([*places.values()]), tuple(sorted(problems)))
 
@@ -173,10 +164,14 @@ def act_on_all(review: Review, verb: str, path: str) -> ActionResult:
     does = review.apply_all if verb == "apply" else review.discard_all
     reports = does(project)
     items = [item for report in reports for item in report.changes]
-    problems = [f"{item.change.path}: {note_text(item.note)}" for item in items if item.note]
+    problems = _problems(items)
     errors = [localized(error) for report in reports for error in report.errors]
     done = [item for item in items if not item.note]
     return ActionResult(_count(done), (*problems, *errors))
+
+
+def _problems(items: Sequence[Recorded]) -> list[str]:
+    return [f"{item.change.path}: {note_text(item.note)}" for item in items if item.note]
 
 
 def _count(items: Sequence[Recorded]) -> int:

@@ -205,13 +205,19 @@ def _order(item: Recorded) -> tuple[int, bool, str]:
     return severity(item), not is_lost, item.change.path
 
 
-class RunItem(GObject.Object):
-    __gtype_name__ = "OllmRunItem"
+class FoldItem(GObject.Object):
+    """A row for files of a run, which opens to show them."""
+
+    __gtype_name__ = "OllmFoldItem"
 
     def __init__(self, data: RunData, *, is_open: bool = False) -> None:
         super().__init__()
         self.data = data
         self.is_open = is_open
+
+
+class RunItem(FoldItem):
+    __gtype_name__ = "OllmRunItem"
 
 
 class FileItem(GObject.Object):
@@ -224,15 +230,10 @@ class FileItem(GObject.Object):
         self.is_ignored = is_ignored
 
 
-class IgnoredItem(GObject.Object):
+class IgnoredItem(FoldItem):
     """All files of a run that git ignores, if it has others, too."""
 
     __gtype_name__ = "OllmIgnoredItem"
-
-    def __init__(self, data: RunData, *, is_open: bool = False) -> None:
-        super().__init__()
-        self.data = data
-        self.is_open = is_open
 
 
 # The number of rows that a list view creates ahead.
@@ -311,27 +312,28 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
         group, inner = self._groups[number], place - self._starts[number]
         return group.row(inner - 1) if inner else group.item
 
+    def _find(self, run_id: str) -> tuple[_Group, int] | None:
+        groups = zip(self._groups, self._starts, strict=False)
+        return next((found for found in groups if found[0].item.data.id == run_id), None)
+
     def place_of(self, run_id: str) -> int | None:
-        for group, start in zip(self._groups, self._starts, strict=False):
-            if group.item.data.id == run_id:
-                return start
-        return None
+        found = self._find(run_id)
+        return found[1] if found is not None else None
 
     def place_of_file(self, run_id: str, number: int) -> int | None:
         """Return the position of a file's row, or of its run's if that is folded; None if neither
         is listed."""
-        for group, start in zip(self._groups, self._starts, strict=False):
-            if group.item.data.id == run_id:
-                inner = group.place_of(number)
-                return start if inner is None else start + 1 + inner
-        return None
+        if (found := self._find(run_id)) is None:
+            return None
+        group, start = found
+        inner = group.place_of(number)
+        return start if inner is None else start + 1 + inner
 
     def place_of_ignored(self, run_id: str) -> int | None:
         """Return the position of the row for the run's files that git ignores."""
-        start = self.place_of(run_id)
-        if start is None:
+        if (found := self._find(run_id)) is None:
             return None
-        group = self._groups[self._starts.index(start)]
+        group, start = found
         own = len(group.item.data.items)
         return start + 1 + own if group.ignored is not None and group.shown > own else None
 

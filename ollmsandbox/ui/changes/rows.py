@@ -27,7 +27,7 @@ from ..widgets.labels import (
 from ..widgets.readable import number
 from ..widgets.weak import weak_reference
 from ..widgets.wrap_box import WrapBox
-from .model import FileItem, IgnoredItem, RunItem
+from .model import FileItem, FoldItem
 from .text import (
     change_text,
     ignored_actions,
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from ..widgets.tasks import Tasks
     from .counts import LineCount
 
-Act = Callable[[str, "RunItem | IgnoredItem"], None]
-Fold = Callable[["RunItem | IgnoredItem"], None]
+Act = Callable[[str, FoldItem], None]
+Fold = Callable[[FoldItem], None]
 _INDENT = 18
 _MOST_READ = 200
 # Lines of a warning.
@@ -60,7 +60,7 @@ class FoldRow(Gtk.Box):
 
     __gtype_name__ = "OllmFoldRow"
 
-    def __init__(self, item: RunItem | IgnoredItem, fold: Fold) -> None:
+    def __init__(self, item: FoldItem, fold: Fold) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.item = item
         # For screen readers.
@@ -122,7 +122,7 @@ class FoldRow(Gtk.Box):
 class RunRow(FoldRow):
     __gtype_name__ = "OllmRunRow"
 
-    def __init__(self, item: RunItem, act: Act, fold: Fold) -> None:
+    def __init__(self, item: FoldItem, act: Act, fold: Fold) -> None:
         super().__init__(item, fold)
         self.add_css_class("run-row")
         run = item.data
@@ -149,7 +149,7 @@ class IgnoredRow(FoldRow):
 
     __gtype_name__ = "OllmIgnoredRow"
 
-    def __init__(self, item: IgnoredItem, act: Act, fold: Fold) -> None:
+    def __init__(self, item: FoldItem, act: Act, fold: Fold) -> None:
         super().__init__(item, fold)
         # The text is below those of the files, though the arrow is wider than their icons.
         self.set_margin_start(_INDENT - 2)

@@ -19,35 +19,20 @@ from .model import RunData
 _MOST_NAMES = 8
 # Translated only when they are shown: a long list has very many rows.
 _KINDS = {
-    Kind.ADDED: N_("Added"),
-    Kind.MODIFIED: N_("Modified"),
-    Kind.DELETED: N_("Deleted"),
-    Kind.REPLACED: N_("Replaced"),
+    Kind.ADDED: (N_("Added"), "list-add-symbolic"),
+    Kind.MODIFIED: (N_("Modified"), "document-edit-symbolic"),
+    Kind.DELETED: (N_("Deleted"), "list-remove-symbolic"),
+    Kind.REPLACED: (N_("Replaced"), "view-refresh-symbolic"),
 }
-_ICONS = {
-    Kind.ADDED: "list-add-symbolic",
-    Kind.MODIFIED: "document-edit-symbolic",
-    Kind.DELETED: "list-remove-symbolic",
-    Kind.REPLACED: "view-refresh-symbolic",
-}
+# Each of them, and the same in short.
 _MARKS = {
-    Flag.LATER: N_("Can run code outside the sandbox"),
-    Flag.OPENING: N_("Can run code when you enter or open the folder"),
-    Flag.TOOL: N_("Can run code when a tool starts"),
-    Flag.SHARED: N_("Gives other users more rights"),
-    Flag.EXECUTABLE: N_("New executable"),
-    Flag.OUTSIDE: N_("Link that points outside the project"),
-    Flag.STRIPPED: N_("Setuid bit removed"),
-}
-# The same, short.
-_PILLS = {
-    Flag.LATER: N_("Can run code"),
-    Flag.OPENING: N_("Can run code"),
-    Flag.TOOL: N_("Can run code"),
-    Flag.SHARED: N_("More rights"),
-    Flag.EXECUTABLE: N_("New executable"),
-    Flag.OUTSIDE: N_("Points outside"),
-    Flag.STRIPPED: N_("Setuid removed"),
+    Flag.LATER: (N_("Can run code outside the sandbox"), N_("Can run code")),
+    Flag.OPENING: (N_("Can run code when you enter or open the folder"), N_("Can run code")),
+    Flag.TOOL: (N_("Can run code when a tool starts"), N_("Can run code")),
+    Flag.SHARED: (N_("Gives other users more rights"), N_("More rights")),
+    Flag.EXECUTABLE: (N_("New executable"), N_("New executable")),
+    Flag.OUTSIDE: (N_("Link that points outside the project"), N_("Points outside")),
+    Flag.STRIPPED: (N_("Setuid bit removed"), N_("Setuid removed")),
 }
 _STATES = {
     State.APPLIED: N_("Applied"),
@@ -60,24 +45,19 @@ _STATES = {
 
 
 def _kind(item: Recorded) -> str:
-    return _(_KINDS[item.change.kind])
+    return _(_KINDS[item.change.kind][0])
 
 
 def kind_icon(item: Recorded) -> str:
-    return _ICONS[item.change.kind]
+    return _KINDS[item.change.kind][1]
 
 
 def flag_labels(item: Recorded) -> list[str]:
     """Return labels for what the user should look at."""
-    found = [_(_MARKS[flag]) for flag in item.change.flags if flag in _MARKS]
+    found = [_(_MARKS[flag][0]) for flag in item.change.flags if flag in _MARKS]
     if item.is_held and item.state is State.PENDING:
         found.append(_("Needs approval"))
     return found
-
-
-def weak_labels(item: Recorded) -> list[str]:
-    """Return labels for what is good to know, but needs no second look."""
-    return [_("Runs in a build or a test")] if Flag.BUILD in item.change.flags else []
 
 
 def _state(item: Recorded) -> str:
@@ -88,7 +68,7 @@ def pill_label(item: Recorded) -> str:
     """Return one short label for what the user should look at, or ""; `flag_labels` says more."""
     if item.is_held and item.state is State.PENDING:
         return _("Needs approval")
-    return next((_(_PILLS[flag]) for flag in item.change.flags if flag in _PILLS), "")
+    return next((_(_MARKS[flag][1]) for flag in item.change.flags if flag in _MARKS), "")
 
 
 def change_text(item: Recorded) -> str:
@@ -123,7 +103,8 @@ def page_text(item: Recorded) -> str:
 
 
 def _details(item: Recorded) -> list[str]:
-    parts = weak_labels(item)
+    # Good to know, but it needs no second look.
+    parts = [_("Runs in a build or a test")] if Flag.BUILD in item.change.flags else []
     if mode := mode_text(item.change):
         # Translators: {} is the mode of a file, or the old and the new one: 0644 → 0666.
         parts.append(_("Mode {}").format(mode))
@@ -243,10 +224,8 @@ def empty_text(*, is_filtered: bool, of_session: bool = False) -> tuple[str, str
     if is_filtered:
         sentence = _("No command or changed path matches.")
         return "edit-find-symbolic", _("No Results Found"), sentence
-    if of_session:
-        sentence = _("Changes that commands of this session make appear here.")
-        return "document-edit-symbolic", _("No Changes Yet"), sentence
-    sentence = _("Changes that commands make appear here.")
+    own = _("Changes that commands of this session make appear here.")
+    sentence = own if of_session else _("Changes that commands make appear here.")
     return "document-edit-symbolic", _("No Changes Yet"), sentence
 
 

@@ -12,17 +12,25 @@ from gi.repository import Adw, GLib, GObject, Gtk
 
 from ...i18n import _, ngettext
 from ..resources import template
-from ..widgets.boxes import children_of
 from ..widgets.dialogs import confirm
 from ..widgets.focus import contains_focus, focus_around
-from ..widgets.labels import set_class
+from ..widgets.labels import children_of, set_class
 from ..widgets.readable import ignored_files, number
 from ..widgets.signals import forward, signals
 from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
-from .model import ChangeList, FileItem, IgnoredItem, RunData, RunItem, RunSearch, are_same, load
+from .model import (
+    ChangeList,
+    FileItem,
+    FoldItem,
+    RunData,
+    RunItem,
+    RunSearch,
+    are_same,
+    load,
+)
 from .rows import FileRow, FoldRow, IgnoredRow, LineCounts, RunRow
 from .text import along_text, busy_text, empty_text, result_text
 
@@ -372,12 +380,10 @@ class ChangesView(Gtk.Box):
     def _on_bind(self, _factory: Gtk.SignalListItemFactory, item: Gtk.ListItem) -> None:
         shown = item.get_item()
         row: FoldRow | FileRow
-        if isinstance(shown, RunItem | IgnoredItem):
+        if isinstance(shown, FoldItem):
             act, fold = weakly(self._act_on_run), weakly(self._fold)
-            if isinstance(shown, RunItem):
-                row = RunRow(shown, act, fold)
-            else:
-                row = IgnoredRow(shown, act, fold)
+            kind = RunRow if isinstance(shown, RunItem) else IgnoredRow
+            row = kind(shown, act, fold)
             row.set_busy(self.progress.is_working)
             self._run_focus.watch(row)
         else:
@@ -396,10 +402,10 @@ class ChangesView(Gtk.Box):
         item = self._list.get_item(place)
         if isinstance(item, FileItem):
             self._open_file(item)
-        elif isinstance(item, RunItem | IgnoredItem):
+        elif isinstance(item, FoldItem):
             self._toggle(item, place)
 
-    def _fold(self, item: RunItem | IgnoredItem) -> None:
+    def _fold(self, item: FoldItem) -> None:
         run = item.data.id
         is_run = isinstance(item, RunItem)
         place = self._list.place_of(run) if is_run else self._list.place_of_ignored(run)
@@ -407,7 +413,7 @@ class ChangesView(Gtk.Box):
             self._run_focus.request(run, RunRow if is_run else IgnoredRow)
             self._toggle(item, place)
 
-    def _toggle(self, item: RunItem | IgnoredItem, place: int) -> None:
+    def _toggle(self, item: FoldItem, place: int) -> None:
         opened = self._open_runs if isinstance(item, RunItem) else self._open_ignored
         (opened.discard if item.is_open else opened.add)(item.data.id)
         self._list.fold(place)
@@ -493,7 +499,7 @@ class ChangesView(Gtk.Box):
 
     # --- verbs -----------------------------------------------------------------------------------
 
-    def _act_on_run(self, verb: str, item: RunItem | IgnoredItem) -> None:
+    def _act_on_run(self, verb: str, item: FoldItem) -> None:
         is_run = isinstance(item, RunItem)
         if self._act_on(item.data.id, verb, *(() if is_run else item.data.ignored_paths)):
             kind = RunRow if is_run else IgnoredRow

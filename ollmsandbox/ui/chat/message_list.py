@@ -187,27 +187,26 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         return not self._source
 
     def is_in_view(self, item: T) -> bool:
-        row = self._rows.get(item)
-        if row is None or not row.get_height():
-            return False
-        top, bottom = self._viewport.place_of(row)
+        top, bottom = self._place_of(item)
         seen = min(bottom, self._viewport.get_height()) - max(top, 0)
-        return seen >= min(_IN_VIEW, bottom - top)
+        return bottom > top and seen >= min(_IN_VIEW, bottom - top)
 
     def is_above(self, item: T) -> bool:
         """Return whether the item begins above the upper edge."""
-        row = self._rows.get(item)
-        if row is None or not row.get_height():
-            return self._items.index(item) < self._first
-        return self._viewport.place_of(row)[0] < 0
+        top, bottom = self._place_of(item)
+        return top < 0 if bottom > top else self._items.index(item) < self._first
 
     def is_cut_off(self, item: T) -> bool:
         """Return whether the upper edge hides a part of the item that there would be room for."""
+        top, bottom = self._place_of(item)
+        return top < 0 and bottom < self._viewport.get_height() - 1
+
+    def _place_of(self, item: T) -> tuple[float, float]:
+        """Return where an item begins and ends in the view; nowhere if it has no height yet."""
         row = self._rows.get(item)
         if row is None or not row.get_height():
-            return False
-        top, bottom = self._viewport.place_of(row)
-        return top < 0 and bottom < self._viewport.get_height() - 1
+            return 0.0, 0.0
+        return self._viewport.place_of(row)
 
     def look_again(self, *_args: object) -> None:
         """Make missing rows and emit `scrolled` before the next frame."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gi.repository import Adw, Gdk, Gtk, GtkSource, Pango
+from gi.repository import Adw, GtkSource, Pango
 
 from ..terminal.style import Rgb, rgba
 
@@ -79,10 +79,10 @@ class DiffTags:
             (self.blank, grounds.blank),
             (self.header, grounds.header),
         ):
-            _set(tag, "paragraph-background-rgba", rgba(colour))
-        _set(self.added_words, "background-rgba", rgba(grounds.added_words))
-        _set(self.removed_words, "background-rgba", rgba(grounds.removed_words))
-        _set(self.note, "foreground-rgba", rgba(grounds.note))
+            tag.props.paragraph_background_rgba = rgba(colour)
+        self.added_words.props.background_rgba = rgba(grounds.added_words)
+        self.removed_words.props.background_rgba = rgba(grounds.removed_words)
+        self.note.props.foreground_rgba = rgba(grounds.note)
         self.margin = "#{:02x}{:02x}{:02x}".format(*grounds.margin)
         set_scheme(self._buffer)
 
@@ -102,7 +102,3 @@ def diff_colours(*, dark: bool, high_contrast: bool) -> DiffColours:
 def _grounds() -> DiffColours:
     style = Adw.StyleManager.get_default()
     return diff_colours(dark=style.get_dark(), high_contrast=style.get_high_contrast())
-
-
-def _set(tag: Gtk.TextTag, name: str, colour: Gdk.RGBA) -> None:
-    tag.set_property(name, colour)

@@ -5,43 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from gi.repository import Gtk, GtkSource
 
 from ..widgets.weak import weakly
 from .colours import DiffTags
-from .model import Line, LineKind, Span
+from .model import Line, LineKind
 from .syntax import Syntax
 
-
-class Look(Enum):
-    SAME = "same"
-    ADDED = "added"
-    REMOVED = "removed"
-    BLANK = "blank"
-    HEADER = "header"
-
-
-_LOOKS = {LineKind.SAME: Look.SAME, LineKind.ADDED: Look.ADDED, LineKind.REMOVED: Look.REMOVED}
-_SIGNS = {Look.ADDED: "+", Look.REMOVED: "-"}
+_SIGNS = {LineKind.SAME: " ", LineKind.ADDED: "+", LineKind.REMOVED: "-"}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    look: Look
-    text: str = ""
+    # The line it shows; None if it holds buttons, or only fills the space beside a line.
+    line: Line | None = None
     # The text of the margin.
     margin: str = ""
-    # The line it shows; None if it only fills the space beside a line.
-    line: Line | None = None
 
     @property
-    def spans(self) -> tuple[Span, ...]:
-        return self.line.spans if self.line else ()
-
-
-BLANK = Row(Look.BLANK)
+    def text(self) -> str:
+        return self.line.text if self.line else ""
 
 
 class DiffPane:
@@ -98,7 +82,7 @@ class DiffPane:
 
     def insert_widget(self, at: int, widget: Gtk.Widget) -> None:
         _found, place = self.buffer.get_iter_at_line(at)
-        self._rows.insert(at, Row(Look.HEADER))
+        self._rows.insert(at, Row())
         offset = place.get_offset()
         anchor = self.buffer.create_child_anchor(place)
         self.buffer.insert(self.buffer.get_iter_at_offset(offset + 1), "\n")
@@ -125,21 +109,20 @@ class DiffPane:
         self._numbers.queue_draw()
 
     def _mark(self, offset: int, row: Row) -> None:
-        tag = {
-            Look.ADDED: self.tags.added,
-            Look.REMOVED: self.tags.removed,
-            Look.BLANK: self.tags.blank,
-        }.get(row.look)
+        tags, line = self.tags, row.line
         at = self.buffer.get_iter_at_offset
-        if tag is not None:
+        grounds = {LineKind.ADDED: tags.added, LineKind.REMOVED: tags.removed}
+        ground = grounds.get(line.kind) if line is not None else tags.blank
+        if ground is not None:
             # Including the line end, or an empty line would have no background.
-            self.buffer.apply_tag(tag, at(offset), at(offset + len(row.text) + 1))
-        if row.line is not None:
-            self._syntax.paint(self.buffer, offset, row.line)
-        if row.line is not None and row.line.is_note:
-            self.buffer.apply_tag(self.tags.note, at(offset), at(offset + len(row.text)))
-        words = self.tags.added_words if row.look is Look.ADDED else self.tags.removed_words
-        for start, end in row.spans:
+            self.buffer.apply_tag(ground, at(offset), at(offset + len(row.text) + 1))
+        if line is None:
+            return
+        self._syntax.paint(self.buffer, offset, line)
+        if line.is_note:
+            self.buffer.apply_tag(tags.note, at(offset), at(offset + len(line.text)))
+        words = tags.added_words if line.kind is LineKind.ADDED else tags.removed_words
+        for start, end in line.spans:
             self.buffer.apply_tag(words, at(offset + start), at(offset + end))
 
     def _fill_margin(
@@ -175,19 +158,16 @@ class LinkedPanes:
 
 
 def unified(line: Line, digits: int) -> Row:
-    look = _LOOKS[line.kind]
-    old = "" if line.old is None else str(line.old)
-    new = "" if line.new is None else str(line.new)
-    sign = _SIGNS.get(look, " ") if not line.is_note else " "
-    margin = f"{old:>{digits}} {new:>{digits}} {sign}"
-    return Row(look, line.text, margin, line)
+    old, new = ("" if number is None else number for number in (line.old, line.new))
+    return Row(line, f"{old:>{digits}} {new:>{digits}} {_sign(line)}")
 
 
 def side(line: Line | None, digits: int, *, is_new: bool) -> Row:
     if line is None:
-        return BLANK
-    look = _LOOKS[line.kind]
+        return Row()
     number = line.new if is_new else line.old
-    sign = _SIGNS.get(look, " ") if not line.is_note else " "
-    margin = f"{'' if number is None else number:>{digits}} {sign}"
-    return Row(look, line.text, margin, line)
+    return Row(line, f"{'' if number is None else number:>{digits}} {_sign(line)}")
+
+
+def _sign(line: Line) -> str:
+    return " " if line.is_note else _SIGNS[line.kind]

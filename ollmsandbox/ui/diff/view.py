@@ -8,15 +8,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from gi.repository import Adw, Gdk, GLib, Gtk
+from gi.repository import Gdk, GLib, Gtk
 
 from ...i18n import _, ngettext
 from ...loop import start_daemon
 from ..resources import template
 from ..widgets.actions import Action, ActionButton
-from ..widgets.labels import set_accessible_name
+from ..widgets.keyboard import add_shortcut
+from ..widgets.labels import children_of, set_accessible_name
 from ..widgets.readable import line_counts, number
-from ..widgets.signals import signals
+from ..widgets.signals import SignalHandlers, follow_theme, signals
 from ..widgets.weak import weakly
 from .model import Diff, DiffSection, Fold, Line, compare, pairs
 from .pane import DiffPane, LinkedPanes, side, unified
@@ -66,7 +67,7 @@ class SectionButtons:
         """Replace the buttons, and keep the focus."""
         for box in self._boxes:
             had_focus = box.get_focus_child() is not None
-            while (child := box.get_first_child()) is not None:
+            for child in children_of(box):
                 box.remove(child)
             for action in actions:
                 box.append(self._button(action) if action.name else _quiet(action.label))
@@ -78,11 +79,9 @@ class SectionButtons:
         """Disable the buttons while something is being changed."""
         self._is_busy = is_busy
         for box in self._boxes:
-            child = box.get_first_child()
-            while child is not None:
+            for child in children_of(box):
                 if isinstance(child, ActionButton):
                     child.set_busy(is_busy)
-                child = child.get_next_sibling()
 
     def focus(self) -> bool:
         """Focus the first button of the last column. Return whether there is one."""
@@ -96,12 +95,6 @@ class SectionButtons:
         description = _("{action}, hunk {number}").format(action=action.label, number=place)
         set_accessible_name(button, description)
         return button
-
-
-def add_line(row: Gtk.Box, section: DiffSection, *, is_last: bool) -> None:
-    start = section.group.new_start if is_last else section.group.old_start
-    words = _("Line {number}").format(number=start + 1)
-    row.append(_quiet(words))
 
 
 def _quiet(words: str) -> Gtk.Label:
@@ -170,20 +163,12 @@ class DiffView(Gtk.Box):
         self._left = most_sections
         self._current = -1
         self._linked: LinkedPanes | None = None
-        self._style_handlers: list[int] = []
+        self._theme = SignalHandlers()
         self.previous.connect("clicked", weakly(self._go), -1)
         self.next.connect("clicked", weakly(self._go), 1)
         self._toggled = self.side_toggle.connect("toggled", weakly(self._on_side_toggled))
-        keys = Gtk.ShortcutController(propagation_phase=Gtk.PropagationPhase.CAPTURE)
-        press = weakly(self._key)
-
-        def go(widget: Gtk.Widget, arguments: GLib.Variant | None, by: int) -> bool:
-            return bool(press(widget, arguments, by))
-
-        for trigger, by in (("<Alt>Up", -1), ("<Alt>Down", 1)):
-            action = Gtk.CallbackAction.new(go, by)
-            keys.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(trigger), action))
-        self.add_controller(keys)
+        for keys, by in (("<Alt>Up", -1), ("<Alt>Down", 1)):
+            add_shortcut(self, keys, self._go, None, by, phase=Gtk.PropagationPhase.CAPTURE)
 
     # --- for the owner -------------------------------------------------------------------------
 
@@ -388,7 +373,8 @@ class DiffView(Gtk.Box):
                 folded.buttons.append(button)
                 row.append(button)
             if section:
-                add_line(row, section, is_last=is_last)
+                start = section.group.new_start if is_last else section.group.old_start
+                row.append(_quiet(_("Line {number}").format(number=start + 1)))
             if buttons and not is_last:
                 buttons.add_to(row, can_press=False)
             column.insert_widget(at, row)
@@ -443,13 +429,10 @@ class DiffView(Gtk.Box):
         self._left = self._most_sections
         self._timer = self._timer or GLib.timeout_add(_PAUSE, weakly(self._load))
 
-    def _go(self, _widget: Gtk.Widget | None, by: int) -> None:
+    def _go(self, _widget: Gtk.Widget | None, by: int) -> bool:
         count = len(self._section_marks)
         if count:
             self.go_to_change(max(0, min(count - 1, self._current + by)))
-
-    def _key(self, _widget: Gtk.Widget, _arguments: GLib.Variant | None, by: int) -> bool:
-        self._go(None, by)
         return Gdk.EVENT_STOP
 
     def _show_summary(self) -> None:
@@ -504,16 +487,10 @@ class DiffView(Gtk.Box):
 
     def do_realize(self) -> None:
         Gtk.Box.do_realize(self)
-        manager = Adw.StyleManager.get_default()
-        repaint = weakly(self._theme_changed)
-        self._style_handlers = [
-            manager.connect(f"notify::{name}", repaint) for name in ("dark", "high-contrast")
-        ]
-        self._theme_changed()
+        follow_theme(self._theme, self._theme_changed)
 
     def do_unrealize(self) -> None:
-        for handler in self._style_handlers:
-            Adw.StyleManager.get_default().disconnect(handler)
+        self._theme.disconnect()
         Gtk.Box.do_unrealize(self)
 
     def _theme_changed(self, *_args: object) -> None:

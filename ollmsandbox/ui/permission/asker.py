@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TypeVar
 
 from gi.repository import GObject
 
 from ...permission.request import Answer, PermissionRequest, Unanswered
 from ...tools.base import UserQuestion
 from ..widgets.signals import signals
+
+Q = TypeVar("Q", PermissionRequest, UserQuestion)
+A = TypeVar("A")
 
 
 class WindowAsker(GObject.Object):
@@ -27,37 +31,31 @@ class WindowAsker(GObject.Object):
 
     def __init__(self) -> None:
         super().__init__()
+        # The requests for a permission, and then the questions of models, which are none.
         self._waiting: dict[str, tuple[PermissionRequest, asyncio.Future[Answer]]] = {}
-        # Questions of models, which are no permission questions.
         self._questions: dict[str, tuple[UserQuestion, asyncio.Future[str]]] = {}
 
     @property
     def waiting(self) -> list[PermissionRequest | UserQuestion]:
         """The unanswered requests and questions, the oldest of each first."""
-        return [
-            *(request for request, _answer in self._waiting.values()),
-            *(question for question, _answer in self._questions.values()),
-        ]
+        requests = [request for request, _answer in self._waiting.values()]
+        return [*requests, *(question for question, _answer in self._questions.values())]
 
     async def ask(self, request: PermissionRequest) -> Answer:
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[request.id] = (request, answer)
-        self.emit("asked", request)
-        try:
-            return await answer
-        finally:
-            del self._waiting[request.id]
-            self.emit("settled", request)
+        return await self._answer_to(request, self._waiting)
 
     async def ask_user(self, question: UserQuestion) -> str:
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._questions[question.id] = (question, answer)
-        self.emit("asked", question)
+        return await self._answer_to(question, self._questions)
+
+    async def _answer_to(self, asked: Q, waiting: dict[str, tuple[Q, asyncio.Future[A]]]) -> A:
+        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        waiting[asked.id] = (asked, answer)
+        self.emit("asked", asked)
         try:
             return await answer
         finally:
-            del self._questions[question.id]
-            self.emit("settled", question)
+            del waiting[asked.id]
+            self.emit("settled", asked)
 
     def answer(self, request_id: str, answer: Answer) -> None:
         """Answer a question. Ignore one that was answered or cancelled."""

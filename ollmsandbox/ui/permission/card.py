@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from gi.repository import Gdk, GLib, GObject, Gtk, Pango
+from gi.repository import Gdk, GLib, Gtk
 
 from ...i18n import _
 from ...permission.request import Answer, PermissionRequest
 from ...text.visible import visible, visible_words
 from ...tools.questions import every_time
 from ..resources import template
-from ..widgets.labels import name_buttons, set_accessible_name, set_plain, without_hyphens
+from ..widgets.labels import (
+    name_buttons,
+    set_accessible_name,
+    set_plain,
+    show_text,
+    without_hyphens,
+    wrapped,
+)
 from ..widgets.scroller import lower_when_wider
-from ..widgets.signals import signals
+from ..widgets.signals import SignalHandlers, signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 from .text import (
@@ -71,7 +78,7 @@ class ChatPermission(Gtk.Box):
         self._place: tuple[int, ...] | None = None
         self._rests_at = 0
         # Signals that are connected while the card is shown.
-        self._handlers: list[tuple[GObject.Object, int]] = []
+        self._handlers = SignalHandlers()
         self._by_answer: dict[Answer, Gtk.Button] = {}
         # The answers that last, behind an arrow.
         self._more: Gtk.MenuButton | None = None
@@ -118,8 +125,7 @@ class ChatPermission(Gtk.Box):
         self.question.set_label(question_text(request))
         # A screen reader says it when the focus comes to a button of the card.
         self.update_property([Gtk.AccessibleProperty.LABEL], [spoken_question(request)])
-        self.notice.set_label(visible_words(request.notice))
-        self.notice.set_visible(bool(request.notice))
+        show_text(self.notice, visible_words(request.notice))
         set_plain(self.subject, visible(request.subject))
         if request.network or not request.sandboxed:
             self.icon.set_from_icon_name("dialog-warning-symbolic")
@@ -142,13 +148,10 @@ class ChatPermission(Gtk.Box):
         self.buttons.add_group([both])
 
     def _add_fact(self, row: int, label: str, value: str, *, is_emphasized: bool) -> None:
-        name = Gtk.Label(label=label, xalign=0, yalign=0)
-        name.add_css_class("dim-label")
-        shown = Gtk.Label(label=value, xalign=0, wrap=True, hexpand=True)
-        shown.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-        if is_emphasized:
-            shown.add_css_class("heading")
-        without_hyphens(name, shown)
+        name = Gtk.Label(label=label, xalign=0, yalign=0, css_classes=["dim-label"])
+        shown = wrapped(value, *(["heading"] if is_emphasized else []))
+        shown.set_hexpand(True)
+        without_hyphens(name)
         self.facts.attach(name, 0, row, 1, 1)
         self.facts.attach(shown, 1, row, 1, 1)
 
@@ -162,9 +165,9 @@ class ChatPermission(Gtk.Box):
             label.set_xalign(0)
             box.append(button)
         popover = Gtk.Popover(child=box, css_classes=["menu-like"])
-        menu = Gtk.MenuButton(popover=popover, icon_name="pan-down-symbolic")
-        menu.set_tooltip_text(_("More Answers"))
-        set_accessible_name(menu, _("More Answers"))
+        words = _("More Answers")
+        menu = Gtk.MenuButton(popover=popover, icon_name="pan-down-symbolic", tooltip_text=words)
+        set_accessible_name(menu, words)
         return menu
 
     def _button(self, answer: Answer) -> Gtk.Button:
@@ -244,12 +247,12 @@ class ChatPermission(Gtk.Box):
         around, window = scrolled_around(self), self.get_root()
         if around is not None:
             for signal in ("changed", "value-changed"):
-                self._listen(around.get_vadjustment(), signal, self._look_soon)
+                self._handlers.connect(around.get_vadjustment(), signal, self._look_soon)
         if isinstance(window, Gtk.Window):
-            self._listen(window, "notify::is-active", self._on_active)
+            self._handlers.connect(window, "notify::is-active", self._on_active)
         if (clock := self.get_frame_clock()) is not None:
             # Nothing moves without a frame, and this requests none.
-            self._listen(clock, "after-paint", self._note_place)
+            self._handlers.connect(clock, "after-paint", self._note_place)
         self._place = None
         self._had_time = False
         self._show_whether_it_can_be_allowed()
@@ -261,12 +264,7 @@ class ChatPermission(Gtk.Box):
             if timer:
                 GLib.source_remove(timer)
         self._pausing = self._looking = 0
-        for source, handler in self._handlers:
-            source.disconnect(handler)
-        self._handlers = []
-
-    def _listen(self, source: GObject.Object, signal: str, method: Callable[..., object]) -> None:
-        self._handlers.append((source, source.connect(signal, weakly(method))))
+        self._handlers.disconnect()
 
     def _on_active(self, _window: Gtk.Window, _property: object) -> None:
         """Ignore the click that brings the window to the front."""

@@ -15,7 +15,7 @@ from ...chat.providers.keys import KeyStorage
 from ...errors import OllmSandboxError
 from ...i18n import _, ngettext
 from ..resources import template
-from ..widgets.labels import name_buttons, set_accessible_name
+from ..widgets.labels import name_buttons, set_accessible_name, set_class
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -111,7 +111,7 @@ class ConnectionDialog(Adw.Window):
         keys = Gtk.ShortcutController()
         keys.add_shortcut(Gtk.Shortcut.new(escape, Gtk.NamedAction.new("window.close")))
         self.add_controller(keys)
-        self.cancel_button.connect("clicked", weakly(self._on_cancel))
+        self.cancel_button.set_action_name("window.close")
         self.save_button.connect("clicked", weakly(self._on_save))
         self.test_button.connect("clicked", weakly(self._on_test))
         self.connect("close-request", weakly(self._on_close))
@@ -176,9 +176,7 @@ class ConnectionDialog(Adw.Window):
     def _show_result(self, text: str, style: str = "") -> None:
         self.result.set_subtitle(GLib.markup_escape_text(text))
         for name in ("success", "error"):
-            self.result.remove_css_class(name)
-        if style:
-            self.result.add_css_class(style)
+            set_class(self.result, name, name == style)
 
     def _show_problem(self, text: str) -> None:
         self._show_result(text, "error")
@@ -256,9 +254,6 @@ class ConnectionDialog(Adw.Window):
     def _on_enter(self, _row: Adw.EntryRow) -> None:
         if self.save_button.get_sensitive():
             self._tasks.start(self._save())
-
-    def _on_cancel(self, _button: Gtk.Button) -> None:
-        self.close()
 
     def _on_close(self, _dialog: Gtk.Window) -> bool:
         self._tasks.cancel()

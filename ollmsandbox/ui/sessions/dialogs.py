@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rename or export a session."""
+"""Export a session."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from ...chat.storage.export import as_json, as_markdown
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError
 from ...i18n import _
-from ..widgets.dialogs import ask_for_name, choose_new_file
-
-
-async def ask_for_title(window: Gtk.Window, title: str) -> str:
-    """Return the new title, or "" if the user cancels."""
-    return await ask_for_name(
-        window, _("Rename Session"), "", _("Session name"), _("_Rename"), name=title
-    )
+from ..widgets.dialogs import choose_new_file
 
 
 async def export_session(window: Gtk.Window, history: History, session_id: str) -> None:

@@ -13,9 +13,6 @@ from ... import N_
 if TYPE_CHECKING:
     from ...chat.storage.history import FoundLine
 
-# Identifies what a row shows: the row stays as long as that does.
-Key = tuple[object, ...]
-
 
 class Day(Enum):
     """When a session was last used."""
@@ -41,10 +38,6 @@ class SessionItem:
     # The line that a search has found; None without a search, or if only the title has it.
     found: FoundLine | None = None
 
-    @property
-    def key(self) -> Key:
-        return ("session", self.id)
-
 
 @dataclass(frozen=True)
 class ProjectItem:
@@ -56,7 +49,3 @@ class ProjectItem:
     is_missing: bool = False
     sessions: Sequence[SessionItem] = ()
     uses_alpine: bool = False
-
-    @property
-    def key(self) -> Key:
-        return ("project", self.path, self.name, self.is_missing, self.uses_alpine)

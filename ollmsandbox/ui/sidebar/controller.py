@@ -13,9 +13,9 @@ from gi.repository import Adw, Gio, GLib, Gtk
 from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.confirmations import may_delete, may_remove
-from ..sessions.dialogs import ask_for_title
 from ..sessions.sessions import Sessions
-from ..widgets.dialogs import choose_folder
+from ..widgets.dialogs import ask_for_name, choose_folder
+from ..widgets.keyboard import add_shortcut
 from ..widgets.tasks import Tasks
 from ..widgets.toasts import dismiss_when_shown
 from ..widgets.weak import weakly
@@ -63,11 +63,7 @@ class SidebarController:
         self._undo.set_enabled(False)
         self._undo.connect("activate", weakly(self._on_undo))
         window.add_action(self._undo)
-        keys = Gtk.ShortcutController()
-        on_undo_key = weakly(self._on_undo_key)
-        undo = Gtk.CallbackAction.new(lambda *_args: bool(on_undo_key()))
-        keys.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string("<Control>z"), undo))
-        window.add_controller(keys)
+        add_shortcut(window, "<Control>z", self._on_undo_key)
         handlers: tuple[tuple[str, Callable[..., object]], ...] = (
             ("open-session", self._on_open_session),
             ("new-session", self._on_new_session),
@@ -195,7 +191,9 @@ class SidebarController:
 
     def _on_rename_session(self, _sidebar: Sidebar, session_id: str) -> None:
         async def rename() -> None:
-            title = await ask_for_title(self._window, await self._sessions.title(session_id))
+            before = await self._sessions.title(session_id)
+            heading, label, action = _("Rename Session"), _("Session name"), _("_Rename")
+            title = await ask_for_name(self._window, heading, "", label, action, name=before)
             if title:
                 await self._sessions.rename(session_id, title)
 

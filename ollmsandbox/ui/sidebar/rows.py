@@ -4,15 +4,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from gi.repository import Gio, GLib, Gtk, Pango
+from gi.repository import Gio, GLib, Gtk
 
 from ...i18n import _
 from ...text.visible import visible_line
-from ..sessions.items import Day, Key, ProjectItem, SessionItem
+from ..sessions.items import Day, ProjectItem, SessionItem
+from ..widgets.boxes import hbox, icon_button, vbox
 from ..widgets.keyboard import TAB_DIRECTIONS
-from ..widgets.labels import decorative_icon, in_sentences, set_class
+from ..widgets.labels import (
+    add_classes,
+    decorative_icon,
+    in_sentences,
+    one_line,
+    set_accessible_name,
+    set_class,
+    set_expanded,
+    show_text,
+)
 
 
 class OlderItem(NamedTuple):
@@ -21,10 +32,6 @@ class OlderItem(NamedTuple):
     path: str
     name: str
 
-    @property
-    def key(self) -> Key:
-        return ("older", self.path, self.name)
-
 
 class DayItem(NamedTuple):
     """A heading above the sessions of a day."""
@@ -32,9 +39,19 @@ class DayItem(NamedTuple):
     path: str
     day: Day
 
-    @property
-    def key(self) -> Key:
-        return ("day", self.path, self.day)
+
+Item = ProjectItem | SessionItem | DayItem | OlderItem
+
+
+def key_of(item: Item) -> tuple[object, ...]:
+    """Return what identifies a row: it stays as long as that does."""
+    match item:
+        case SessionItem():
+            return ("session", item.id)
+        case ProjectItem():
+            return ("project", item.path, item.name, item.is_missing, item.uses_alpine)
+        case _:
+            return (type(item), *item)
 
 
 class _TabRow(Gtk.ListBoxRow):
@@ -56,26 +73,15 @@ class ProjectRow(_TabRow):
         super().__init__(selectable=False)
         self.item = item
         self.set_tooltip_text(visible_line(item.path))
-        box = Gtk.Box(spacing=6)
         self._icon = decorative_icon("dialog-warning-symbolic")
-        box.append(self._icon)
-        text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True, valign=Gtk.Align.CENTER)
-        name = _line(item.name)
-        name.add_css_class("heading")
-        text.append(name)
-        if item.is_missing:
-            note = _line(_("Folder not found"))
-            note.add_css_class("caption")
-            note.add_css_class("warning")
-            text.append(note)
-        box.append(text)
+        missing = _("Folder not found") if item.is_missing else ""
+        text = _text(one_line(item.name, "heading"))
+        if missing:
+            text.append(one_line(missing, "caption", "warning"))
+        box = hbox(self._icon, text, spacing=6)
         if item.path and not item.is_missing:
-            new = Gtk.Button(icon_name="list-add-symbolic", valign=Gtk.Align.CENTER)
             words = _("New Session in {}").format(item.name)
-            new.set_tooltip_text(words)
-            new.update_property([Gtk.AccessibleProperty.LABEL], [words])
-            for style in ("flat", "row-action"):
-                new.add_css_class(style)
+            new = icon_button("list-add-symbolic", words, "flat", "row-action")
             new.set_action_name("sidebar.new-session")
             new.set_action_target_value(_path(item.path))
             box.append(new)
@@ -87,24 +93,17 @@ class ProjectRow(_TabRow):
                 wishes.insert(0, (_("Opened _Folders…"), "sidebar.show-folders"))
                 system = _("_Use This Computer's Programs") if item.uses_alpine else ""
                 wishes.insert(0, (system or _("_Use Alpine Linux"), "sidebar.switch-system"))
-            menu = Gio.Menu()
-            for label, action in wishes:
-                entry = Gio.MenuItem.new(label, None)
-                entry.set_action_and_target_value(action, _path(item.path))
-                menu.append_item(entry)
+            menu = _menu(wishes, _path(item.path))
             box.append(_menu_button(menu, _("Menu for {}").format(item.name)))
         self.set_child(box)
-        missing = _("Folder not found") if item.is_missing else ""
-        said = in_sentences(item.name, missing)
-        self.update_property([Gtk.AccessibleProperty.LABEL], [said])
+        set_accessible_name(self, in_sentences(item.name, missing))
         self.show_collapsed(False)
 
     def show_collapsed(self, is_collapsed: bool) -> None:
         if not self.item.is_missing:
             icon = "pan-end-symbolic" if is_collapsed else "pan-down-symbolic"
             self._icon.set_from_icon_name(icon)
-        # An integer: this state has a third value, so GTK does not take a boolean.
-        self.update_state([Gtk.AccessibleState.EXPANDED], [int(not is_collapsed)])
+        set_expanded(self, not is_collapsed)
 
 
 class SessionRow(_TabRow):
@@ -112,28 +111,18 @@ class SessionRow(_TabRow):
 
     def __init__(self, item: SessionItem) -> None:
         super().__init__()
-        box = Gtk.Box(spacing=6, margin_start=18)
-        self._title = _line("")
-        self._found = _line("")
-        for style in ("caption", "dim-label"):
-            self._found.add_css_class(style)
-        text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True, valign=Gtk.Align.CENTER)
-        text.append(self._title)
-        text.append(self._found)
-        box.append(text)
-        self._asks = decorative_icon("media-record-symbolic")
+        self._title = one_line()
+        self._found = one_line("", "caption", "dim-label")
+        self._asks = decorative_icon("media-record-symbolic", "accent", "asks-dot")
         self._asks.set_tooltip_text(_("Needs your answer"))
-        for style in ("accent", "asks-dot"):
-            self._asks.add_css_class(style)
-        box.append(self._asks)
-        self._works = Gtk.Spinner()
-        self._works.set_tooltip_text(_("Working"))
-        box.append(self._works)
+        self._works = Gtk.Spinner(tooltip_text=_("Working"))
         self._menu = _menu_button(None, "")
         # Filled when it opens: it takes as long as the rest of the row, and few are ever opened.
         target = GLib.Variant.new_string(item.id)
         self._menu.set_create_popup_func(lambda button: _add_menu(button, target))
-        box.append(self._menu)
+        text = _text(self._title, self._found)
+        box = hbox(text, self._asks, self._works, self._menu, spacing=6)
+        box.set_margin_start(18)
         self.set_child(box)
         self.show_item(item)
 
@@ -142,8 +131,7 @@ class SessionRow(_TabRow):
         self.item = item
         self._title.set_label(item.title)
         found = item.found.text if item.found is not None else ""
-        self._found.set_label(found)
-        self._found.set_visible(bool(found))
+        show_text(self._found, found)
         works = item.is_busy and not item.is_asking
         self._asks.set_visible(item.is_asking)
         self._works.set_visible(works)
@@ -166,10 +154,8 @@ class DayRow(Gtk.ListBoxRow):
     def __init__(self, item: DayItem) -> None:
         super().__init__(selectable=False, activatable=False, focusable=False)
         self.item = item
-        words = _line(_(item.day.value))
+        words = one_line(_(item.day.value), "caption", "dim-label")
         words.set_margin_start(18)
-        for style in ("caption", "dim-label"):
-            words.add_css_class(style)
         self.add_css_class("day-row")
         self.set_child(words)
 
@@ -180,21 +166,32 @@ class OlderRow(Gtk.ListBoxRow):
     def __init__(self, item: OlderItem) -> None:
         super().__init__(selectable=False)
         self.item = item
-        words = _line(_("Show Older"))
+        words = one_line(_("Show Older"), "dim-label")
         words.set_margin_start(18)
-        words.add_css_class("dim-label")
         self.set_child(words)
         name = _("Show older sessions of {}").format(item.name)
         self.set_tooltip_text(name)
         self.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
 
-Item = ProjectItem | SessionItem | DayItem | OlderItem
 Row = ProjectRow | SessionRow | DayRow | OlderRow
 
 
-def _line(text: str) -> Gtk.Label:
-    return Gtk.Label(label=text, xalign=0, ellipsize=Pango.EllipsizeMode.END)
+def _text(*lines: Gtk.Label) -> Gtk.Box:
+    text = vbox(*lines)
+    text.set_hexpand(True)
+    text.set_valign(Gtk.Align.CENTER)
+    return text
+
+
+def _menu(wishes: Sequence[tuple[str, str]], target: GLib.Variant) -> Gio.Menu:
+    """Return a menu of labels and the actions that they are for."""
+    menu = Gio.Menu()
+    for label, action in wishes:
+        entry = Gio.MenuItem.new(label, None)
+        entry.set_action_and_target_value(action, target)
+        menu.append_item(entry)
+    return menu
 
 
 def _path(path: str) -> GLib.Variant:
@@ -204,23 +201,18 @@ def _path(path: str) -> GLib.Variant:
 
 def _add_menu(button: Gtk.MenuButton, target: GLib.Variant) -> None:
     if button.get_popover() is None:
-        menu = Gio.Menu()
-        for label, action in (
+        wishes = (
             (_("Re_name…"), "sidebar.rename-session"),
             (_("_Delete"), "sidebar.delete-session"),
-        ):
-            entry = Gio.MenuItem.new(label, None)
-            entry.set_action_and_target_value(action, target)
-            menu.append_item(entry)
-        button.set_menu_model(menu)
+        )
+        button.set_menu_model(_menu(wishes, target))
 
 
 def _menu_button(menu: Gio.Menu | None, name: str) -> Gtk.MenuButton:
     button = Gtk.MenuButton(
         icon_name="view-more-symbolic", menu_model=menu, valign=Gtk.Align.CENTER
     )
-    for style in ("flat", "row-action"):
-        button.add_css_class(style)
+    add_classes(button, "flat", "row-action")
     _name_button(button, name)
     return button
 

@@ -12,6 +12,7 @@ from gi.repository import Gdk, Gio, GLib, Gtk
 
 from ..resources import template
 from ..sessions.items import Day, ProjectItem, SessionItem
+from ..widgets.focus import focus_around
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .rows import (
@@ -23,6 +24,7 @@ from .rows import (
     ProjectRow,
     Row,
     SessionRow,
+    key_of,
 )
 
 if TYPE_CHECKING:
@@ -78,12 +80,12 @@ def listed_rows(listbox: Gtk.ListBox) -> list[Row]:
 def fill(listbox: Gtk.ListBox, items: Sequence[Item]) -> Iterator[None]:
     """Make the list match the items, yielding after each row that took time. Rows that stay are
     kept: one may have the focus, or an open menu."""
-    there = {row.item.key: row for row in listed_rows(listbox)}
-    for key in there.keys() - {item.key for item in items}:
+    there = {key_of(row.item): row for row in listed_rows(listbox)}
+    for key in there.keys() - {key_of(item) for item in items}:
         listbox.remove(there.pop(key))
         yield
     for place, item in enumerate(items):
-        row = there.get(item.key)
+        row = there.get(key_of(item))
         is_in_place = row is not None and row.get_index() == place
         if isinstance(row, SessionRow) and isinstance(item, SessionItem) and item != row.item:
             row.show_item(item)
@@ -110,6 +112,20 @@ def _row(item: Item) -> Row:
 _AT_ONCE = 8
 _PAUSE = 10
 
+# What the user wants to do with a project, and with a session: actions, and signals.
+_OF_PROJECT = (
+    "new-session",
+    "remove-project",
+    # The folder is missing; ask for the new one.
+    "locate-project",
+    # Those outside the project that its commands may change.
+    "show-folders",
+    # Let its commands use the programs of this computer instead of Alpine's, or vice versa.
+    "switch-system",
+)
+# To rename it, ask for the new name.
+_OF_SESSION = ("rename-session", "delete-session")
+
 
 @Gtk.Template(filename=template("sidebar/sidebar"))
 class Sidebar(Gtk.Box):
@@ -119,17 +135,8 @@ class Sidebar(Gtk.Box):
         {
             "open-session": (str,),
             # Paths are objects, because GLib's strings have to be UTF-8.
-            "new-session": (object,),
-            "remove-project": (object,),
-            # The folder is missing; ask for the new one.
-            "locate-project": (object,),
-            # Those outside the project that its commands may change.
-            "show-folders": (object,),
-            # Let its commands use the programs of this computer instead of Alpine's, or vice versa.
-            "switch-system": (object,),
-            # Ask for the new name.
-            "rename-session": (str,),
-            "delete-session": (str,),
+            **dict.fromkeys(_OF_PROJECT, (object,)),
+            **dict.fromkeys(_OF_SESSION, (str,)),
             "search": (str,),
         }
     )
@@ -150,16 +157,9 @@ class Sidebar(Gtk.Box):
         self._filling: Iterator[None] | None = None
         self._is_awaited = False
         actions = Gio.SimpleActionGroup()
-        for name, target in (
-            ("new-session", "ay"),
-            ("remove-project", "ay"),
-            ("locate-project", "ay"),
-            ("show-folders", "ay"),
-            ("switch-system", "ay"),
-            ("rename-session", "s"),
-            ("delete-session", "s"),
-        ):
-            action = Gio.SimpleAction.new(name, GLib.VariantType.new(target))
+        for name in (*_OF_PROJECT, *_OF_SESSION):
+            target = GLib.VariantType.new("ay" if name in _OF_PROJECT else "s")
+            action = Gio.SimpleAction.new(name, target)
             action.connect("activate", weakly(self._on_action))
             actions.add_action(action)
         self.insert_action_group("sidebar", actions)
@@ -204,8 +204,7 @@ class Sidebar(Gtk.Box):
             row.grab_focus()
 
     def _focused_row(self) -> Gtk.ListBoxRow | None:
-        window = self.get_root()
-        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        focus = focus_around(self)
         row = focus.get_ancestor(Gtk.ListBoxRow) if focus is not None else None
         is_here = isinstance(row, Gtk.ListBoxRow) and row.get_parent() is self.listbox
         return row if is_here else None

@@ -6,14 +6,15 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from gi.repository import Adw, Gdk, GLib, GObject, Gtk, Pango
+from gi.repository import Adw, GLib, GObject, Gtk, Pango
 
 from ...i18n import ngettext
 from ..resources import template
 from ..widgets import readable
+from ..widgets.keyboard import add_shortcut
 from ..widgets.labels import name_buttons
 from ..widgets.scroller import NestedScroller, lower_when_wider
-from ..widgets.signals import signals
+from ..widgets.signals import SignalHandlers, follow_theme, forward, signals
 from ..widgets.weak import weakly
 from .find import Finder
 from .follow import Follower
@@ -118,9 +119,9 @@ class TerminalView(Gtk.Box):
         self._next_search = 0.0
         self._follower = Follower(self.scroller)
         lower_when_wider(self.scroller)
-        self._style_handlers: list[int] = []
+        self._theme = SignalHandlers()
         self._restart()
-        self.open_all.connect("clicked", weakly(self._ask_for_all))
+        forward(self.open_all, "clicked", self, "open-all")
         self.search_bar.connect_entry(self.search_entry)
         self.search_bar.connect("notify::search-mode-enabled", weakly(self._search_toggled))
         self.search_entry.connect("search-changed", weakly(self._search))
@@ -128,7 +129,7 @@ class TerminalView(Gtk.Box):
             self.search_entry.connect(signal, weakly(self._step), by)
         self.search_next.connect("clicked", weakly(self._step), 1)
         self.search_previous.connect("clicked", weakly(self._step), -1)
-        self._add_shortcuts()
+        add_shortcut(self, "<Control>f", self.find)
 
     # --- for the owner -------------------------------------------------------------------------
 
@@ -163,14 +164,10 @@ class TerminalView(Gtk.Box):
     def copy_all(self) -> None:
         self.get_clipboard().set(self.text)
 
-    def find(self) -> None:
+    def find(self) -> bool:
         self.search_bar.set_search_mode(True)
         self.search_entry.grab_focus()
-
-    def fill(self) -> None:
-        """Take all of the available height."""
-        self.scroller.set_vexpand(True)
-        self.scroller.set_propagate_natural_height(False)
+        return True
 
     @GObject.Property(type=bool, default=True)
     def compact(self) -> bool:
@@ -296,9 +293,6 @@ class TerminalView(Gtk.Box):
             )
             self.earlier_label.set_label(words.format(count=readable.number(count)))
 
-    def _ask_for_all(self, _button: Gtk.Button) -> None:
-        self.emit("open-all")
-
     # --- height and scrolling ------------------------------------------------------------------
 
     def _set_height(self) -> None:
@@ -314,18 +308,6 @@ class TerminalView(Gtk.Box):
         return min(_LINES, max(_COMPACT if self._compact else _HIGHEST, filled) + 1)
 
     # --- finding -------------------------------------------------------------------------------
-
-    def _add_shortcuts(self) -> None:
-        find = weakly(self.find)
-
-        def act(*_: object) -> bool:
-            find()
-            return Gdk.EVENT_STOP
-
-        controller = Gtk.ShortcutController()
-        keys = Gtk.ShortcutTrigger.parse_string("<Control>f")
-        controller.add_shortcut(Gtk.Shortcut.new(keys, Gtk.CallbackAction.new(act)))
-        self.add_controller(controller)
 
     def _search_toggled(self, bar: Gtk.SearchBar, _property: GObject.ParamSpec) -> None:
         if not bar.get_search_mode():
@@ -363,20 +345,14 @@ class TerminalView(Gtk.Box):
     def do_realize(self) -> None:
         Gtk.Box.do_realize(self)
         self._set_height()
-        manager = Adw.StyleManager.get_default()
-        self._style_handlers = [
-            manager.connect(f"notify::{name}", weakly(self._theme_changed))
-            for name in ("dark", "high-contrast")
-        ]
-        self._theme_changed(manager)
+        follow_theme(self._theme, self._theme_changed)
 
     def do_unrealize(self) -> None:
-        for handler in self._style_handlers:
-            Adw.StyleManager.get_default().disconnect(handler)
-        self._style_handlers = []
+        self._theme.disconnect()
         Gtk.Box.do_unrealize(self)
 
-    def _theme_changed(self, manager: Adw.StyleManager, *_args: object) -> None:
+    def _theme_changed(self, *_args: object) -> None:
+        manager = Adw.StyleManager.get_default()
         self._tags.set_theme(
             theme(dark=manager.get_dark(), high_contrast=manager.get_high_contrast())
         )

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gi.repository import Gtk
 
 from .labels import add_classes, set_accessible_name
@@ -37,12 +35,3 @@ def set_margins(widget: Gtk.Widget, pixels: int) -> None:
     widget.set_margin_bottom(pixels)
     widget.set_margin_start(pixels)
     widget.set_margin_end(pixels)
-
-
-def children_of(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
-    """Yield the children, each of which may be removed before the next one is asked for."""
-    child = widget.get_first_child()
-    while child is not None:
-        following = child.get_next_sibling()
-        yield child
-        child = following

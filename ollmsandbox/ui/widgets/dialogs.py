@@ -10,8 +10,7 @@ from pathlib import Path
 from gi.repository import Adw, Gio, GLib, Gtk, Pango
 
 from ...i18n import _
-from .boxes import children_of
-from .labels import name_buttons, set_accessible_name
+from .labels import children_of, name_buttons, set_accessible_name
 
 # Pixels, to which a heading may shrink.
 _LEAST = 60

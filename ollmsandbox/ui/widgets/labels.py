@@ -4,12 +4,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gi.repository import GLib, Gtk, Pango
 
 # Characters of a word that is broken anywhere.
 _LONG_WORD = 500
 _CODE = re.compile(r"`([^`\n]+)`")
+
+
+def children_of(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
+    """Yield the children, each of which may be removed before the next one is asked for."""
+    child = widget.get_first_child()
+    while child is not None:
+        following = child.get_next_sibling()
+        yield child
+        child = following
 
 
 def set_accessible_name(widget: Gtk.Widget, name: str) -> None:
@@ -32,6 +42,14 @@ def one_line(text: str = "", *styles: str) -> Gtk.Label:
     """Return a label that cuts the end of its text off rather than taking more room."""
     end = Pango.EllipsizeMode.END
     return Gtk.Label(label=text, xalign=0, ellipsize=end, css_classes=list(styles))
+
+
+def wrapped(text: str = "", *styles: str) -> Gtk.Label:
+    """Return a label that breaks lines between words, or in a long word without a hyphen."""
+    mode = Pango.WrapMode.WORD_CHAR
+    label = Gtk.Label(label=text, xalign=0, wrap=True, wrap_mode=mode, css_classes=list(styles))
+    without_hyphens(label)
+    return label
 
 
 def show_text(label: Gtk.Label, text: str) -> None:
@@ -82,10 +100,8 @@ def name_buttons(top: Gtk.Widget) -> None:
     if isinstance(top, Gtk.Button) and top.get_use_underline() and (label := top.get_label()):
         name = label.replace("__", "\0").replace("_", "").replace("\0", "_")
         set_accessible_name(top, name)
-    child = top.get_first_child()
-    while child is not None:
+    for child in children_of(top):
         name_buttons(child)
-        child = child.get_next_sibling()
 
 
 def show_ellipsized_as_tooltip(*widgets: Gtk.Widget) -> None:
@@ -94,11 +110,8 @@ def show_ellipsized_as_tooltip(*widgets: Gtk.Widget) -> None:
         if isinstance(widget, Gtk.Label):
             widget.set_has_tooltip(True)
             widget.connect("query-tooltip", _show_tooltip)
-            continue
-        child = widget.get_first_child()
-        while child is not None:
-            show_ellipsized_as_tooltip(child)
-            child = child.get_next_sibling()
+        else:
+            show_ellipsized_as_tooltip(*children_of(widget))
 
 
 def set_left_to_right(label: Gtk.Label) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gi.repository import GObject
+from gi.repository import Adw, GObject
 
 from .weak import weak_reference, weakly
 
@@ -46,3 +46,10 @@ class SignalHandlers:
         for source, handler in self._connected:
             source.disconnect(handler)
         self._connected = []
+
+
+def follow_theme(handlers: SignalHandlers, method: Callable[..., object]) -> None:
+    """Call a method now, and whenever the colours change that it depends on."""
+    for name in ("dark", "high-contrast"):
+        handlers.connect(Adw.StyleManager.get_default(), f"notify::{name}", method)
+    method()

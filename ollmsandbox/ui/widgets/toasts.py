@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gi.repository import Adw, Gdk, GLib, Gtk, Pango
 
 from ...text.visible import visible_words
-from .labels import show_ellipsized_as_tooltip, without_hyphens
+from .labels import children_of, show_ellipsized_as_tooltip, wrapped
 from .weak import weakly
 
 # Characters that fit into one line of a narrow window. GTK would cut the end off, which says what
@@ -78,10 +78,6 @@ class Toasts:
         if not self._queue and self._room is not None:
             self._room.end()
 
-    def on_text(self, _source: object, text: str) -> None:
-        """Show the text that comes with a signal."""
-        self.tell(text)
-
 
 class ToastRoom:
     """Keeps toasts off what is at the bottom of a widget: it ends above them while they are shown.
@@ -105,7 +101,7 @@ class ToastRoom:
             self._above.set_margin_bottom(0)
 
     def _make(self) -> bool:
-        toast = _toast_of(self._overlay)
+        toast = next(reversed(_toasts_of(self._overlay)), None)
         place = self._above.translate_coordinates(self._overlay, 0, 0)
         if not self._is_needed or toast is None or place is None or not self._above.get_mapped():
             return GLib.SOURCE_REMOVE
@@ -142,7 +138,7 @@ def when_shown(overlay: Adw.ToastOverlay, act: Callable[[], object]) -> int:
     def on_frame(_overlay: Gtk.Widget, clock: Gdk.FrameClock) -> bool:
         nonlocal shown, since
         now = clock.get_frame_time()
-        found = list(_toasts_of(overlay))
+        found = _toasts_of(overlay)
         if not since or found != shown:
             shown, since = found, now
         elif now - since > _APPEARING:
@@ -153,25 +149,14 @@ def when_shown(overlay: Adw.ToastOverlay, act: Callable[[], object]) -> int:
     return overlay.add_tick_callback(on_frame)
 
 
-def _toasts_of(overlay: Adw.ToastOverlay) -> Iterator[Gtk.Widget]:
-    child = overlay.get_first_child()
-    while child is not None:
-        if child is not overlay.get_child():
-            yield child
-        child = child.get_next_sibling()
-
-
-def _toast_of(overlay: Adw.ToastOverlay) -> Gtk.Widget | None:
-    """Return the widget of the newest toast: the child that is not the overlay's own."""
-    last = overlay.get_last_child()
-    return None if last is None or last is overlay.get_child() else last
+def _toasts_of(overlay: Adw.ToastOverlay) -> list[Gtk.Widget]:
+    """Return the widgets of toasts, the newest last: all children but the overlay's own."""
+    return [child for child in children_of(overlay) if child is not overlay.get_child()]
 
 
 def _lines(text: str) -> Gtk.Widget:
-    label = Gtk.Label(label=text, xalign=0, wrap=True, max_width_chars=_WIDTH)
-    label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-    label.add_css_class("heading")
-    without_hyphens(label)
+    label = wrapped(text, "heading")
+    label.set_max_width_chars(_WIDTH)
     # An error may be very long, and must not enlarge the window.
     label.set_lines(_MOST_LINES)
     label.set_ellipsize(Pango.EllipsizeMode.END)

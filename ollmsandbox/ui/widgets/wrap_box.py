@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from gi.repository import GObject, Graphene, Gsk, Gtk
 
+from .labels import children_of
+
 _Line = Sequence[Gtk.Widget]
 
 
@@ -47,7 +49,7 @@ class WrapBox(Gtk.Widget):
     @property
     def _shown(self) -> list[_Line]:
         """The visible widgets by group; without groups, each child is one."""
-        groups = self._groups or [(child,) for child in _children(self)]
+        groups = self._groups or [(child,) for child in children_of(self)]
         shown = [[widget for widget in group if widget.should_layout()] for group in groups]
         return [group for group in shown if group]
 
@@ -135,16 +137,9 @@ class WrapBox(Gtk.Widget):
             x += wide + self.spacing
 
 
-def _children(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
-    child = widget.get_first_child()
-    while child is not None:
-        yield child
-        child = child.get_next_sibling()
-
-
 def _unparent_all(widget: Gtk.Widget) -> None:
     # At the end of the program, Python can import nothing any more, which Gtk's types may need.
     if sys.is_finalizing():
         return
-    while child := widget.get_first_child():
+    for child in children_of(widget):
         child.unparent()

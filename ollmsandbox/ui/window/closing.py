@@ -28,7 +28,7 @@ from ..sessions.confirmations import (
 )
 from ..sessions.sessions import Sessions
 from ..settings import Settings
-from ..widgets.boxes import children_of
+from ..widgets.labels import children_of
 from ..widgets.tasks import Tasks
 from ..widgets.work_bar import WorkBar
 

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from gi.repository import Gtk, Pango
+from gi.repository import Gtk
 
 from ...i18n import _, localized
 from ...text.visible import visible_words
-from ..widgets.labels import decorative_icon, name_buttons, set_accessible_name, without_hyphens
+from ..widgets.labels import decorative_icon, name_buttons, set_accessible_name, wrapped
 from ..widgets.weak import weakly
 
 
@@ -19,14 +19,9 @@ class NoticeBar(Gtk.Revealer):
     def __init__(self) -> None:
         super().__init__()
         self._texts: list[str] = []
-        self._label = Gtk.Label(
-            xalign=0,
-            wrap=True,
-            wrap_mode=Pango.WrapMode.WORD_CHAR,
-            hexpand=True,
-            selectable=True,
-        )
-        without_hyphens(self._label)
+        self._label = wrapped()
+        self._label.set_hexpand(True)
+        self._label.set_selectable(True)
         icon = decorative_icon("dialog-warning-symbolic", "warning")
         button = Gtk.Button(label=_("_Dismiss"), use_underline=True, valign=Gtk.Align.CENTER)
         button.connect("clicked", weakly(self._on_dismissed))
