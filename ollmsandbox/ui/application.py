@@ -105,9 +105,7 @@ class Application(Adw.Application):
             from .window.controller import WindowController
 
             assert self.window is not None
-            self._controller = WindowController(
-                self.window, self.factory, self.sessions, self.choice, self.asker, self.settings
-            )
+            self._controller = WindowController(self.window, self.sessions, self.choice, self.asker)
         return self._controller
 
     # --- for GTK ---------------------------------------------------------------------------------

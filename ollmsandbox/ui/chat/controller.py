@@ -14,13 +14,11 @@ from gi.repository import GLib, GObject, Gtk
 
 from ...chat.messages import QueuedMessage
 from ...chat.providers.base import ProviderError
-from ...chat.storage.history import History
 from ...chat.turn_end import TurnEnd
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...paths import near
 from ...permission.request import Answer
-from ...project.projects import ProjectManager
 from ...sandbox.process import Stop
 from ...tools.base import Picture
 from ..changes.view import ChangesView
@@ -57,8 +55,6 @@ class ChatController:
         view: ChatView,
         changes: ChangesView,
         asker: WindowAsker,
-        history: History,
-        manager: ProjectManager,
         sessions: Sessions,
         tasks: Tasks,
     ) -> None:
@@ -66,9 +62,8 @@ class ChatController:
         self._view = view
         self._changes = changes
         self._asker = asker
-        self._history = history
-        self._manager = manager
         self._sessions = sessions
+        self._manager = sessions.factory.manager
         self._tasks = tasks
         self._is_looking = self._is_stale = False
         of_view: dict[str, Callable[..., object]] = {

@@ -51,9 +51,9 @@ class Sessions(GObject.Object):
 
     def __init__(self, factory: SessionFactory, choice: ModelChoice, settings: Settings) -> None:
         super().__init__()
-        self._factory = factory
+        self.factory = factory
         self._choice = choice
-        self._settings = settings
+        self.settings = settings
         self.folders = FolderChecker()
         self._open: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Future[OpenSession]] = {}
@@ -78,7 +78,7 @@ class Sessions(GObject.Object):
     async def new(self, project: str | None) -> OpenSession:
         """Return an empty session of the project, or open a new one."""
         if project is not None:
-            paths = self._factory.manager.paths
+            paths = self.factory.manager.paths
             await asyncio.to_thread(check_links, project, paths)
             # Projects are stored with the path that this returns.
             project = await asyncio.to_thread(find_project, project, paths)
@@ -89,8 +89,8 @@ class Sessions(GObject.Object):
             if session.project == project and is_empty:
                 return session
         if project is not None:
-            await asyncio.to_thread(self._factory.manager.add_project, project)
-        conversation = await self._factory.open(project, with_model=False)
+            await asyncio.to_thread(self.factory.manager.add_project, project)
+        conversation = await self.factory.open(project, with_model=False)
         return self._opened(_make(conversation, project), *self._choice.default())
 
     async def follow(
@@ -103,7 +103,7 @@ class Sessions(GObject.Object):
 
         session = _make(FollowedConversation(session_id, agent, stop), project or None)
         with contextlib.suppress(OllmSandboxError):  # it may not be stored yet
-            stored = await asyncio.to_thread(self._factory.history.load, session_id)
+            stored = await asyncio.to_thread(self.factory.history.load, session_id)
             session.show_stored(await asyncio.to_thread(entries_of, stored))
         self._opened(session, "", "")
         self.emit("changed")
@@ -113,14 +113,14 @@ class Sessions(GObject.Object):
         from ...engine.session_lock import SessionLock
 
         try:
-            SessionLock(self._factory.paths, session_id).release()
+            SessionLock(self.factory.paths, session_id).release()
         except OllmSandboxError:
             return True
         return False
 
     async def show_end(self, session: OpenSession, call_id: str) -> None:
         """Show how a call of another program ended, which has stored that."""
-        stored = await asyncio.to_thread(self._factory.history.load, session.id)
+        stored = await asyncio.to_thread(self.factory.history.load, session.id)
         entries = await asyncio.to_thread(entries_of, stored)
         for entry in entries:
             if isinstance(entry, CallEntry) and entry.call.id == call_id:
@@ -159,11 +159,11 @@ class Sessions(GObject.Object):
         # It is closed all the same, and its last messages are not wanted any more.
         with contextlib.suppress(UnsavedError):
             await self.close(session_id)
-        await asyncio.to_thread(self._factory.history.delete, session_id)
+        await asyncio.to_thread(self.factory.history.delete, session_id)
         self.emit("changed")
 
     async def undelete(self, session_id: str) -> None:
-        await asyncio.to_thread(self._factory.history.undelete, session_id)
+        await asyncio.to_thread(self.factory.history.undelete, session_id)
         self.emit("changed")
 
     def keep_draft(self, session: OpenSession, text: str) -> asyncio.Task[None]:
@@ -173,7 +173,7 @@ class Sessions(GObject.Object):
         return task
 
     async def rename(self, session_id: str, title: str) -> None:
-        await asyncio.to_thread(self._factory.history.rename, session_id, title)
+        await asyncio.to_thread(self.factory.history.rename, session_id, title)
         self.emit("changed")
 
     async def name(self, session: OpenSession) -> None:
@@ -182,7 +182,7 @@ class Sessions(GObject.Object):
 
         model, messages = session.conversation.model, list(session.conversation.messages)
         first = next((one.text for one in messages if one.role is Role.USER), "")
-        is_wanted = self._settings.boolean("name-sessions") and session.connection != TOUR.name
+        is_wanted = self.settings.boolean("name-sessions") and session.connection != TOUR.name
         if model is None or not is_wanted or await self.title(session.id) != title_from(first):
             return
         title = await suggest_title(model, messages)
@@ -192,7 +192,7 @@ class Sessions(GObject.Object):
     async def waiting(self, path: str) -> int:
         """Return the number of pending changes of a project."""
         return await asyncio.to_thread(
-            lambda: count_pending(self._factory.manager, self._project(path))
+            lambda: count_pending(self.factory.manager, self._project(path))
         )
 
     async def remove_project(self, path: str) -> None:
@@ -208,14 +208,14 @@ class Sessions(GObject.Object):
         await self.delete(session.id)
         if folder is not None:
             await self.remove_project(folder)
-            await asyncio.to_thread(remove_sample, Path(folder), self._factory.manager.paths)
+            await asyncio.to_thread(remove_sample, Path(folder), self.factory.manager.paths)
         self.emit("changed")
 
     async def list_project_again(self, path: str) -> None:
         await self._list_project(path, is_listed=True)
 
     async def _list_project(self, path: str, *, is_listed: bool) -> None:
-        manager = self._factory.manager
+        manager = self.factory.manager
         try:
             await asyncio.to_thread(
                 lambda: manager.list_project(self._project(path), is_listed=is_listed)
@@ -227,7 +227,7 @@ class Sessions(GObject.Object):
         """Let a project's commands run in Alpine, or with this computer's programs again."""
 
         def switch() -> None:
-            paths = self._factory.manager.paths
+            paths = self.factory.manager.paths
             is_alpine = system_of(paths, path) is System.ALPINE
             set_system(paths, path, System.HOST if is_alpine else System.ALPINE)
 
@@ -240,7 +240,7 @@ class Sessions(GObject.Object):
         def check() -> None:
             from ...engine.move import check_move
 
-            check_move(self._factory.manager, self._project(path), folder)
+            check_move(self.factory.manager, self._project(path), folder)
 
         self._check_idle(path)
         await asyncio.to_thread(check)
@@ -257,7 +257,7 @@ class Sessions(GObject.Object):
         if self._closing:
             await asyncio.wait(self._closing.values())
 
-        manager, rules = self._factory.manager, self._factory.rules
+        manager, rules = self.factory.manager, self.factory.rules
 
         def move() -> str:
             # Imported here, because it is seldom needed.
@@ -280,7 +280,7 @@ class Sessions(GObject.Object):
     async def title(self, session_id: str) -> str:
         def look() -> str:
             try:
-                found = self._factory.history.find(session_id)
+                found = self.factory.history.find(session_id)
             except OllmSandboxError:
                 return ""  # it is empty or deleted
             return found.title if found.id == session_id else ""
@@ -299,7 +299,7 @@ class Sessions(GObject.Object):
 
     async def set_seeing(self, session: OpenSession, *, sees: bool) -> None:
         """Save the user's word on whether the model of a session sees pictures."""
-        store, model = self._factory.connections, session.model_name
+        store, model = self.factory.connections, session.model_name
         await asyncio.to_thread(store.set_seeing, session.connection, model, sees=sees)
         self.renew_models()
 
@@ -313,12 +313,12 @@ class Sessions(GObject.Object):
         for session in self.open_ones:
             if session.connection == before:
                 self.use_model(session, now, session.model_name)
-        await asyncio.to_thread(self._factory.history.rename_connection, before, now)
+        await asyncio.to_thread(self.factory.history.rename_connection, before, now)
 
     # --- projects ------------------------------------------------------------------------------
 
     def _project(self, path: str) -> Project:
-        return self._factory.manager.recorded_project(path)
+        return self.factory.manager.recorded_project(path)
 
     def _check_idle(self, path: str) -> None:
         if any(session.is_busy for session in self.open_ones if session.project == path):
@@ -333,14 +333,14 @@ class Sessions(GObject.Object):
     async def _open_stored(self, session_id: str) -> OpenSession:
         if session_id in self._closing:
             await asyncio.wait({self._closing[session_id]})
-        stored = await asyncio.to_thread(self._factory.history.load, session_id)
+        stored = await asyncio.to_thread(self.factory.history.load, session_id)
         # In a thread: there may be thousands.
         entries = await asyncio.to_thread(entries_of, stored)
         for entry in entries:
             if isinstance(entry, CallEntry) and entry.is_interrupted:
                 # What it changed before the crash is on record, or was recovered.
                 entry.run_id = await asyncio.to_thread(
-                    self._factory.history.run_of, session_id, entry.call.id
+                    self.factory.history.run_of, session_id, entry.call.id
                 )
         connections = await asyncio.to_thread(self._choice.store.all)
         known = stored.info.connection in {one.name for one in (*connections, TOUR)}
@@ -348,7 +348,7 @@ class Sessions(GObject.Object):
         if stored.info.project:
             await asyncio.to_thread(self._bring_back, stored.info.project)
         # Last: this locks the session.
-        conversation = await self._factory.open(None, session_id=session_id, with_model=False)
+        conversation = await self.factory.open(None, session_id=session_id, with_model=False)
         session = _make(conversation, stored.info.project or None)
         session.show_stored(entries)
         session.spent = stored.info.spent
@@ -359,7 +359,7 @@ class Sessions(GObject.Object):
         """List a removed project again, when one of its sessions is opened."""
         project = self._project(path)
         if not project.is_listed:
-            self._factory.manager.list_project(project, is_listed=True)
+            self.factory.manager.list_project(project, is_listed=True)
 
     async def _keep(
         self, session: OpenSession, text: str, before: asyncio.Task[None] | None
@@ -373,8 +373,8 @@ class Sessions(GObject.Object):
 
         def keep() -> None:
             if is_first:
-                self._factory.history.create(SessionInfo(session.id, "", place, *chosen, now, now))
-            self._factory.history.keep_draft(session.id, text)
+                self.factory.history.create(SessionInfo(session.id, "", place, *chosen, now, now))
+            self.factory.history.keep_draft(session.id, text)
 
         await asyncio.to_thread(keep)
         session.kept_draft = text
@@ -402,20 +402,20 @@ class Sessions(GObject.Object):
 
         session.conversation.use_preferences(
             ToolPreferences(
-                mode=Mode(self._settings.text("apply-mode")),
-                profile_name=self._settings.text("profile"),
-                ask_every_command=self._settings.boolean("ask-every-command"),
-                session_hosts=self._settings.boolean("session-hosts"),
-                own_limits=own_limits(self._settings),
+                mode=Mode(self.settings.text("apply-mode")),
+                profile_name=self.settings.text("profile"),
+                ask_every_command=self.settings.boolean("ask-every-command"),
+                session_hosts=self.settings.boolean("session-hosts"),
+                own_limits=own_limits(self.settings),
             )
         )
 
     def _listing(self, search: str, states: States) -> list[ProjectItem]:
         by_project: dict[str, list[SessionInfo]] = {}
-        for info in self._factory.history.sessions(search=search):
+        for info in self.factory.history.sessions(search=search):
             by_project.setdefault(info.project, []).append(info)
-        lines = self._factory.history.found_lines(search)
-        manager = self._factory.manager
+        lines = self.factory.history.found_lines(search)
+        manager = self.factory.manager
         found = []
         # A search also finds removed projects.
         for project in manager.projects(with_removed=bool(search)):

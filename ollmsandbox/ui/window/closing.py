@@ -27,7 +27,6 @@ from ..sessions.confirmations import (
     may_stop_and_close,
 )
 from ..sessions.sessions import Sessions
-from ..settings import Settings
 from ..widgets.labels import children_of
 from ..widgets.tasks import Tasks
 from ..widgets.work_bar import WorkBar
@@ -52,7 +51,6 @@ class WindowCloser:
         window: Gtk.Window,
         sessions: Sessions,
         asker: WindowAsker,
-        settings: Settings,
         changing: WorkBar,
         save_draft: Callable[[], asyncio.Task[None] | None],
         close: Callable[[], object],
@@ -61,7 +59,6 @@ class WindowCloser:
         self._window = window
         self._sessions = sessions
         self._asker = asker
-        self._settings = settings
         self._changing = changing
         self._save_draft = save_draft
         self._close = close
@@ -122,12 +119,12 @@ class WindowCloser:
             self._close()
 
     async def _save_size(self) -> None:
-        is_maximized = self._window.is_maximized()
-        self._settings.set("window-maximized", is_maximized)
+        is_maximized, settings = self._window.is_maximized(), self._sessions.settings
+        settings.set("window-maximized", is_maximized)
         if not is_maximized:
             width, height = self._window.get_default_size()
-            self._settings.set("window-width", max(width, 360))
-            self._settings.set("window-height", max(height, 294))
+            settings.set("window-width", max(width, 360))
+            settings.set("window-height", max(height, 294))
 
     async def _save_drafts(self) -> None:
         """Raise if the disk does not respond in time."""

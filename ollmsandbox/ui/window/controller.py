@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,6 @@ from .startup import load_languages, load_rest
 from .watch import FileWatch
 
 if TYPE_CHECKING:
-    from ...chat.sessions import SessionFactory
     from ...paths import Paths
     from ...permission.request import PermissionRequest
     from ...sandbox.probe.probe import Capabilities
@@ -72,21 +72,19 @@ class WindowController:
     def __init__(
         self,
         window: Window,
-        factory: SessionFactory,
         sessions: Sessions,
         choice: ModelChoice,
         asker: WindowAsker,
-        settings: Settings,
     ) -> None:
         self._window = window
-        self.factory = factory
+        self.factory = sessions.factory
         self.sessions = sessions
-        self._settings = settings
+        self._settings = settings = sessions.settings
         self._asker = asker
         self.chat = ChatView(settings)
         self.toasts = Toasts(window.toasts.add_toast, ToastRoom(window.toasts, self.chat.messages))
         self.tasks = Tasks(self.tell)
-        self._scan = ProjectScan(factory.manager, window.notices.tell)
+        self._scan = ProjectScan(self.factory.manager, window.notices.tell)
         self._session: OpenSession | None = None
         # Whether to open the last session, unless the user opens another one first.
         self._goes_to_last = window.goes_to_last
@@ -99,15 +97,15 @@ class WindowController:
             "take-tour": self._on_take_tour,
             "export-session": self._on_export,
             "preferences": self._preferences,
-            "about": self._on_about,
+            "about": lambda: about(window).present(),
             "back": self._panes.back,
-            "toggle-side-pane": window.side_layout.toggle,
+            "toggle-side-pane": window.toggle_side,
             "toggle-changes": self._panes.toggle_changes,
             "stop": self._talk.stop,
             "compose": self._panes.compose,
             "focus-chat": self.chat.focus_composer,
             "next-question": self._on_next_question,
-            "show-help-overlay": self._on_shortcuts,
+            "show-help-overlay": partial(show_shortcuts, window),
         }
         self._handlers = SignalHandlers()
         self._handlers.connect(sessions, "changed", self._on_sessions_changed)
@@ -194,15 +192,7 @@ class WindowController:
         window.welcome.connect("open-project", weakly(self._on_open_project))
         window.welcome.connect("connect-model", weakly(self._on_connect_model))
         self._build_chat(choice)
-        self._panes = Panes(
-            window.leaflet,
-            window.flap,
-            window.sidebar,
-            window.side_layout,
-            self.chat,
-            self.changes,
-        )
-        self._panes.watch_keys(window)
+        self._panes = Panes(window, self.chat, self.changes)
         self.chat.connect("show-changes", weakly(self._panes.show_changes))
         self.chat.turn.connect("review", weakly(self._panes.review_turn))
 
@@ -223,28 +213,13 @@ class WindowController:
         self.changes.connect("count-changed", weakly(self._on_changes_counted))
         self._window.add_session_views(self.chat, self.changes)
         self._talk = ChatController(
-            self._window,
-            self.chat,
-            self.changes,
-            self._asker,
-            self.factory.history,
-            self.factory.manager,
-            self.sessions,
-            self.tasks,
+            self._window, self.chat, self.changes, self._asker, self.sessions, self.tasks
         )
-        self._finished = FinishedTurns(
-            self._window,
-            self.chat,
-            self.sessions,
-            self.factory.manager,
-            self._settings,
-            self.tasks,
-        )
+        self._finished = FinishedTurns(self._window, self.chat, self.sessions, self.tasks)
         self._closer = WindowCloser(
             self._window,
             self.sessions,
             self._asker,
-            self._settings,
             self.changes.progress,
             self._talk.keep_draft,
             weakly(self._leave_screen),
@@ -264,7 +239,7 @@ class WindowController:
         self.tasks.start(self._look_at_machine())
         self._models.reload()
         self._watches = [
-            FileWatch(self.factory.paths.database, weakly(self._on_database)),
+            FileWatch(self.factory.paths.database, weakly(self._refresh_side)),
             FileWatch(self.factory.connections.file, weakly(self._models.look_for_connections)),
         ]
         self.tasks.start(self._begin_maintenance())
@@ -454,12 +429,6 @@ class WindowController:
 
         self.tasks.start(switch())
 
-    def _on_shortcuts(self, *_args: object) -> None:
-        show_shortcuts(self._window)
-
-    def _on_about(self, *_args: object) -> None:
-        about(self._window).present()
-
     def _on_next_question(self, *_args: object) -> None:
         """Show the question after the focused one, else the oldest."""
         if waiting := self._asker.waiting:
@@ -478,7 +447,7 @@ class WindowController:
         self._talk.look_for_folder()
         self.changes.refresh()
 
-    def _on_database(self) -> None:
+    def _refresh_side(self) -> None:
         self.tasks.start(self.side.refresh())
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:

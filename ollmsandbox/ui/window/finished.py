@@ -10,11 +10,9 @@ from gi.repository import Gio, GLib, Gtk
 
 from ...chat.turn_end import TurnEnd
 from ...i18n import _
-from ...project.projects import ProjectManager
 from ..chat.turn import last_turn_runs, turn_text
 from ..chat.view import ChatView
 from ..sessions.sessions import Sessions
-from ..settings import Settings
 from ..widgets.signals import SignalHandlers
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -31,15 +29,11 @@ class FinishedTurns:
         window: Gtk.ApplicationWindow,
         chat: ChatView,
         sessions: Sessions,
-        manager: ProjectManager,
-        settings: Settings,
         tasks: Tasks,
     ) -> None:
         self._window = window
         self._chat = chat
         self._sessions = sessions
-        self._manager = manager
-        self._settings = settings
         self._tasks = tasks
         window.connect("notify::is-active", weakly(self.note_seen))
         # The sessions outlive the window.
@@ -64,7 +58,7 @@ class FinishedTurns:
             return
         session.is_unread = True
         self._sessions.emit("changed")
-        if not is_in_front and self._settings.boolean("notifications"):
+        if not is_in_front and self._sessions.settings.boolean("notifications"):
             self._tasks.start(self._notify(session, end))
 
     async def _notify(self, session: OpenSession, end: TurnEnd) -> None:
@@ -83,7 +77,7 @@ class FinishedTurns:
     def _changed(self, session: OpenSession) -> str:
         from ..changes.counts import turn_changes  # not needed for the first frame
 
-        found = turn_changes(self._manager, last_turn_runs(session))
+        found = turn_changes(self._sessions.factory.manager, last_turn_runs(session))
         return turn_text(found) if found.files else _("No files changed")
 
 

@@ -10,19 +10,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gio, GObject, Gtk
+from gi.repository import Adw, Gio, GLib, GObject, Gtk
 
 from ...i18n import _
 from ..badge.badge import SandboxBadge
 from ..resources import template
 from ..sidebar.sidebar import Sidebar
-from ..widgets.focus import FocusKeeper
+from ..widgets.focus import FocusKeeper, contains_focus
 from ..widgets.labels import show_ellipsized_as_tooltip, show_hidden_as_tooltip
 from ..widgets.resizable import ResizablePane
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .notices import NoticeBar
-from .panes import ChangesLayout, HeaderLayout, SideLayout
 from .welcome import Welcome
 
 if TYPE_CHECKING:
@@ -31,8 +30,16 @@ if TYPE_CHECKING:
     from ..settings import Settings
 
 
-# The least widths of the panes, in pixels.
-_SIDE, _CHANGES = 200, 340
+# The least widths of the panes, in pixels, and the greatest one of the side pane.
+_SIDE, _CHANGES, _WIDEST = 200, 340, 420
+# What the changes leave of the window for the chat, its border included.
+_CHAT = 400
+# Pixels that the header bar needs beside the text of the badge, which is longer in some languages.
+_BESIDE_BADGE = 430
+# From this width on, the button for the changes has room for its text.
+_WIDE = 1000
+# Springs: that of an Adw.Flap, and one that comes to rest in the first frame.
+_SLIDE, _AT_ONCE = Adw.SpringParams.new(1, 0.5, 500), Adw.SpringParams.new(1, 1, 1e9)
 
 _ACTIONS = (
     *("new-session", "open-project", "take-tour", "export-session", "preferences", "about", "back"),
@@ -91,7 +98,12 @@ class Window(Adw.ApplicationWindow):
         self.pages.add_named(self.welcome, "welcome")
         nothing = Gtk.Box(focusable=True)
         self.pages.add_named(nothing, "nothing")
-        self._lay_out(partial(do, "focus-chat"))
+        self._focus_chat = partial(do, "focus-chat")
+        self._lay_out_side()
+        self._lay_out_changes()
+        self._lay_out_header()
+        # A narrow window begins with the content, not with the sidebar.
+        self.leaflet.set_visible_child_name("content")
         self._add_actions(do)
         if self.goes_to_last:
             # The welcome page would only flash up.
@@ -113,35 +125,6 @@ class Window(Adw.ApplicationWindow):
         self.pages.add_named(chat, "chat")
         self.changes_place.set_child(changes)
 
-    def _lay_out(self, focus_chat: Callable[[], object]) -> None:
-        changes, settings = self.changes_pane, self._settings
-        changes.add_edge(self.changes_edge, _("Width of the changes"), _CHANGES, is_at_end=True)
-        changes.resize(settings.number("changes-width"))
-        changes.connect("resized", weakly(self._on_resized))
-        side_name = _("Width of projects and sessions")
-        self.side_pane.add_edge(self.side_edge, side_name, _SIDE, is_at_end=False)
-        self.side_layout = SideLayout(
-            self.leaflet, self.side_pane, self.side_button, focus_chat, settings
-        )
-        self._changes_layout = ChangesLayout(
-            self.leaflet,
-            self.flap,
-            self.side_layout,
-            self.side_button,
-            changes,
-            self.fill_button,
-        )
-        self.connect("realize", weakly(self._changes_layout.watch))
-        both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
-        self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
-        # A narrow window begins with the content, not with the sidebar.
-        self.leaflet.set_visible_child_name("content")
-        self._header_layout = HeaderLayout(
-            self, self.flap, self.header, self.badge, self.changes_word
-        )
-        show_hidden_as_tooltip(self.changes_button, self.changes_word)
-        show_ellipsized_as_tooltip(self.title)
-
     def _add_actions(self, do: Callable[[str], object]) -> None:
         allowing = {
             **dict.fromkeys(_BY_SESSION, self.changes_button),
@@ -155,5 +138,170 @@ class Window(Adw.ApplicationWindow):
             if name in allowing:
                 allowing[name].bind_property("sensitive", action, "enabled", sync)
 
-    def _on_resized(self, _pane: ResizablePane, width: int) -> None:
+    # --- the side pane ---------------------------------------------------------------------------
+
+    def _lay_out_side(self) -> None:
+        """Show the side pane beside the chat, or hide it, as the user wants it. In a narrow window
+        it is a page of its own."""
+        pane, button, settings = self.side_pane, self.side_button, self._settings
+        _put_shadows_last(self.leaflet)
+        pane.add_edge(self.side_edge, _("Width of projects and sessions"), _SIDE, is_at_end=False)
+        pane.resize(settings.number("side-width"))
+        pane.limit(_WIDEST)
+        button.set_active(settings.boolean("show-side-pane"))
+        button.connect("toggled", weakly(self._on_side_toggled))
+        pane.connect("resized", weakly(self._on_side_resized))
+        self.leaflet.connect("notify::folded", weakly(self._on_side_folded))
+        self._on_side_folded()
+        self._update_side()
+
+    def toggle_side(self, *_args: object) -> None:
+        if self.leaflet.get_folded():
+            is_shown = self.leaflet.get_visible_child_name() == "sidebar"
+            self.leaflet.set_visible_child_name("content" if is_shown else "sidebar")
+        else:
+            self.side_button.set_active(not self.side_button.get_active())
+
+    def show_side(self) -> None:
+        self.side_button.set_active(True)
+
+    def _update_side(self) -> None:
+        # Hidden as long as the changes fill the window.
+        is_covered = self.fill_button.get_active()
+        self.side_pane.set_visible(self.side_button.get_active() and not is_covered)
+
+    def _on_side_toggled(self, button: Gtk.ToggleButton) -> None:
+        had_focus = contains_focus(self.side_pane)
+        self._settings.set("show-side-pane", button.get_active())
+        self._update_side()
+        if button.get_active():
+            # If there is no room for both, it takes the place of the chat.
+            self.leaflet.set_visible_child_name("sidebar")
+        elif had_focus:
+            self._focus_chat()
+
+    def _on_side_resized(self, _pane: ResizablePane, width: int) -> None:
+        self._settings.set("side-width", min(width, _WIDEST))
+
+    def _on_side_folded(self, *_args: object) -> None:
+        is_folded = self.leaflet.get_folded()
+        self.side_button.set_visible(not is_folded)
+        self.side_pane.set_can_resize(not is_folded)
+
+    # --- the changes -----------------------------------------------------------------------------
+
+    def _lay_out_changes(self) -> None:
+        """Give the changes as much of the window as they may have beside the chat, or all of it
+        until the user says otherwise or hides them."""
+        pane, flap = self.changes_pane, self.flap
+        pane.add_edge(self.changes_edge, _("Width of the changes"), _CHANGES, is_at_end=True)
+        pane.resize(self._settings.number("changes-width"))
+        pane.connect("resized", weakly(self._on_changes_resized))
+        self.fill_button.connect("toggled", weakly(self._on_fill_toggled))
+        flap.connect("notify::reveal-flap", weakly(self._on_changes_hidden))
+        flap.connect("notify::reveal-progress", weakly(self._on_changes_moved))
+        flap.connect("notify::folded", weakly(self._on_changes_folded))
+        self.leaflet.connect("notify::folded", weakly(self._limit_changes))
+        self._on_changes_moved()
+        self.side_button.connect("toggled", weakly(self._limit_changes))
+        self._on_changes_folded()
+        self.connect("realize", weakly(self._on_realize))
+        both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
+        flap.bind_property("reveal-flap", self.changes_button, "active", both)
+
+    def _on_realize(self, _window: Gtk.Widget) -> None:
+        """Follow the width of the window. Its surface has the new one before the layout, in which
+        a pane that is too wide would be folded."""
+        surface = self.get_surface()
+        assert surface is not None
+        surface.connect("notify::width", weakly(self._limit_changes))
+        self._limit_changes()
+
+    def _on_changes_moved(self, *_args: object) -> None:
+        progress = self.flap.get_reveal_progress()
+        if progress in (0, 1):
+            # To slide in beside a long chat would lay it out anew in each frame: 40 ms more.
+            self.flap.set_reveal_params(_SLIDE if progress else _AT_ONCE)
+        self._limit_changes()
+
+    def _limit_changes(self, *_args: object) -> None:
+        surface = self.get_surface()
+        if surface is not None and not surface.is_destroyed():
+            # Hidden, it must not keep the window from becoming narrow, nor fold the flap: GTK would
+            # look up the styles of the whole chat when that changes.
+            is_hidden = not self.flap.get_reveal_progress() and not self.flap.get_reveal_flap()
+            side = min(self.side_pane.wanted, _WIDEST)
+            has_side = self.side_pane.get_visible() and not self.leaflet.get_folded()
+            room = max(1, surface.get_width() - (side if has_side else 0) - _CHAT)
+            # What is free because the user has hidden the side pane.
+            free = 0 if self.side_button.get_active() else side
+            self.changes_pane.limit(0 if is_hidden else room, free)
+
+    def _on_fill_toggled(self, button: Gtk.ToggleButton) -> None:
+        policy = Adw.FlapFoldPolicy
+        self._update_side()
+        self.flap.set_fold_policy(policy.ALWAYS if button.get_active() else policy.AUTO)
+        self._on_changes_folded()
+
+    def _on_changes_hidden(self, flap: Adw.Flap, _property: object) -> None:
+        self._limit_changes()
+        if not flap.get_reveal_flap():
+            self.fill_button.set_active(False)
+
+    def _on_changes_folded(self, *_args: object) -> None:
+        is_folded, fills = self.flap.get_folded(), self.fill_button.get_active()
+        # In a narrow window, they cover the chat anyway.
+        self.fill_button.set_visible(fills or not is_folded)
+        self.changes_pane.set_can_resize(not is_folded)
+        self.changes_pane.set_hexpand(is_folded)
+
+    def _on_changes_resized(self, _pane: ResizablePane, width: int) -> None:
         self._settings.set("changes-width", width)
+
+    # --- the header bar --------------------------------------------------------------------------
+
+    def _lay_out_header(self) -> None:
+        """Adapt the header bar to the window's width and to the changes beside it."""
+        self._is_header_due = False
+        # Immediately: the badge's text would keep the window wide.
+        self.connect("notify::default-width", weakly(self._update_header))
+        self.badge.label.connect("notify::label", weakly(self._update_header))
+        for name in ("reveal-flap", "reveal-progress"):
+            self.flap.connect(f"notify::{name}", weakly(self._update_header))
+        self.flap.connect("notify::folded", weakly(self._update_header_soon))
+        self._update_header()
+        show_hidden_as_tooltip(self.changes_button, self.changes_word)
+        show_ellipsized_as_tooltip(self.title)
+
+    def _update_header_soon(self, *_args: object) -> None:
+        """Update later: a widget that is changed during layout is drawn without an allocation."""
+        if not self._is_header_due:
+            self._is_header_due = True
+            GLib.timeout_add(0, weakly(self._update_header))
+
+    def _update_header(self, *_args: object) -> bool:
+        self._is_header_due = False
+        # The changes count as open until they are hidden: a wider header bar would fold the flap
+        # while they close.
+        is_open = self.flap.get_reveal_flap() or self.flap.get_reveal_progress() > 0
+        # Only one header bar shows the buttons of the window.
+        self.header.set_show_end_title_buttons(not is_open or self.flap.get_folded())
+        # The badge's text would leave the changes no room beside the chat.
+        width = self.get_default_size()[0]
+        needed = self.badge.text_width + _BESIDE_BADGE
+        self.badge.set_narrow(is_open or 0 < width < needed)
+        self.changes_word.set_visible(not is_open and width >= _WIDE)
+        return GLib.SOURCE_REMOVE
+
+
+def _put_shadows_last(leaflet: Adw.Leaflet) -> None:
+    """Move the leaflet's own children behind its pages.
+
+    Whenever something in the window changes its size, the leaflet sets the style classes of its
+    shadows. GTK then looks up the styles of all widgets in what follows them: for each word of an
+    answer, those of the whole chat.
+    """
+    # The stubs do not know that it can be iterated over.
+    pages = {page.get_child() for page in leaflet.get_pages()}  # type: ignore[attr-defined]
+    while (first := leaflet.get_first_child()) is not None and first not in pages:
+        first.insert_before(leaflet, None)
