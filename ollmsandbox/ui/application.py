@@ -146,20 +146,18 @@ class Application(Adw.Application):
         Gtk.StyleContext.add_provider_for_display(
             display, provider, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION
         )
-        _find_icons(display)
-        quit_ = Gio.SimpleAction.new("quit", None)
-        quit_.connect("activate", lambda *_: self._quit())
-        self.add_action(quit_)
-        question = Gio.SimpleAction.new("show-question", GLib.VariantType.new("(ss)"))
-        question.connect("activate", lambda _action, target: self._show_question(*target.unpack()))
-        self.add_action(question)
-        shown = Gio.SimpleAction.new("show-session", GLib.VariantType.new("s"))
-        shown.connect("activate", lambda _action, target: self._show_session(target.get_string()))
-        self.add_action(shown)
-        # The desktop offers these, too, before there is a window.
-        for name in ("new-session", "preferences"):
-            action = Gio.SimpleAction.new(name, None)
-            action.connect("activate", self._on_window_action)
+        for folder in icons():
+            Gtk.IconTheme.get_for_display(display).add_search_path(str(folder))
+        for name, takes, callback in (
+            ("quit", None, self._on_quit),
+            ("show-question", "(ss)", self._on_show_question),
+            ("show-session", "s", self._on_show_session),
+            # The desktop offers these, too, before there is a window.
+            ("new-session", None, self._on_window_action),
+            ("preferences", None, self._on_window_action),
+        ):
+            action = Gio.SimpleAction.new(name, GLib.VariantType.new(takes) if takes else None)
+            action.connect("activate", callback)
             self.add_action(action)
         for action_name, keys in _SHORTCUTS.items():
             self.set_accels_for_action(action_name, keys)
@@ -228,7 +226,7 @@ class Application(Adw.Application):
             self._close_agents()
             self.quit()
 
-    def _quit(self) -> None:
+    def _on_quit(self, *_args: object) -> None:
         if self.window is None:
             self.quit()
         else:
@@ -241,17 +239,14 @@ class Application(Adw.Application):
 
         self._is_leaving = True
         exit_in_time(self._paths, number)
-        self._drop_requests()
+        if self._requests:
+            self._requests = []
+            self.release()
         if self.window is not None:
             self.controller.close_at_once()
         else:
             self.quit()
         return GLib.SOURCE_CONTINUE
-
-    def _drop_requests(self) -> None:
-        if self._requests:
-            self._requests = []
-            self.release()
 
     def _announce(self, request: PermissionRequest | UserQuestion) -> None:
         """Notify the user of a question that is not in view."""
@@ -277,11 +272,11 @@ class Application(Adw.Application):
         name = action.get_name()
         self._with_window(lambda controller: controller.act(name))
 
-    def _show_session(self, session_id: str) -> None:
-        self._with_window(lambda controller: controller.show_session(session_id))
+    def _on_show_session(self, _action: Gio.SimpleAction, target: GLib.Variant) -> None:
+        self._with_window(lambda controller: controller.show_session(target.get_string()))
 
-    def _show_question(self, session_id: str, call_id: str) -> None:
-        self._with_window(lambda controller: controller.show_question(session_id, call_id))
+    def _on_show_question(self, _action: Gio.SimpleAction, target: GLib.Variant) -> None:
+        self._with_window(lambda controller: controller.show_question(*target.unpack()))
 
 
 def _open(controller: WindowController, files: Sequence[Gio.File]) -> None:
@@ -292,11 +287,6 @@ def _open(controller: WindowController, files: Sequence[Gio.File]) -> None:
             controller.tell(_("{} is not a folder").format(name))
         else:
             controller.open_project(path)
-
-
-def _find_icons(display: Gdk.Display) -> None:
-    for folder in icons():
-        Gtk.IconTheme.get_for_display(display).add_search_path(str(folder))
 
 
 def main(arguments: Sequence[str], application_id: str = "") -> int:

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from gi.repository import Gtk, Pango
 
-from ..widgets.labels import set_accessible_name, wrap_label
+from ..widgets.boxes import vbox
+from ..widgets.labels import add_classes, set_accessible_name, without_hyphens, wrap_label
 from ..widgets.scroller import NestedScroller
 from .code_block import CodeBlock
 from .inline import Inline, Spans, markup, plain
@@ -65,7 +66,7 @@ def build(
         case HorizontalRule():
             add(Gtk.Separator())
         case Quote():
-            box = _column(_SPACING)
+            box = vbox(spacing=_SPACING)
             box.add_css_class("quote")
             _read_like(box, _first_words(block.blocks))
             add(box)
@@ -78,25 +79,15 @@ def build(
     yield
 
 
-def _column(spacing: int) -> Gtk.Box:
-    return Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=spacing)
-
-
 def _label(
     spans: Spans,
     open_link: OpenLink,
     role: Gtk.AccessibleRole = Gtk.AccessibleRole.LABEL,
 ) -> Gtk.Label:
-    label = Gtk.Label(
-        accessible_role=role,
-        selectable=True,
-        xalign=0,
-    )
+    label = Gtk.Label(accessible_role=role, selectable=True, xalign=0)
     wrap_label(label, plain(spans))
     # A path or command that wraps must not gain a hyphen.
-    attributes = Pango.AttrList()
-    attributes.insert(Pango.attr_insert_hyphens_new(False))
-    label.set_attributes(attributes)
+    without_hyphens(label)
     label.set_markup(markup(spans))
     if sum(len(span.text) for span in spans) > 2 * _NARROWEST:
         label.set_width_chars(_NARROWEST)
@@ -118,15 +109,14 @@ def _read_like(widget: Gtk.Widget, spans: Spans) -> None:
 def _heading(block: Heading, open_link: OpenLink) -> Gtk.Label:
     label = _label(block.spans, open_link, Gtk.AccessibleRole.HEADING)
     label.update_property([Gtk.AccessibleProperty.LEVEL], [block.level])
-    label.add_css_class("heading")
-    label.add_css_class(f"h{block.level}")
+    add_classes(label, "heading", f"h{block.level}")
     return label
 
 
 def _paragraph(spans: Spans, add: Add, open_link: OpenLink) -> Iterator[None]:
     pieces = list(_pieces(spans))
     if len(pieces) > 1:
-        box = _column(0)
+        box = vbox()
         add(box)
         add = box.append
     for piece in pieces:
@@ -181,9 +171,7 @@ def _list(
 
 def _mark(item: ListItem, mark: str) -> Gtk.Widget:
     if item.done is None:
-        label = Gtk.Label(label=mark, xalign=1, valign=Gtk.Align.START)
-        label.add_css_class("list-mark")
-        return label
+        return Gtk.Label(label=mark, xalign=1, valign=Gtk.Align.START, css_classes=["list-mark"])
     # Shows a state, and cannot be changed.
     box = Gtk.CheckButton(
         active=item.done, can_target=False, focusable=False, valign=Gtk.Align.START

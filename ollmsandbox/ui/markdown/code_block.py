@@ -10,6 +10,7 @@ from gi.repository import Adw, GLib, Gtk, GtkSource
 from ...i18n import _
 from ..resources import template
 from ..widgets.scroller import NestedScroller
+from ..widgets.signals import SignalHandlers, follow_theme
 from ..widgets.weak import weakly
 
 # Lines. More of them scroll inside, or they would push the conversation away.
@@ -62,7 +63,7 @@ class CodeBlock(Gtk.Box):
         super().__init__()
         self._text = ""
         self._line = 0  # the length of the last line
-        self._theme_handler = 0
+        self._theme = SignalHandlers()
         self._copied_source = 0
         self._buffer = GtkSource.Buffer(highlight_matching_brackets=False)
         self._last_line = self._buffer.create_mark(
@@ -154,17 +155,14 @@ class CodeBlock(Gtk.Box):
 
     def _mapped(self, _widget: Gtk.Widget) -> None:
         # The style manager lives as long as the program, so no handler may stay connected.
-        self._recolour()
-        self._theme_handler = Adw.StyleManager.get_default().connect(
-            "notify::dark", weakly(self._recolour)
-        )
+        follow_theme(self._theme, self._recolour)
         self._fit()
         if self._buffer.get_language() is not self._language:
             # Loading a language may take longer than a frame.
             GLib.timeout_add(1, weakly(self._colour))
 
     def _unmapped(self, _widget: Gtk.Widget) -> None:
-        Adw.StyleManager.get_default().disconnect(self._theme_handler)
+        self._theme.disconnect()
         if self._copied_source:
             GLib.source_remove(self._copied_source)
             self._copied_is_over()

@@ -11,13 +11,16 @@ from gi.repository import Gtk, Pango
 
 from ...chat.providers.connections_file import TOUR
 from ...i18n import _
-from ..widgets.labels import decorative_icon, name_buttons
+from ..widgets.boxes import hbox, vbox
+from ..widgets.labels import (
+    decorative_icon,
+    name_buttons,
+    one_line,
+    set_accessible_name,
+    set_class,
+)
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-
-
-def is_tour(name: str) -> bool:
-    return name == TOUR.model
 
 
 def shown_model(name: str) -> str:
@@ -63,10 +66,8 @@ class ModelChooser(Gtk.MenuButton):
         self._current = ("", "")
         self._icon = decorative_icon()
         self._label = Gtk.Label(xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.MIDDLE)
-        content = Gtk.Box(spacing=9)
-        content.append(self._icon)
-        content.append(self._label)
-        content.append(decorative_icon("pan-up-symbolic"))
+        arrow = decorative_icon("pan-up-symbolic")
+        content = hbox(self._icon, self._label, arrow, spacing=9)
         self.set_child(content)
         # GTK centres it, so the arrow would move with the length of the name.
         if (around := content.get_parent()) is not None:
@@ -75,16 +76,14 @@ class ModelChooser(Gtk.MenuButton):
         self.add_css_class("flat")
         self.set_direction(Gtk.ArrowType.UP)
         self._filter = Gtk.SearchEntry(placeholder_text=_("Find a Model"))
-        self._filter.update_property([Gtk.AccessibleProperty.LABEL], [_("Find a model")])
-        self._filter.connect("search-changed", weakly(self._on_filter))
+        set_accessible_name(self._filter, _("Find a model"))
+        self._filter.connect("search-changed", weakly(self._fill_list))
         self._list = Gtk.ListBox(selection_mode=Gtk.SelectionMode.NONE)
         self._list.update_property([Gtk.AccessibleProperty.LABEL], [_("Models")])
         self._list.add_css_class("navigation-sidebar")
         self._list.connect("row-activated", weakly(self._on_row))
-        none = Gtk.Label(label=_("No connections yet"))
+        none = Gtk.Label(label=_("No connections yet"), margin_top=12, margin_bottom=12)
         none.add_css_class("dim-label")
-        for side in ("top", "bottom"):
-            getattr(none, f"set_margin_{side}")(12)
         self._list.set_placeholder(none)
         scrolled = Gtk.ScrolledWindow(
             child=self._list,
@@ -97,10 +96,8 @@ class ModelChooser(Gtk.MenuButton):
         connect = Gtk.Button(label=_("_Connect…"), use_underline=True)
         connect.connect("clicked", weakly(self._on_connect))
         name_buttons(connect)
-        box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6, width_request=260)
-        box.append(self._filter)
-        box.append(scrolled)
-        box.append(connect)
+        box = vbox(self._filter, scrolled, connect, spacing=6)
+        box.set_size_request(260, -1)
         self._popover = Gtk.Popover(child=box)
         self._popover.connect("map", weakly(self._on_opened))
         self.set_popover(self._popover)
@@ -117,7 +114,7 @@ class ModelChooser(Gtk.MenuButton):
 
     @property
     def _state(self) -> ConnectionState:
-        if is_tour(self._current[1]):
+        if self._current[1] == TOUR.model:
             return ConnectionState.READY
         for connection in self._connections:
             if connection.name == self._current[0]:
@@ -134,12 +131,8 @@ class ModelChooser(Gtk.MenuButton):
             text = shown_model(model) or text
         self._label.set_label(text)
         self._icon.set_from_icon_name(_ICONS[self._state])
-        for name in ("success", "warning"):
-            self._icon.remove_css_class(name)
-        if known and self._state in (ConnectionState.READY, ConnectionState.FAILED):
-            self._icon.add_css_class(
-                "success" if self._state is ConnectionState.READY else "warning"
-            )
+        set_class(self._icon, "success", bool(known) and self._state is ConnectionState.READY)
+        set_class(self._icon, "warning", bool(known) and self._state is ConnectionState.FAILED)
         state = {
             ConnectionState.READY: _("connected"),
             ConnectionState.FAILED: _("not reachable"),
@@ -148,10 +141,10 @@ class ModelChooser(Gtk.MenuButton):
         }[self._state]
         name = _("Model: {}").format(f"{text}, {state}" if state and known else text)
         self.set_tooltip_text(name)
-        self.update_property([Gtk.AccessibleProperty.LABEL], [name])
+        set_accessible_name(self, name)
         self._fill_list()
 
-    def _fill_list(self) -> None:
+    def _fill_list(self, *_args: object) -> None:
         while (row := self._list.get_row_at_index(0)) is not None:
             self._list.remove(row)
         wanted = self._filter.get_text().strip().casefold()
@@ -175,9 +168,6 @@ class ModelChooser(Gtk.MenuButton):
                 row.grab_focus()
             place += 1
 
-    def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
-        self._fill_list()
-
     def _on_row(self, _list: Gtk.ListBox, row: Gtk.ListBoxRow) -> None:
         if isinstance(row, _ModelRow):
             self._popover.popdown()
@@ -195,10 +185,10 @@ class _ModelRow(Gtk.ListBoxRow):
         """`state` is that of the connection, for the model in use."""
         super().__init__()
         self.connection, self.model = connection, model
-        box = Gtk.Box(spacing=6, margin_start=12)
         label = Gtk.Label(label=shown_model(model), xalign=0, hexpand=True)
         label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
-        box.append(label)
+        box = hbox(label, spacing=6)
+        box.set_margin_start(12)
         if state is not None:
             mark = decorative_icon(_ICONS[state])
             if state is ConnectionState.FAILED:
@@ -212,19 +202,17 @@ class _ModelRow(Gtk.ListBoxRow):
 
 
 def _heading(connection: ConnectionItem) -> Gtk.ListBoxRow:
-    box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
-    name = Gtk.Label(label=connection.name, xalign=0, ellipsize=Pango.EllipsizeMode.END)
-    name.add_css_class("heading")
-    box.append(name)
+    box = vbox(one_line(connection.name, "heading"))
     note = connection.problem
     if connection.state is ConnectionState.CONNECTING:
         note = _("Connecting…")
     elif connection.state is ConnectionState.READY and not connection.models:
         note = _("No models")
     if note:
-        said = Gtk.Label(label=note, xalign=0, wrap=True, max_width_chars=36)
-        said.add_css_class("caption")
-        said.add_css_class("warning" if connection.problem else "dim-label")
+        style = "warning" if connection.problem else "dim-label"
+        said = Gtk.Label(
+            label=note, xalign=0, wrap=True, max_width_chars=36, css_classes=["caption", style]
+        )
         box.append(said)
     row = Gtk.ListBoxRow(child=box, activatable=False, selectable=False, focusable=False)
     row.update_property([Gtk.AccessibleProperty.LABEL], [connection.name])

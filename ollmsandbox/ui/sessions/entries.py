@@ -50,23 +50,14 @@ _SMALL = 4 << 10
 class ChatEntry(GObject.Object):
     __gtype_name__ = "OllmEntry"
 
-    __gsignals__ = signals(
-        {
-            # Something of it is other than before.
-            "changed": (),
-        }
-    )
+    # Something of it is other than before.
+    __gsignals__ = signals({"changed": ()})
 
 
 class MessageEntry(ChatEntry):
     __gtype_name__ = "OllmMessageEntry"
 
-    __gsignals__ = signals(
-        {
-            "grew": (str,),
-            "thought": (str,),
-        }
-    )
+    __gsignals__ = signals({"grew": (str,), "thought": (str,)})
 
     def __init__(self, role: Role, *, model: str = "", at: float = 0.0) -> None:
         super().__init__()
@@ -129,7 +120,6 @@ class MessageEntry(ChatEntry):
         self.partial = message.partial
         self.is_stopped = message.partial and message.end == TurnEnd.STOPPED.name
         self.model = message.model or self.model
-        self.at = message.at or self.at
         self.is_growing = False
         self.emit("changed")
 
@@ -260,14 +250,6 @@ class CallEntry(ChatEntry):
             before = end_of(self.output_file, _KEPT)
         return before + b"".join(self._kept)
 
-    def _release_output(self) -> None:
-        """Drop from memory what is in a file, when the call is over."""
-        if self.output_file is None:
-            return
-        self._kept.clear()
-        self._size = 0
-        self._is_in_file = True
-
     def keep_output(self, new_store: Callable[[], OutputFile]) -> None:
         """Save the output to a file if it becomes long."""
         self._new_store = new_store
@@ -368,8 +350,11 @@ class CallEntry(ChatEntry):
             # What it drew is no text: only that of the result is shown.
             self._kept.clear()
             self.printed, self.output_file, self.output_note = 0, None, ""
-        elif not self.output_note:
-            self._release_output()
+        elif not self.output_note and self.output_file is not None:
+            # What is in a file is dropped from memory.
+            self._kept.clear()
+            self._size = 0
+            self._is_in_file = True
         self.ended_at = time.time()
         self.stage = Stage.DONE
         self.emit("changed")
@@ -525,10 +510,9 @@ def entries_of(session: StoredSession) -> list[ChatEntry]:
     calls: dict[str, ToolCall] = {}
     story = Story()
 
-    def add(entry: ChatEntry | None) -> None:
-        if entry is not None:
-            story.note(entry)
-            found.append(entry)
+    def add(entry: ChatEntry) -> None:
+        story.note(entry)
+        found.append(entry)
 
     for stored in session.entries:
         message = stored.message

@@ -43,7 +43,7 @@ class DayItem(NamedTuple):
 Item = ProjectItem | SessionItem | DayItem | OlderItem
 
 
-def key_of(item: Item) -> tuple[object, ...]:
+def row_key(item: Item) -> tuple[object, ...]:
     """Return what identifies a row: it stays as long as that does."""
     match item:
         case SessionItem():

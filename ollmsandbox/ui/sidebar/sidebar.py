@@ -24,7 +24,7 @@ from .rows import (
     ProjectRow,
     Row,
     SessionRow,
-    key_of,
+    row_key,
 )
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ def listed_rows(listbox: Gtk.ListBox) -> list[Row]:
 def fill(listbox: Gtk.ListBox, items: Sequence[Item]) -> Iterator[None]:
     """Make the list match the items, yielding after each row that took time. Rows that stay are
     kept: one may have the focus, or an open menu."""
-    there = {key_of(row.item): row for row in listed_rows(listbox)}
-    for key in there.keys() - {key_of(item) for item in items}:
+    there = {row_key(row.item): row for row in listed_rows(listbox)}
+    for key in there.keys() - {row_key(item) for item in items}:
         listbox.remove(there.pop(key))
         yield
     for place, item in enumerate(items):
-        row = there.get(key_of(item))
+        row = there.get(row_key(item))
         is_in_place = row is not None and row.get_index() == place
         if isinstance(row, SessionRow) and isinstance(item, SessionItem) and item != row.item:
             row.show_item(item)

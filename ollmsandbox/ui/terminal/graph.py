@@ -34,13 +34,16 @@ class Curve(Gtk.Box):
         self._values: deque[float] = deque(maxlen=POINTS)
         self._area = Gtk.DrawingArea(content_height=28)
         self._area.set_draw_func(weakly(self._draw))
-        self._label = Gtk.Label(xalign=0, css_classes=["caption", "numeric"])
-        self._text = ""
         # Where there is little room, the value wraps below its name.
-        self._label.set_wrap(True)
-        self._label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-        self._label.set_lines(2)
-        self._label.set_ellipsize(Pango.EllipsizeMode.END)
+        self._label = Gtk.Label(
+            xalign=0,
+            wrap=True,
+            wrap_mode=Pango.WrapMode.WORD_CHAR,
+            lines=2,
+            ellipsize=Pango.EllipsizeMode.END,
+            css_classes=["caption", "numeric"],
+        )
+        self.text = ""
         self.append(self._area)
         self.append(self._label)
 
@@ -48,13 +51,9 @@ class Curve(Gtk.Box):
     def values(self) -> tuple[float, ...]:
         return tuple(self._values)
 
-    @property
-    def text(self) -> str:
-        return self._text
-
     def add(self, value: float, text: str) -> None:
         self._values.append(value)
-        self._text = text
+        self.text = text
         # Keep a number and its unit together.
         self._label.set_label("\N{NO-BREAK SPACE}".join(text.rsplit(" ", 1)))
         self._label.set_tooltip_text(text)
@@ -129,7 +128,7 @@ class UsageGraph(Gtk.Box):
 class UsageWatch:
     def __init__(self, pid: int) -> None:
         self.graph = UsageGraph()
-        work = watch(Sampler(pid, lambda: disk_bytes_below(pid)), weakly(self._show))
+        work = watch(Sampler(pid, lambda: disk_bytes_below(pid)), weakly(self.graph.add))
         # Cancelled when the call ends; the process may live on for a moment.
         self._task = asyncio.get_event_loop().create_task(work)
 
@@ -140,6 +139,3 @@ class UsageWatch:
     def stop(self) -> None:
         """Stop taking samples; the curves stay."""
         self._task.cancel()
-
-    def _show(self, sample: Sample) -> None:
-        self.graph.add(sample)

@@ -33,24 +33,22 @@ _PAUSE = 0.05
 
 def after_first_frame(window: Gtk.Window, do: Callable[[], object]) -> None:
     """Call `do` once, after the window was drawn for the first time."""
-    handlers: list[tuple[Gdk.FrameClock, int]] = []
-    done: list[bool] = []
+    is_done = False
 
     def begin(*_args: object) -> bool:
-        for clock, handler in handlers:
-            clock.disconnect(handler)
-        handlers.clear()
-        if not done:
-            done.append(True)
+        nonlocal is_done
+        if not is_done:
+            is_done = True
             do()
         return GLib.SOURCE_REMOVE
 
     def realized(shown: Gtk.Widget) -> None:
         clock = shown.get_frame_clock()
-        if clock is not None and not done:
-            handlers.append((clock, clock.connect("after-paint", painted)))
+        if clock is not None and not is_done:
+            handler = clock.connect("after-paint", lambda _clock: painted(_clock, handler))
 
-    def painted(_clock: Gdk.FrameClock) -> None:
+    def painted(clock: Gdk.FrameClock, handler: int) -> None:
+        clock.disconnect(handler)
         # The frame is shown only when this handler has returned.
         GLib.idle_add(begin)
 
