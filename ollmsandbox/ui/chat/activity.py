@@ -11,8 +11,8 @@ from gi.repository import GLib, Gtk
 from ...i18n import _
 from ..sessions.entries import Activity
 from ..widgets.labels import decorative_icon
+from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers
-from ..widgets.weak import weakly
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
@@ -34,7 +34,7 @@ class ActivityLine(Gtk.Box):
         self.add_css_class("activity")
         self._session: OpenSession | None = None
         self._handlers = SignalHandlers()
-        self._clock = 0
+        self._clock = Timer(self._on_tick)
         self._spinner = Gtk.Spinner()
         self._still = decorative_icon("content-loading-symbolic")
         self._label = Gtk.Label(xalign=0, css_classes=["dim-label", "numeric"])
@@ -61,7 +61,10 @@ class ActivityLine(Gtk.Box):
             self.update_property([Gtk.AccessibleProperty.LABEL], [_text(activity)])
             self._show_seconds()
         self.set_visible(activity is not None)
-        self._run_clock(session is not None and session.is_busy)
+        if session is not None and session.is_busy:
+            self._clock.start(_TICK)
+        else:
+            self._clock.stop()
 
     def _show_seconds(self) -> None:
         session = self._session
@@ -71,13 +74,6 @@ class ActivityLine(Gtk.Box):
             # Translators: what the model does, and for how many seconds.
             timed = _("{activity} {seconds} s").format(activity=text, seconds=seconds)
             self._label.set_label(timed if seconds else text)
-
-    def _run_clock(self, runs: bool) -> None:
-        if runs and not self._clock:
-            self._clock = GLib.timeout_add(_TICK, weakly(self._on_tick))
-        elif not runs and self._clock:
-            GLib.source_remove(self._clock)
-            self._clock = 0
 
     def _on_tick(self) -> bool:
         session = self._session

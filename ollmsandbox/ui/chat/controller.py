@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gi.repository import GLib, GObject, Gtk
+from gi.repository import GObject, Gtk
 
 from ...chat.messages import QueuedMessage
 from ...chat.providers.base import ProviderError
@@ -27,6 +27,7 @@ from ..sessions.attachment import decode_attachment, is_picture_file, read_attac
 from ..sessions.entries import CallEntry
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
+from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers
 from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
@@ -106,7 +107,7 @@ class ChatController:
         self._newest_sum = LatestOnly()
         # Of the session that is shown.
         self._handlers = SignalHandlers()
-        self._rest = 0
+        self._rest = Timer(self._on_rest)
         view.composer.completion.find = weakly(self._find_files)
         view.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
 
@@ -157,15 +158,11 @@ class ChatController:
 
     def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
         """Save the unsent text when the user pauses."""
-        if self._rest:
-            GLib.source_remove(self._rest)
-        self._rest = GLib.timeout_add(REST, weakly(self._on_rest))
+        self._rest.restart(REST)
 
-    def _on_rest(self) -> bool:
-        self._rest = 0
+    def _on_rest(self) -> None:
         if (keeping := self.keep_draft()) is not None:
             self._tasks.watch(keeping)
-        return GLib.SOURCE_REMOVE
 
     def look_for_folder(self) -> None:
         """Check whether the project folder exists, and once more if called in the meantime."""

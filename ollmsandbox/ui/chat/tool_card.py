@@ -33,6 +33,7 @@ from ..widgets.labels import (
     without_hyphens,
 )
 from ..widgets.readable import line_counts
+from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -114,7 +115,7 @@ class ToolCard(Gtk.Box):
         self.output: TerminalView | None = None
         self.usage: UsageWatch | None = None
         self._stage: Stage | None = None
-        self._clock = 0
+        self._clock = Timer(self._on_tick)
         self._ports: list[tuple[int, str]] = []
         self._ports_seen_at = 0.0
         self._has_diff = False
@@ -410,8 +411,7 @@ class ToolCard(Gtk.Box):
         self.ports_box.set_visible(bool(found))
 
     def _begin_clock(self) -> None:
-        if not self._clock:
-            self._clock = GLib.timeout_add(_TICK, weakly(self._on_tick))
+        self._clock.start(_TICK)
         has_lasted = time.time() - self.entry.began_at >= GRAPH_AFTER
         if self.usage is None and self.entry.pid > 0 and has_lasted:
             self.usage = UsageWatch(self.entry.pid)
@@ -428,9 +428,7 @@ class ToolCard(Gtk.Box):
         return GLib.SOURCE_CONTINUE
 
     def _end_clock(self) -> None:
-        if self._clock:
-            GLib.source_remove(self._clock)
-            self._clock = 0
+        self._clock.stop()
         if self.usage is not None:
             self.usage.stop()
 

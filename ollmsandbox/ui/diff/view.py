@@ -17,6 +17,7 @@ from ..widgets.actions import Action, ActionButton
 from ..widgets.keyboard import add_shortcut
 from ..widgets.labels import children_of, set_accessible_name
 from ..widgets.readable import line_counts, number
+from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers, follow_theme, signals
 from ..widgets.weak import weakly
 from .model import Diff, DiffSection, Fold, Line, compare, pairs
@@ -151,8 +152,9 @@ class DiffView(Gtk.Box):
         self._ticket = 0
         # Held here, so that a thread never frees it. See weak_reference.
         self._when_compared = weakly(self._compared)
-        self._timer = 0
-        self._check = 0
+        self._timer = Timer(self._load)
+        # Not at once: the width changes during layout.
+        self._check = Timer(self._relayout)
         self._columns: list[DiffPane] = []
         self._syntax: Syntax | None = None
         self._waiting: deque[DiffSection | Fold | tuple[Line, ...]] = deque()
@@ -211,7 +213,7 @@ class DiffView(Gtk.Box):
 
     @property
     def is_loaded(self) -> bool:
-        return self.diff is not None and not self._timer
+        return self.diff is not None and not self._timer.is_running
 
     @property
     def is_side_by_side(self) -> bool:
@@ -249,9 +251,7 @@ class DiffView(Gtk.Box):
         return GLib.SOURCE_REMOVE
 
     def _stop(self) -> None:
-        if self._timer:
-            GLib.source_remove(self._timer)
-            self._timer = 0
+        self._timer.stop()
         self._waiting.clear()
 
     def _rebuild(self) -> None:
@@ -279,7 +279,7 @@ class DiffView(Gtk.Box):
         self._make_columns(diff)
         self.stack.set_visible_child_name("diff")
         self._plan(diff)
-        self._timer = GLib.timeout_add(_PAUSE, weakly(self._load))
+        self._timer.start(_PAUSE)
 
     def _plan(self, diff: Diff) -> None:
         """Queue what is to be inserted. A fold shares the row of the section after it."""
@@ -308,7 +308,7 @@ class DiffView(Gtk.Box):
                 column.widget.set_policy(Gtk.PolicyType.AUTOMATIC, Gtk.PolicyType.NEVER)
             self.panes.append(column.widget)
             width = column.widget.get_hadjustment()
-            width.connect("notify::page-size", weakly(self._width_changed))
+            width.connect("notify::page-size", self._check.soon)
 
     def _wants_two(self) -> bool:
         return self._prefers_two() and self.get_width() >= _NARROW
@@ -340,12 +340,11 @@ class DiffView(Gtk.Box):
                 self._waiting.appendleft(part)
                 self._put_more(at)
                 return self._end_load()
-        return GLib.SOURCE_CONTINUE if self._waiting else self._end_load()
+        return bool(self._waiting) or self._end_load()
 
     def _end_load(self) -> bool:
-        self._timer = 0
         self.emit("loaded")
-        return GLib.SOURCE_REMOVE
+        return False
 
     def _put(self, at: int, lines: Sequence[Line]) -> None:
         if len(self._columns) == 1:
@@ -427,7 +426,7 @@ class DiffView(Gtk.Box):
         for column in self._columns:
             column.remove(len(column) - 1)
         self._left = self._most_sections
-        self._timer = self._timer or GLib.timeout_add(_PAUSE, weakly(self._load))
+        self._timer.start(_PAUSE)
 
     def _go(self, _widget: Gtk.Widget | None, by: int) -> bool:
         count = len(self._section_marks)
@@ -459,16 +458,6 @@ class DiffView(Gtk.Box):
         self.summary.set_label(" · ".join(filter(None, parts)))
 
     # --- two columns -----------------------------------------------------------------------------
-
-    def _width_changed(self, *_args: object) -> None:
-        # Not now: this is called during layout.
-        if not self._check:
-            self._check = GLib.timeout_add(0, weakly(self._relayout_later))
-
-    def _relayout_later(self) -> bool:
-        self._check = 0
-        self._relayout()
-        return GLib.SOURCE_REMOVE
 
     def _on_side_toggled(self, toggle: Gtk.ToggleButton) -> None:
         self._has_chosen_two = toggle.get_active()

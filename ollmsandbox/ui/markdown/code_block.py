@@ -9,6 +9,7 @@ from gi.repository import Adw, GLib, Gtk, GtkSource
 
 from ...i18n import _
 from ..resources import template
+from ..widgets.scheduling import Timer
 from ..widgets.scroller import NestedScroller
 from ..widgets.signals import SignalHandlers, follow_theme
 from ..widgets.weak import weakly
@@ -64,7 +65,7 @@ class CodeBlock(Gtk.Box):
         self._text = ""
         self._line = 0  # the length of the last line
         self._theme = SignalHandlers()
-        self._copied_source = 0
+        self._copied = Timer(self._show_copied)
         self._buffer = GtkSource.Buffer(highlight_matching_brackets=False)
         self._last_line = self._buffer.create_mark(
             None, self._buffer.get_start_iter(), left_gravity=True
@@ -137,17 +138,11 @@ class CodeBlock(Gtk.Box):
 
     def _copy(self, _button: Gtk.Button) -> None:
         self.get_clipboard().set(self._text)
-        self._show_copied(True)
-        if self._copied_source:
-            GLib.source_remove(self._copied_source)
-        self._copied_source = GLib.timeout_add(2000, weakly(self._copied_is_over))
+        self._copied.restart(2000)
+        self._show_copied()
 
-    def _copied_is_over(self) -> bool:
-        self._copied_source = 0
-        self._show_copied(False)
-        return GLib.SOURCE_REMOVE
-
-    def _show_copied(self, copied: bool) -> None:
+    def _show_copied(self) -> None:
+        copied = self._copied.is_running
         self.copied_label.set_opacity(1 if copied else 0)
         self.copy_button.set_icon_name("object-select-symbolic" if copied else "edit-copy-symbolic")
         label = _("Copied") if copied else _("Copy code")
@@ -163,9 +158,8 @@ class CodeBlock(Gtk.Box):
 
     def _unmapped(self, _widget: Gtk.Widget) -> None:
         self._theme.disconnect()
-        if self._copied_source:
-            GLib.source_remove(self._copied_source)
-            self._copied_is_over()
+        self._copied.stop()
+        self._show_copied()
 
     def _colour(self) -> bool:
         if self._language is not None:

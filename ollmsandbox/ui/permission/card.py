@@ -20,6 +20,7 @@ from ..widgets.labels import (
     without_hyphens,
     wrapped,
 )
+from ..widgets.scheduling import Timer
 from ..widgets.scroller import lower_when_wider
 from ..widgets.signals import SignalHandlers, signals
 from ..widgets.weak import weakly
@@ -70,10 +71,11 @@ class ChatPermission(Gtk.Box):
         self.request = request
         self._is_answered = False
         self._saw_start = self._saw_end = self._had_time = False
-        self._is_look_due = False
+        # Soon, as signals may come in the middle of a layout.
+        self._due = Timer(self._look_now)
         # Lines of the command whose height is known, and for which width.
         self._known_lines = self._known_width = 0
-        self._pausing = self._looking = 0
+        self._pausing, self._looking = Timer(self._on_time), Timer(self._look_again)
         # The position of the buttons in the last frame, and when a click on "Allow" counts there.
         self._place: tuple[int, ...] | None = None
         self._rests_at = 0
@@ -87,7 +89,7 @@ class ChatPermission(Gtk.Box):
         lower_when_wider(self.subject_frame)
         adjustment = self.subject_frame.get_vadjustment()
         for name in ("changed", "value-changed"):
-            adjustment.connect(name, weakly(self._look_soon))
+            adjustment.connect(name, self._due.soon)
         keys = Gtk.EventControllerKey()
         keys.connect("key-pressed", weakly(self._on_key))
         self.add_controller(keys)
@@ -184,18 +186,10 @@ class ChatPermission(Gtk.Box):
     def _can_allow(self) -> bool:
         return self._saw_start and self._saw_end and self._had_time
 
-    def _look_soon(self, _adjustment: Gtk.Adjustment) -> None:
-        """Check soon; this may be called in the middle of a layout."""
-        if not self._is_look_due:
-            self._is_look_due = True
-            GLib.timeout_add(0, weakly(self._look_now))
-
-    def _look_now(self) -> bool:
-        self._is_look_due = False
+    def _look_now(self) -> None:
         self._look()
         # And again: the position after scrolling is only known after the next layout.
         self._keep_looking(_LOOK)
-        return GLib.SOURCE_REMOVE
 
     def _look(self, *_args: object) -> None:
         adjustment = self.subject_frame.get_vadjustment()
@@ -247,7 +241,7 @@ class ChatPermission(Gtk.Box):
         around, window = scrolled_around(self), self.get_root()
         if around is not None:
             for signal in ("changed", "value-changed"):
-                self._handlers.connect(around.get_vadjustment(), signal, self._look_soon)
+                self._handlers.connect(around.get_vadjustment(), signal, self._due.soon)
         if isinstance(window, Gtk.Window):
             self._handlers.connect(window, "notify::is-active", self._on_active)
         if (clock := self.get_frame_clock()) is not None:
@@ -256,14 +250,12 @@ class ChatPermission(Gtk.Box):
         self._place = None
         self._had_time = False
         self._show_whether_it_can_be_allowed()
-        self._pausing = GLib.timeout_add(_PAUSE, weakly(self._on_time))
+        self._pausing.restart(_PAUSE)
         self._keep_looking(_LOOK)
 
     def _on_unmap(self, *_args: object) -> None:
-        for timer in (self._pausing, self._looking):
-            if timer:
-                GLib.source_remove(timer)
-        self._pausing = self._looking = 0
+        self._pausing.stop()
+        self._looking.stop()
         self._handlers.disconnect()
 
     def _on_active(self, _window: Gtk.Window, _property: object) -> None:
@@ -276,26 +268,20 @@ class ChatPermission(Gtk.Box):
             self._place = place
             self.wait_a_moment()
 
-    def _on_time(self) -> bool:
+    def _on_time(self) -> None:
         self._had_time = True
-        self._pausing = 0
         self._look()
-        return GLib.SOURCE_REMOVE
 
     def _keep_looking(self, pause: int) -> None:
         """Check again after a pause: no signal tells of a row above that shrinks, or a page over
         the card that goes away."""
-        if self._looking:
-            GLib.source_remove(self._looking)
-            self._looking = 0
+        self._looking.stop()
         if self.get_mapped() and not self._is_answered and not self._can_allow:
-            self._looking = GLib.timeout_add(pause, weakly(self._look_again))
+            self._looking.start(pause)
 
-    def _look_again(self) -> bool:
-        self._looking = 0
+    def _look_again(self) -> None:
         self._look()
         self._keep_looking(_LOOK if is_in_reach(self) else _LOOK_AWAY)
-        return GLib.SOURCE_REMOVE
 
     # --- answers ---------------------------------------------------------------------------------
 

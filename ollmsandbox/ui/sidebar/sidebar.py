@@ -13,6 +13,7 @@ from gi.repository import Gdk, Gio, GLib, Gtk
 from ..resources import template
 from ..sessions.items import Day, ProjectItem, SessionItem
 from ..widgets.focus import focus_around
+from ..widgets.scheduling import Timer
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .rows import (
@@ -155,7 +156,7 @@ class Sidebar(Gtk.Box):
         self._collapsed: set[str] = set()
         # The steps that are left to fill the list.
         self._filling: Iterator[None] | None = None
-        self._is_awaited = False
+        self._next_step = Timer(self._fill_step)
         actions = Gio.SimpleActionGroup()
         for name in (*_OF_PROJECT, *_OF_SESSION):
             target = GLib.VariantType.new("ay" if name in _OF_PROJECT else "s")
@@ -236,18 +237,12 @@ class Sidebar(Gtk.Box):
         place = focused.get_index() if focused is not None else 0
         if len(list(islice(self._filling, _AT_ONCE))) < _AT_ONCE:
             self._filling = None
-        elif not self._is_awaited:
-            self._is_awaited = True
-            GLib.timeout_add(_PAUSE, weakly(self._on_awaited))
+        else:
+            self._next_step.start(_PAUSE)
         self._mark_selected()
         if focused is not None and self._focused_row() is not focused:
             # It was moved or removed.
             self._focus_row(focused.get_index() if focused.get_parent() else place)
-
-    def _on_awaited(self) -> bool:
-        self._is_awaited = False
-        self._fill_step()
-        return GLib.SOURCE_REMOVE
 
     def _mark_selected(self) -> None:
         chosen = self.listbox.get_selected_row()

@@ -143,6 +143,12 @@ _STRING_END = re.compile(r"\x1b\\|[\x07\x18\x1a\x1b\x9c\n]")
 class Screen:
     def __init__(self, most_lines: int = MOST_LINES) -> None:
         self._most_lines = most_lines
+        self._start(0)
+
+    def _start(self, number: int) -> None:
+        """Begin with an empty line of this number."""
+        # The number of the first line that is kept.
+        self.dropped = self._changed_from = number
         self._done: deque[Line] = deque()
         self._weights: deque[int] = deque()
         self._weight = 0
@@ -152,9 +158,6 @@ class Screen:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unfinished = ""
         self._in_string = False
-        self._changed_from = 0
-        # The number of the first line that is kept.
-        self.dropped = 0
 
     # --- what there is to see ------------------------------------------------------------------
 
@@ -189,17 +192,7 @@ class Screen:
 
     def skip(self, lines: int) -> None:
         """Drop these lines, and all before them, so that the rest has no gap."""
-        self.dropped = self._live + lines
-        self._done.clear()
-        self._weights.clear()
-        self._weight = 0
-        self._row = LiveLine()
-        self._column = 0
-        self._style = PLAIN
-        self._decoder.reset()
-        self._unfinished = ""
-        self._in_string = False
-        self._changed_from = self.dropped
+        self._start(self._live + lines)
 
     @property
     def _live(self) -> int:

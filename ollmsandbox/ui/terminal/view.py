@@ -6,13 +6,14 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from gi.repository import Adw, GLib, GObject, Gtk, Pango
+from gi.repository import Adw, GObject, Gtk, Pango
 
 from ...i18n import ngettext
 from ..resources import template
 from ..widgets import readable
 from ..widgets.keyboard import add_shortcut
 from ..widgets.labels import name_buttons
+from ..widgets.scheduling import Timer
 from ..widgets.scroller import NestedScroller, lower_when_wider
 from ..widgets.signals import SignalHandlers, follow_theme, forward, signals
 from ..widgets.weak import weakly
@@ -115,7 +116,7 @@ class TerminalView(Gtk.Box):
         self._finder = Finder(self._buffer)
         self._compact = True
         self._line_height = 0.0
-        self._timer = 0
+        self._timer = Timer(self._update)
         self._next_search = 0.0
         self._follower = Follower(self.scroller)
         lower_when_wider(self.scroller)
@@ -192,8 +193,8 @@ class TerminalView(Gtk.Box):
         self._is_behind = True
         # Not in a frame callback: a text view that changes there learns its height only while it is
         # drawn, too late for its scrollbar. A hidden view can wait, too.
-        if not self._timer and self.get_mapped():
-            self._timer = GLib.timeout_add(_PAUSE, weakly(self._update))
+        if self.get_mapped():
+            self._timer.start(_PAUSE)
 
     def _update(self) -> bool:
         """Update the view, and return whether there is more to do."""
@@ -214,10 +215,7 @@ class TerminalView(Gtk.Box):
         if self._finder.is_active and (not is_behind or now >= self._next_search):
             self._search_again()
         self._is_behind = is_behind
-        if not is_behind or not self.get_mapped():
-            self._timer = 0
-            return GLib.SOURCE_REMOVE
-        return GLib.SOURCE_CONTINUE
+        return is_behind and self.get_mapped()
 
     def _remove_old(self) -> None:
         end, dropped = self._screen.end, self._screen.dropped

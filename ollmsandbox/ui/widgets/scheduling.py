@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Put off work that can wait, so that the main loop stays responsive."""
+"""Put off work: until later, or as long as it can wait, so that the main loop stays responsive."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gi.repository import GLib, Gtk
+
+from .weak import weakly
 
 # Microseconds.
 _LONG = 2000
@@ -15,6 +19,43 @@ def is_late() -> bool:
     """Return whether this iteration of the main loop has taken long already."""
     source = GLib.main_current_source()
     return source is not None and GLib.get_monotonic_time() - source.get_time() > _LONG
+
+
+class Timer:
+    """Calls a method after a while, and again each time as long as it returns True."""
+
+    def __init__(self, method: Callable[[], object]) -> None:
+        self._call = weakly(method)
+        self._source = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._source > 0
+
+    def start(self, milliseconds: int = 0) -> None:
+        """Start the timer, unless it runs already."""
+        if not self._source:
+            self._source = GLib.timeout_add(milliseconds, self._run)
+
+    def restart(self, milliseconds: int) -> None:
+        self.stop()
+        self.start(milliseconds)
+
+    def stop(self) -> None:
+        if self._source:
+            GLib.source_remove(self._source)
+            self._source = 0
+
+    def soon(self, *_args: object) -> None:
+        """Start the timer for the next turn of the main loop, as the handler of a signal."""
+        self.start()
+
+    def _run(self) -> bool:
+        source, self._source = self._source, 0
+        if self._call() is True and not self._source:
+            self._source = source
+            return GLib.SOURCE_CONTINUE
+        return GLib.SOURCE_REMOVE
 
 
 class Patience:

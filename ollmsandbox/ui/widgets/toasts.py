@@ -9,6 +9,7 @@ from gi.repository import Adw, Gdk, GLib, Gtk, Pango
 
 from ...text.visible import visible_words
 from .labels import children_of, show_ellipsized_as_tooltip, wrapped
+from .scheduling import Timer
 from .weak import weakly
 
 # Characters that fit into one line of a narrow window. GTK would cut the end off, which says what
@@ -38,7 +39,7 @@ class Toasts:
         self._room = room
         # What is shown or queued, in this order.
         self._queue: dict[str, Adw.Toast] = {}
-        self._timer = 0
+        self._timer = Timer(self._on_turn)
 
     def tell(self, text: str) -> None:
         """Show a text, unless it is shown already."""
@@ -59,21 +60,17 @@ class Toasts:
         self._hurry()
 
     def _hurry(self) -> None:
-        if len(self._queue) > 1 and not self._timer:
-            self._timer = GLib.timeout_add(_IN_TURN, weakly(self._on_turn))
+        if len(self._queue) > 1:
+            self._timer.start(_IN_TURN)
 
-    def _on_turn(self) -> bool:
-        self._timer = 0
+    def _on_turn(self) -> None:
         if len(self._queue) > 1:
             next(iter(self._queue.values())).dismiss()
-        return GLib.SOURCE_REMOVE
 
     def _on_dismissed(self, _toast: Adw.Toast, text: str) -> None:
         self._queue.pop(text, None)
         # The next one appears now, and has its own time.
-        if self._timer:
-            GLib.source_remove(self._timer)
-            self._timer = 0
+        self._timer.stop()
         self._hurry()
         if not self._queue and self._room is not None:
             self._room.end()
@@ -173,6 +170,7 @@ class _Paragraph(Adw.Bin):
     def __init__(self, label: Gtk.Label) -> None:
         super().__init__(child=label)
         self._label = label
+        self._again = Timer(self._measure_again)
         # A layout manager would be asked instead of do_measure.
         self.set_layout_manager(None)
 
@@ -185,7 +183,7 @@ class _Paragraph(Adw.Bin):
         room = overlay.get_width() - _AROUND if overlay is not None else 0
         if overlay is not None and not overlay.get_width():
             # In a window that has no size yet. It gets one with this layout.
-            GLib.timeout_add(_FRAME, weakly(self._measure_again))
+            self._again.start(_FRAME)
         natural = max(least, min(natural, room))
         if orientation is Gtk.Orientation.HORIZONTAL:
             return least, natural, -1, -1
@@ -195,9 +193,8 @@ class _Paragraph(Adw.Bin):
         lowest = self._label.measure(Gtk.Orientation.VERTICAL, -1)[0] if for_size < 0 else height
         return min(lowest, height), height, -1, -1
 
-    def _measure_again(self) -> bool:
+    def _measure_again(self) -> None:
         self.queue_resize()
-        return GLib.SOURCE_REMOVE
 
     def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
         self._label.allocate(width, height, baseline, None)

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from gi.repository import GLib, Gtk
 
 from ...i18n import _
+from .scheduling import Timer
 from .signals import signals
-from .weak import weakly
 
 
 class WorkBar(Gtk.ProgressBar):
@@ -25,7 +25,7 @@ class WorkBar(Gtk.ProgressBar):
         self.update_property([Gtk.AccessibleProperty.LABEL], [_("Working")])
         self._under_way = 0
         self._changing = 0
-        self._source = 0
+        self._timer = Timer(self._move)
 
     @property
     def is_working(self) -> bool:
@@ -71,20 +71,18 @@ class WorkBar(Gtk.ProgressBar):
 
     def _begin(self) -> None:
         self._under_way += 1
-        if not self._source:
-            self._source = GLib.timeout_add(100, weakly(self._move))
+        self._timer.start(100)
         self.set_visible(True)
 
     def _end(self) -> None:
         self._under_way -= 1
         if not self._under_way:
             self.set_visible(False)
-            GLib.source_remove(self._source)
-            self._source = 0
+            self._timer.stop()
 
     def _move(self) -> bool:
         self.pulse()
-        return GLib.SOURCE_CONTINUE
+        return True
 
 
 def disable_unless_focused(button: Gtk.Button, is_busy: bool) -> None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gdk, GLib, Gtk
+from gi.repository import Adw, Gdk, Gtk
 
 from ..widgets.focus import contains_focus
 from ..widgets.keyboard import add_shortcut
+from ..widgets.scheduling import Timer
 from ..widgets.weak import weakly
 
 if TYPE_CHECKING:
@@ -39,9 +40,12 @@ class Panes:
         ):
             add_shortcut(widget, keys, callback)
         flap.connect("notify::reveal-progress", weakly(self._on_revealed))
-        leaflet.connect("notify::folded", weakly(self._on_sidebar_folded))
+        # Its header bar gets or loses the buttons of the window in the middle of a layout. With
+        # animations there are more layouts; without them, it would stay too wide.
+        leaflet.connect("notify::folded", Timer(self._lay_out_again).soon)
         for name in ("folded", "reveal-flap"):
-            flap.connect(f"notify::{name}", weakly(self._look_what_is_covered))
+            # Not in the middle of a layout.
+            flap.connect(f"notify::{name}", Timer(self._focus_what_is_shown).soon)
         # What the user types goes to the composer, wherever the focus is.
         typed = Gtk.EventControllerKey()
         typed.connect("key-pressed", weakly(self._on_key))
@@ -101,20 +105,10 @@ class Panes:
         if not flap.get_reveal_progress():
             self._chat.column.look_again()
 
-    def _on_sidebar_folded(self, _leaflet: Adw.Leaflet, _property: object) -> None:
-        # Its header bar gets or loses the buttons of the window in the middle of a layout. With
-        # animations there are more layouts; without them, it would stay too wide.
-        GLib.timeout_add(0, weakly(self._lay_out_again))
-
-    def _lay_out_again(self) -> bool:
+    def _lay_out_again(self) -> None:
         self._leaflet.queue_resize()
-        return GLib.SOURCE_REMOVE
 
-    def _look_what_is_covered(self, _flap: Adw.Flap, _property: object) -> None:
-        # Not in the middle of a layout.
-        GLib.timeout_add(0, weakly(self._focus_what_is_shown))
-
-    def _focus_what_is_shown(self) -> bool:
+    def _focus_what_is_shown(self) -> None:
         """Give the focus to the changes if they cover what has it, or to the composer if they have
         it when a finger swipes them away. GTK would give it to a toast, which would then stay."""
         content, pane = self._flap.get_content(), self._flap.get_flap()
@@ -122,7 +116,6 @@ class Panes:
             self._changes.focus()
         elif not self._flap.get_reveal_flap() and pane is not None and contains_focus(pane):
             self._chat.focus_composer()
-        return GLib.SOURCE_REMOVE
 
     def toggle_changes(self, *_args: object) -> None:
         # If the sidebar is in front in a narrow window, show open changes instead of closing them.

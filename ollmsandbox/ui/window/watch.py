@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from gi.repository import Gio, GLib
+from gi.repository import Gio
 
+from ..widgets.scheduling import Timer
 from ..widgets.weak import weakly
 
 # Milliseconds from a change until it is looked at: a session that is written changes it often.
@@ -24,7 +25,7 @@ class FileWatch:
     def __init__(self, file: Path, changed: Callable[[], object]) -> None:
         self._name = file.name
         self._changed = changed
-        self._timer = 0
+        self._timer = Timer(self._tell)
         # The folder: the file may not exist yet, or be replaced.
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -34,18 +35,13 @@ class FileWatch:
 
     def end(self) -> None:
         self._monitor.cancel()
-        if self._timer:
-            GLib.source_remove(self._timer)
-            self._timer = 0
+        self._timer.stop()
 
     def _on_changed(
         self, _monitor: Gio.FileMonitor, file: Gio.File, _other: object, _event: object
     ) -> None:
-        is_it = (file.get_basename() or "").startswith(self._name)
-        if is_it and not self._timer:
-            self._timer = GLib.timeout_add(_PAUSE, weakly(self._on_time))
+        if (file.get_basename() or "").startswith(self._name):
+            self._timer.start(_PAUSE)
 
-    def _on_time(self) -> bool:
-        self._timer = 0
+    def _tell(self) -> None:
         self._changed()
-        return GLib.SOURCE_REMOVE

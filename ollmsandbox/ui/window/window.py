@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gio, GLib, GObject, Gtk
+from gi.repository import Adw, Gio, GObject, Gtk
 
 from ...i18n import _
 from ..badge.badge import SandboxBadge
@@ -19,6 +19,7 @@ from ..sidebar.sidebar import Sidebar
 from ..widgets.focus import FocusKeeper, contains_focus
 from ..widgets.labels import show_ellipsized_as_tooltip, show_hidden_as_tooltip
 from ..widgets.resizable import ResizablePane
+from ..widgets.scheduling import Timer
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .notices import NoticeBar
@@ -262,25 +263,19 @@ class Window(Adw.ApplicationWindow):
 
     def _lay_out_header(self) -> None:
         """Adapt the header bar to the window's width and to the changes beside it."""
-        self._is_header_due = False
+        # Later: a widget that is changed during layout is drawn without an allocation.
+        self._header_timer = Timer(self._update_header)
         # Immediately: the badge's text would keep the window wide.
         self.connect("notify::default-width", weakly(self._update_header))
         self.badge.label.connect("notify::label", weakly(self._update_header))
         for name in ("reveal-flap", "reveal-progress"):
             self.flap.connect(f"notify::{name}", weakly(self._update_header))
-        self.flap.connect("notify::folded", weakly(self._update_header_soon))
+        self.flap.connect("notify::folded", self._header_timer.soon)
         self._update_header()
         show_hidden_as_tooltip(self.changes_button, self.changes_word)
         show_ellipsized_as_tooltip(self.title)
 
-    def _update_header_soon(self, *_args: object) -> None:
-        """Update later: a widget that is changed during layout is drawn without an allocation."""
-        if not self._is_header_due:
-            self._is_header_due = True
-            GLib.timeout_add(0, weakly(self._update_header))
-
-    def _update_header(self, *_args: object) -> bool:
-        self._is_header_due = False
+    def _update_header(self, *_args: object) -> None:
         # The changes count as open until they are hidden: a wider header bar would fold the flap
         # while they close.
         is_open = self.flap.get_reveal_flap() or self.flap.get_reveal_progress() > 0
@@ -291,7 +286,6 @@ class Window(Adw.ApplicationWindow):
         needed = self.badge.text_width + _BESIDE_BADGE
         self.badge.set_narrow(is_open or 0 < width < needed)
         self.changes_word.set_visible(not is_open and width >= _WIDE)
-        return GLib.SOURCE_REMOVE
 
 
 def _put_shadows_last(leaflet: Adw.Leaflet) -> None:
