@@ -194,15 +194,11 @@ class Application(Adw.Application):
         if self.window is window:
             self.controller.begin()
 
-    @property
-    def _is_closing(self) -> bool:
-        return self._controller is not None and self._controller.is_closing
-
     def _with_window(self, request: Callable[[WindowController], object] | None = None) -> None:
         """Handle a request in the window, or in a new one when the window has closed."""
         if self._is_leaving:
             return
-        if not self._is_closing:
+        if self._controller is None or not self._controller.is_closing:
             self._present()
             if request is not None:
                 request(self.controller)

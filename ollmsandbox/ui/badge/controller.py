@@ -42,10 +42,6 @@ class BadgeController:
         self._looks = 0
 
     @property
-    def _in_flatpak(self) -> bool:
-        return bool(self._factory.environ.get("FLATPAK_ID"))
-
-    @property
     def _project(self) -> str | None:
         return self._session.project if self._session is not None else None
 
@@ -63,7 +59,7 @@ class BadgeController:
 
     def _show_machine(self) -> None:
         """Show what the machine can do: without a project, nothing else is known."""
-        if self._in_flatpak:
+        if self._factory.environ.get("FLATPAK_ID"):
             self._show(flatpak_state_without_project())
         elif self._found is not None:
             self._show(machine_state(can_wrap=self._found.can_wrap))

@@ -74,10 +74,6 @@ class TurnChanges:
     ignored: int = 0
 
     @property
-    def is_discarded(self) -> bool:
-        return self.states == {State.DISCARDED}
-
-    @property
     def is_undone(self) -> bool:
         return self.states <= _OVER and State.UNDONE in self.states
 

@@ -72,7 +72,7 @@ class Composer(Gtk.Box):
         super().__init__()
         self._settings = settings
         self._why_not = ""
-        self._is_busy = False
+        self.is_busy = False
         self._history: list[str] = []
         # Where in the history it is; its length stands for what is being written.
         self._place = 0
@@ -179,13 +179,9 @@ class Composer(Gtk.Box):
         self._why_not = why_not
         self._refresh()
 
-    @property
-    def is_busy(self) -> bool:
-        return self._is_busy
-
     def set_busy(self, busy: bool) -> None:
         had_focus = self.stop_button.has_focus()
-        self._is_busy = busy
+        self.is_busy = busy
         self.stop_button.set_visible(busy)
         self._refresh()
         if had_focus and not busy:
@@ -229,7 +225,7 @@ class Composer(Gtk.Box):
         self._place = len(self._history)
         self._unsent = ""
         self.text = ""
-        if self._is_busy:
+        if self.is_busy:
             self.emit("queue", text)
         elif command:
             self.emit("run", command)

@@ -68,7 +68,7 @@ class MessageRow(Gtk.Box):
             name = one_line(who, "caption", "dim-label")
             self.append(name)
         if entry.thinking:
-            self._think(entry.thinking)
+            self._think(entry, entry.thinking)
         if entry.role is Role.ASSISTANT:
             self._body = MarkdownView(project=project or "")
             forward(self._body, "open-link", self)
@@ -86,7 +86,7 @@ class MessageRow(Gtk.Box):
         self._show_state()
         self._handlers = SignalHandlers()
         self._handlers.connect(entry, "grew", self._on_grew)
-        self._handlers.connect(entry, "thought", self._on_thought)
+        self._handlers.connect(entry, "thought", self._think)
         self._handlers.connect(entry, "changed", self._on_changed)
 
     def _add_bubble(self, at: str) -> None:
@@ -124,7 +124,7 @@ class MessageRow(Gtk.Box):
         else:
             self._body.set_text(self.entry.text)
 
-    def _think(self, text: str) -> None:
+    def _think(self, _entry: MessageEntry, text: str) -> None:
         if self._thinking is None:
             is_open = self.entry.is_open
             self._thinking = Gtk.Expander(label=_("Reasoning"), expanded=is_open)
@@ -163,9 +163,6 @@ class MessageRow(Gtk.Box):
         self._show_thinking()
         if self._body is not None:
             self._body.append(text)
-
-    def _on_thought(self, _entry: MessageEntry, text: str) -> None:
-        self._think(text)
 
     def _on_changed(self, entry: MessageEntry) -> None:
         self._show_state()

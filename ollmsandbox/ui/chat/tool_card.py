@@ -8,7 +8,6 @@ import time
 from gi.repository import Gdk, GLib, Gtk
 
 from ...i18n import _
-from ...permission.request import Answer
 from ...text.visible import visible, visible_line
 from ...tools.ask import NAME as ASK
 from ...tools.todo import NAME as PLAN
@@ -295,7 +294,7 @@ class ToolCard(Gtk.Box):
             self.question = None
         if self.question is None and asked is not None:
             self.question = ChatPermission(asked)
-            self.question.connect("answered", weakly(self._on_answered))
+            forward(self.question, "answered", self, "answered", asked.id)
             self.question_place.append(self.question)
 
     def _show_user_question(self) -> None:
@@ -308,7 +307,7 @@ class ToolCard(Gtk.Box):
             return
         if self._user_question is None:
             self._user_question = QuestionCard(entry.question)
-            self._user_question.connect("replied", weakly(self._on_replied))
+            forward(self._user_question, "replied", self, "replied", entry.question.id)
             self.question_place.append(self._user_question)
         if entry.reply_text is not None and self._user_question.is_open:
             self._user_question.show_answer(entry.reply_text)
@@ -433,12 +432,6 @@ class ToolCard(Gtk.Box):
             self.usage.stop()
 
     # --- the user's actions ----------------------------------------------------------------------
-
-    def _on_answered(self, card: ChatPermission, answer: Answer) -> None:
-        self.emit("answered", card.request.id, answer)
-
-    def _on_replied(self, card: QuestionCard, text: str) -> None:
-        self.emit("replied", card.shown.id, text)
 
     def _on_header(self, _button: Gtk.Button) -> None:
         # Cards that are made for this call later look the same.

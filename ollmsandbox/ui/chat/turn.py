@@ -110,7 +110,7 @@ def turn_text(found: TurnChanges) -> str:
     if found.pending:
         some = ngettext("{} pending", "{} pending", found.pending).format(number(found.pending))
         return f"{text} · {some}"
-    if found.is_discarded:
+    if found.states == {State.DISCARDED}:
         return f"{text} · {_('discarded')}"
     return f"{text} · {_('undone')}" if found.is_undone else text
 

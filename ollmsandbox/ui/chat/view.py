@@ -337,12 +337,11 @@ class ChatView(Gtk.Box):
         items, place = self._focused_place()
         return any(self._go_to_call(item) for item in reversed(items[:place]))
 
-    def _go_on(self) -> bool:
+    def _go_on(self) -> None:
         """Go to the next call, or from the last one to the composer."""
         items, place = self._focused_place()
         if not any(self._go_to_call(item) for item in items[place + 1 :]):
             self.composer.focus()
-        return True
 
     def _go_to_call(self, entry: ChatEntry) -> bool:
         """Return whether it is a call, or several."""

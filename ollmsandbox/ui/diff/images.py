@@ -103,14 +103,10 @@ class ImagePair(Gtk.Box):
         if ticket != self._ticket:
             return GLib.SOURCE_REMOVE
         self.is_loaded = True
-        for box, picture, label, when, texture, size in zip(
-            (self.before, self.after),
-            (self.before_picture, self.after_picture),
-            (self.before_label, self.after_label),
-            (_("Before"), _("After")),
-            pictures,
-            sizes,
-            strict=True,
+        old = self.before, self.before_picture, self.before_label, _("Before")
+        new = self.after, self.after_picture, self.after_label, _("After")
+        for (box, picture, label, when), texture, size in zip(
+            (old, new), pictures, sizes, strict=True
         ):
             box.set_visible(texture is not None)
             if texture is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gi.repository import Gtk, GtkSource
+from gi.repository import GObject, Gtk, GtkSource
 
 from ..widgets.weak import weakly
 from .colours import DiffTags
@@ -137,24 +137,14 @@ class DiffPane:
         self._numbers.set_size_request(width + 12, -1)
 
 
-class LinkedPanes:
-    """Makes two columns scroll together."""
-
-    def __init__(self, columns: Sequence[DiffPane]) -> None:
-        self._is_moving = False
-        for number, column in enumerate(columns):
-            other = columns[1 - number]
-            for here, there in (
-                (column.widget.get_vadjustment(), other.widget.get_vadjustment()),
-                (column.widget.get_hadjustment(), other.widget.get_hadjustment()),
-            ):
-                here.connect("value-changed", weakly(self._scrolled), there)
-
-    def _scrolled(self, here: Gtk.Adjustment, there: Gtk.Adjustment) -> None:
-        if not self._is_moving:
-            self._is_moving = True
-            there.set_value(here.get_value())
-            self._is_moving = False
+def link_panes(one: DiffPane, other: DiffPane) -> None:
+    """Make two columns scroll together."""
+    both = GObject.BindingFlags.BIDIRECTIONAL
+    for here, there in (
+        (one.widget.get_vadjustment(), other.widget.get_vadjustment()),
+        (one.widget.get_hadjustment(), other.widget.get_hadjustment()),
+    ):
+        here.bind_property("value", there, "value", both)
 
 
 def unified(line: Line, digits: int) -> Row:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from gi.repository import Gdk, GLib, Gtk
+from gi.repository import GLib, Gtk
 
 from ...i18n import _, ngettext
 from ...loop import start_daemon
@@ -21,7 +21,7 @@ from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers, follow_theme, signals
 from ..widgets.weak import weakly
 from .model import Diff, DiffSection, Fold, Line, compare, pairs
-from .pane import DiffPane, LinkedPanes, side, unified
+from .pane import DiffPane, link_panes, side, unified
 from .syntax import Syntax
 
 
@@ -163,8 +163,8 @@ class DiffView(Gtk.Box):
         self._folded: list[FoldButtons] = []
         self._folds_before: dict[int, Fold] = {}
         self._left = most_sections
-        self._current = -1
-        self._linked: LinkedPanes | None = None
+        # The index of the section that was last gone to; -1 at first.
+        self.current = -1
         self._theme = SignalHandlers()
         self.previous.connect("clicked", weakly(self._go), -1)
         self.next.connect("clicked", weakly(self._go), 1)
@@ -219,15 +219,10 @@ class DiffView(Gtk.Box):
     def is_side_by_side(self) -> bool:
         return len(self._columns) == 2
 
-    @property
-    def current(self) -> int:
-        """The index of the section that was last gone to; -1 at first."""
-        return self._current
-
     def go_to_change(self, index: int) -> None:
         if not 0 <= index < len(self._section_marks):
             return
-        self._current = index
+        self.current = index
         buffer = self._columns[-1].buffer
         line = buffer.get_iter_at_mark(self._section_marks[index]).get_line()
         for each in self._columns:
@@ -265,7 +260,7 @@ class DiffView(Gtk.Box):
         self._section_marks = []
         self._buttons = []
         self._folded = []
-        self._current = -1
+        self.current = -1
         self._left = self._most_sections
         self._show_summary()
         # Without differences, there is nothing to navigate.
@@ -300,7 +295,7 @@ class DiffView(Gtk.Box):
         if self._wants_two():
             names = (_("Before"), _("After"))
             self._columns = [DiffPane(syntax, self._digits + 2, name) for name in names]
-            self._linked = LinkedPanes(self._columns)
+            link_panes(*self._columns)
         else:
             self._columns = [DiffPane(syntax, 2 * self._digits + 3, _("Changes"))]
         for column in self._columns:
@@ -428,20 +423,19 @@ class DiffView(Gtk.Box):
         self._left = self._most_sections
         self._timer.start(_PAUSE)
 
-    def _go(self, _widget: Gtk.Widget | None, by: int) -> bool:
+    def _go(self, _widget: Gtk.Widget | None, by: int) -> None:
         count = len(self._section_marks)
         if count:
-            self.go_to_change(max(0, min(count - 1, self._current + by)))
-        return Gdk.EVENT_STOP
+            self.go_to_change(max(0, min(count - 1, self.current + by)))
 
     def _show_summary(self) -> None:
         diff = self.diff
         if diff is None:
             return
         counts = line_counts(diff.added, diff.removed)
-        if self._current >= 0:
+        if self.current >= 0:
             place = _("Hunk {number} of {count}").format(
-                number=number(self._current + 1), count=number(len(diff.sections))
+                number=number(self.current + 1), count=number(len(diff.sections))
             )
         else:
             count = len(diff.sections)

@@ -62,7 +62,7 @@ class CodeBlock(Gtk.Box):
 
     def __init__(self, language: str = "", text: str = "") -> None:
         super().__init__()
-        self._text = ""
+        self.text = ""
         self._line = 0  # the length of the last line
         self._theme = SignalHandlers()
         self._copied = Timer(self._show_copied)
@@ -79,20 +79,12 @@ class CodeBlock(Gtk.Box):
         if text:
             self.add_text(text)
 
-    @property
-    def text(self) -> str:
-        return self._text
-
-    @property
-    def language(self) -> GtkSource.Language | None:
-        return self._language
-
     def add_text(self, piece: str, *, follow: bool = False) -> None:
         """Add text that is still being written."""
         if not piece:
             return
-        self._text += piece
-        if len(self._text) > MOST_COLOURED:
+        self.text += piece
+        if len(self.text) > MOST_COLOURED:
             self._buffer.set_highlight_syntax(False)
         self._buffer.insert(self._buffer.get_end_iter(), self._shortened(piece))
         self._fit()
@@ -114,7 +106,7 @@ class CodeBlock(Gtk.Box):
 
     def _name(self, written: str) -> None:
         language = find_language(written)
-        self._language = language
+        self.language = language
         name = language.get_name() if language else written or _("Code")
         if language and language.get_id() == "sh":
             name = _("Shell")
@@ -137,7 +129,7 @@ class CodeBlock(Gtk.Box):
             self.scroller.set_min_content_height(height)
 
     def _copy(self, _button: Gtk.Button) -> None:
-        self.get_clipboard().set(self._text)
+        self.get_clipboard().set(self.text)
         self._copied.restart(2000)
         self._show_copied()
 
@@ -152,7 +144,7 @@ class CodeBlock(Gtk.Box):
         # The style manager lives as long as the program, so no handler may stay connected.
         follow_theme(self._theme, self._recolour)
         self._fit()
-        if self._buffer.get_language() is not self._language:
+        if self._buffer.get_language() is not self.language:
             # Loading a language may take longer than a frame.
             GLib.timeout_add(1, weakly(self._colour))
 
@@ -162,9 +154,9 @@ class CodeBlock(Gtk.Box):
         self._show_copied()
 
     def _colour(self) -> bool:
-        if self._language is not None:
-            _keep(self._language)
-        self._buffer.set_language(self._language)
+        if self.language is not None:
+            _keep(self.language)
+        self._buffer.set_language(self.language)
         return GLib.SOURCE_REMOVE
 
     def _recolour(self, *_args: object) -> None:

@@ -70,10 +70,6 @@ class MarkdownView(Adw.Bin):
     def text(self) -> str:
         return "".join(self._pieces)
 
-    @property
-    def is_settled(self) -> bool:
-        return self._settled
-
     def set_text(self, whole: str) -> None:
         while self._remove_last():
             pass
@@ -87,7 +83,7 @@ class MarkdownView(Adw.Bin):
     def append(self, piece: str) -> None:
         self._pieces.append(piece)
         self._splitter.feed(piece)
-        self._settled = False
+        self.is_settled = False
         self._schedule(_COALESCE)
 
     def finish(self) -> None:
@@ -127,7 +123,7 @@ class MarkdownView(Adw.Bin):
         self._blocks: deque[Block] = deque()
         self._building: Iterator[None] | None = None
         self._finished = False
-        self._settled = True
+        self.is_settled = True
         self._tail: Gtk.TextView | None = None
         self._code: CodeBlock | None = None
         self._group: VisibleColumn | None = None
@@ -147,7 +143,7 @@ class MarkdownView(Adw.Bin):
 
     def _work(self, seconds: float) -> bool:
         """Build widgets for this long, and return whether there is more to do."""
-        self._settled = False
+        self.is_settled = False
         end = time.monotonic() + seconds
         while self._step():
             if time.monotonic() >= end:
@@ -157,7 +153,7 @@ class MarkdownView(Adw.Bin):
             if self._tail is not None:
                 self._column.remove(self._tail)
                 self._tail = None
-            self._settled = True
+            self.is_settled = True
             self.emit("settled")
         return False
 

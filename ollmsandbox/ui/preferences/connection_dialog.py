@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 from gi.repository import Adw, GLib, Gtk
 
@@ -85,7 +86,7 @@ class ConnectionDialog(Adw.Window):
         self._connection = connection
         # The name under which the connection is stored.
         self.before = "" if is_new else connection.name
-        self._tasks = Tasks(self._show_problem)
+        self._tasks = Tasks(partial(self._show_result, style="error"))
         self._test_task: asyncio.Task[object] | None = None
         self._is_saving = False
         if connection.key is KeyStorage.KEYRING:
@@ -106,7 +107,7 @@ class ConnectionDialog(Adw.Window):
             row.connect("changed", weakly(self._forget_result))
         self.kind.connect("notify::selected", weakly(self._forget_result))
         for row in (self.name, self.address, self.key):
-            row.connect("entry-activated", weakly(self._on_enter))
+            row.connect("entry-activated", weakly(self._on_save))
         escape = Gtk.ShortcutTrigger.parse_string("Escape")
         keys = Gtk.ShortcutController()
         keys.add_shortcut(Gtk.Shortcut.new(escape, Gtk.NamedAction.new("window.close")))
@@ -178,9 +179,6 @@ class ConnectionDialog(Adw.Window):
         for name in ("success", "error"):
             set_class(self.result, name, name == style)
 
-    def _show_problem(self, text: str) -> None:
-        self._show_result(text, "error")
-
     def _forget_result(self, *_args: object) -> None:
         """Clear a result that was for another server or key."""
         if self._test_task is not None:
@@ -248,10 +246,7 @@ class ConnectionDialog(Adw.Window):
     def _on_test(self, _button: Gtk.Button) -> None:
         self._test_task = self._tasks.start(self._test())
 
-    def _on_save(self, _button: Gtk.Button) -> None:
-        self._tasks.start(self._save())
-
-    def _on_enter(self, _row: Adw.EntryRow) -> None:
+    def _on_save(self, _widget: Gtk.Widget) -> None:
         if self.save_button.get_sensitive():
             self._tasks.start(self._save())
 

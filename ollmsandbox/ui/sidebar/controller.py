@@ -12,7 +12,7 @@ from gi.repository import Adw, Gio, GLib, Gtk
 
 from ...i18n import _
 from ...text.visible import visible_line
-from ..sessions.confirmations import may_delete, may_remove
+from ..sessions.dialogs import may_delete, may_remove
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import ask_for_name, choose_folder
 from ..widgets.keyboard import add_shortcut

@@ -165,10 +165,9 @@ class TerminalView(Gtk.Box):
     def copy_all(self) -> None:
         self.get_clipboard().set(self.text)
 
-    def find(self) -> bool:
+    def find(self) -> None:
         self.search_bar.set_search_mode(True)
         self.search_entry.grab_focus()
-        return True
 
     @GObject.Property(type=bool, default=True)
     def compact(self) -> bool:

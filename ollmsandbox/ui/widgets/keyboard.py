@@ -39,9 +39,9 @@ def add_shortcut(
     *arguments: object,
     phase: Gtk.PropagationPhase = Gtk.PropagationPhase.BUBBLE,
 ) -> None:
-    """Call a method when the keys are pressed in a widget. It returns whether it has used them."""
+    """Call a method when the keys are pressed in a widget. If it returns False, they go on."""
     call = weakly(method)
-    action = Gtk.CallbackAction.new(lambda *_args: bool(call(*arguments)))
+    action = Gtk.CallbackAction.new(lambda *_args: call(*arguments) is not False)
     controller = Gtk.ShortcutController(propagation_phase=phase)
     controller.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(keys), action))
     widget.add_controller(controller)

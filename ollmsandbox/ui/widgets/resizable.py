@@ -22,16 +22,12 @@ class ResizablePane(Adw.Bin):
         super().__init__()
         # A layout manager would be asked instead of do_measure.
         self.set_layout_manager(None)
-        self._least = self._wanted = self._most = self._extra = 0
+        self._least = self.wanted = self._most = self._extra = 0
         self._is_at_end = False
         self._edge: Gtk.Widget | None = None
 
-    @property
-    def wanted(self) -> int:
-        return self._wanted
-
     def resize(self, width: int) -> None:
-        self._wanted = max(self._least, width)
+        self.wanted = max(self._least, width)
         self.queue_resize()
 
     def limit(self, width: int, extra: int = 0) -> None:
@@ -78,14 +74,14 @@ class ResizablePane(Adw.Bin):
 
     def _on_end(self, *_args: object) -> None:
         self._resize_to(self.get_width())
-        self.emit("resized", self._wanted)
+        self.emit("resized", self.wanted)
 
     def _on_key(self, _keys: object, key: int, _code: int, _state: Gdk.ModifierType) -> bool:
         by = {Gdk.KEY_Left: -_STEP, Gdk.KEY_Right: _STEP}.get(key)
         if by is None:
             return Gdk.EVENT_PROPAGATE
         self._resize_to(self.get_width() + by * self._outwards)
-        self.emit("resized", self._wanted)
+        self.emit("resized", self.wanted)
         return Gdk.EVENT_STOP
 
     # --- the layout ------------------------------------------------------------------------------
@@ -98,7 +94,7 @@ class ResizablePane(Adw.Bin):
         least, natural = child.measure(orientation, -1)[:2] if child else (0, 0)
         if orientation is Gtk.Orientation.HORIZONTAL:
             # An Adw.Flap gives its flap no more than the minimum.
-            shown = max(least, self._least, min(self._wanted + self._extra, self._most))
+            shown = max(least, self._least, min(self.wanted + self._extra, self._most))
             # To open it, the Adw.Flap divides by the width it had: 0 would be an animation of NaN.
             least = natural = shown if self._most else 1
         return least, natural, -1, -1

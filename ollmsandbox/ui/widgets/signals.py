@@ -23,12 +23,12 @@ def forward(
     source: GObject.Object, signal: str, target: GObject.Object, name: str = "", *values: object
 ) -> None:
     """Have `target` emit a signal, of the same name by default, whenever `source` emits one: with
-    the same arguments, and then these values."""
+    these values, and then the same arguments."""
     reference = weak_reference(target)
 
     def pass_on(_source: GObject.Object, *arguments: object) -> None:
         if (there := reference()) is not None:
-            there.emit(name or signal, *arguments, *values)
+            there.emit(name or signal, *values, *arguments)
 
     source.connect(signal, pass_on)
 

@@ -20,7 +20,7 @@ from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...paths import Paths
 from ..permission.asker import WindowAsker
-from ..sessions.confirmations import (
+from ..sessions.dialogs import (
     may_close_while_changing,
     may_lose_draft,
     may_lose_messages,

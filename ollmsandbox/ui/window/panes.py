@@ -35,8 +35,8 @@ class Panes:
             (pane, "<Control>f", self._filter_changes),
             (sidebar, "Escape", self._leave_sidebar),
             # GTK may focus the scrolled window around the list, which does not show its focus.
-            (changes.filter, "Down", self._go_to_changes),
-            (sidebar.search, "Down", self._go_to_sessions),
+            (changes.filter, "Down", changes.focus),
+            (sidebar.search, "Down", sidebar.focus),
         ):
             add_shortcut(widget, keys, callback)
         flap.connect("notify::reveal-progress", weakly(self._on_revealed))
@@ -141,7 +141,7 @@ class Panes:
         self._flap.set_reveal_flap(True)
         self._changes.review_runs(run_ids)
 
-    def _leave_changes(self, *_args: object) -> bool:
+    def _leave_changes(self, *_args: object) -> None:
         """Close the file, else clear the filter, else go to the chat."""
         if not self._changes.is_list:
             self._changes.leave_file()
@@ -151,23 +151,13 @@ class Panes:
             self.toggle_changes()
         else:
             self._chat.focus_composer()
-        return True
 
     def _filter_changes(self) -> bool:
         return self._changes.is_list and self._changes.filter.grab_focus()
 
-    def _leave_sidebar(self, *_args: object) -> bool:
+    def _leave_sidebar(self, *_args: object) -> None:
         if self._sidebar.search.get_text():
             self._sidebar.search.set_text("")
         elif self._chat.session is not None:
             self._leaflet.set_visible_child_name("content")
             self._chat.focus_composer()
-        return True
-
-    def _go_to_changes(self) -> bool:
-        self._changes.focus()
-        return True
-
-    def _go_to_sessions(self) -> bool:
-        self._sidebar.focus()
-        return True
