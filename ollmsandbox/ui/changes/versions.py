@@ -16,7 +16,7 @@ from ..widgets.boxes import hbox
 from ..widgets.labels import set_accessible_name
 from ..widgets.readable import day_and_time
 from ..widgets.signals import signals
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar
 from .model import RunData
@@ -57,14 +57,12 @@ class EarlierVersions(Gtk.Popover):
         self.set_child(scrolled)
         self.set_busy(progress.is_working)
 
-    def refresh(self) -> None:
-        self._tasks.start(self._refresh())
-
     def set_busy(self, is_busy: bool) -> None:
         """Disable the list while something is being changed."""
         self._list.set_sensitive(not is_busy)
 
-    async def _refresh(self) -> None:
+    @as_task
+    async def refresh(self) -> None:
         found = await asyncio.to_thread(self._find)
         while (row := self._list.get_row_at_index(0)) is not None:
             self._list.remove(row)
@@ -109,6 +107,6 @@ class EarlierVersions(Gtk.Popover):
                 problem = await asyncio.to_thread(work)
             self._tasks.tell(problem or _("Restored. You can undo this."))
             self.emit("restored")
-            await self._refresh()
+            await self.refresh()
 
         self._tasks.start(do()).add_done_callback(lambda _task: at_work.close())

@@ -13,11 +13,11 @@ from gi.repository import Adw, GLib, GObject, Gtk
 from ...i18n import _, ngettext
 from ..resources import template
 from ..widgets.dialogs import confirm
-from ..widgets.focus import contains_focus, focus_around
+from ..widgets.focus import contains_focus, focus_around, window_around
 from ..widgets.labels import children_of, set_class
 from ..widgets.readable import ignored_files, number
 from ..widgets.signals import forward, signals
-from ..widgets.tasks import LatestOnly, Tasks
+from ..widgets.tasks import LatestOnly, Tasks, as_task
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
@@ -346,9 +346,7 @@ class ChangesView(Gtk.Box):
 
     def do_root(self) -> None:
         Gtk.Box.do_root(self)
-        window = self.get_root()
-        assert isinstance(window, Gtk.Window)
-        self._run_focus.forget_on_input(window)
+        self._run_focus.forget_on_input(window_around(self))
 
     def _on_realize(self, view: Gtk.ListView) -> None:
         if view.get_model() is None:
@@ -621,11 +619,9 @@ class ChangesView(Gtk.Box):
         return True
 
     async def _may_go_on(self, verb: str, along: list[Report]) -> bool:
-        window = self.get_root()
-        assert isinstance(window, Gtk.Window)
         style = Adw.ResponseAppearance
         return await confirm(
-            window,
+            window_around(self),
             *along_text(verb, along),
             style=style.SUGGESTED if verb in ("apply", "take", "redo") else style.DESTRUCTIVE,
         )
@@ -633,25 +629,14 @@ class ChangesView(Gtk.Box):
     def _on_apply_all(self, _button: Gtk.Button) -> None:
         self._act_on_all(self._project or "", "apply")
 
-    def _on_discard_all(self, _button: Gtk.Button) -> None:
+    @as_task
+    async def _on_discard_all(self, _button: Gtk.Button) -> None:
         # The user may open another project before answering.
         project = self._project or ""
-
-        async def discard() -> None:
-            window = self.get_root()
-            assert isinstance(window, Gtk.Window)
-            if await confirm(
-                window,
-                _("Discard All Pending Changes?"),
-                _(
-                    "The project stays as it is. You can still apply discarded changes file by "
-                    "file."
-                ),
-                _("_Discard"),
-            ):
-                self._act_on_all(project, "discard")
-
-        self._tasks.start(discard())
+        heading = _("Discard All Pending Changes?")
+        body = _("The project stays as it is. You can still apply discarded changes file by file.")
+        if await confirm(window_around(self), heading, body, _("_Discard")):
+            self._act_on_all(project, "discard")
 
 
 def _leave(view: Gtk.ListView) -> None:

@@ -29,7 +29,7 @@ from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
 from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers
-from ..widgets.tasks import LatestOnly, Tasks
+from ..widgets.tasks import LatestOnly, Tasks, as_task
 from ..widgets.weak import weakly
 from .composer import Composer
 from .hosts import save_hosts
@@ -119,11 +119,9 @@ class ChatController:
         self.look_for_folder()
         self.sum_up_turn()
 
-    def sum_up_turn(self, *_args: object) -> None:
+    @as_task
+    async def sum_up_turn(self, *_args: object) -> None:
         """Show in the bar what the last turn changed, once it has ended."""
-        self._tasks.start(self._sum_up_turn())
-
-    async def _sum_up_turn(self) -> None:
         session, bar = self._view.session, self._view.turn
         runs = [] if session is None or session.is_busy else last_turn_runs(session)
         if not runs:
@@ -217,18 +215,16 @@ class ChatController:
     def _on_run(self, view: ChatView, command: str) -> None:
         self._on_send(view, f"!{command}")
 
-    def _on_resend(self, view: ChatView, text: str, pictures: Sequence[Picture]) -> None:
+    @as_task
+    async def _on_resend(self, view: ChatView, text: str, pictures: Sequence[Picture]) -> None:
         """Send the last message again, with another text and pictures if there are any."""
-
-        async def resend(session: OpenSession) -> None:
-            before = session.take_back()
-            if text or pictures:
-                await self.send(session, text, pictures)
-            else:
-                await self.send(session, before.text, before.pictures)
-
-        if view.session is not None:
-            self._tasks.start(resend(view.session))
+        if (session := view.session) is None:
+            return
+        before = session.take_back()
+        if text or pictures:
+            await self.send(session, text, pictures)
+        else:
+            await self.send(session, before.text, before.pictures)
 
     async def send(
         self, session: OpenSession, text: str | None, pictures: Sequence[Picture] = ()
@@ -291,20 +287,16 @@ class ChatController:
         session = self._view.session
         return (session.project if session is not None else None) or ""
 
-    def _on_attach(self, composer: Composer) -> None:
-        async def attach() -> None:
-            folder = self._folder
-            paths = await choose_files(self._window, _("Insert Paths"), folder)
-            composer.add_paths([near(path, folder) for path in paths])
+    @as_task
+    async def _on_attach(self, composer: Composer) -> None:
+        folder = self._folder
+        paths = await choose_files(self._window, _("Insert Paths"), folder)
+        composer.add_paths([near(path, folder) for path in paths])
 
-        self._tasks.start(attach())
-
-    def _on_attach_pictures(self, composer: Composer) -> None:
-        async def attach() -> None:
-            paths = await choose_files(self._window, _("Attach Pictures"), self._folder)
-            self._on_dropped(composer, paths)
-
-        self._tasks.start(attach())
+    @as_task
+    async def _on_attach_pictures(self, composer: Composer) -> None:
+        paths = await choose_files(self._window, _("Attach Pictures"), self._folder)
+        self._on_dropped(composer, paths)
 
     def _on_look_at_model(self, composer: Composer) -> None:
         def show() -> None:
@@ -334,41 +326,36 @@ class ChatController:
             await model.context_length()
         return model.sees_pictures
 
-    def _on_dropped(self, composer: Composer, paths: Sequence[str]) -> None:
+    @as_task
+    async def _on_dropped(self, composer: Composer, paths: Sequence[str]) -> None:
         """Attach pictures that the model can see, and insert the paths of all other files."""
+        session, folder = self._view.session, self._folder
+        pictures = [path for path in paths if is_picture_file(path)]
+        left = list(paths)
+        if pictures and await self._sees_pictures(session):
+            for path in pictures:
+                found = await asyncio.to_thread(read_attachment, path, os.environ)
+                if found is not None and session is not None:
+                    left.remove(path)
+                    self._attach(session, found)
+        elif pictures:
+            self._tasks.tell(_why_blind(session))
+        if self._view.session is session:
+            composer.add_paths([near(path, folder) for path in left])
+            composer.focus()
 
-        async def attach() -> None:
-            session, folder = self._view.session, self._folder
-            pictures = [path for path in paths if is_picture_file(path)]
-            left = list(paths)
-            if pictures and await self._sees_pictures(session):
-                for path in pictures:
-                    found = await asyncio.to_thread(read_attachment, path, os.environ)
-                    if found is not None and session is not None:
-                        left.remove(path)
-                        self._attach(session, found)
-            elif pictures:
-                self._tasks.tell(_why_blind(session))
-            if self._view.session is session:
-                composer.add_paths([near(path, folder) for path in left])
-                composer.focus()
-
-        self._tasks.start(attach())
-
-    def _on_pasted(self, _composer: Composer, data: bytes) -> None:
-        async def paste() -> None:
-            session = self._view.session
-            if not await self._sees_pictures(session):
-                self._tasks.tell(_why_blind(session))
-                return
-            name = time.strftime(_("Picture %H:%M:%S"))
-            found = await asyncio.to_thread(decode_attachment, data, name, os.environ)
-            if found is None:
-                self._tasks.tell(_("This picture cannot be attached."))
-            elif session is not None:
-                self._attach(session, found)
-
-        self._tasks.start(paste())
+    @as_task
+    async def _on_pasted(self, _composer: Composer, data: bytes) -> None:
+        session = self._view.session
+        if not await self._sees_pictures(session):
+            self._tasks.tell(_why_blind(session))
+            return
+        name = time.strftime(_("Picture %H:%M:%S"))
+        found = await asyncio.to_thread(decode_attachment, data, name, os.environ)
+        if found is None:
+            self._tasks.tell(_("This picture cannot be attached."))
+        elif session is not None:
+            self._attach(session, found)
 
     async def _find_files(self, text: str) -> list[str]:
         session = self._view.session

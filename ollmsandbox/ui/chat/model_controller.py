@@ -14,7 +14,7 @@ from ..models.chooser import ConnectionState, ModelChooser
 from ..sessions.entries import MessageEntry, NoticeEntry
 from ..sessions.sessions import Sessions
 from ..widgets.signals import SignalHandlers
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.weak import weakly
 from .view import ChatView
 
@@ -41,7 +41,7 @@ class ModelController:
         # Saves run one after the other, so that the last choice wins.
         self._remembering = asyncio.Lock()
         chooser.connect("chosen", weakly(self._on_chosen))
-        chooser.connect("refresh", weakly(self._on_refresh))
+        chooser.connect("refresh", weakly(self._ask_servers))
         self.handlers = SignalHandlers()
         self.handlers.connect(choice, "changed", self._on_changed)
 
@@ -69,23 +69,18 @@ class ModelController:
     def reload(self, *_args: object) -> None:
         """Read the connections again and ask their servers, with the keys that are stored now."""
         self._choice.forget_servers()
-        self._tasks.start(self._ask_servers())
+        self._ask_servers()
 
-    def look_for_connections(self) -> None:
+    @as_task
+    async def look_for_connections(self) -> None:
         """Ask the servers again if a connection was added or removed elsewhere."""
+        found = await asyncio.to_thread(self._choice.store.all)
+        if {one.name for one in found} != {item.name for item in self._choice.items}:
+            self._ask_servers()
 
-        async def look() -> None:
-            found = await asyncio.to_thread(self._choice.store.all)
-            if {one.name for one in found} != {item.name for item in self._choice.items}:
-                await self._ask_servers()
-
-        self._tasks.start(look())
-
-    def _on_refresh(self, _chooser: ModelChooser) -> None:
+    @as_task
+    async def _ask_servers(self, *_args: object) -> None:
         """Ask the servers again with the known keys: a keyring may ask for a password each time."""
-        self._tasks.start(self._ask_servers())
-
-    async def _ask_servers(self) -> None:
         self._sessions.renew_models()
         self._show()
         await self._choice.refresh()
@@ -109,8 +104,9 @@ class ModelController:
         if self._session is not None:
             self._sessions.use_model(self._session, connection, model)
             self._show()
-        self._tasks.start(self._remember(connection, model))
+        self._remember(connection, model)
 
+    @as_task
     async def _remember(self, connection: str, model: str) -> None:
         """Save the choice for the next session, in a thread because of the disk."""
         async with self._remembering:

@@ -18,7 +18,7 @@ from ...i18n import _, ngettext
 from ..resources import template
 from ..widgets.labels import name_buttons, set_accessible_name, set_class
 from ..widgets.signals import signals
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.weak import weakly
 
 _KINDS = (ServerKind.OLLAMA, ServerKind.OPENAI)
@@ -226,7 +226,10 @@ class ConnectionDialog(Adw.Window):
             if had_focus and self.get_focus() is None:
                 self.test_button.grab_focus()
 
-    async def _save(self) -> None:
+    @as_task
+    async def _on_save(self, _widget: Gtk.Widget) -> None:
+        if not self.save_button.get_sensitive():
+            return
         self._is_saving = True
         self.save_button.set_sensitive(False)
         try:
@@ -245,10 +248,6 @@ class ConnectionDialog(Adw.Window):
 
     def _on_test(self, _button: Gtk.Button) -> None:
         self._test_task = self._tasks.start(self._test())
-
-    def _on_save(self, _widget: Gtk.Widget) -> None:
-        if self.save_button.get_sensitive():
-            self._tasks.start(self._save())
 
     def _on_close(self, _dialog: Gtk.Window) -> bool:
         self._tasks.cancel()

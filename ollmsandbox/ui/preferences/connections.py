@@ -16,9 +16,10 @@ from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ..models.chooser import shown_model
 from ..widgets.dialogs import confirm
+from ..widgets.focus import window_around
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.weak import weakly, weakly_with
 from . import rows
 from .connection_dialog import ConnectionDialog
@@ -127,11 +128,9 @@ class ConnectionsPage(Adw.PreferencesPage):
         self._show_all()
         self._look()
 
-    def _show_all(self) -> None:
-        async def show() -> None:
-            await self.model_row.show_models(await self._list())
-
-        self._tasks.start(show())
+    @as_task
+    async def _show_all(self) -> None:
+        await self.model_row.show_models(await self._list())
 
     async def _list(self) -> Connection | None:
         """List the connections and return the default one."""
@@ -179,19 +178,17 @@ class ConnectionsPage(Adw.PreferencesPage):
         )
         return row
 
-    def _look(self) -> None:
-        async def look() -> None:
-            self._found.show_rows([rows.action(_("Checking…"))])
-            found = await find_servers()
-            known = {one.address for one in await asyncio.to_thread(self._store.all)}
-            new = [self._found_row(one) for one in found if one.address not in known]
-            nothing = rows.action(
-                _("No other servers found"),
-                _("Start Ollama or llama.cpp, then search again."),
-            )
-            self._found.show_rows(new or [nothing])
-
-        self._tasks.start(look())
+    @as_task
+    async def _look(self) -> None:
+        self._found.show_rows([rows.action(_("Checking…"))])
+        found = await find_servers()
+        known = {one.address for one in await asyncio.to_thread(self._store.all)}
+        new = [self._found_row(one) for one in found if one.address not in known]
+        nothing = rows.action(
+            _("No other servers found"),
+            _("Start Ollama or llama.cpp, then search again."),
+        )
+        self._found.show_rows(new or [nothing])
 
     def _found_row(self, found: FoundServer) -> Adw.ActionRow:
         row = rows.action(found.name, found.address)
@@ -212,7 +209,7 @@ class ConnectionsPage(Adw.PreferencesPage):
         self._open(connection, is_new=True)
 
     def _open(self, connection: Connection, *, is_new: bool = False) -> None:
-        dialog = ConnectionDialog(rows.window_of(self), self._store, connection, is_new=is_new)
+        dialog = ConnectionDialog(window_around(self), self._store, connection, is_new=is_new)
         dialog.connect("saved", weakly(self._on_saved))
         dialog.present()
 
@@ -227,21 +224,17 @@ class ConnectionsPage(Adw.PreferencesPage):
         self._tasks.start(self._list())
         self.emit("changed")
 
-    def _use(self, connection: Connection) -> None:
-        async def use() -> None:
-            await asyncio.to_thread(self._store.use, connection.name)
+    @as_task
+    async def _use(self, connection: Connection) -> None:
+        await asyncio.to_thread(self._store.use, connection.name)
+        self._show_all()
+        self.emit("changed")
+
+    @as_task
+    async def _remove(self, connection: Connection) -> None:
+        heading = _("Remove {}?").format(connection.name)
+        body = _("Its API key is removed, too.")
+        if await confirm(window_around(self), heading, body, _("_Remove")):
+            await self._store.remove(connection.name)
             self._show_all()
             self.emit("changed")
-
-        self._tasks.start(use())
-
-    def _remove(self, connection: Connection) -> None:
-        async def remove() -> None:
-            heading = _("Remove {}?").format(connection.name)
-            body = _("Its API key is removed, too.")
-            if await confirm(rows.window_of(self), heading, body, _("_Remove")):
-                await self._store.remove(connection.name)
-                self._show_all()
-                self.emit("changed")
-
-        self._tasks.start(remove())

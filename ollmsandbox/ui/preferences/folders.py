@@ -18,7 +18,7 @@ from ...project.projects import ProjectManager
 from ...text.visible import visible_line
 from ..widgets.dialogs import choose_folder
 from ..widgets.signals import forward, signals
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.weak import weakly, weakly_with
 from . import rows
 
@@ -52,15 +52,13 @@ class FoldersGroup(rows.RowGroup):
         nothing = rows.action(_("No opened folders"))
         self.show_rows([self._row(one) for one in found] or [nothing])
 
-    def open_to_commands(self, environ: Mapping[str, str], project: str, folder: str) -> None:
-        async def add() -> None:
-            def approve() -> None:
-                open_to_commands(self._manager, environ, self._manager.add_project(project), folder)
+    @as_task
+    async def open_to_commands(self, environ: Mapping[str, str], project: str, folder: str) -> None:
+        def approve() -> None:
+            open_to_commands(self._manager, environ, self._manager.add_project(project), folder)
 
-            await asyncio.to_thread(approve)
-            await self._has_changed()
-
-        self._tasks.start(add())
+        await asyncio.to_thread(approve)
+        await self._has_changed()
 
     def _find(self) -> list[_Opened]:
         return [
@@ -80,12 +78,10 @@ class FoldersGroup(rows.RowGroup):
         row.add_suffix(rows.icon_suffix("user-trash-symbolic", name, remove))
         return row
 
-    def _remove(self, opened: _Opened) -> None:
-        async def revoke() -> None:
-            await asyncio.to_thread(self._manager.revoke, opened.project, opened.folder)
-            await self._has_changed()
-
-        self._tasks.start(revoke())
+    @as_task
+    async def _remove(self, opened: _Opened) -> None:
+        await asyncio.to_thread(self._manager.revoke, opened.project, opened.folder)
+        await self._has_changed()
 
     async def _has_changed(self) -> None:
         await self.refresh()
@@ -121,10 +117,8 @@ class FoldersWindow(rows.SettingsWindow):
         page.add(self.group)
         self.add(page)
 
-    def _open(self) -> None:
-        async def choose() -> None:
-            folder = await choose_folder(self, _("Open a Folder to Commands"))
-            if folder is not None:
-                self.group.open_to_commands(self._environ, self._project, folder)
-
-        self._tasks.start(choose())
+    @as_task
+    async def _open(self) -> None:
+        folder = await choose_folder(self, _("Open a Folder to Commands"))
+        if folder is not None:
+            self.group.open_to_commands(self._environ, self._project, folder)

@@ -139,13 +139,6 @@ def action(title: str, subtitle: str = "") -> Adw.ActionRow:
     return row
 
 
-def window_of(page: Adw.PreferencesPage) -> Gtk.Window:
-    """Return the window. A page must not keep a reference to it, which would never be freed."""
-    window = page.get_root()
-    assert isinstance(window, Gtk.Window)
-    return window
-
-
 def button(label: str, clicked: Callable[[], object], name: str = "") -> Gtk.Button:
     """Return a button for the end of a row; `name` is what a screen reader says."""
     made = Gtk.Button(label=label, valign=Gtk.Align.CENTER)

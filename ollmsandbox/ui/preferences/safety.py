@@ -22,7 +22,7 @@ from ..settings import LIMITS, LimitSetting, Settings
 from ..widgets.labels import set_accessible_name, set_plain
 from ..widgets.readable import number
 from ..widgets.scroller import NestedScroller
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.weak import weakly, weakly_with
 from . import rows
 from .folders import FoldersGroup
@@ -221,12 +221,10 @@ class SafetyPage(Adw.PreferencesPage):
         row.add_suffix(rows.icon_suffix("user-trash-symbolic", _("Remove Answer"), forget))
         return row
 
-    def _forget(self, rule: Rule) -> None:
-        async def forget() -> None:
-            await asyncio.to_thread(self._store.remove, [rule])
-            await self._list_rules()
-
-        self._tasks.start(forget())
+    @as_task
+    async def _forget(self, rule: Rule) -> None:
+        await asyncio.to_thread(self._store.remove, [rule])
+        await self._list_rules()
 
 
 def _profile_name(name: str) -> str:

@@ -26,8 +26,9 @@ from ...project.settings import (
 from ...sandbox.caches import clear_caches, measure_caches
 from ..chat.links import show_address
 from ..widgets.dialogs import confirm
+from ..widgets.focus import window_around
 from ..widgets.readable import number
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.weak import weakly
 from . import rows
 
@@ -110,27 +111,23 @@ class StoragePage(Adw.PreferencesPage):
 
     def _open(self) -> None:
         make_folder(self._folder)
-        self._tasks.start(show_address(rows.window_of(self), self._folder.as_uri()))
+        self._tasks.start(show_address(window_around(self), self._folder.as_uri()))
 
-    def _clear(self) -> None:
-        async def clear() -> None:
-            body = _("Everything in it will be deleted. You cannot undo this.")
-            window = rows.window_of(self)
-            if await confirm(window, _("Clear the Playground?"), body, _("_Clear")):
-                await asyncio.to_thread(_empty, self._folder)
-                await self._measure()
+    @as_task
+    async def _clear(self) -> None:
+        body = _("Everything in it will be deleted. You cannot undo this.")
+        window = window_around(self)
+        if await confirm(window, _("Clear the Playground?"), body, _("_Clear")):
+            await asyncio.to_thread(_empty, self._folder)
+            await self._measure()
 
-        self._tasks.start(clear())
-
-    def _clear_caches(self) -> None:
-        async def clear() -> None:
-            body = _("Commands will have to download again what they need.")
-            if await confirm(rows.window_of(self), _("Clear the Caches?"), body, _("_Clear")):
-                if not await asyncio.to_thread(_clear_all_caches, self._manager.paths):
-                    self._tasks.tell(_("A command is running. What it uses was kept."))
-                await self._measure_caches()
-
-        self._tasks.start(clear())
+    @as_task
+    async def _clear_caches(self) -> None:
+        body = _("Commands will have to download again what they need.")
+        if await confirm(window_around(self), _("Clear the Caches?"), body, _("_Clear")):
+            if not await asyncio.to_thread(_clear_all_caches, self._manager.paths):
+                self._tasks.tell(_("A command is running. What it uses was kept."))
+            await self._measure_caches()
 
 
 def _amount(files: int, size: int) -> str:

@@ -19,8 +19,9 @@ from ...sandbox.rootfs.settings import RootfsSettings, load_rootfs_settings, sav
 from ...text.ansi import harmless
 from ..terminal.usage import amount
 from ..widgets.dialogs import choose_file, confirm
+from ..widgets.focus import window_around
 from ..widgets.labels import decorative_icon, with_code
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.weak import weakly, weakly_with
 from . import rows
 
@@ -161,39 +162,35 @@ class SystemPage(Adw.PreferencesPage):
         for row in (self._tier, *self._sources.values()):
             row.set_sensitive(not busy)
 
-    def _on_source(self, entry: Adw.EntryRow, name: str) -> None:
-        async def keep() -> None:
-            def change() -> None:
-                found = load_rootfs_settings(self._paths.config)
-                changed = found.with_value(name, entry.get_text().strip())
-                save_rootfs_settings(self._paths.config, changed)
+    @as_task
+    async def _on_source(self, entry: Adw.EntryRow, name: str) -> None:
+        def change() -> None:
+            found = load_rootfs_settings(self._paths.config)
+            changed = found.with_value(name, entry.get_text().strip())
+            save_rootfs_settings(self._paths.config, changed)
 
-            try:
-                await asyncio.to_thread(change)
-            except OllmSandboxError as error:
-                entry.add_css_class("error")
-                await self.refresh(error)
-            else:
-                entry.remove_css_class("error")
-                await self.refresh()
-
-        self._tasks.start(keep())
+        try:
+            await asyncio.to_thread(change)
+        except OllmSandboxError as error:
+            entry.add_css_class("error")
+            await self.refresh(error)
+        else:
+            entry.remove_css_class("error")
+            await self.refresh()
 
     # --- installing ------------------------------------------------------------------------------
 
-    def _on_from_file(self) -> None:
-        async def ask() -> None:
-            file = await choose_file(rows.window_of(self), _("Alpine's Mini Root Filesystem"))
-            if file is not None:
-                self._start(file)
-
-        self._tasks.start(ask())
+    @as_task
+    async def _on_from_file(self) -> None:
+        file = await choose_file(window_around(self), _("Alpine's Mini Root Filesystem"))
+        if file is not None:
+            self._start(file)
 
     def _start(self, tarball: Path | None) -> None:
         if self._work is None:
             self._work = self._tasks.start(self._run_installation(tarball))
             if not self._closing:
-                window = rows.window_of(self)
+                window = window_around(self)
                 self._closing = window.connect("close-request", weakly(self._on_close))
 
     def _on_close(self, window: Gtk.Window) -> bool:
@@ -242,16 +239,14 @@ class SystemPage(Adw.PreferencesPage):
         if self._work is not None:
             self._work.cancel()
 
-    def _on_remove(self) -> None:
-        async def remove() -> None:
-            body = _("The next command in a project that uses it installs it again.")
-            window = rows.window_of(self)
-            is_wanted = await confirm(window, _("Remove Alpine?"), body, _("_Remove"))
-            if is_wanted and not await self._rootfs().remove():
-                raise OllmSandboxError(
-                    _("Alpine was not removed: a command is still running in it."),
-                    _("Try again when it has finished."),
-                )
-            await self.refresh()
-
-        self._tasks.start(remove())
+    @as_task
+    async def _on_remove(self) -> None:
+        body = _("The next command in a project that uses it installs it again.")
+        window = window_around(self)
+        is_wanted = await confirm(window, _("Remove Alpine?"), body, _("_Remove"))
+        if is_wanted and not await self._rootfs().remove():
+            raise OllmSandboxError(
+                _("Alpine was not removed: a command is still running in it."),
+                _("Try again when it has finished."),
+            )
+        await self.refresh()

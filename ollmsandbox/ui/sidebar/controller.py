@@ -16,7 +16,7 @@ from ..sessions.dialogs import may_delete, may_remove
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import ask_for_name, choose_folder
 from ..widgets.keyboard import add_shortcut
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.toasts import dismiss_when_shown
 from ..widgets.weak import weakly
 from .sidebar import Sidebar
@@ -152,65 +152,57 @@ class SidebarController:
         if self._shown is not None and self._shown.project is not None:
             self._on_locate_project(self._sidebar, self._shown.project)
 
-    def _on_locate_project(self, _sidebar: Sidebar, path: str) -> None:
-        async def locate() -> None:
-            title = _("Where Is {} Now?").format(visible_line(os.path.basename(path)))
-            folder = await choose_folder(self._window, title)
-            if folder is None:
-                return
-            await self._sessions.check_move(path, folder)
-            shown = self._shown if self._shown and self._shown.project == path else None
-            has_talk = shown is not None and await self._sessions.title(shown.id)
-            if shown is not None:
-                self._show(None)
-            try:
-                moved = await self._sessions.move_project(path, folder)
-            finally:
-                # Whether or not it was moved.
-                if shown is not None and has_talk:
-                    await self.open_session(shown.id)
-            if not has_talk:
-                await self.new_session(moved)
+    @as_task
+    async def _on_locate_project(self, _sidebar: Sidebar, path: str) -> None:
+        title = _("Where Is {} Now?").format(visible_line(os.path.basename(path)))
+        folder = await choose_folder(self._window, title)
+        if folder is None:
+            return
+        await self._sessions.check_move(path, folder)
+        shown = self._shown if self._shown and self._shown.project == path else None
+        has_talk = shown is not None and await self._sessions.title(shown.id)
+        if shown is not None:
+            self._show(None)
+        try:
+            moved = await self._sessions.move_project(path, folder)
+        finally:
+            # Whether or not it was moved.
+            if shown is not None and has_talk:
+                await self.open_session(shown.id)
+        if not has_talk:
+            await self.new_session(moved)
 
-        self._tasks.start(locate())
+    @as_task
+    async def _on_remove_project(self, _sidebar: Sidebar, path: str) -> None:
+        name = visible_line(os.path.basename(path) or path)
+        if not await may_remove(self._window, self._sessions, path, name):
+            return
+        if self._shown is not None and self._shown.project == path:
+            self._show(None)
+        await self._sessions.remove_project(path)
+        self._offer_undo(
+            _("Removed {} from the list").format(name),
+            partial(self._sessions.list_project_again, path),
+        )
 
-    def _on_remove_project(self, _sidebar: Sidebar, path: str) -> None:
-        async def remove() -> None:
-            name = visible_line(os.path.basename(path) or path)
-            if not await may_remove(self._window, self._sessions, path, name):
-                return
-            if self._shown is not None and self._shown.project == path:
-                self._show(None)
-            await self._sessions.remove_project(path)
-            self._offer_undo(
-                _("Removed {} from the list").format(name),
-                partial(self._sessions.list_project_again, path),
-            )
+    @as_task
+    async def _on_rename_session(self, _sidebar: Sidebar, session_id: str) -> None:
+        before = await self._sessions.title(session_id)
+        heading, label, action = _("Rename Session"), _("Session name"), _("_Rename")
+        title = await ask_for_name(self._window, heading, "", label, action, name=before)
+        if title:
+            await self._sessions.rename(session_id, title)
 
-        self._tasks.start(remove())
-
-    def _on_rename_session(self, _sidebar: Sidebar, session_id: str) -> None:
-        async def rename() -> None:
-            before = await self._sessions.title(session_id)
-            heading, label, action = _("Rename Session"), _("Session name"), _("_Rename")
-            title = await ask_for_name(self._window, heading, "", label, action, name=before)
-            if title:
-                await self._sessions.rename(session_id, title)
-
-        self._tasks.start(rename())
-
-    def _on_delete_session(self, _sidebar: Sidebar, session_id: str) -> None:
-        async def delete() -> None:
-            if not await may_delete(self._window, self._sessions, session_id):
-                return
-            if self._shown is not None and self._shown.id == session_id:
-                self._show(None)
-            if self._requested == session_id:
-                self._requested = ""
-            await self._sessions.delete(session_id)
-            self._offer_undo(_("Session deleted"), partial(self._undelete, session_id))
-
-        self._tasks.start(delete())
+    @as_task
+    async def _on_delete_session(self, _sidebar: Sidebar, session_id: str) -> None:
+        if not await may_delete(self._window, self._sessions, session_id):
+            return
+        if self._shown is not None and self._shown.id == session_id:
+            self._show(None)
+        if self._requested == session_id:
+            self._requested = ""
+        await self._sessions.delete(session_id)
+        self._offer_undo(_("Session deleted"), partial(self._undelete, session_id))
 
     async def _undelete(self, session_id: str) -> None:
         await self._sessions.undelete(session_id)

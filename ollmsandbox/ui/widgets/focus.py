@@ -36,6 +36,13 @@ class FocusKeeper:
         return GLib.SOURCE_REMOVE
 
 
+def window_around(widget: Gtk.Widget) -> Gtk.Window:
+    """Return the window. Do not keep a reference to it in the widget: it would never be freed."""
+    window = widget.get_root()
+    assert isinstance(window, Gtk.Window)
+    return window
+
+
 def focus_around(widget: Gtk.Widget) -> Gtk.Widget | None:
     """Return what has the focus in the window that a widget is in."""
     window = widget.get_root()

@@ -7,12 +7,13 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class LatestOnly:
@@ -82,3 +83,21 @@ class Tasks:
             self.tell(_("Something went wrong: {why}").format(why=error))
             # A bug: show it on the console, and to the tests.
             sys.excepthook(type(error), error, error.__traceback__)
+
+
+class HasTasks(Protocol):
+    _tasks: Tasks
+
+
+Owner = TypeVar("Owner", bound=HasTasks)
+
+
+def as_task(
+    method: Callable[Concatenate[Owner, P], Coroutine[object, object, T]],
+) -> Callable[Concatenate[Owner, P], asyncio.Task[T]]:
+    """Let whoever calls an asynchronous method start it as one of its object's tasks."""
+
+    def start(owner: Owner, /, *arguments: P.args, **options: P.kwargs) -> asyncio.Task[T]:
+        return owner._tasks.start(method(owner, *arguments, **options))
+
+    return start

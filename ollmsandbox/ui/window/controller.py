@@ -29,7 +29,7 @@ from ..sessions.dialogs import export_session
 from ..sidebar.controller import SidebarController
 from ..widgets.focus import contains_focus
 from ..widgets.signals import SignalHandlers
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.toasts import ToastRoom, Toasts
 from ..widgets.weak import weakly
 from .about import about, show_shortcuts
@@ -83,7 +83,7 @@ class WindowController:
         self._asker = asker
         self.chat = ChatView(settings)
         self.toasts = Toasts(window.toasts.add_toast, ToastRoom(window.toasts, self.chat.messages))
-        self.tasks = Tasks(self.tell)
+        self._tasks = Tasks(self.tell)
         self._scan = ProjectScan(self.factory.manager, window.notices.tell)
         self._session: OpenSession | None = None
         # Whether to open the last session, unless the user opens another one first.
@@ -116,6 +116,10 @@ class WindowController:
 
     # --- for the application ---------------------------------------------------------------------
 
+    @property
+    def tasks(self) -> Tasks:
+        return self._tasks
+
     def act(self, name: str) -> None:
         """Carry out the action with this name."""
         self._actions[name]()
@@ -123,8 +127,14 @@ class WindowController:
     def tell(self, text: str) -> None:
         self.toasts.tell(text)
 
-    def open_project(self, path: str) -> None:
-        self.tasks.start(self._open(path))
+    @as_task
+    async def open_project(self, path: str) -> None:
+        self._goes_to_last = False
+        try:
+            await self.side.new_session(path)
+        finally:
+            if self._session is None:
+                self.show(None)
 
     def shows_question(self, request: PermissionRequest | UserQuestion) -> bool:
         """Return whether the user sees the chat with the question."""
@@ -137,27 +147,23 @@ class WindowController:
             and not self._panes.is_chat_covered
         )
 
-    def show_question(self, session_id: str, call_id: str) -> None:
-        async def show() -> None:
-            await self.side.open_session(session_id)
-            if self._session is not None and self._session.id == session_id:
-                # The card gets the focus, so it must be visible.
-                self._panes.uncover_chat()
-                self.chat.show_call(call_id)
-
-        self.tasks.start(show())
+    @as_task
+    async def show_question(self, session_id: str, call_id: str) -> None:
+        await self.side.open_session(session_id)
+        if self._session is not None and self._session.id == session_id:
+            # The card gets the focus, so it must be visible.
+            self._panes.uncover_chat()
+            self.chat.show_call(call_id)
 
     def show_ended(self, session_id: str) -> None:
         """Show a session again whose agent has gone, as any other stored one."""
         if self._session is not None and self._session.id == session_id:
-            self.tasks.start(self.side.open_session(session_id))
+            self._tasks.start(self.side.open_session(session_id))
 
-    def show_session(self, session_id: str) -> None:
-        async def show() -> None:
-            await self.side.open_session(session_id)
-            self._panes.uncover_chat()
-
-        self.tasks.start(show())
+    @as_task
+    async def show_session(self, session_id: str) -> None:
+        await self.side.open_session(session_id)
+        self._panes.uncover_chat()
 
     @property
     def is_closing(self) -> bool:
@@ -179,7 +185,7 @@ class WindowController:
             window.sidebar,
             self.sessions,
             window.toasts,
-            self.tasks,
+            self._tasks,
             weakly(self.show),
             weakly(self.chat.go_to_line),
         )
@@ -187,12 +193,12 @@ class WindowController:
         window.sidebar.connect("switch-system", weakly(self._on_switch_system))
         self.model_chooser = ModelChooser()
         self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
-        self.badge = BadgeController(window.badge, self.factory, self._settings, self.tasks)
+        self.badge = BadgeController(window.badge, self.factory, self._settings, self._tasks)
         window.welcome.connect("take-tour", weakly(self._on_take_tour))
         window.welcome.connect("open-project", weakly(self._on_open_project))
         window.welcome.connect("connect-model", weakly(self._on_connect_model))
         self._build_chat(choice)
-        self._panes = Panes(window, self.chat, self.changes)
+        self._panes: Panes = Panes(window, self.chat, self.changes)
         self.chat.connect("show-changes", weakly(self._panes.show_changes))
         self.chat.turn.connect("review", weakly(self._panes.review_turn))
 
@@ -207,15 +213,15 @@ class WindowController:
         self.chat.missing.connect("locate", weakly(self.side.locate_shown))
         self.chat.missing.connect("notify::reveal-child", weakly(self.badge.look_again))
         self._models = ModelController(
-            self.model_chooser, choice, self.chat, self.sessions, self.tasks
+            self.model_chooser, choice, self.chat, self.sessions, self._tasks
         )
         self.changes = ChangesView(self.factory.manager, self._settings, self.tell)
         self.changes.connect("count-changed", weakly(self._on_changes_counted))
         self._window.add_session_views(self.chat, self.changes)
         self._talk = ChatController(
-            self._window, self.chat, self.changes, self._asker, self.sessions, self.tasks
+            self._window, self.chat, self.changes, self._asker, self.sessions, self._tasks
         )
-        self._finished = FinishedTurns(self._window, self.chat, self.sessions, self.tasks)
+        self._finished = FinishedTurns(self._window, self.chat, self.sessions, self._tasks)
         self._closer = WindowCloser(
             self._window,
             self.sessions,
@@ -234,15 +240,15 @@ class WindowController:
         if isinstance(self._window.get_renderer(), Gsk.CairoRenderer):
             # Without a graphics card, a fade cannot be drawn in time.
             self._window.pages.set_transition_type(Gtk.StackTransitionType.NONE)
-        self.tasks.start(self.side.refresh())
-        self.tasks.start(self._show_last())
-        self.tasks.start(self._look_at_machine())
+        self._tasks.start(self.side.refresh())
+        self._tasks.start(self._show_last())
+        self._tasks.start(self._look_at_machine())
         self._models.reload()
         self._watches = [
             FileWatch(self.factory.paths.database, weakly(self._refresh_side)),
             FileWatch(self.factory.connections.file, weakly(self._models.look_for_connections)),
         ]
-        self.tasks.start(self._begin_maintenance())
+        self._tasks.start(self._begin_maintenance())
 
     async def _begin_maintenance(self) -> None:
         # In a thread: it loads the sandbox, which takes 25 ms.
@@ -250,7 +256,7 @@ class WindowController:
         if not self._closer.has_begun:
             self._maintenance = module.Maintenance(
                 self.factory.manager,
-                self.tasks,
+                self._tasks,
                 weakly(self._window.notices.tell),
                 weakly(self.changes.refresh),
             )
@@ -310,17 +316,9 @@ class WindowController:
 
     # --- sessions --------------------------------------------------------------------------------
 
-    async def _open(self, project: str) -> None:
-        self._goes_to_last = False
-        try:
-            await self.side.new_session(project)
-        finally:
-            if self._session is None:
-                self.show(None)
-
     def show(self, session: OpenSession | None) -> None:
         if (keeping := self._talk.keep_draft()) is not None:
-            self.tasks.watch(keeping)
+            self._tasks.watch(keeping)
         self._goes_to_last = False
         is_same, self._session = session is self._session, session
         self.chat.show(session)
@@ -338,7 +336,7 @@ class WindowController:
         self._models.show_session(session)
         self.side.note_shown(session)
         self._finished.note_seen()
-        self.tasks.start(self._show_title())
+        self._show_title()
         if session is None:
             self._window.flap.set_reveal_flap(False)
             # A user who deletes a session in the sidebar may continue there.
@@ -353,6 +351,7 @@ class WindowController:
             self.chat.focus_composer()
         self._load_languages()
 
+    @as_task
     async def _show_title(self) -> None:
         session = self._session
         title = await self.sessions.title(session.id) if session else ""
@@ -373,36 +372,32 @@ class WindowController:
         self._preferences().show_connections()
 
     def _on_new_session(self, *_args: object) -> None:
-        self.tasks.start(self.side.new_session(self._session.project if self._session else None))
+        self._tasks.start(self.side.new_session(self._session.project if self._session else None))
 
     def _on_open_project(self, *_args: object) -> None:
-        self.tasks.start(self.side.open_project())
+        self._tasks.start(self.side.open_project())
 
-    def _on_take_tour(self, *_args: object) -> None:
-        async def tour() -> None:
-            # A second click must not start another tour.
-            self._window.welcome.tour_button.set_sensitive(False)
-            try:
-                session = await begin_tour(self.factory.paths, self.sessions)
-                self.show(session)
-            finally:
-                self._window.welcome.tour_button.set_sensitive(True)
-            self.tasks.start(self.side.refresh())
-            await self._talk.send(session, _("Show me what you can do here."))
+    @as_task
+    async def _on_take_tour(self, *_args: object) -> None:
+        # A second click must not start another tour.
+        self._window.welcome.tour_button.set_sensitive(False)
+        try:
+            session = await begin_tour(self.factory.paths, self.sessions)
+            self.show(session)
+        finally:
+            self._window.welcome.tour_button.set_sensitive(True)
+        self._tasks.start(self.side.refresh())
+        await self._talk.send(session, _("Show me what you can do here."))
 
-        self.tasks.start(tour())
-
-    def _on_remove_sample(self, _view: ChatView) -> None:
-        async def remove(session: OpenSession) -> None:
+    @as_task
+    async def _on_remove_sample(self, _view: ChatView) -> None:
+        if (session := self._session) is not None:
             self.show(None)
             await self.sessions.remove_sample(session)
 
-        if self._session is not None:
-            self.tasks.start(remove(self._session))
-
     def _on_export(self, *_args: object) -> None:
         if self._session is not None:
-            self.tasks.start(export_session(self._window, self.factory.history, self._session.id))
+            self._tasks.start(export_session(self._window, self.factory.history, self._session.id))
 
     def _preferences(self, *_args: object) -> Preferences:
         from ..preferences.window import Preferences
@@ -422,12 +417,10 @@ class WindowController:
         folders.connect("changed", weakly(self.badge.look_again))
         folders.present()
 
-    def _on_switch_system(self, _sidebar: Sidebar, project: str) -> None:
-        async def switch() -> None:
-            await self.sessions.switch_system(project)
-            self.badge.look_again()
-
-        self.tasks.start(switch())
+    @as_task
+    async def _on_switch_system(self, _sidebar: Sidebar, project: str) -> None:
+        await self.sessions.switch_system(project)
+        self.badge.look_again()
 
     def _on_next_question(self, *_args: object) -> None:
         """Show the question after the focused one, else the oldest."""
@@ -441,14 +434,14 @@ class WindowController:
     # --- other events ----------------------------------------------------------------------------
 
     def _on_sessions_changed(self, _sessions: Sessions) -> None:
-        self.tasks.start(self.side.refresh())
-        self.tasks.start(self._show_title())
+        self._tasks.start(self.side.refresh())
+        self._show_title()
         self.badge.refresh()
         self._talk.look_for_folder()
         self.changes.refresh()
 
     def _refresh_side(self) -> None:
-        self.tasks.start(self.side.refresh())
+        self._tasks.start(self.side.refresh())
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
         if key == "profile" or key.endswith("-limit"):
