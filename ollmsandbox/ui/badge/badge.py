@@ -11,7 +11,7 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ...text.visible import visible_words
-from ..widgets.boxes import hbox, set_margins, vbox
+from ..widgets.boxes import hbox, scrolled_list, set_margins, vbox
 from ..widgets.labels import (
     children_of,
     decorative_icon,
@@ -69,13 +69,7 @@ class SandboxBadge(Gtk.MenuButton):
         self.add_css_class("flat")
         self._sections = vbox(spacing=12)
         set_margins(self._sections, 6)
-        scrolled = Gtk.ScrolledWindow(
-            hscrollbar_policy=Gtk.PolicyType.NEVER,
-            propagate_natural_height=True,
-            propagate_natural_width=True,
-            max_content_height=420,
-            child=self._sections,
-        )
+        scrolled = scrolled_list(self._sections, 420)
         # It takes the focus, so that the keyboard can scroll it.
         scrolled.update_property(
             [Gtk.AccessibleProperty.LABEL], [_("What commands can see and change")]

@@ -12,7 +12,7 @@ from ...project.change import Recorded
 from ...project.projects import ProjectManager
 from ...project.versions import EarlierVersion, earlier_versions
 from ...project.write_file import restore
-from ..widgets.boxes import hbox
+from ..widgets.boxes import hbox, scrolled_list
 from ..widgets.labels import set_accessible_name
 from ..widgets.readable import day_and_time
 from ..widgets.signals import signals
@@ -44,13 +44,7 @@ class EarlierVersions(Gtk.Popover):
         self._progress = progress
         self._list = Gtk.ListBox(selection_mode=Gtk.SelectionMode.NONE)
         self._list.add_css_class("navigation-sidebar")
-        scrolled = Gtk.ScrolledWindow(
-            child=self._list,
-            hscrollbar_policy=Gtk.PolicyType.NEVER,
-            propagate_natural_height=True,
-            propagate_natural_width=True,
-            max_content_height=320,
-        )
+        scrolled = scrolled_list(self._list, 320)
         # Either of them can have the focus.
         for widget in (self._list, scrolled):
             widget.update_property([Gtk.AccessibleProperty.LABEL], [_("Earlier versions")])

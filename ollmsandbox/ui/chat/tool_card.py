@@ -18,7 +18,7 @@ from ..sessions.entries import CallEntry, Stage
 from ..sessions.folding import is_quiet
 from ..terminal.graph import UsageWatch
 from ..terminal.view import TerminalView
-from ..widgets.keyboard import add_shortcut
+from ..widgets.keyboard import add_shortcut, on_key
 from ..widgets.labels import (
     describe,
     in_sentences,
@@ -144,9 +144,7 @@ class ToolCard(Gtk.Box):
         forward(self.save_button, "clicked", self, "save-hosts", entry)
         forward(self.terminal_button, "clicked", self, "open-terminal", entry)
         self.input.connect("activate", weakly(self._on_input))
-        typed = Gtk.EventControllerKey()
-        typed.connect("key-pressed", weakly(self._on_input_key))
-        self.input.add_controller(typed)
+        on_key(self.input, self._on_input_key)
         add_shortcut(self, "<Control>f", self._on_find)
         self._handlers = SignalHandlers()
         self._handlers.connect(entry, "changed", self._on_changed)

@@ -36,7 +36,7 @@ from .bars import (
     Suggestions,
     TourBar,
 )
-from .composer import Composer
+from .composer import Composer, PictureChips
 from .context_ring import ContextRing
 from .find import FindBar, FoundPlace
 from .focus import QuestionFocus
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from ...sandbox.probe.probe import Capabilities
     from ..sessions.open_session import OpenSession
     from ..settings import Settings
-    from .chips import PictureChips
     from .group import CallGroupRow
     from .row import MessageRow, NoticeRow
     from .tool_card import ToolCard

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
 from ...text.diff import (
     Hunk,
@@ -39,7 +39,9 @@ def word_changes(old: str, new: str) -> tuple[tuple[Span, ...], tuple[Span, ...]
     alike = len(old) - sum(len(word) for hunk in hunks for word in hunk.old)
     if alike < _LEAST_ALIKE * max(len(old.strip()), len(new.strip())):
         return (), ()
-    starts_old, starts_new = _starts(before), _starts(after)
+    starts_old, starts_new = (
+        list(accumulate(map(len, words), initial=0)) for words in (before, after)
+    )
     removed = ((starts_old[hunk.old_start], starts_old[hunk.old_end]) for hunk in hunks)
     added = ((starts_new[hunk.new_start], starts_new[hunk.new_end]) for hunk in hunks)
     return _not_empty(removed), _not_empty(added)
@@ -63,13 +65,6 @@ def _same_start(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _starts(words: list[str]) -> list[int]:
-    result = [0]
-    for word in words:
-        result.append(result[-1] + len(word))
-    return result
 
 
 def _not_empty(spans: Iterable[Span]) -> tuple[Span, ...]:

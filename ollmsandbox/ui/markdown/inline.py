@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from html import escape
+from itertools import groupby
 from urllib.parse import unquote, urlsplit
 
 from markdown_it.common.normalize_url import normalizeLink
@@ -182,22 +183,9 @@ def _misleads(words: str, address: str, place: str) -> bool:
 
 def _joined(spans: Iterable[Inline]) -> Iterator[Inline]:
     """Join neighbours of the same style."""
-    last: Inline | None = None
-    for span in spans:
-        if not span.text:
-            continue
-        if last and _look(last) == _look(span):
-            last = replace(last, text=last.text + span.text)
-        else:
-            if last:
-                yield last
-            last = span
-    if last:
-        yield last
-
-
-def _look(span: Inline) -> tuple[object, ...]:
-    return span.style, span.link, span.picture
+    written = (span for span in spans if span.text)
+    for look, alike in groupby(written, lambda span: (span.style, span.link, span.picture)):
+        yield Inline(plain(alike), *look)
 
 
 def _markup(span: Inline) -> str:

@@ -12,6 +12,7 @@ from ...permission.request import Answer, PermissionRequest
 from ...text.visible import visible, visible_words
 from ...tools.questions import every_time
 from ..resources import template
+from ..widgets.keyboard import on_key
 from ..widgets.labels import (
     name_buttons,
     set_accessible_name,
@@ -90,9 +91,7 @@ class ChatPermission(Gtk.Box):
         adjustment = self.subject_frame.get_vadjustment()
         for name in ("changed", "value-changed"):
             adjustment.connect(name, self._due.soon)
-        keys = Gtk.EventControllerKey()
-        keys.connect("key-pressed", weakly(self._on_key))
-        self.add_controller(keys)
+        on_key(self, self._on_key)
         self.connect("map", weakly(self._on_map))
         self.connect("unmap", weakly(self._on_unmap))
         self._show_whether_it_can_be_allowed()

@@ -26,7 +26,7 @@ from ...sandbox.plan.folders import find_project
 from ...sandbox.spec import Mode
 from ..changes.model import count_pending
 from ..settings import Settings, own_limits
-from ..widgets.readable import money, number
+from ..widgets.readable import is_today, is_yesterday, money, number
 from ..widgets.signals import signals
 from .entries import CallEntry, entries_of
 from .folder import FolderChecker
@@ -440,14 +440,13 @@ def _make(conversation: Conversation, project: str | None) -> OpenSession:
 def _shown(
     sessions: list[SessionInfo], states: States, lines: Mapping[str, FoundLine]
 ) -> tuple[SessionItem, ...]:
-    now = time.time()
     return tuple(
         SessionItem(
             info.id,
             info.title or _("New Session"),
             *states.get(info.id, (False, False, False)),
             spent=_spent_text(info.spent),
-            day=_day(info.updated_at, now),
+            day=_day(info.updated_at),
             found=lines.get(info.id),
         )
         for info in sessions
@@ -465,12 +464,7 @@ def _spent_text(spent: Spent) -> str:
     return _("{tokens}, cost {cost}").format(tokens=text, cost=money(spent.cost))
 
 
-def _day(at: float, now: float) -> Day:
-    if _date(at) == _date(now) or at > now:
+def _day(at: float) -> Day:
+    if is_today(at) or at > time.time():
         return Day.TODAY
-    return Day.YESTERDAY if _date(at) == _date(now - 86400) else Day.EARLIER
-
-
-def _date(at: float) -> tuple[int, int]:
-    """Return the year and the day in it, by the clock on the wall."""
-    return time.localtime(at)[0], time.localtime(at)[7]
+    return Day.YESTERDAY if is_yesterday(at) else Day.EARLIER

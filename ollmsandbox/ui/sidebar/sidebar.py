@@ -13,6 +13,7 @@ from gi.repository import Gdk, Gio, GLib, Gtk
 from ..resources import template
 from ..sessions.items import Day, ProjectItem, SessionItem
 from ..widgets.focus import focus_around
+from ..widgets.keyboard import on_key
 from ..widgets.scheduling import Timer
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -166,9 +167,7 @@ class Sidebar(Gtk.Box):
         self.insert_action_group("sidebar", actions)
         self.search.connect("search-changed", weakly(self._on_search))
         self.listbox.connect("row-activated", weakly(self._on_activated))
-        keys = Gtk.EventControllerKey()
-        keys.connect("key-pressed", weakly(self._on_key))
-        self.listbox.add_controller(keys)
+        on_key(self.listbox, self._on_key)
         self._fill()
 
     @property

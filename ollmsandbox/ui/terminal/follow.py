@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import time
 
-from gi.repository import Gdk, GLib, Gtk
+from gi.repository import Gdk, Gtk
 
+from ..widgets.scheduling import Timer
 from ..widgets.weak import weakly
 
 # Seconds for which kinetic scrolling may go on.
@@ -21,27 +22,20 @@ class Follower:
         self.is_following = True
         self._user_until = 0.0
         self._is_moving = False
-        self._idle = 0
-        adjustment = scroller.get_vadjustment()
+        self._due = Timer(self._go_to_end)
+        self._adjustment = adjustment = scroller.get_vadjustment()
         self._last = adjustment.get_value()
         adjustment.connect("value-changed", weakly(self._scrolled))
         adjustment.connect("changed", weakly(self._resized))
         wheel = Gtk.EventControllerScroll.new(Gtk.EventControllerScrollFlags.VERTICAL)
-        wheel.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
-        wheel.connect("scroll", weakly(self._wheel))
-        scroller.add_controller(wheel)
-        touch = Gtk.GestureDrag()
-        touch.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
-        touch.connect("drag-update", weakly(self._acted))
-        scroller.add_controller(touch)
-        keys = Gtk.EventControllerKey()
-        keys.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
-        keys.connect("key-pressed", weakly(self._acted))
-        scroller.add_controller(keys)
-
-    def _wheel(self, *_args: object) -> bool:
-        self._acted()
-        return Gdk.EVENT_PROPAGATE
+        for controller, signal in (
+            (wheel, "scroll"),
+            (Gtk.GestureDrag(), "drag-update"),
+            (Gtk.EventControllerKey(), "key-pressed"),
+        ):
+            controller.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
+            controller.connect(signal, weakly(self._acted))
+            scroller.add_controller(controller)
 
     def _acted(self, *_args: object) -> bool:
         self._user_until = time.monotonic() + _AFTER
@@ -61,15 +55,14 @@ class Follower:
         elif not is_at_end:
             self._resized(adjustment)
 
-    def _resized(self, adjustment: Gtk.Adjustment) -> None:
+    def _resized(self, _adjustment: Gtk.Adjustment) -> None:
         # Not now: this may be called during layout.
-        if self.is_following and not self._idle:
-            self._idle = GLib.timeout_add(0, weakly(self._go_to_end), adjustment)
+        if self.is_following:
+            self._due.start()
 
-    def _go_to_end(self, adjustment: Gtk.Adjustment) -> bool:
-        self._idle = 0
+    def _go_to_end(self) -> None:
         if self.is_following:
             self._is_moving = True
-            adjustment.set_value(adjustment.get_upper() - adjustment.get_page_size())
+            end = self._adjustment.get_upper() - self._adjustment.get_page_size()
+            self._adjustment.set_value(end)
             self._is_moving = False
-        return GLib.SOURCE_REMOVE

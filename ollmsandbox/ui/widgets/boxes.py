@@ -35,3 +35,14 @@ def set_margins(widget: Gtk.Widget, pixels: int) -> None:
     widget.set_margin_bottom(pixels)
     widget.set_margin_start(pixels)
     widget.set_margin_end(pixels)
+
+
+def scrolled_list(child: Gtk.Widget, highest: int) -> Gtk.ScrolledWindow:
+    """Return what scrolls a list in a popover, which is as large as it needs up to a height."""
+    return Gtk.ScrolledWindow(
+        child=child,
+        hscrollbar_policy=Gtk.PolicyType.NEVER,
+        propagate_natural_height=True,
+        propagate_natural_width=True,
+        max_content_height=highest,
+    )

@@ -45,3 +45,15 @@ def add_shortcut(
     controller = Gtk.ShortcutController(propagation_phase=phase)
     controller.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(keys), action))
     widget.add_controller(controller)
+
+
+def on_key(
+    widget: Gtk.Widget,
+    method: Callable[..., bool],
+    *,
+    phase: Gtk.PropagationPhase = Gtk.PropagationPhase.BUBBLE,
+) -> None:
+    """Call a method for each key that is pressed in a widget. It returns True to keep it."""
+    keys = Gtk.EventControllerKey(propagation_phase=phase)
+    keys.connect("key-pressed", weakly(method))
+    widget.add_controller(keys)

@@ -46,17 +46,27 @@ def ignored_files(count: int) -> str:
     return text.format(number(count))
 
 
+def is_today(at: float) -> bool:
+    """Return whether a time is on this day, by the clock on the wall."""
+    return time.localtime(at)[:3] == time.localtime()[:3]
+
+
+def is_yesterday(at: float) -> bool:
+    noon = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))
+    return time.localtime(at)[:3] == time.localtime(noon - _DAY)[:3]
+
+
 def day_and_time(at: float, *, with_time: bool = True) -> str:
     """Return when something happened: "Today, 14:02", "Yesterday, 14:02", "3 March", "3 March
     2024"."""
-    then, now = time.localtime(at), time.localtime()
-    day = _day(at)
-    if then[:3] == now[:3]:
+    then = time.localtime(at)
+    if is_today(at):
         day = _("Today")
-    elif then[:3] == time.localtime(time.mktime((*now[:3], 12, 0, 0, 0, 0, -1)) - _DAY)[:3]:
+    elif is_yesterday(at):
         day = _("Yesterday")
-    elif then.tm_year != now.tm_year:
-        with_time = False
+    else:
+        day = _day(at)
+        with_time = with_time and then.tm_year == time.localtime().tm_year
     clock = time.strftime("%H:%M", then)
     return _("{day}, {time}").format(day=day, time=clock) if with_time else day
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gi.repository import Adw, Gdk, Gtk
 
+from .keyboard import on_key
 from .signals import signals
 from .weak import weakly
 
@@ -50,9 +51,7 @@ class ResizablePane(Adw.Bin):
         drag.connect("drag-update", weakly(self._on_drag))
         drag.connect("drag-end", weakly(self._on_end))
         edge.add_controller(drag)
-        keys = Gtk.EventControllerKey()
-        keys.connect("key-pressed", weakly(self._on_key))
-        edge.add_controller(keys)
+        on_key(edge, self._on_key)
         self._edge = edge
 
     def set_can_resize(self, can_resize: bool) -> None:

@@ -20,10 +20,6 @@ _AROUND = 50
 _MOST_ROUNDS = 4
 
 
-def _nothing() -> None:
-    return None
-
-
 class _ColumnLayout(Gtk.LayoutManager):
     """Lays out a column like a box; after a change of its width only once it is near the view.
 
@@ -109,7 +105,7 @@ class VisibleColumn(Gtk.Box):
             # its own layout manager.
             self.set_layout_manager(_ColumnLayout(box_layout))
         # The first child drawn last time, near which the next one is looked for. It may be gone.
-        self._first: Callable[[], Gtk.Widget | None] = _nothing
+        self._first: Callable[[], Gtk.Widget | None] = lambda: None
         # Whether a part of it was left out, and the viewport knows.
         self.is_partly_drawn = False
 
@@ -121,7 +117,8 @@ class VisibleColumn(Gtk.Box):
             return
         bottom = view.get_y() + view.get_height() + _AROUND
         first = child = self._first_below(view.get_y() - _AROUND)
-        self._first = weak_reference(first) if first is not None else _nothing
+        if first is not None:
+            self._first = weak_reference(first)
         while child is not None and (not child.get_mapped() or self._extent(child)[0] < bottom):
             self.snapshot_child(child, snapshot)
             child = child.get_next_sibling()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gi.repository import Adw, Gdk, Gtk
 
 from ..widgets.focus import contains_focus
-from ..widgets.keyboard import add_shortcut
+from ..widgets.keyboard import add_shortcut, on_key
 from ..widgets.scheduling import Timer
 from ..widgets.weak import weakly
 
@@ -47,9 +47,7 @@ class Panes:
             # Not in the middle of a layout.
             flap.connect(f"notify::{name}", Timer(self._focus_what_is_shown).soon)
         # What the user types goes to the composer, wherever the focus is.
-        typed = Gtk.EventControllerKey()
-        typed.connect("key-pressed", weakly(self._on_key))
-        window.add_controller(typed)
+        on_key(window, self._on_key)
         # Search entries handle Escape themselves.
         changes.filter.connect("stop-search", weakly(self._leave_changes))
         sidebar.search.connect("stop-search", weakly(self._leave_sidebar))
