@@ -58,8 +58,6 @@ _SHORTCUTS = {
 
 
 class Application(Adw.Application):
-    __gtype_name__ = "OllmApplication"
-
     def __init__(self, environ: Mapping[str, str], application_id: str = SCHEMA) -> None:
         """Raise if files cannot be stored or are missing: what GLib calls later cannot say so."""
         paths = Paths.from_environ(environ)

@@ -33,8 +33,6 @@ Value = bool | int | str
 class Settings(GObject.Object):
     """Reads and changes preferences. The schema says which there are, and what they may be."""
 
-    __gtype_name__ = "OllmSettings"
-
     # "changed": a preference has another value; "trouble": why preferences cannot be saved.
     __gsignals__ = signals({"changed": (str,), "trouble": (str,)})
 

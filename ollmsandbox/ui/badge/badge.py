@@ -57,8 +57,6 @@ _LOOKS = {
 
 
 class SandboxBadge(Gtk.MenuButton):
-    __gtype_name__ = "OllmSandboxBadge"
-
     def __init__(self) -> None:
         super().__init__()
         self.state = SandboxState.UNKNOWN

@@ -208,8 +208,6 @@ def _order(item: Recorded) -> tuple[int, bool, str]:
 class FoldItem(GObject.Object):
     """A row for files of a run, which opens to show them."""
 
-    __gtype_name__ = "OllmFoldItem"
-
     def __init__(self, data: RunData, *, is_open: bool = False) -> None:
         super().__init__()
         self.data = data
@@ -221,8 +219,6 @@ class RunItem(FoldItem):
 
 
 class FileItem(GObject.Object):
-    __gtype_name__ = "OllmFileItem"
-
     def __init__(self, run: RunData, recorded: Recorded, *, is_ignored: bool = False) -> None:
         super().__init__()
         self.run = run
@@ -232,8 +228,6 @@ class FileItem(GObject.Object):
 
 class IgnoredItem(FoldItem):
     """All files of a run that git ignores, if it has others, too."""
-
-    __gtype_name__ = "OllmIgnoredItem"
 
 
 # The number of rows that a list view creates ahead.
@@ -289,8 +283,6 @@ class _Group:
 
 
 class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObject has both
-    __gtype_name__ = "OllmChangeList"
-
     def __init__(self) -> None:
         super().__init__()
         self._groups: list[_Group] = []

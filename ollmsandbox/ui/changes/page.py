@@ -361,8 +361,6 @@ def _what_it_is(item: Recorded) -> str:
 class FilesPage(Gtk.Box):
     """All files that several runs changed: one below the other, each with its header."""
 
-    __gtype_name__ = "OllmFilesPage"
-
     __gsignals__ = signals({"back": ()})
 
     def __init__(

@@ -58,8 +58,6 @@ _COLOURS = {Kind.ADDED: "success", Kind.DELETED: "error", Kind.REPLACED: "warnin
 class FoldRow(Gtk.Box):
     """A row that opens, with buttons for everything in it."""
 
-    __gtype_name__ = "OllmFoldRow"
-
     def __init__(self, item: FoldItem, fold: Fold) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=6)
         self.item = item
@@ -120,8 +118,6 @@ class FoldRow(Gtk.Box):
 
 
 class RunRow(FoldRow):
-    __gtype_name__ = "OllmRunRow"
-
     def __init__(self, item: FoldItem, act: Act, fold: Fold) -> None:
         super().__init__(item, fold)
         self.add_css_class("run-row")
@@ -147,8 +143,6 @@ class RunRow(FoldRow):
 class IgnoredRow(FoldRow):
     """A quiet line for all files of a run that git ignores."""
 
-    __gtype_name__ = "OllmIgnoredRow"
-
     def __init__(self, item: FoldItem, act: Act, fold: Fold) -> None:
         super().__init__(item, fold)
         # The text is below those of the files, though the arrow is wider than their icons.
@@ -166,8 +160,6 @@ class IgnoredRow(FoldRow):
 
 
 class FileRow(Gtk.Box):
-    __gtype_name__ = "OllmFileRow"
-
     def __init__(self, item: FileItem) -> None:
         # As few calls as possible: there are hundreds of rows.
         indent = 2 * _INDENT if item.is_ignored else _INDENT

@@ -24,8 +24,6 @@ from .text import note_text
 
 
 class EarlierVersions(Gtk.Popover):
-    __gtype_name__ = "OllmEarlierVersions"
-
     __gsignals__ = signals({"restored": (), "counted": (int,)})
 
     def __init__(

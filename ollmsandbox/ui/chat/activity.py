@@ -27,8 +27,6 @@ class ActivityLine(Gtk.Box):
     """Hidden while there is nothing to wait for. The second it shows is text, so it is there even
     if nothing may move."""
 
-    __gtype_name__ = "OllmActivityLine"
-
     def __init__(self) -> None:
         super().__init__(spacing=9, visible=False, accessible_role=Gtk.AccessibleRole.STATUS)
         self.add_css_class("activity")

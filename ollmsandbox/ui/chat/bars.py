@@ -22,8 +22,6 @@ _LEAST = 30
 
 
 class MissingFolderBar(Gtk.Revealer):
-    __gtype_name__ = "OllmMissingFolderBar"
-
     __gsignals__ = signals({"open-other": (), "remove": (), "locate": ()})
 
     def __init__(self) -> None:
@@ -55,8 +53,6 @@ class MissingFolderBar(Gtk.Revealer):
 
 
 class QuestionBar(Gtk.Revealer):
-    __gtype_name__ = "OllmQuestionBar"
-
     __gsignals__ = signals({"show-question": ()})
 
     def __init__(self) -> None:
@@ -85,8 +81,6 @@ class QuestionBar(Gtk.Revealer):
 
 class QueueBar(Gtk.Box):
     """The messages that wait."""
-
-    __gtype_name__ = "OllmQueueBar"
 
     # The place of a message in the queue.
     __gsignals__ = signals({"drop": (int,)})
@@ -132,8 +126,6 @@ class QueueBar(Gtk.Box):
 class EditBar(Gtk.Box):
     """Shown while the composer has the last message, to be sent again."""
 
-    __gtype_name__ = "OllmEditBar"
-
     __gsignals__ = signals({"cancel": (), "restore": ()})
 
     def __init__(self) -> None:
@@ -171,8 +163,6 @@ class EditBar(Gtk.Box):
 
 class TourBar(Gtk.Box):
     """Next after each idea of the tour, and what to do at its end."""
-
-    __gtype_name__ = "OllmTourBar"
 
     __gsignals__ = signals({"next": (), "open-project": (), "connect-model": (), "remove": ()})
 
@@ -220,8 +210,6 @@ class TourBar(Gtk.Box):
 
 class Suggestions(Gtk.Box):
     """Buttons for what many users begin with."""
-
-    __gtype_name__ = "OllmSuggestions"
 
     __gsignals__ = signals({"chosen": (str,)})
 

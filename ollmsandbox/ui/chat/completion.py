@@ -24,8 +24,6 @@ _MOST = 8
 class FileCompletion(Gtk.Popover):
     """A list of files at the cursor. The text view keeps the focus, and passes keys on."""
 
-    __gtype_name__ = "OllmFileCompletion"
-
     __gsignals__ = signals({"chosen": (object,)})
 
     def __init__(self, view: Gtk.TextView, around: Gtk.Box) -> None:

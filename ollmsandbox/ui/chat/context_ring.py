@@ -26,8 +26,6 @@ _SIZE, _LINE = 14, 2.5
 
 
 class ContextRing(Gtk.MenuButton):
-    __gtype_name__ = "OllmContextRing"
-
     # Let the model summarise the conversation.
     __gsignals__ = signals({"summarise": ()})
 

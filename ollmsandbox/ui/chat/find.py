@@ -85,8 +85,6 @@ class FindBar(Gtk.SearchBar):
     """`entries` returns the entries of the chat; `go_to` scrolls to one of the places in an entry
     that have a text, or to none."""
 
-    __gtype_name__ = "OllmFindBar"
-
     def __init__(
         self,
         entries: Callable[[], Iterable[ChatEntry] | None],

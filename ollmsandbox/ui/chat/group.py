@@ -20,8 +20,6 @@ class CallGroupRow(Gtk.Box):
     """`make_row` makes the rows of the entries when the line is opened, and `drop_row` frees
     them."""
 
-    __gtype_name__ = "OllmCallGroupRow"
-
     def __init__(
         self,
         group: CallGroup,

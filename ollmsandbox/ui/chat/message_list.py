@@ -42,8 +42,6 @@ _AROUND_FOCUS = 12
 class MessageList(Gtk.ScrolledWindow, Generic[T]):
     """Show the last items; `at-end` is true while the list follows its end."""
 
-    __gtype_name__ = "OllmMessageList"
-
     __gsignals__ = signals(
         {
             # Other rows may be in view.

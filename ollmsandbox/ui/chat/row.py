@@ -41,8 +41,6 @@ _HIGHEST = 160
 
 
 class MessageRow(Gtk.Box):
-    __gtype_name__ = "OllmMessageRow"
-
     # "settled": all of a text that was built in steps is there.
     __gsignals__ = signals(
         {"open-link": (str,), "edit": (), "restore": (), "retry": (), "settled": ()}
@@ -236,8 +234,6 @@ def _plain(text: str) -> Gtk.Widget:
 class _LongText(Gtk.TextView):
     """Shows text that is long or grows: GTK lays it out little by little."""
 
-    __gtype_name__ = "OllmLongText"
-
     def __init__(self, text: str = "") -> None:
         super().__init__(editable=False, cursor_visible=False, accepts_tab=False)
         self.add_css_class("long-text")
@@ -272,8 +268,6 @@ class _LongText(Gtk.TextView):
 class SummaryRow(Gtk.Expander):
     """The model's summary, folded."""
 
-    __gtype_name__ = "OllmSummaryRow"
-
     def __init__(self, entry: SummaryEntry) -> None:
         title = _("Earlier messages no longer fit. The model goes on from its summary.")
         super().__init__(expanded=entry.is_open)
@@ -296,8 +290,6 @@ class SummaryRow(Gtk.Expander):
 
 class NoticeRow(Gtk.Box):
     """A notice; an error that ended the last turn has buttons to go on."""
-
-    __gtype_name__ = "OllmNoticeRow"
 
     __gsignals__ = signals({"retry": (), "preferences": ()})
 

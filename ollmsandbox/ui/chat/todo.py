@@ -23,8 +23,6 @@ _LOWEST, _HIGHEST = 46, 160
 
 
 class TodoList(Gtk.Box):
-    __gtype_name__ = "OllmTodoList"
-
     def __init__(self, steps: Sequence[TodoStep]) -> None:
         super().__init__(
             orientation=Gtk.Orientation.VERTICAL,
@@ -42,8 +40,6 @@ class _StepScroller(Gtk.ScrolledWindow):
     GTK's own class measures them as if their lines did not wrap.
     """
 
-    __gtype_name__ = "OllmStepScroller"
-
     def do_get_request_mode(self) -> Gtk.SizeRequestMode:
         return Gtk.SizeRequestMode.HEIGHT_FOR_WIDTH
 
@@ -59,8 +55,6 @@ class _StepScroller(Gtk.ScrolledWindow):
 
 class TodoBar(Gtk.Expander):
     """Shows how far the plan is, in one line that opens to the whole list."""
-
-    __gtype_name__ = "OllmTodoBar"
 
     def __init__(self) -> None:
         super().__init__(visible=False)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class TurnBar(Gtk.Revealer):
-    __gtype_name__ = "OllmTurnBar"
-
     # The runs of the turn, the oldest first.
     __gsignals__ = signals(
         {"review": (object,), "redo": (object,), "undo": (object,), "apply": (object,)}

@@ -60,8 +60,6 @@ _NAMED = 80
 
 
 class ChatView(Gtk.Box):
-    __gtype_name__ = "OllmChatView"
-
     __gsignals__ = signals(
         {
             "send": (str,),

@@ -33,8 +33,6 @@ def read_from_project(project: str, path: str) -> bytes | None:
 class DecodedPicture(Adw.Bin):
     """Takes no room until it is read and decoded, on a thread and outside the window's process."""
 
-    __gtype_name__ = "OllmDecodedPicture"
-
     def __init__(
         self,
         content: bytes | Callable[[], bytes | None],
@@ -79,7 +77,5 @@ class DecodedPicture(Adw.Bin):
 
 
 class ProjectPicture(DecodedPicture):
-    __gtype_name__ = "OllmProjectPicture"
-
     def __init__(self, project: str, path: str, name: str) -> None:
         super().__init__(lambda: read_from_project(project, path), name)

@@ -41,8 +41,6 @@ _MOST_IN_GROUP = 30
 
 
 class MarkdownView(Adw.Bin):
-    __gtype_name__ = "OllmMarkdownView"
-
     __gsignals__ = signals(
         {
             # The user clicked a link. The owner decides whether to open it.

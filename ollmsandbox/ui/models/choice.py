@@ -17,8 +17,6 @@ from .chooser import ConnectionItem, ConnectionState
 
 
 class ModelChoice(GObject.Object):
-    __gtype_name__ = "OllmModelChoice"
-
     __gsignals__ = signals({"changed": ()})
 
     def __init__(self, store: ConnectionStore) -> None:

@@ -56,8 +56,6 @@ _ICONS = {
 
 
 class ModelChooser(Gtk.MenuButton):
-    __gtype_name__ = "OllmModelChooser"
-
     __gsignals__ = signals({"chosen": (str, str), "refresh": (), "connect-model": ()})
 
     def __init__(self) -> None:
@@ -179,8 +177,6 @@ class ModelChooser(Gtk.MenuButton):
 
 
 class _ModelRow(Gtk.ListBoxRow):
-    __gtype_name__ = "OllmModelRow"
-
     def __init__(self, connection: str, model: str, state: ConnectionState | None) -> None:
         """`state` is that of the connection, for the model in use."""
         super().__init__()

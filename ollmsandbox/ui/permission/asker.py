@@ -19,8 +19,6 @@ A = TypeVar("A")
 class WindowAsker(GObject.Object):
     """Holds the questions that are still to be answered on a card."""
 
-    __gtype_name__ = "OllmWindowAsker"
-
     __gsignals__ = signals(
         {
             "asked": (object,),

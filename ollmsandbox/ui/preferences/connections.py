@@ -34,8 +34,6 @@ _KINDS = {ServerKind.OLLAMA: "Ollama", ServerKind.OPENAI: N_("OpenAI-compatible"
 class DefaultModelRow(Adw.ComboRow):
     """The model for new sessions."""
 
-    __gtype_name__ = "OllmDefaultModelRow"
-
     __gsignals__ = signals({"chosen": ()})
 
     def __init__(self, store: ConnectionStore, tasks: Tasks) -> None:
@@ -97,8 +95,6 @@ class DefaultModelRow(Adw.ComboRow):
 
 
 class ConnectionsPage(Adw.PreferencesPage):
-    __gtype_name__ = "OllmConnectionsPage"
-
     # "renamed": the old and the new name of a connection.
     __gsignals__ = signals({"changed": (), "renamed": (str, str)})
 

@@ -33,8 +33,6 @@ class _Opened:
 class FoldersGroup(rows.RowGroup):
     """The opened folders of one project, or of all of them."""
 
-    __gtype_name__ = "OllmFoldersGroup"
-
     # A folder was opened or removed.
     __gsignals__ = signals({"changed": ()})
 
@@ -90,8 +88,6 @@ class FoldersGroup(rows.RowGroup):
 
 class FoldersWindow(rows.SettingsWindow):
     """The opened folders of one project."""
-
-    __gtype_name__ = "OllmFoldersWindow"
 
     __gsignals__ = signals({"changed": ()})
 

@@ -11,8 +11,6 @@ from . import rows
 
 
 class GeneralPage(Adw.PreferencesPage):
-    __gtype_name__ = "OllmGeneralPage"
-
     def __init__(self, settings: Settings) -> None:
         super().__init__(title=_("General"), icon_name="preferences-system-symbolic")
         chat = Adw.PreferencesGroup(title=_("Chat"))

@@ -21,8 +21,6 @@ _DIGITS = 8
 class SettingsWindow(Adw.PreferencesWindow):
     """Shows errors of its tasks as toasts; the tasks end when it is closed."""
 
-    __gtype_name__ = "OllmSettingsWindow"
-
     def __init__(self, parent: Gtk.Window) -> None:
         super().__init__(transient_for=parent, modal=True, search_enabled=False)
         self._toasts = Toasts(weakly(self._add_toast))
@@ -43,8 +41,6 @@ class SettingsWindow(Adw.PreferencesWindow):
 
 class RowGroup(Adw.PreferencesGroup):
     """A group whose rows are replaced together."""
-
-    __gtype_name__ = "OllmRowGroup"
 
     def __init__(self, title: str, description: str | None = None) -> None:
         super().__init__(title=title, description=description)

@@ -34,8 +34,6 @@ _MASKS_HEIGHT = 240
 class LimitsRow(Adw.ExpanderRow):
     """Limits that replace those of the profile."""
 
-    __gtype_name__ = "OllmLimitsRow"
-
     def __init__(self, settings: Settings) -> None:
         super().__init__(title=_("Advanced"), subtitle=_("Limits for each command"))
         self._settings = settings
@@ -97,8 +95,6 @@ def _show_default(spin: Gtk.SpinButton) -> bool:
 
 
 class SafetyPage(Adw.PreferencesPage):
-    __gtype_name__ = "OllmSafetyPage"
-
     def __init__(
         self,
         paths: Paths,

@@ -34,8 +34,6 @@ from . import rows
 
 
 class StoragePage(Adw.PreferencesPage):
-    __gtype_name__ = "OllmStoragePage"
-
     def __init__(self, paths: Paths, manager: ProjectManager, tasks: Tasks) -> None:
         super().__init__(title=_("Storage"), icon_name="drive-harddisk-symbolic")
         # It may be a link to a larger disk.

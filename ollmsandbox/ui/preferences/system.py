@@ -48,8 +48,6 @@ def status_text(status: Status) -> str:
 
 
 class SystemPage(Adw.PreferencesPage):
-    __gtype_name__ = "OllmSystemPage"
-
     def __init__(
         self,
         paths: Paths,

@@ -19,8 +19,6 @@ from .system import SystemPage
 
 
 class Preferences(rows.SettingsWindow):
-    __gtype_name__ = "OllmPreferences"
-
     __gsignals__ = signals(
         {
             "connections-changed": (),

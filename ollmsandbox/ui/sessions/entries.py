@@ -48,15 +48,11 @@ _SMALL = 4 << 10
 
 
 class ChatEntry(GObject.Object):
-    __gtype_name__ = "OllmEntry"
-
     # Something of it is other than before.
     __gsignals__ = signals({"changed": ()})
 
 
 class MessageEntry(ChatEntry):
-    __gtype_name__ = "OllmMessageEntry"
-
     __gsignals__ = signals({"grew": (str,), "thought": (str,)})
 
     def __init__(self, role: Role, *, model: str = "", at: float = 0.0) -> None:
@@ -152,8 +148,6 @@ class Asked:
 
 class CallEntry(ChatEntry):
     """A tool call, from its beginning to its end and after."""
-
-    __gtype_name__ = "OllmCallEntry"
 
     __gsignals__ = signals({"output": (object,)})
 
@@ -425,8 +419,6 @@ class NoticeEntry(ChatEntry):
     """A sentence between messages; `is_error` where something went wrong, `can_retry` if the turn
     can be tried again."""
 
-    __gtype_name__ = "OllmNoticeEntry"
-
     def __init__(self, text: str, *, is_error: bool = False, can_retry: bool = False) -> None:
         super().__init__()
         self.text = text
@@ -443,8 +435,6 @@ class NoticeEntry(ChatEntry):
 
 class SummaryEntry(ChatEntry):
     """The model's summary of earlier messages, which it no longer sees."""
-
-    __gtype_name__ = "OllmSummaryEntry"
 
     def __init__(self, text: str) -> None:
         super().__init__()

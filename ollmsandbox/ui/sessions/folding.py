@@ -16,8 +16,6 @@ from .entries import CallEntry, ChatEntry, MessageEntry, Stage
 class CallGroup(ChatEntry):
     """Finished calls, and the model's reasoning between them."""
 
-    __gtype_name__ = "OllmCallGroup"
-
     def __init__(self, entries: Sequence[ChatEntry]) -> None:
         super().__init__()
         self.entries = tuple(entries)

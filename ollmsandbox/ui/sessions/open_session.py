@@ -41,8 +41,6 @@ from .tool_text import succeeded
 
 
 class OpenSession(GObject.Object):
-    __gtype_name__ = "OllmOpenSession"
-
     __gsignals__ = signals(
         {
             "state-changed": (),

@@ -44,8 +44,6 @@ States = Mapping[str, tuple[bool, bool, bool]]
 
 
 class Sessions(GObject.Object):
-    __gtype_name__ = "OllmSessions"
-
     # Something that the sidebar shows has changed; a turn of a session has ended, and why.
     __gsignals__ = signals({"changed": (), "turn-ended": (object, object)})
 

@@ -57,8 +57,6 @@ def row_key(item: Item) -> tuple[object, ...]:
 class _TabRow(Gtk.ListBoxRow):
     """A row that the Tab key enters once; the arrow keys lead to its buttons."""
 
-    __gtype_name__ = "OllmTabRow"
-
     def do_focus(self, direction: Gtk.DirectionType) -> bool:
         if direction in TAB_DIRECTIONS:
             is_inside = self.has_focus() or self.get_focus_child() is not None
@@ -67,8 +65,6 @@ class _TabRow(Gtk.ListBoxRow):
 
 
 class ProjectRow(_TabRow):
-    __gtype_name__ = "OllmProjectRow"
-
     def __init__(self, item: ProjectItem) -> None:
         super().__init__(selectable=False)
         self.item = item
@@ -107,8 +103,6 @@ class ProjectRow(_TabRow):
 
 
 class SessionRow(_TabRow):
-    __gtype_name__ = "OllmSessionRow"
-
     def __init__(self, item: SessionItem) -> None:
         super().__init__()
         self._title = one_line()
@@ -149,8 +143,6 @@ class SessionRow(_TabRow):
 
 
 class DayRow(Gtk.ListBoxRow):
-    __gtype_name__ = "OllmDayRow"
-
     def __init__(self, item: DayItem) -> None:
         super().__init__(selectable=False, activatable=False, focusable=False)
         self.item = item
@@ -161,8 +153,6 @@ class DayRow(Gtk.ListBoxRow):
 
 
 class OlderRow(Gtk.ListBoxRow):
-    __gtype_name__ = "OllmOlderRow"
-
     def __init__(self, item: OlderItem) -> None:
         super().__init__(selectable=False)
         self.item = item

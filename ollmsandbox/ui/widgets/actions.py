@@ -26,8 +26,6 @@ class Action(NamedTuple):
 
 
 class ActionButton(Gtk.Button):
-    __gtype_name__ = "OllmActionButton"
-
     def __init__(self, action: Action, *, is_busy: bool = False) -> None:
         super().__init__()
         self.action = action

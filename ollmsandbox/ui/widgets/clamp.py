@@ -17,8 +17,6 @@ class ClampedBin(Adw.Bin):
     styles of all that is inside: for a long chat, that would stop the window for half a second.
     """
 
-    __gtype_name__ = "OllmClampedBin"
-
     def __init__(self, child: Gtk.Widget) -> None:
         super().__init__(child=child, margin_start=_MARGIN, margin_end=_MARGIN)
         # A layout manager would be asked instead of do_measure.

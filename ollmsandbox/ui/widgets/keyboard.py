@@ -15,8 +15,6 @@ TAB_DIRECTIONS = (Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD)
 class TabStop(Adw.Bin):
     """A row whose inside the arrow keys move in."""
 
-    __gtype_name__ = "OllmTabStop"
-
     # For a question, whose answers are worth a stop each, and for a command that waits for input.
     has_many_stops = False
 

@@ -165,8 +165,6 @@ class _Paragraph(Adw.Bin):
     """Wraps a label to the width of the overlay. A toast asks for the height without a width, and a
     label would answer for more width than there is."""
 
-    __gtype_name__ = "OllmToastParagraph"
-
     def __init__(self, label: Gtk.Label) -> None:
         super().__init__(child=label)
         self._label = label

@@ -26,8 +26,6 @@ class _ColumnLayout(Gtk.LayoutManager):
     Until it is near, its height is a guess: wrapping a long chat anew takes most of a second.
     """
 
-    __gtype_name__ = "OllmColumnLayout"
-
     def __init__(self, box_layout: Gtk.LayoutManager) -> None:
         super().__init__()
         self._box_layout = box_layout
@@ -87,8 +85,6 @@ class VisibleColumn(Gtk.Box):
     chat would take longer than a frame may. If it `waits`, it is also laid out for another width
     only when it is near the view.
     """
-
-    __gtype_name__ = "OllmVisibleColumn"
 
     def __init__(
         self,
@@ -154,8 +150,6 @@ class AnchoredViewport(Gtk.Viewport):
     of it if the row is higher than the view. A layout that moves it is corrected before it is
     drawn.
     """
-
-    __gtype_name__ = "OllmAnchoredViewport"
 
     # Emitted in the middle of a layout: handlers must not change widgets.
     __gsignals__ = signals({"moved": ()})
