@@ -164,24 +164,18 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
                 writes += filter(None, [mount.describe()])
             case _:
                 rest += filter(None, [mount.describe()])
+    asks = _("A command can ask for hosts. You are asked every time, and it reaches no others.")
     return tuple(
         section
         for section in (
             Section(_("Can write"), writes),
             Section(_("Everything else"), rest),
             Section(_("Hidden"), hidden),
-            Section(_("Network"), [plan.describe_network(), *_host_sentences(plan)]),
+            Section(_("Network"), [plan.describe_network(), *([] if plan.network else [asks])]),
             Section(_("Limits"), sentences(plan.limits)),
         )
         if section.sentences
     )
-
-
-def _host_sentences(plan: Plan) -> list[str]:
-    """Return what the user can allow to a command without network."""
-    if plan.network:
-        return []
-    return [_("A command can ask for hosts. You are asked every time, and it reaches no others.")]
 
 
 def _existing(folder: str, names: Iterable[str]) -> list[str]:

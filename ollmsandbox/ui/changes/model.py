@@ -215,7 +215,7 @@ class FoldItem(GObject.Object):
 
 
 class RunItem(FoldItem):
-    __gtype_name__ = "OllmRunItem"
+    """A run, with all of its files."""
 
 
 class FileItem(GObject.Object):

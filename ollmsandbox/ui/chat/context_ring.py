@@ -48,7 +48,7 @@ class ContextRing(Gtk.MenuButton):
         none = _("{percent} %").format(percent=0)
         set_accessible_name(self, _("Context: {share}").format(share=none))
 
-    def show_session(self, session: OpenSession) -> None:
+    def show_session(self, session: OpenSession, *_args: object) -> None:
         spent, room = session.spent, session.room
         self.set_visible(spent.tokens > 0)
         self._share = min(1.0, session.used / room) if room else 0.0

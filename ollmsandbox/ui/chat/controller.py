@@ -29,11 +29,17 @@ from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
 from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers
-from ..widgets.tasks import LatestOnly, Tasks, as_task
+from ..widgets.tasks import LatestOnly, Repeated, Tasks, as_task
 from ..widgets.weak import weakly
 from .composer import Composer
-from .hosts import save_hosts
-from .links import open_in_editor, open_link, open_output, open_port, open_terminal
+from .links import (
+    open_in_editor,
+    open_link,
+    open_output,
+    open_port,
+    open_terminal,
+    save_hosts,
+)
 from .turn import TurnBar, last_turn_runs
 from .view import ChatView
 
@@ -66,7 +72,7 @@ class ChatController:
         self._sessions = sessions
         self._manager = sessions.factory.manager
         self._tasks = tasks
-        self._is_looking = self._is_stale = False
+        self._folder_look = Repeated(self._look_for_folder)
         of_view: dict[str, Callable[..., object]] = {
             "send": self._on_send,
             "run": self._on_run,
@@ -164,24 +170,14 @@ class ChatController:
 
     def look_for_folder(self) -> None:
         """Check whether the project folder exists, and once more if called in the meantime."""
-        self._is_stale = True
-        if not self._is_looking:
-            self._is_looking = True
-            self._tasks.start(self._look_for_folder())
+        self._tasks.start(self._folder_look.run())
 
     async def _look_for_folder(self) -> None:
-        try:
-            while self._is_stale:
-                self._is_stale = False
-                session = self._view.session
-                folder = (session.project if session is not None else None) or ""
-                is_gone = bool(folder) and await asyncio.to_thread(
-                    self._sessions.folders.is_missing, folder
-                )
-                if self._view.session is session:
-                    self._view.missing.show_folder(folder if is_gone else "")
-        finally:
-            self._is_looking = False
+        session, folder = self._view.session, self._folder
+        is_missing = self._sessions.folders.is_missing
+        is_gone = bool(folder) and await asyncio.to_thread(is_missing, folder)
+        if self._view.session is session:
+            self._view.missing.show_folder(folder if is_gone else "")
 
     def _on_send(self, _source: Gtk.Widget, text: str) -> None:
         view, session = self._view, self._view.session

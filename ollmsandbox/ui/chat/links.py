@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Open links of a message, saved output and a shell in other programs."""
+"""Open links of a message, saved output and a shell in other programs; save hosts as a list."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import asyncio
 import os
 import shutil
 import sys
+from collections.abc import Callable
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
 from ...errors import OllmSandboxError
 from ...i18n import _
+from ...paths import Paths
+from ...sandbox.network.lists import hosts_for_list, is_list_name, save_host_list
 from ...text.visible import visible_line
 from ..sessions.entries import CallEntry
-from ..widgets.dialogs import confirm
+from ..widgets.dialogs import ask_for_name, confirm
+from ..widgets.readable import number
 
 # The user closed the dialog that offers programs.
 _CANCELLED = Gio.IOErrorEnum.CANCELLED
 _SAFE = ("http://", "https://", "mailto:")
+# Hosts that a question shows.
+_MOST_SHOWN = 12
 _OURSELVES = os.path.abspath(sys.argv[0])
 # Terminals, and what stands between them and the command.
 _TERMINALS = (
@@ -107,3 +113,29 @@ async def open_terminal(project: str) -> None:
     raise OllmSandboxError(
         _("No terminal was found."), _("Run `ollmsandbox shell` in the project's folder.")
     )
+
+
+async def save_hosts(
+    window: Gtk.Window, paths: Paths, entry: CallEntry, tell: Callable[[str], None]
+) -> None:
+    """Ask for a name, and save the hosts that a command was allowed to reach as a list."""
+    found = hosts_for_list(entry.hosts)
+    shown = [visible_line(str(rule)) for rule in found[:_MOST_SHOWN]]
+    if left_out := len(found) - len(shown):
+        shown.append(_("and {} more").format(number(left_out)))
+    meaning = _(
+        "A model can name the list instead of its hosts. You are still asked about each command. "
+        "A list of the same name is replaced."
+    )
+    name = await ask_for_name(
+        window,
+        _("Save These Hosts as a List"),
+        "\n".join([meaning, "", *shown]),
+        _("Name (lowercase)"),
+        _("_Save"),
+        is_good=is_list_name,
+    )
+    if name:
+        await asyncio.to_thread(save_host_list, paths.config, name, found)
+        # Translators: {name} is a list of hosts, such as @python.
+        tell(_("Saved as {name}").format(name=f"@{name}"))

@@ -158,7 +158,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
 
     # --- scrolling -------------------------------------------------------------------------------
 
-    def scroll_to_end(self) -> None:
+    def scroll_to_end(self, *_args: object) -> None:
         self._viewport.follow_end()
         self.look_again()
 

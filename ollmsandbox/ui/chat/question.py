@@ -52,7 +52,7 @@ class QuestionCard(Gtk.Box):
         self.entry.connect("changed", weakly(self._on_typed))
         self.entry.connect("activate", weakly(self._on_entered))
         self.answer_button.connect("clicked", weakly(self._on_entered))
-        self.skip_button.connect("clicked", weakly(self._on_skip))
+        self.skip_button.connect("clicked", weakly(self._on_choice), "")
         self.connect("map", weakly(self.wait_a_moment))
 
     @property
@@ -93,17 +93,9 @@ class QuestionCard(Gtk.Box):
         self.question_box.set_sensitive(False)
         self.emit("replied", text)
 
-    @property
-    def _is_at_rest(self) -> bool:
-        return GLib.get_monotonic_time() >= self._rests_at
-
     def _on_choice(self, _button: Gtk.Button, text: str) -> None:
-        if self._is_at_rest:
+        if GLib.get_monotonic_time() >= self._rests_at:
             self._reply(text)
-
-    def _on_skip(self, _button: Gtk.Button) -> None:
-        if self._is_at_rest:
-            self._reply("")
 
     def _on_typed(self, entry: Gtk.Entry) -> None:
         self.answer_button.set_sensitive(bool(entry.get_text().strip()))

@@ -8,6 +8,7 @@ import time
 from gi.repository import Gdk, GLib, Gtk
 
 from ...i18n import _
+from ...sandbox.process import Stop
 from ...text.visible import visible, visible_line
 from ...tools.ask import NAME as ASK
 from ...tools.todo import NAME as PLAN
@@ -234,7 +235,7 @@ class ToolCard(Gtk.Box):
                 self.output.finish()
             self._show_note()
             self._show_diff()
-            if words.is_stopped(entry):
+            if entry.stop is Stop.PERSON:
                 # Stay open or closed: the user who stopped it was looking at it.
                 entry.is_open = self.is_open if entry.is_open is None else entry.is_open
             failed = not words.succeeded(entry) and not words.is_denied(entry)
@@ -250,8 +251,8 @@ class ToolCard(Gtk.Box):
             parts.append(words.clock(time.time() - entry.began_at))
         elif (diff := words.edit_diff(entry)) is not None:
             parts.append(line_counts(diff.count("+"), diff.count("-")))
-        elif (took := words.call_duration(entry)) is not None:
-            parts.append(words.duration(took))
+        elif entry.record is not None and entry.record.duration is not None:
+            parts.append(words.duration(entry.record.duration))
         # The mark shows that it succeeded; a screen reader says it.
         is_plain = entry.stage is Stage.DONE and words.succeeded(entry)
         shown = [words.tool(entry), *(parts[1:] if is_plain else parts)]

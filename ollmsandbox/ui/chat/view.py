@@ -132,7 +132,7 @@ class ChatView(Gtk.Box):
         )
         add_classes(self._to_end, "circular", "osd")
         set_accessible_name(self._to_end, _("Go to the end"))
-        self._to_end.connect("clicked", weakly(self._on_to_end))
+        self._to_end.connect("clicked", weakly(self.column.scroll_to_end))
         # The messages, and the button above them.
         self.messages = Gtk.Overlay(child=self.column)
         self.messages.add_overlay(self._to_end)
@@ -231,7 +231,7 @@ class ChatView(Gtk.Box):
         listen = self._handlers.connect
         listen(session.entries, "items-changed", self._on_entries)
         listen(session, "state-changed", self._on_state)
-        listen(session, "spent", self._show_spent)
+        listen(session, "spent", self.context.show_session)
         listen(session, "queue-changed", self._on_queue)
         listen(session, "tour-changed", self._on_tour)
         self._on_queue(session)
@@ -573,7 +573,7 @@ class ChatView(Gtk.Box):
         if session.is_busy:
             self._end_edit()
         self.composer.set_busy(session.is_busy)
-        self._show_spent(session)
+        self.context.show_session(session)
         self.todo.show_steps(session.steps, is_busy=session.is_busy)
         self._on_tour(session)
 
@@ -591,9 +591,6 @@ class ChatView(Gtk.Box):
         if self.session is not None:
             self.session.continue_tour()
         self.composer.focus()
-
-    def _show_spent(self, session: OpenSession, *_args: object) -> None:
-        self.context.show_session(session)
 
     def _on_looked(self, _column: MessageList) -> None:
         # Its row may have been made just now.
@@ -622,9 +619,6 @@ class ChatView(Gtk.Box):
     def _unseen_questions(self) -> list[CallEntry]:
         asking = self.session.asking() if self.session is not None else []
         return [entry for entry in asking if not self.column.is_in_view(entry)]
-
-    def _on_to_end(self, _button: Gtk.Button) -> None:
-        self.column.scroll_to_end()
 
     def _on_send(self, _composer: Composer, text: str) -> None:
         if self.editing.get_visible():

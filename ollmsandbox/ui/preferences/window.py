@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gi.repository import Gdk, Gtk
+from gi.repository import Adw, Gdk, Gtk
 
 from ...chat.sessions import SessionFactory
 from ...i18n import _
@@ -12,10 +12,42 @@ from ..widgets.signals import forward, signals
 from ..widgets.weak import weakly
 from . import rows
 from .connections import ConnectionsPage
-from .general import GeneralPage
 from .safety import SafetyPage
 from .storage import StoragePage
 from .system import SystemPage
+
+
+class GeneralPage(Adw.PreferencesPage):
+    """The page about the chat and how changes are shown."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(title=_("General"), icon_name="preferences-system-symbolic")
+        chat = Adw.PreferencesGroup(title=_("Chat"))
+        rows.add_switches(
+            chat,
+            settings,
+            (
+                "send-with-enter",
+                _("Send With Enter"),
+                _("When off, Ctrl+Enter sends and Enter starts a new line"),
+            ),
+            (
+                "name-sessions",
+                _("Let the Model Name Sessions"),
+                _("With a short request after the first answer"),
+            ),
+            (
+                "notifications",
+                _("Notifications"),
+                _("When the agent asks or is done, and the window is in the background"),
+            ),
+        )
+        self.add(chat)
+        changes = Adw.PreferencesGroup(title=_("Changes"))
+        title = _("Show Changes Side by Side")
+        subtitle = _("Even when they share the window with the chat")
+        changes.add(rows.switch(settings, "side-by-side", title, subtitle))
+        self.add(changes)
 
 
 class Preferences(rows.SettingsWindow):

@@ -190,7 +190,8 @@ class CallEntry(ChatEntry):
         # A note for the user if the file is incomplete.
         self.output_note = ""
         self._store: OutputFile | None = None
-        self._new_store: Callable[[], OutputFile] | None = None
+        # Makes the file for the output, if that becomes long.
+        self.new_store: Callable[[], OutputFile] | None = None
 
     @property
     def request(self) -> PermissionRequest | None:
@@ -243,10 +244,6 @@ class CallEntry(ChatEntry):
         if self.output_file is not None and (self._is_in_file or not self._kept):
             before = end_of(self.output_file, _KEPT)
         return before + b"".join(self._kept)
-
-    def keep_output(self, new_store: Callable[[], OutputFile]) -> None:
-        """Save the output to a file if it becomes long."""
-        self._new_store = new_store
 
     def ask(self, request: PermissionRequest) -> None:
         self._end_questions()
@@ -309,8 +306,8 @@ class CallEntry(ChatEntry):
         self.printed += len(data)
         if self._store is not None:
             self._store.write(data)
-        elif self._new_store is not None and self.printed > _SMALL:
-            self._store_all(self._new_store)
+        elif self.new_store is not None and self.printed > _SMALL:
+            self._store_all(self.new_store)
         while self._size > _KEPT and len(self._kept) > 1:
             self._size -= len(self._kept.popleft())
         is_looking = self.terminal is not None and not self.fills_screen
@@ -355,8 +352,8 @@ class CallEntry(ChatEntry):
 
     def readable_file(self) -> Path | None:
         """Write all output to a file for a text editor. Blocks; raises OSError."""
-        if self.output_file is None and self.shown_text and self._new_store is not None:
-            store = self._new_store()
+        if self.output_file is None and self.shown_text and self.new_store is not None:
+            store = self.new_store()
             store.write(self.shown_text.encode("utf-8", "replace"))
             store.close()
             self.output_file = store.path
@@ -384,7 +381,7 @@ class CallEntry(ChatEntry):
             asked.is_over = True
 
     def _store_all(self, new_store: Callable[[], OutputFile]) -> None:
-        self._new_store = None
+        self.new_store = None
         try:
             self._store = new_store()
         except OSError as error:

@@ -105,5 +105,6 @@ def _counted(name: str, count: int) -> str:
 
 def group_duration(calls: Sequence[CallEntry]) -> str:
     """Return how long the calls took together, or "" if that is unknown."""
-    known = [took for call in calls if (took := tool_text.call_duration(call)) is not None]
+    records = [call.record for call in calls if call.record is not None]
+    known = [record.duration for record in records if record.duration is not None]
     return tool_text.duration(sum(known)) if known else ""

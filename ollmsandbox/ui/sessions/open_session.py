@@ -141,7 +141,7 @@ class OpenSession(GObject.Object):
             if isinstance(entry, CallEntry):
                 self._calls[entry.call.id] = entry
                 if self._outputs is not None:
-                    entry.keep_output(self._outputs.new)
+                    entry.new_store = self._outputs.new
             self._story.note(entry)
         self._listed = list(entries)
         self.was_named = bool(entries)
@@ -374,7 +374,7 @@ class OpenSession(GObject.Object):
     def _add_call(self, call: ToolCall, description: str, *, own: bool) -> None:
         entry = CallEntry(call, description, own=own)
         if self._outputs is not None:
-            entry.keep_output(self._outputs.new)
+            entry.new_store = self._outputs.new
         self._calls[call.id] = entry
         self._story.note(entry)
         self._append(entry)

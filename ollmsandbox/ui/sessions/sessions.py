@@ -198,7 +198,7 @@ class Sessions(GObject.Object):
         for session in self.open_ones:
             if session.project == path:
                 await self.close(session.id)
-        await self._list_project(path, is_listed=False)
+        await self.list_project(path, is_listed=False)
 
     async def remove_sample(self, session: OpenSession) -> None:
         """Delete the sample project of the tour, with its session."""
@@ -209,10 +209,7 @@ class Sessions(GObject.Object):
             await asyncio.to_thread(remove_sample, Path(folder), self.factory.manager.paths)
         self.emit("changed")
 
-    async def list_project_again(self, path: str) -> None:
-        await self._list_project(path, is_listed=True)
-
-    async def _list_project(self, path: str, *, is_listed: bool) -> None:
+    async def list_project(self, path: str, *, is_listed: bool) -> None:
         manager = self.factory.manager
         try:
             await asyncio.to_thread(

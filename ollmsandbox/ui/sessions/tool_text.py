@@ -71,7 +71,7 @@ def mark(entry: CallEntry) -> tuple[str, str]:
     """Return an icon name, and the style class of its colour or ""."""
     if entry.stage is not Stage.DONE:
         return "content-loading-symbolic", ""
-    if is_stopped(entry):
+    if entry.stop is Stop.PERSON:
         return "media-playback-stop-symbolic", ""
     if is_denied(entry):
         return "action-unavailable-symbolic", ""
@@ -109,7 +109,7 @@ def status(entry: CallEntry) -> str:
         }[entry.stage]
     if entry.is_interrupted:
         return _("Interrupted when the program ended")
-    if is_stopped(entry):
+    if entry.stop is Stop.PERSON:
         return localized(Stop.PERSON.sentence)
     if is_denied(entry):
         source = entry.record.source if entry.record is not None else None
@@ -139,11 +139,6 @@ def exit_words(code: int) -> str:
     return _("Failed with status {}").format(code)
 
 
-def is_stopped(entry: CallEntry) -> bool:
-    """Return whether the user stopped the call, before or after it started."""
-    return entry.stop is Stop.PERSON
-
-
 def is_denied(entry: CallEntry) -> bool:
     """Return whether the call did not run because the user or a rule denied it."""
     record = entry.record
@@ -158,10 +153,6 @@ def succeeded(entry: CallEntry) -> bool:
 def has_changes(entry: CallEntry) -> bool:
     """Return whether the call changed something besides files that git ignores."""
     return entry.record is not None and bool(entry.record.changes)
-
-
-def call_duration(entry: CallEntry) -> float | None:
-    return entry.record.duration if entry.record else None
 
 
 def printed_nothing(entry: CallEntry) -> bool:

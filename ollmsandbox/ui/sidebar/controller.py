@@ -16,7 +16,7 @@ from ..sessions.dialogs import may_delete, may_remove
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import ask_for_name, choose_folder
 from ..widgets.keyboard import add_shortcut
-from ..widgets.tasks import Tasks, as_task
+from ..widgets.tasks import Repeated, Tasks, as_task
 from ..widgets.toasts import dismiss_when_shown
 from ..widgets.weak import weakly
 from .sidebar import Sidebar
@@ -55,7 +55,7 @@ class SidebarController:
         self._shown: OpenSession | None = None
         # What to show as soon as it is open: a session, or a new one.
         self._requested = ""
-        self._is_refreshing = self._is_stale = False
+        self._refreshing = Repeated(self._read_list)
         # What can be undone, as long as its toast is shown.
         self._removals: dict[int, tuple[Adw.Toast, Undo]] = {}
         self._last_number = 0
@@ -88,16 +88,10 @@ class SidebarController:
 
     async def refresh(self) -> None:
         """Read the list again. A call during another one makes it read once more."""
-        self._is_stale = True
-        if self._is_refreshing:
-            return
-        self._is_refreshing = True
-        try:
-            while self._is_stale:
-                self._is_stale = False
-                self._sidebar.show(await self._sessions.listing(self._sidebar.searched))
-        finally:
-            self._is_refreshing = False
+        await self._refreshing.run()
+
+    async def _read_list(self) -> None:
+        self._sidebar.show(await self._sessions.listing(self._sidebar.searched))
         self._select()
 
     async def open_session(self, session_id: str) -> None:
@@ -127,15 +121,12 @@ class SidebarController:
         if path is not None:
             await self.new_session(path)
 
-    def _on_open_session(self, sidebar: Sidebar, session_id: str) -> None:
+    @as_task
+    async def _on_open_session(self, sidebar: Sidebar, session_id: str) -> None:
         found = sidebar.found_in(session_id)
-
-        async def show() -> None:
-            await self.open_session(session_id)
-            if found is not None and self._shown is not None and self._shown.id == session_id:
-                self._go_to(found)
-
-        self._tasks.start(show())
+        await self.open_session(session_id)
+        if found is not None and self._shown is not None and self._shown.id == session_id:
+            self._go_to(found)
 
     def _on_new_session(self, _sidebar: Sidebar, project: str) -> None:
         self._tasks.start(self.new_session(project))
@@ -182,7 +173,7 @@ class SidebarController:
         await self._sessions.remove_project(path)
         self._offer_undo(
             _("Removed {} from the list").format(name),
-            partial(self._sessions.list_project_again, path),
+            partial(self._sessions.list_project, path, is_listed=True),
         )
 
     @as_task

@@ -213,14 +213,11 @@ class Sidebar(Gtk.Box):
         empty = "nothing" if self.searched else "empty"
         self.pages.set_visible_child_name("list" if self._items else empty)
         self.search.set_visible(bool(self._items) or bool(self.searched))
-        items = items_to_list(self._items, self._most, self._selected, self._hidden)
+        # A search shows what it finds.
+        collapsed = () if self.searched else self._collapsed
+        items = items_to_list(self._items, self._most, self._selected, collapsed)
         self._filling = fill(self.listbox, items)
         self._fill_step()
-
-    @property
-    def _hidden(self) -> Collection[str]:
-        """The collapsed projects; a search shows what it finds."""
-        return () if self.searched else self._collapsed
 
     def _collapse(self, row: ProjectRow, *, is_collapsed: bool) -> None:
         path = row.item.path

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,6 +17,7 @@ from gi.repository import Gtk
 
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
+from ...loop import start_daemon
 from ...paths import Paths
 from ..permission.asker import WindowAsker
 from ..sessions.dialogs import (
@@ -28,7 +28,7 @@ from ..sessions.dialogs import (
 )
 from ..sessions.sessions import Sessions
 from ..widgets.labels import children_of
-from ..widgets.tasks import Tasks
+from ..widgets.tasks import Tasks, as_task
 from ..widgets.work_bar import WorkBar
 
 # Seconds until a disk that does not respond is given up: longer than the database waits for a lock.
@@ -67,19 +67,17 @@ class WindowCloser:
         self._is_asking = False
         self.has_begun = False
 
-    def request(self) -> None:
+    @as_task
+    async def request(self) -> None:
         """Close the window, unless the user wants to keep it open."""
-
-        async def ask() -> None:
-            try:
-                if await self._may_close():
-                    await self._finish()
-            finally:
-                self._is_asking = False
-
-        if not self._is_asking and not self.has_begun:
-            self._is_asking = True
-            self._tasks.start(ask())
+        if self._is_asking or self.has_begun:
+            return
+        self._is_asking = True
+        try:
+            if await self._may_close():
+                await self._finish()
+        finally:
+            self._is_asking = False
 
     def close_now(self) -> None:
         """Close the window without a question, even if one is open."""
@@ -172,9 +170,7 @@ def _print(text: str) -> None:
 def exit_in_time(paths: Paths, signal_number: int) -> None:
     """End the program after some seconds if it has not ended by then. This needs a thread and
     `os._exit`: Python's own end waits for all other threads."""
-    threading.Thread(
-        target=_exit_later, args=(paths, signal_number), name="exit in time", daemon=True
-    ).start()
+    start_daemon("exit in time", _exit_later, paths, signal_number)
 
 
 def _exit_later(paths: Paths, signal_number: int) -> None:

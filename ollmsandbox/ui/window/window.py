@@ -12,17 +12,24 @@ from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gio, GObject, Gtk
 
-from ...i18n import _
+from ...i18n import _, localized
+from ...text.visible import visible_words
 from ..badge.badge import SandboxBadge
 from ..resources import template
 from ..sidebar.sidebar import Sidebar
 from ..widgets.focus import FocusKeeper, contains_focus
-from ..widgets.labels import show_ellipsized_as_tooltip, show_hidden_as_tooltip
+from ..widgets.labels import (
+    decorative_icon,
+    name_buttons,
+    set_accessible_name,
+    show_ellipsized_as_tooltip,
+    show_hidden_as_tooltip,
+    wrapped,
+)
 from ..widgets.resizable import ResizablePane
 from ..widgets.scheduling import Timer
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-from .notices import NoticeBar
 from .welcome import Welcome
 
 if TYPE_CHECKING:
@@ -49,6 +56,55 @@ _ACTIONS = (
 )
 # These need a session.
 _BY_SESSION = ("compose", "export-session", "toggle-changes")
+
+
+class NoticeBar(Gtk.Revealer):
+    """The bar below the header for what stays as it is until somebody does something about it. It
+    shows one text after the other, each until the user dismisses it."""
+
+    __gtype_name__ = "OllmNoticeBar"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: list[str] = []
+        self._label = wrapped()
+        self._label.set_hexpand(True)
+        self._label.set_selectable(True)
+        icon = decorative_icon("dialog-warning-symbolic", "warning")
+        button = Gtk.Button(label=_("_Dismiss"), use_underline=True, valign=Gtk.Align.CENTER)
+        button.connect("clicked", weakly(self._on_dismissed))
+        self._content = content = Gtk.Box(
+            spacing=12,
+            css_classes=["notice-bar"],
+            accessible_role=Gtk.AccessibleRole.ALERT,
+        )
+        for part in (icon, self._label, button):
+            content.append(part)
+        name_buttons(content)
+        self.set_child(content)
+
+    def tell(self, text: str) -> None:
+        """Show a text, unless it is shown or waits already."""
+        # It may contain a file name, which may contain anything.
+        shown = visible_words(localized(text).replace("\n", " "))
+        if shown not in self._texts:
+            self._texts.append(shown)
+            self._show()
+
+    def on_text(self, _source: object, text: str) -> None:
+        """Show the text that comes with a signal."""
+        self.tell(text)
+
+    def _show(self) -> None:
+        # While the bar slides away, it keeps its text.
+        if self._texts:
+            self._label.set_label(self._texts[0])
+            set_accessible_name(self._content, self._texts[0])
+        self.set_reveal_child(bool(self._texts))
+
+    def _on_dismissed(self, _button: Gtk.Button) -> None:
+        del self._texts[:1]
+        self._show()
 
 
 @Gtk.Template(filename=template("window/window"))

@@ -34,7 +34,7 @@ def chat() -> Chat:
 def test_all_of_much_output_is_kept_on_disk(screen: Screen, chat: Chat, tmp_path: Path) -> None:
     files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
     entry = chat.call()
-    entry.keep_output(files.new)
+    entry.new_store = files.new
     card = shown(screen, entry)
     opened: list[CallEntry] = []
     card.connect("open-output", lambda _card, which: opened.append(which))
@@ -84,7 +84,7 @@ def test_closing_a_session_removes_what_its_commands_printed(tmp_path: Path) -> 
 def test_little_output_makes_no_file(chat: Chat, tmp_path: Path) -> None:
     paths = Paths.from_environ({"HOME": str(tmp_path)})
     entry = chat.call()
-    entry.keep_output(OutputFiles(paths).new)
+    entry.new_store = OutputFiles(paths).new
     chat.start(entry)
     chat.output(entry, b"x" * 4000)
     chat.end(entry, done())
