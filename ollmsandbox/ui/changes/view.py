@@ -16,6 +16,7 @@ from ..widgets.dialogs import confirm
 from ..widgets.focus import contains_focus, focus_around, window_around
 from ..widgets.labels import children_of, set_class
 from ..widgets.readable import ignored_files, number
+from ..widgets.scheduling import LazyModule
 from ..widgets.signals import forward, signals
 from ..widgets.tasks import LatestOnly, Tasks, as_task
 from ..widgets.weak import weakly
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
     from ...project.projects import ProjectManager
     from ...project.review import Review
     from ..settings import Settings
+    from . import actions
     from .actions import ActionResult
     from .page import ChangePage, FilesPage
+else:
+    actions = LazyModule("ollmsandbox.ui.changes.actions")
 
 
 R = TypeVar("R", FileRow, FoldRow)
@@ -520,58 +524,41 @@ class ChangesView(Gtk.Box):
     def act_on_runs(self, verb: str, run_ids: Sequence[str]) -> None:
         """Act on several runs, given from the oldest to the newest."""
 
-        def work(review: Review) -> ActionResult:
-            from .actions import act_on_runs  # not needed for the first frame
-
-            return act_on_runs(review, verb, run_ids)
-
         def also(review: Review) -> list[Report]:
-            from .actions import also_affected
-
-            along = (also_affected(review, verb, run_id) for run_id in run_ids)
+            along = (actions.also_affected(review, verb, run_id) for run_id in run_ids)
             return [one for each in along for one in each if one.run_id not in run_ids]
 
         # What became of them is told where the button is.
-        self._start(verb, work, *run_ids, also=also, tells=False)
+        self._start(
+            verb,
+            lambda review: actions.act_on_runs(review, verb, run_ids),
+            *run_ids,
+            also=also,
+            tells=False,
+        )
 
     def restore(self, project: str, session_id: str, since: float) -> None:
         """Take files back to how they were before what a session did since then, after showing
         which ones these are."""
-
-        def work(review: Review) -> ActionResult:
-            from .actions import restore_since  # not needed for the first frame
-
-            return restore_since(review, project, session_id, since)
-
-        def also(review: Review) -> list[Report]:
-            from .actions import to_restore_since
-
-            return to_restore_since(review, project, session_id, since)
-
-        self._start("restore", work, session_id, also=also)
+        self._start(
+            "restore",
+            lambda review: actions.restore_since(review, project, session_id, since),
+            session_id,
+            also=lambda review: actions.to_restore_since(review, project, session_id, since),
+        )
 
     def _act_on(self, run_id: str, verb: str, *paths: str) -> bool:
         """Act on files of a run; without paths, on all of them."""
-
-        def work(review: Review) -> ActionResult:
-            from .actions import act_on_run  # not needed for the first frame
-
-            return act_on_run(review, verb, run_id, paths)
-
-        def also(review: Review) -> list[Report]:
-            from .actions import also_affected
-
-            return also_affected(review, verb, run_id, paths)
-
-        return self._start(verb, work, run_id, *paths, also=also)
+        return self._start(
+            verb,
+            lambda review: actions.act_on_run(review, verb, run_id, paths),
+            run_id,
+            *paths,
+            also=lambda review: actions.also_affected(review, verb, run_id, paths),
+        )
 
     def _act_on_all(self, project: str, verb: str) -> bool:
-        def work(review: Review) -> ActionResult:
-            from .actions import act_on_all  # not needed for the first frame
-
-            return act_on_all(review, verb, project)
-
-        return self._start(verb, work, project)
+        return self._start(verb, lambda review: actions.act_on_all(review, verb, project), project)
 
     def _start(
         self,

@@ -4,17 +4,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from gi.repository import Gtk, Pango
+from gi.repository import Gtk
 
-from ...chat.messages import QueuedMessage
+from ...chat.messages import QueuedMessage, Role
 from ...i18n import _, ngettext
+from ...project.change import State
 from ...text.visible import visible_line
 from ...tools.base import Picture
+from ..sessions.entries import CallEntry, MessageEntry
+from ..sessions.tool_text import has_changes
 from ..widgets.boxes import hbox, icon_button, vbox
-from ..widgets.labels import decorative_icon, name_buttons, one_line, set_accessible_name
+from ..widgets.labels import (
+    decorative_icon,
+    describe,
+    name_buttons,
+    one_line,
+    set_accessible_name,
+    wrapped,
+)
+from ..widgets.readable import ignored_files, number
 from ..widgets.signals import forward, signals
+from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
+
+if TYPE_CHECKING:
+    from ..changes.counts import TurnChanges
+    from ..sessions.open_session import OpenSession
 
 _MOST_SHOWN = 500
 # Characters in a line beside a button.
@@ -26,9 +43,8 @@ class MissingFolderBar(Gtk.Revealer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._label = Gtk.Label(
-            xalign=0, hexpand=True, wrap=True, wrap_mode=Pango.WrapMode.WORD_CHAR
-        )
+        self._label = wrapped()
+        self._label.set_hexpand(True)
         icon = decorative_icon("dialog-warning-symbolic", "warning")
         buttons = WrapBox()
         for label, name in (
@@ -88,11 +104,7 @@ class QueueBar(Gtk.Box):
     def __init__(self) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL, visible=False)
         self.add_css_class("queue-bar")
-        self.append(
-            Gtk.Label(
-                label=_("Waiting for the agent"), xalign=0, css_classes=["caption", "dim-label"]
-            )
-        )
+        self.append(one_line(_("Waiting for the agent"), "caption", "dim-label"))
         self._rows: list[Gtk.Widget] = []
 
     def show_messages(self, messages: Sequence[QueuedMessage]) -> None:
@@ -141,13 +153,8 @@ class EditBar(Gtk.Box):
         # When the message was sent.
         self.sent_at = 0.0
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
-        label = Gtk.Label(
-            label=words,
-            xalign=0,
-            wrap=True,
-            width_chars=_LEAST,
-            css_classes=["caption", "dim-label"],
-        )
+        label = wrapped(words, "caption", "dim-label")
+        label.set_width_chars(_LEAST)
         self.restore_button = Gtk.Button(label=_("_Restore Files…"), use_underline=True)
         self.restore_button.set_valign(Gtk.Align.CENTER)
         self.restore_button.add_css_class("small-button")
@@ -169,9 +176,8 @@ class TourBar(Gtk.Box):
     def __init__(self) -> None:
         super().__init__(spacing=12, visible=False)
         self.add_css_class("queue-bar")
-        self._label = Gtk.Label(
-            xalign=0, hexpand=True, wrap=True, css_classes=["caption", "dim-label"]
-        )
+        self._label = wrapped("", "caption", "dim-label")
+        self._label.set_hexpand(True)
         self.append(self._label)
         self.next_button = self._button(_("_Next"), "next")
         self.next_button.add_css_class("suggested-action")
@@ -222,3 +228,108 @@ class Suggestions(Gtk.Box):
             forward(button, "clicked", self, "chosen", text)
             lines.add_group([button])
         self.append(lines)
+
+
+class TurnBar(Gtk.Revealer):
+    """Sums up what the last turn changed, with ways to review, apply, undo and redo it."""
+
+    # The runs of the turn, the oldest first.
+    __gsignals__ = signals(
+        {"review": (object,), "redo": (object,), "undo": (object,), "apply": (object,)}
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runs: tuple[str, ...] = ()
+        self._text = one_line()
+        self._added = Gtk.Label(css_classes=["numeric", "success"])
+        self._removed = Gtk.Label(css_classes=["numeric", "error"])
+        self.review_button = Gtk.Button(label=_("_Review"), use_underline=True)
+        self.redo_button = Gtk.Button(label=_("_Redo"), use_underline=True)
+        self.undo_button = Gtk.Button(label=_("_Undo"), use_underline=True)
+        self.apply_button = Gtk.Button(label=_("_Apply"), use_underline=True, visible=False)
+        self._ignored = one_line("", "caption", "dim-label")
+        for label in (self._added, self._removed):
+            # The sign is before the number in right-to-left languages, too.
+            label.set_direction(Gtk.TextDirection.LTR)
+        line = hbox(self._text, self._added, self._removed, spacing=6)
+        text = vbox(line, self._ignored)
+        text.set_valign(Gtk.Align.CENTER)
+        self._buttons = {
+            "review": self.review_button,
+            "redo": self.redo_button,
+            "undo": self.undo_button,
+            "apply": self.apply_button,
+        }
+        for signal, button in self._buttons.items():
+            button.add_css_class("small-button")
+            button.set_valign(Gtk.Align.CENTER)
+            button.connect("clicked", weakly(self._on_clicked), signal)
+        # In a narrow window, the buttons are below.
+        content = WrapBox()
+        content.set_property("spread", True)
+        content.add_css_class("turn-bar")
+        content.add_group([text])
+        content.add_group([*self._buttons.values()])
+        name_buttons(content)
+        self.set_child(content)
+
+    def show_changes(self, found: TurnChanges) -> None:
+        is_same, self._runs = found.runs == self._runs, found.runs
+        # While the bar slides away, it keeps its text.
+        if found.files:
+            text = turn_text(found)
+            self._text.set_label(text)
+            self._ignored.set_label(ignored_files(found.ignored))
+            self._ignored.set_visible(found.ignored > 0)
+            for button in self._buttons.values():
+                describe(button, text)
+            for label, sign, count in (
+                (self._added, "+", found.lines.added if found.lines else 0),
+                (self._removed, "\N{MINUS SIGN}", found.lines.removed if found.lines else 0),
+            ):
+                label.set_label(f"{sign}{number(count)}")
+                label.set_visible(count > 0)
+            # A button that was pressed stays where it is; the way back appears before it.
+            is_applied = State.APPLIED in found.states
+            had_focus = self.undo_button.has_focus()
+            self.redo_button.set_visible(found.is_undone)
+            self.undo_button.set_visible(is_applied or found.is_undone)
+            self.undo_button.set_sensitive(is_applied)
+            if had_focus and found.is_undone:
+                self.redo_button.grab_focus()
+            # Conflicts are decided file by file.
+            can_apply = not found.states.isdisjoint((State.PENDING, State.FAILED))
+            was_offered = is_same and self.apply_button.get_visible()
+            self.apply_button.set_visible(can_apply or was_offered)
+            self.apply_button.set_sensitive(can_apply)
+        self.set_reveal_child(found.files > 0)
+
+    def _on_clicked(self, _button: Gtk.Button, signal: str) -> None:
+        self.emit(signal, self._runs)
+
+
+def turn_text(found: TurnChanges) -> str:
+    """Return how many files a turn changed, and what became of them."""
+    text = ngettext("{} file changed", "{} files changed", found.files).format(number(found.files))
+    if found.pending:
+        some = ngettext("{} pending", "{} pending", found.pending).format(number(found.pending))
+        return f"{text} · {some}"
+    if found.states == {State.DISCARDED}:
+        return f"{text} · {_('discarded')}"
+    return f"{text} · {_('undone')}" if found.is_undone else text
+
+
+def last_turn_runs(session: OpenSession) -> list[str]:
+    """Return the runs since the user's last message, or since a command of their own that changed
+    something."""
+    runs: list[str] = []
+    for entry in reversed(list(session)):
+        if isinstance(entry, MessageEntry) and entry.role is Role.USER:
+            return runs[::-1]
+        if isinstance(entry, CallEntry) and entry.own:
+            if has_changes(entry):
+                return [*runs, entry.run_id][::-1]
+        elif isinstance(entry, CallEntry) and entry.run_id:
+            runs.append(entry.run_id)
+    return []

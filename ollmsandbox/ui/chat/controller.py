@@ -31,6 +31,7 @@ from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers
 from ..widgets.tasks import LatestOnly, Repeated, Tasks, as_task
 from ..widgets.weak import weakly
+from .bars import TurnBar, last_turn_runs
 from .composer import Composer
 from .links import (
     open_in_editor,
@@ -40,7 +41,6 @@ from .links import (
     open_terminal,
     save_hosts,
 )
-from .turn import TurnBar, last_turn_runs
 from .view import ChatView
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ class FoundPlace:
     def __init__(self, part: Gtk.Label | Gtk.TextView, start: int, end: int) -> None:
         self.part = part
         self._start, self._end = start, end
-        self._unmark: Callable[[], object] = lambda: None
+        # Takes the marks away.
+        self.unmark: Callable[[], object] = lambda: None
 
     def mark(self) -> None:
         """Mark it. Not by selecting it, which would replace what a middle click inserts."""
@@ -34,7 +35,7 @@ class FoundPlace:
             buffer = self.part.get_buffer()
             tag = buffer.create_tag(None, background=_PAPER, foreground=_INK)
             buffer.apply_tag(tag, *map(buffer.get_iter_at_offset, (self._start, self._end)))
-            self._unmark = lambda: buffer.get_tag_table().remove(tag)
+            self.unmark = lambda: buffer.get_tag_table().remove(tag)
             return
         label = self.part
         before = label.get_attributes()
@@ -51,10 +52,7 @@ class FoundPlace:
             attribute.end_index = len(text[: self._end].encode())
             marked.insert(attribute)
         label.set_attributes(marked)
-        self._unmark = lambda: label.set_attributes(before)
-
-    def unmark(self) -> None:
-        self._unmark()
+        self.unmark = lambda: label.set_attributes(before)
 
     @property
     def top(self) -> float:

@@ -107,21 +107,15 @@ class QuestionFocus:
     def _stay(self) -> None:
         """Keep the calls below from pushing the focused question out of view."""
         entry = self.focused if self._column.at_end else None
-        if (
-            entry is not None
-            and self._column.is_cut_off(entry)
-            and self._is_followed_by_call(entry)
-        ):
-            self._hold(entry)
+        if entry is not None and self._column.is_cut_off(entry):
+            items = self._column.items
+            after = items[items.index(entry) + 1 :]
+            if after and isinstance(after[0], CallEntry):
+                self._hold(entry)
 
     def _hold(self, entry: CallEntry) -> None:
         self._held = entry
         self._column.show_whole(entry)
-
-    def _is_followed_by_call(self, entry: CallEntry) -> bool:
-        items = self._column.items
-        after = items[items.index(entry) + 1 :]
-        return bool(after) and isinstance(after[0], CallEntry)
 
     def _go_on(self, answered: CallEntry, after: list[CallEntry]) -> None:
         """Go on to the next question, which ignores a click that was meant for this one."""

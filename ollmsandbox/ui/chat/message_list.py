@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from gi.repository import GLib, GObject, Gtk, Pango
+from gi.repository import GLib, GObject, Gtk
 
 from ...i18n import _, localized
 from ...text.visible import visible_words
 from ..widgets.boxes import vbox
 from ..widgets.clamp import ClampedBin
 from ..widgets.keyboard import TabStop
-from ..widgets.labels import add_classes, set_accessible_name
+from ..widgets.labels import add_classes, set_accessible_name, wrapped
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
 from ..widgets.viewport import AnchoredViewport, VisibleColumn
@@ -375,10 +375,4 @@ def _parent(row: Gtk.Widget) -> VisibleColumn:
 
 def _error_row(error: Exception) -> Gtk.Widget:
     text = _("Something went wrong: {why}").format(why=visible_words(localized(str(error))))
-    return Gtk.Label(
-        label=text,
-        xalign=0,
-        wrap=True,
-        wrap_mode=Pango.WrapMode.WORD_CHAR,
-        css_classes=["dim-label"],
-    )
+    return wrapped(text, "dim-label")

@@ -47,11 +47,8 @@ class MessageRow(Gtk.Box):
     )
 
     def __init__(self, entry: MessageEntry, project: str | None = None) -> None:
-        super().__init__(
-            orientation=Gtk.Orientation.VERTICAL,
-            spacing=6,
-            accessible_role=Gtk.AccessibleRole.GROUP,
-        )
+        role = Gtk.AccessibleRole.GROUP
+        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=6, accessible_role=role)
         self.add_css_class("message")
         self.entry = entry
         self._thinking: Gtk.Expander | None = None
@@ -72,7 +69,10 @@ class MessageRow(Gtk.Box):
             forward(self._body, "open-link", self)
             forward(self._body, "settled", self)
             self.append(self._body)
-            self._show_body()
+            if entry.is_growing:
+                self._body.append(entry.text)
+            else:
+                self._body.set_text(entry.text)
         else:
             self._add_bubble(at)
         self._broken_off = Gtk.Label(xalign=0, css_classes=["caption", "dim-label"])
@@ -114,13 +114,6 @@ class MessageRow(Gtk.Box):
         self._handlers.disconnect()
         if self._body is not None:
             self._body.take_down()
-
-    def _show_body(self) -> None:
-        assert self._body is not None
-        if self.entry.is_growing:
-            self._body.append(self.entry.text)
-        else:
-            self._body.set_text(self.entry.text)
 
     def _think(self, _entry: MessageEntry, text: str) -> None:
         if self._thinking is None:

@@ -24,7 +24,7 @@ from ..sessions.folding import CallGroup, fold, group_text, is_quiet
 from ..widgets.boxes import hbox, vbox
 from ..widgets.clamp import ClampedBin
 from ..widgets.keyboard import add_shortcut
-from ..widgets.labels import add_classes, name_buttons, set_accessible_name, set_class
+from ..widgets.labels import add_classes, name_buttons, set_accessible_name, set_class, wrapped
 from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
@@ -35,6 +35,7 @@ from .bars import (
     QueueBar,
     Suggestions,
     TourBar,
+    TurnBar,
 )
 from .composer import Composer, PictureChips
 from .context_ring import ContextRing
@@ -42,7 +43,6 @@ from .find import FindBar, FoundPlace
 from .focus import QuestionFocus
 from .message_list import MessageList
 from .todo import TodoBar
-from .turn import TurnBar
 
 if TYPE_CHECKING:
     from ...chat.storage.history import FoundLine
@@ -168,9 +168,8 @@ class ChatView(Gtk.Box):
         add_shortcut(self, "<Alt>Down", self._go_on)
 
     def _add_rows_around_composer(self) -> None:
-        self._why_not = Gtk.Label(
-            wrap=True, xalign=0, hexpand=True, css_classes=["caption", "dim-label"]
-        )
+        self._why_not = wrapped("", "caption", "dim-label")
+        self._why_not.set_hexpand(True)
         self.connect_button = Gtk.Button(
             label=_("Connect a _Model"), use_underline=True, valign=Gtk.Align.CENTER
         )

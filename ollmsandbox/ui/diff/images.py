@@ -85,17 +85,15 @@ class ImagePair(Gtk.Box):
         thread."""
         self._ticket += 1
         self.is_loaded = False
-        self.words.set_label(
-            binary_text(None if old is None else len(old), None if new is None else len(new))
-        )
+        before, after = (None if data is None else len(data) for data in (old, new))
+        self.words.set_label(binary_text(before, after))
         for box in (self.before, self.after):
             box.set_visible(False)
         done, ticket = self._when_read, self._ticket
 
         def work() -> None:
             pictures = [read_picture(data, os.environ) if data else None for data in (old, new)]
-            sizes = [0 if data is None else len(data) for data in (old, new)]
-            GLib.timeout_add(0, done, ticket, pictures, sizes)
+            GLib.timeout_add(0, done, ticket, pictures, [before or 0, after or 0])
 
         start_daemon("picture", work)
 

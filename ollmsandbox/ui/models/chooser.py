@@ -18,6 +18,7 @@ from ..widgets.labels import (
     one_line,
     set_accessible_name,
     set_class,
+    wrapped,
 )
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -206,9 +207,8 @@ def _heading(connection: ConnectionItem) -> Gtk.ListBoxRow:
         note = _("No models")
     if note:
         style = "warning" if connection.problem else "dim-label"
-        said = Gtk.Label(
-            label=note, xalign=0, wrap=True, max_width_chars=36, css_classes=["caption", style]
-        )
+        said = wrapped(note, "caption", style)
+        said.set_max_width_chars(36)
         box.append(said)
     row = Gtk.ListBoxRow(child=box, activatable=False, selectable=False, focusable=False)
     row.update_property([Gtk.AccessibleProperty.LABEL], [connection.name])

@@ -12,6 +12,7 @@ from ...permission.request import Answer, PermissionRequest
 from ...text.visible import visible, visible_words
 from ...tools.questions import every_time
 from ..resources import template
+from ..widgets.boxes import hbox, vbox
 from ..widgets.keyboard import on_key
 from ..widgets.labels import (
     name_buttons,
@@ -141,8 +142,8 @@ class ChatPermission(Gtk.Box):
         self.buttons.add_group([self._button(Answer.DENY)])
         allow = self._button(Answer.ALLOW_PROJECT if request.for_project else Answer.ALLOW)
         allow.set_hexpand(True)
-        both = Gtk.Box(css_classes=["linked"])
-        both.append(allow)
+        both = hbox(allow)
+        both.add_css_class("linked")
         if more := [answer for answer in _LASTING if answer in request.answers]:
             self._more = self._menu(more)
             both.append(self._more)
@@ -157,7 +158,7 @@ class ChatPermission(Gtk.Box):
         self.facts.attach(shown, 1, row, 1, 1)
 
     def _menu(self, answers: Sequence[Answer]) -> Gtk.MenuButton:
-        box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+        box = vbox()
         for answer in answers:
             button = self._button(answer)
             button.add_css_class("flat")

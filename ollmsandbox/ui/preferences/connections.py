@@ -43,8 +43,7 @@ class DefaultModelRow(Adw.ComboRow):
         self._tasks = tasks
         self._connection: Connection | None = None
         self._names: list[str] = []
-        self._is_filling = False
-        self.connect("notify::selected", weakly(self._on_selected))
+        self._handler = self.connect("notify::selected", weakly(self._on_selected))
 
     async def show_models(self, connection: Connection | None) -> None:
         """Ask the connection's server for its models, and list them."""
@@ -65,8 +64,7 @@ class DefaultModelRow(Adw.ComboRow):
             self._fill([*gone, *names], note or ("" if names else _("No models")))
 
     def _fill(self, names: list[str], note: str) -> None:
-        self._is_filling = True
-        try:
+        with self.handler_block(self._handler):
             self._names = names
             # Below the title there is room for a long name. Set first: newer versions of libadwaita
             # only show it there for selections that are made later.
@@ -78,12 +76,10 @@ class DefaultModelRow(Adw.ComboRow):
             self.set_selected(names.index(chosen) if chosen in names else 0)
             if note:
                 self.set_subtitle(GLib.markup_escape_text(note))
-        finally:
-            self._is_filling = False
 
     def _on_selected(self, *_args: object) -> None:
         connection, selected = self._connection, self.get_selected()
-        if self._is_filling or connection is None or selected >= len(self._names):
+        if connection is None or selected >= len(self._names):
             return
         model = None if connection.kind is ServerKind.TOUR else self._names[selected]
 

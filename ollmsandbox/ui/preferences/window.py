@@ -52,11 +52,7 @@ class GeneralPage(Adw.PreferencesPage):
 
 class Preferences(rows.SettingsWindow):
     __gsignals__ = signals(
-        {
-            "connections-changed": (),
-            "connection-renamed": (str, str),
-            "folders-changed": (),
-        }
+        {"connections-changed": (), "connection-renamed": (str, str), "folders-changed": ()}
     )
 
     def __init__(self, parent: Gtk.Window, factory: SessionFactory, settings: Settings) -> None:

@@ -195,9 +195,7 @@ class Sessions(GObject.Object):
 
     async def remove_project(self, path: str) -> None:
         """Remove a project from the list. A search still finds its sessions."""
-        for session in self.open_ones:
-            if session.project == path:
-                await self.close(session.id)
+        await self._close_all_in(path)
         await self.list_project(path, is_listed=False)
 
     async def remove_sample(self, session: OpenSession) -> None:
@@ -243,9 +241,7 @@ class Sessions(GObject.Object):
     async def move_project(self, path: str, folder: str) -> str:
         """Move a project, with its sessions and rules, to another folder. Return its new path."""
         self._check_idle(path)
-        for session in self.open_ones:
-            if session.project == path:
-                await self.close(session.id)
+        await self._close_all_in(path)
         # These are locked, too.
         if self._opening:
             await asyncio.wait(self._opening.values())
@@ -314,6 +310,11 @@ class Sessions(GObject.Object):
 
     def _project(self, path: str) -> Project:
         return self.factory.manager.recorded_project(path)
+
+    async def _close_all_in(self, path: str) -> None:
+        for session in self.open_ones:
+            if session.project == path:
+                await self.close(session.id)
 
     def _check_idle(self, path: str) -> None:
         if any(session.is_busy for session in self.open_ones if session.project == path):

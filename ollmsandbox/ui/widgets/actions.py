@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gi.repository import Gtk
 
+from .boxes import vbox
 from .labels import set_accessible_name
 from .work_bar import disable_unless_focused
 
@@ -30,10 +31,8 @@ class ActionButton(Gtk.Button):
         super().__init__()
         self.action = action
         if action.caption:
-            box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
-            box.append(Gtk.Label(label=action.label))
-            box.append(Gtk.Label(label=action.caption, css_classes=["caption", "button-caption"]))
-            self.set_child(box)
+            caption = Gtk.Label(label=action.caption, css_classes=["caption", "button-caption"])
+            self.set_child(vbox(Gtk.Label(label=action.label), caption))
             set_accessible_name(
                 self, f"{action.label}. {action.caption}".rstrip(". \N{NO-BREAK SPACE}")
             )

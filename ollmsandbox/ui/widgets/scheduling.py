@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from gi.repository import GLib, Gtk
 
@@ -89,3 +90,13 @@ class FrameByFrame:
             return True
         self._seen, self._waited = drawn, 0
         return False
+
+
+class LazyModule:
+    """Stands for a module that the first frame does not need: it is loaded when it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> object:
+        return getattr(import_module(self._name), attribute)

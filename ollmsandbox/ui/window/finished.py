@@ -10,7 +10,7 @@ from gi.repository import Gio, GLib, Gtk
 
 from ...chat.turn_end import TurnEnd
 from ...i18n import _
-from ..chat.turn import last_turn_runs, turn_text
+from ..chat.bars import last_turn_runs, turn_text
 from ..chat.view import ChatView
 from ..sessions.sessions import Sessions
 from ..widgets.signals import SignalHandlers

@@ -15,7 +15,7 @@ from ..widgets.weak import weakly
 
 if TYPE_CHECKING:
     from ..changes.view import ChangesView
-    from ..chat.turn import TurnBar
+    from ..chat.bars import TurnBar
     from ..chat.view import ChatView
     from .window import Window
 

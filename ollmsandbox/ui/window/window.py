@@ -74,9 +74,7 @@ class NoticeBar(Gtk.Revealer):
         button = Gtk.Button(label=_("_Dismiss"), use_underline=True, valign=Gtk.Align.CENTER)
         button.connect("clicked", weakly(self._on_dismissed))
         self._content = content = Gtk.Box(
-            spacing=12,
-            css_classes=["notice-bar"],
-            accessible_role=Gtk.AccessibleRole.ALERT,
+            spacing=12, css_classes=["notice-bar"], accessible_role=Gtk.AccessibleRole.ALERT
         )
         for part in (icon, self._label, button):
             content.append(part)

@@ -16,8 +16,7 @@ from support.window import controller_of, finish, program, wait_until, window_of
 from ollmsandbox.sandbox.profile.profile import Limits, Profile
 from ollmsandbox.sandbox.spec import RunSpec
 from ollmsandbox.ui.badge import controller, project
-from ollmsandbox.ui.badge.project import sentences
-from ollmsandbox.ui.badge.project import ProjectState, limits_without_sandbox
+from ollmsandbox.ui.badge.project import ProjectState, limits_without_sandbox, sentences
 from ollmsandbox.ui.preferences.safety import LimitsRow
 from ollmsandbox.ui.sessions.entries import CallEntry
 from ollmsandbox.ui.settings import LIMITS, Settings, own_limits
