@@ -12,12 +12,7 @@ from ...engine.restore import changes_to_restore, runs_since, undo_runs
 from ...i18n import _, localized
 from ...project import index as runs
 from ...project.change import Recorded, Report, State
-from ...project.hunks import (
-    apply_hunks,
-    discard_hunks,
-    redo_hunks,
-    undo_hunks,
-)
+from ...project.hunks import apply_hunks, discard_hunks, redo_hunks, undo_hunks
 from ...project.projects import ProjectManager
 from ...project.review import Review
 from ...project.short_list import count_files, split_ignored

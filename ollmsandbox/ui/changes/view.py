@@ -22,16 +22,7 @@ from ..widgets.tasks import LatestOnly, Tasks, as_task
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
-from .model import (
-    ChangeList,
-    FileItem,
-    FoldItem,
-    RunData,
-    RunItem,
-    RunSearch,
-    are_same,
-    load,
-)
+from .model import ChangeList, FileItem, FoldItem, RunData, RunItem, RunSearch, are_same, load
 from .rows import FileRow, FoldRow, IgnoredRow, LineCounts, RunRow
 from .text import along_text, busy_text, empty_text, result_text
 

@@ -33,14 +33,7 @@ from ..widgets.tasks import LatestOnly, Repeated, Tasks, as_task
 from ..widgets.weak import weakly
 from .bars import TurnBar, last_turn_runs
 from .composer import Composer
-from .links import (
-    open_in_editor,
-    open_link,
-    open_output,
-    open_port,
-    open_terminal,
-    save_hosts,
-)
+from .links import open_in_editor, open_link, open_output, open_port, open_terminal, save_hosts
 from .view import ChatView
 
 if TYPE_CHECKING:

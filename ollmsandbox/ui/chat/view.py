@@ -12,14 +12,7 @@ from ...chat.messages import Role
 from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions import tool_text
-from ..sessions.entries import (
-    CallEntry,
-    ChatEntry,
-    MessageEntry,
-    NoticeEntry,
-    Stage,
-    SummaryEntry,
-)
+from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage, SummaryEntry
 from ..sessions.folding import CallGroup, fold, group_text, is_quiet
 from ..widgets.boxes import hbox, vbox
 from ..widgets.clamp import ClampedBin
@@ -28,15 +21,7 @@ from ..widgets.labels import add_classes, name_buttons, set_accessible_name, set
 from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
-from .bars import (
-    EditBar,
-    MissingFolderBar,
-    QuestionBar,
-    QueueBar,
-    Suggestions,
-    TourBar,
-    TurnBar,
-)
+from .bars import EditBar, MissingFolderBar, QuestionBar, QueueBar, Suggestions, TourBar, TurnBar
 from .composer import Composer, PictureChips
 from .context_ring import ContextRing
 from .find import FindBar, FoundPlace

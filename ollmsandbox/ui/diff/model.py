@@ -10,13 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import accumulate, zip_longest
 
-from ...text.diff import (
-    Hunk,
-    HunkGroup,
-    find_hunks,
-    group_hunks,
-    split_lines,
-)
+from ...text.diff import Hunk, HunkGroup, find_hunks, group_hunks, split_lines
 from ...text.visible import mark_hidden_line
 from ..widgets.readable import more_characters
 

@@ -27,13 +27,7 @@ from ..widgets.scroller import lower_when_wider
 from ..widgets.signals import SignalHandlers, signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
-from .text import (
-    button_label,
-    duration_text,
-    fact_text,
-    question_text,
-    spoken_question,
-)
+from .text import button_label, duration_text, fact_text, question_text, spoken_question
 from .visibility import edges_in_sight, is_covered, is_in_reach, place_in_window, scrolled_around
 
 _LASTING = (Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS)

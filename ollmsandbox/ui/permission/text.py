@@ -6,13 +6,7 @@ from __future__ import annotations
 import os
 
 from ...i18n import _
-from ...permission.request import (
-    REACH_HOST,
-    RUN_COMMAND,
-    Answer,
-    Fact,
-    PermissionRequest,
-)
+from ...permission.request import REACH_HOST, RUN_COMMAND, Answer, Fact, PermissionRequest
 from ...text.visible import visible_line, visible_words
 from ...tools.base import UserQuestion
 

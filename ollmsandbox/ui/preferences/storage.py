@@ -16,13 +16,7 @@ from ...files.trees import empty, measure
 from ...i18n import _, ngettext
 from ...paths import Paths, make_folder
 from ...project.projects import ProjectManager
-from ...project.settings import (
-    KEEP_CACHES_DAYS,
-    KEEP_CACHES_MIB,
-    KEEP_DAYS,
-    KEEP_MIB,
-    Number,
-)
+from ...project.settings import KEEP_CACHES_DAYS, KEEP_CACHES_MIB, KEEP_DAYS, KEEP_MIB, Number
 from ...sandbox.caches import clear_caches, measure_caches
 from ..chat.links import show_address
 from ..widgets.dialogs import confirm

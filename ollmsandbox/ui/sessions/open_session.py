@@ -27,15 +27,7 @@ from ...tools.base import Picture
 from ...tools.todo import TodoStep
 from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
-from .entries import (
-    Activity,
-    CallEntry,
-    ChatEntry,
-    MessageEntry,
-    NoticeEntry,
-    Stage,
-    Story,
-)
+from .entries import Activity, CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage, Story
 from .followed import FollowedConversation
 from .tool_text import succeeded
 

@@ -17,17 +17,7 @@ from ..widgets.keyboard import on_key
 from ..widgets.scheduling import Timer
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-from .rows import (
-    DayItem,
-    DayRow,
-    Item,
-    OlderItem,
-    OlderRow,
-    ProjectRow,
-    Row,
-    SessionRow,
-    row_key,
-)
+from .rows import DayItem, DayRow, Item, OlderItem, OlderRow, ProjectRow, Row, SessionRow, row_key
 
 if TYPE_CHECKING:
     from ...chat.storage.history import FoundLine
