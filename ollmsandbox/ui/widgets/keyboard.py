@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keyboard shortcuts of a widget, and rows that the Tab key enters once."""
+"""The keys of a widget, and rows that are a single stop of the Tab key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TAB_DIRECTIONS = (Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD)
 
 
 class TabStop(Adw.Bin):
-    """A row whose inside the arrow keys move in."""
+    """A row that the Tab key enters once; the arrow keys move inside it."""
 
     # For a question, whose answers are worth a stop each, and for a command that waits for input.
     has_many_stops = False

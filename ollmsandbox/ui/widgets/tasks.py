@@ -47,7 +47,7 @@ class LatestOnly:
 
 
 class Repeated:
-    """Run work one at a time: asked for meanwhile, it is run once more."""
+    """Runs work; if it is asked for meanwhile, runs it once more afterwards."""
 
     def __init__(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         self._work = weakly(work)
