@@ -326,6 +326,11 @@ def _can_be_summed_up(item: Recorded) -> bool:
     return _COUNTED.issuperset(flags) or _is_held_deletion(item)
 
 
+def is_bookkeeping(item: Recorded) -> bool:
+    """Return whether git wrote or deleted the file to do its own work."""
+    return not is_flagged(item) and _git_file(item.change.path, None) is not None
+
+
 def _git_file(path: str, whole: Recorded | None) -> tuple[str, str] | None:
     """Return the folder of a repository and the name in it, if it is one of git's own files.
 

@@ -21,7 +21,7 @@ from gi.repository import Gio, GObject
 
 from ...chat.storage.history import History
 from ...project.change import PENDING_STATES, Kind, Recorded, State, Type
-from ...project.short_list import severity, split_ignored
+from ...project.short_list import is_bookkeeping, severity, split_ignored
 from ..widgets.weak import weak_reference
 
 if TYPE_CHECKING:
@@ -194,15 +194,16 @@ def said_line(text: str) -> str:
 
 def _listed(items: Sequence[Recorded]) -> list[Recorded]:
     """Return the changes in the order of a file manager, with those first that need
-    a second look, then deleted ones. Folders are left out if a change inside them is listed."""
+    a second look, then deleted ones; git's own come last. Folders are left out if a change inside
+    them is listed."""
     inner = {item.change.path.rpartition("/")[0] for item in items}
     shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
     return sorted(shown, key=_order)
 
 
-def _order(item: Recorded) -> tuple[int, bool, str]:
+def _order(item: Recorded) -> tuple[int, bool, bool, str]:
     is_lost = item.change.kind in (Kind.DELETED, Kind.REPLACED)
-    return severity(item), not is_lost, item.change.path
+    return severity(item), is_bookkeeping(item), not is_lost, item.change.path
 
 
 class FoldItem(GObject.Object):

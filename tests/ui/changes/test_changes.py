@@ -177,14 +177,15 @@ def test_a_run_is_titled_by_what_the_model_said(pane: Pane) -> None:
     assert spoken.name.startswith("I will write the file. ")
 
 
-def test_deletions_come_first(pane: Pane) -> None:
+def test_deletions_come_first_and_what_git_writes_for_itself_last(pane: Pane) -> None:
     for name in ("b", "z"):
         (pane.person.project / name).write_text("old")
-    run(pane.person, "echo 1 > a; echo new > b; rm z")
+    pane.person.run_outside("git init -q .", cwd=pane.person.project, check=True)
+    run(pane.person, "echo 1 > a; echo new > b; rm z; git add a")
     pane.show()
-    wait_until(lambda: len(all_of(pane.view, FileRow)) == 3)
+    wait_until(lambda: len(all_of(pane.view, FileRow)) == 5)
     rows = [item.recorded.change.path for item in pane.view.items if isinstance(item, FileItem)]
-    assert rows == ["z", "a", "b"]
+    assert rows[:4] == ["z", "a", "b", ".git/index"]
 
 
 def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
