@@ -40,10 +40,10 @@ class _Step:
     # Marked for translation. Its fields depend on the result of the step before.
     says: str
     calls: tuple[tuple[str, Mapping[str, object]], ...] = ()
-    fields: Mapping[str, Callable[[_Result], str]] = field(default_factory=dict)
+    fields: Mapping[str, Callable[[_Result], Sentence]] = field(default_factory=dict)
 
     def text(self, result: _Result) -> Sentence:
-        fields = {name: Sentence(words(result)) for name, words in self.fields.items()}
+        fields = {name: words(result) for name, words in self.fields.items()}
         return Sentence(self.says, **fields)
 
 
@@ -74,18 +74,18 @@ _FIX_TEXT = N_(
 )
 
 
-def _about_first_test(result: _Result) -> str:
+def _about_first_test(result: _Result) -> Sentence:
     if "FAILED" in result.text:
-        return N_("One test fails")
-    return N_("That did not show me a failing test")
+        return Sentence(N_("One test fails"))
+    return Sentence(N_("That did not show me a failing test"))
 
 
-def _test_again(result: _Result) -> str:
+def _test_again(result: _Result) -> Sentence:
     if result.was_denied:
-        return N_(
-            "You denied that, which is fine: the file is unchanged. I will run the tests again."
+        return Sentence(
+            N_("You denied that, which is fine: the file is unchanged. I will run the tests again.")
         )
-    return N_("Now I will run the tests again.")
+    return Sentence(N_("Now I will run the tests again."))
 
 
 _TRY_OUTSIDE = N_(
@@ -94,9 +94,9 @@ _TRY_OUTSIDE = N_(
 )
 
 
-def _about_tests(result: _Result) -> str:
+def _about_tests(result: _Result) -> Sentence:
     # Translators: both stand in "This time {tests}."
-    return N_("they fail, as before") if "FAILED" in result.text else N_("all tests pass")
+    return Sentence(N_("they fail, as before") if "FAILED" in result.text else N_("all tests pass"))
 
 
 _ASK_NETWORK = N_(
@@ -105,15 +105,19 @@ _ASK_NETWORK = N_(
 )
 
 
-def _about_outside(result: _Result) -> str:
+def _about_outside(result: _Result) -> Sentence:
     if _WRITTEN in result.text:
-        return N_(
-            "It was written, because no sandbox is available here: `ollmsandbox doctor` tells you "
-            "why. You can delete `~/ollm-tour.txt`."
+        return Sentence(
+            N_(
+                "It was written, because no sandbox is available here: `ollmsandbox doctor` tells "
+                "you why. You can delete `~/ollm-tour.txt`."
+            )
         )
     if result.was_denied:
-        return N_("You denied it, so nothing ran.")
-    return N_("It failed: everything outside the project is read-only. Nothing was written.")
+        return Sentence(N_("You denied it, so nothing ran."))
+    return Sentence(
+        N_("It failed: everything outside the project is read-only. Nothing was written.")
+    )
 
 
 _DELETE = N_(
@@ -123,12 +127,14 @@ _DELETE = N_(
 _DELETE_ASKED = N_("{network}\n\nFinally, I will delete an old file. Here, you cannot undo that.")
 
 
-def _about_network(result: _Result) -> str:
+def _about_network(result: _Result) -> Sentence:
     if result.was_denied:
-        return N_("You denied it, and nothing ran. That's fine. The agent carries on without it.")
+        return Sentence(
+            N_("You denied it, and nothing ran. That's fine. The agent carries on without it.")
+        )
     if re.search(r"example\.org", result.text):
-        return N_("Thank you. With your permission, the command used the network.")
-    return N_("You allowed the command, but the network did not respond. Never mind.")
+        return Sentence(N_("Thank you. With your permission, the command used the network."))
+    return Sentence(N_("You allowed the command, but the network did not respond. Never mind."))
 
 
 _GOODBYE = N_(
@@ -147,9 +153,9 @@ _GOODBYE_ASKED = N_(
 )
 
 
-def _about_file(result: _Result) -> str:
+def _about_file(result: _Result) -> Sentence:
     # Translators: another sentence follows, hence the space.
-    return N_("You kept the old file. ") if result.was_denied else ""
+    return Sentence(N_("You kept the old file. ") if result.was_denied else "")
 
 
 _AFTERWARDS = N_(
@@ -158,12 +164,16 @@ _AFTERWARDS = N_(
 )
 
 
-def _not_here(result: _Result) -> str:
+def _not_here(result: _Result) -> Sentence:
     if result.was_denied:
-        return N_("You did not let me look around, so the tour ends here. You can start it again.")
-    return N_(
-        "I only know the sample project, and this is another one, so I do not touch anything. "
-        "Start the tour from the start page, or connect a model to work here."
+        return Sentence(
+            N_("You did not let me look around, so the tour ends here. You can start it again.")
+        )
+    return Sentence(
+        N_(
+            "I only know the sample project, and this is another one, so I do not touch anything. "
+            "Start the tour from the start page, or connect a model to work here."
+        )
     )
 
 
