@@ -12,7 +12,7 @@ import pytest
 from ollmsandbox.config.yaml_reader import Value, YamlSource, parse_yaml, read_yaml
 from ollmsandbox.errors import OllmSandboxError
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 class MistakeError(OllmSandboxError):
@@ -43,6 +43,28 @@ def test_an_error_names_the_line_and_the_keys_that_lead_to_it() -> None:
     inner = parsed("outer:\n  other: 1\n  inner: [a]\n").mapping()["outer"].mapping()["inner"]
     with pytest.raises(MistakeError, match=r"^line 3, key outer\.inner: expected text"):
         inner.text()
+    with pytest.raises(MistakeError, match="line 3, key b: the key occurs twice"):
+        parsed("b: 1\na: 1\nb: 2").mapping()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "read"),
+    [
+        *((text, "text", Value.text) for text in ("", "[a]", "{a: b}")),
+        *((text, "a list", Value.items) for text in ("", "a", "{a: b}")),
+        *((text, "keys", Value.mapping) for text in ("", "a", "[a]")),
+    ],
+)
+def test_a_value_of_another_kind_is_an_error(
+    text: str, kind: str, read: Callable[[Value], object]
+) -> None:
+    with pytest.raises(MistakeError, match=f"line 1, key key: expected {kind}"):
+        read(value(text))
+
+
+def test_a_key_that_is_a_list_is_an_error() -> None:
+    with pytest.raises(MistakeError, match="line 1: expected text"):
+        parsed("? [a, b]\n: c").mapping()
 
 
 def test_an_error_names_the_file_and_has_the_remedy(tmp_path: Path) -> None:
@@ -104,7 +126,9 @@ def test_endless_nesting_is_an_error_and_does_not_crash(form: str) -> None:
         parse_yaml(form * 200_000, YamlSource(MistakeError))
 
 
-@pytest.mark.parametrize("text", ["a: \0", "a: \ud800", "&a [*a]: b", "a: *b", "a: b\n---\nc: d"])
+@pytest.mark.parametrize(
+    "text", ["a: \0", "a: \ud800", "&a [*a]: b", "a: *b", "a: b\n---\nc: d", "a:\n\tb"]
+)
 def test_text_that_is_not_yaml_is_an_error(text: str) -> None:
     with pytest.raises(MistakeError, match="line "):
         parsed(text).mapping()

@@ -13,37 +13,18 @@ from support.profile import load, write
 from ollmsandbox.errors import ProfileError, SandboxError
 from ollmsandbox.sandbox import seccomp
 from ollmsandbox.sandbox.profile.file import _load, profile_names, read_profile
-from ollmsandbox.sandbox.profile.profile import Profile
+from ollmsandbox.sandbox.profile.profile import Limits, Profile
 from ollmsandbox.sandbox.seccomp import FilterRules
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+HALF = pytest.approx(MEMORY / 2, rel=0.01)
 # By the built-in profiles.
 ALWAYS_SET = {"GIT_OPTIONAL_LOCKS": "0", "RUSTUP_PERMIT_COPY_RENAME": "1"}
 
 
 # --- what comes with the program ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "usual", "most"),
-    [
-        ("processes: 7", 600, 3600),
-        # Whoever sets a limit does not expect a model to get more.
-        ("time: 20 s", 20, 20),
-        ("time: 20 s, max_time: 1 min", 20, 60),
-        ("max_time: 1 min", 60, 60),
-        ("max_time: none", 600, None),
-        ("time: none", None, None),
-        ("time: 2 min, max_time: 1 min", 60, 60),
-    ],
-)
-def test_the_default_and_the_most_time(
-    folder: Path, text: str, usual: int | None, most: int | None
-) -> None:
-    limits = load(folder, f"limits: {{{text}}}").limits
-    assert (limits.time, limits.max_time) == (usual, most)
 
 
 @pytest.mark.parametrize("name", ["standard", "strict"])
@@ -107,63 +88,31 @@ def test_a_file_of_the_same_name_adds_to_the_built_in_one(folder: Path) -> None:
     assert after.limits.disk == before.limits.disk
 
 
-def test_a_file_named_strict_adds_to_strict(folder: Path) -> None:
-    found = load(folder, "limits: {processes: 7}", "strict")
-    assert found.limits.processes == 7
-    assert not found.unix_sockets
-    assert found.limits.time == 300
-
-
-def test_a_change_of_standard_is_in_strict_too(folder: Path) -> None:
-    write(folder, "standard", "masks: [~/letters]")
-    assert "~/letters" in read_profile("strict", folder).hidden
-
-
-def test_a_profile_of_the_user_extends_standard(folder: Path) -> None:
+@pytest.mark.parametrize("text", ["limits: {time: 1 h}", "", "# only a remark\n", "---\n"])
+def test_a_profile_of_the_user_extends_standard(folder: Path, text: str) -> None:
     standard = read_profile("standard", folder)
-    found = load(folder, "limits: {time: 1 h}")
+    found = load(folder, text)
     assert found.name == "mine"
     assert found.hidden == standard.hidden
     assert found.environment_drop == standard.environment_drop
-    assert found.limits.time == 3600
+    assert found.limits.time == (3600 if text.startswith("limits") else 600)
 
 
-@pytest.mark.parametrize("text", ["", "# only a remark\n", "---\n"])
-def test_an_empty_file_is_standard_under_another_name(folder: Path, text: str) -> None:
-    found = load(folder, text)
-    assert found.name == "mine"
-    assert found.hidden == read_profile("standard", folder).hidden
-
-
-def test_a_profile_can_extend_strict(folder: Path) -> None:
-    found = load(folder, "extends: strict\nlimits: {time: 10 min}")
-    assert not found.unix_sockets
-    assert found.limits.time == 600
-    assert found.limits.processes == 512
-
-
-def test_extends_counts_anywhere_in_the_file(folder: Path) -> None:
+def test_strict_can_be_added_to_and_extended(folder: Path) -> None:
+    found = load(folder, "limits: {processes: 7}", "strict")
+    assert (found.limits.processes, found.limits.time, found.unix_sockets) == (7, 300, False)
+    (folder / "strict.yaml").unlink()
+    # Wherever in the file it says so.
     found = load(folder, "limits: {time: 7}\nunix_sockets: allow\nextends: strict")
-    assert found.unix_sockets
-    assert found.limits.time == 7
+    assert (found.limits.processes, found.limits.time, found.unix_sockets) == (512, 7, True)
     assert "ptrace" in found.deny_syscalls
+    assert not load(folder, "unix_sockets: deny").unix_sockets
 
 
 def test_paths_under_show_are_unmasked_and_nothing_else(folder: Path) -> None:
     standard = read_profile("standard", folder)
     found = load(folder, "show: [~/.npmrc]")
     assert set(standard.hidden) - set(found.hidden) == {"~/.npmrc"}
-
-
-def test_a_variable_set_twice_has_the_last_value(folder: Path) -> None:
-    write(folder, "standard", "environment: {set: {EDITOR: vi, PAGER: less}}")
-    found = load(folder, "environment: {set: {EDITOR: cat}}")
-    assert found.environment({}) == ALWAYS_SET | {"EDITOR": "cat", "PAGER": "less"}
-
-
-def test_unix_sockets_can_be_denied_and_allowed(folder: Path) -> None:
-    assert not load(folder, "unix_sockets: deny").unix_sockets
-    assert load(folder, "extends: strict\nunix_sockets: allow").unix_sockets
 
 
 def test_the_playground_can_be_shared(folder: Path) -> None:
@@ -201,6 +150,11 @@ def test_a_change_of_the_file_is_seen_by_the_next_load(folder: Path, cache: Path
     for seconds in (11, 12, 11):
         write(folder, "mine", f"limits: {{time: {seconds}}}")
         assert time_of("mine", folder, cache) == seconds
+    write(folder, "mine", "limits: {time: soon}")
+    with pytest.raises(ProfileError):
+        read_profile("mine", folder, cache)
+    write(folder, "mine", "limits: {time: 2}")
+    assert time_of("mine", folder, cache) == 2
 
 
 def test_a_new_file_and_its_removal_are_seen_by_the_next_load(
@@ -223,16 +177,6 @@ def test_a_change_of_an_extended_profile_is_seen_by_the_next_load(
     assert "~/letters" in read_profile(name, folder, cache).hidden
     write(folder, "standard", "masks: [~/diaries]")
     assert "~/diaries" in read_profile(name, folder, cache).hidden
-
-
-def test_a_new_mistake_is_seen_by_the_next_load(folder: Path, cache: Path | None) -> None:
-    write(folder, "mine", "limits: {time: 1}")
-    assert time_of("mine", folder, cache) == 1
-    write(folder, "mine", "limits: {time: soon}")
-    with pytest.raises(ProfileError):
-        read_profile("mine", folder, cache)
-    write(folder, "mine", "limits: {time: 2}")
-    assert time_of("mine", folder, cache) == 2
 
 
 def test_the_cache_equals_what_was_read(folder: Path, tmp_path: Path) -> None:
@@ -277,106 +221,97 @@ def test_a_damaged_cache_is_read_anew(folder: Path, tmp_path: Path, content: str
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"),
+    ("text", "expected"),
     [
-        ("90", 90),
-        ("90s", 90),
-        ("90 s", 90),
-        ("1.5 min", 90),
-        ("2 h", 7200),
-        ("2 H", 7200),
-        ("none", None),
+        *((f"time: {given}", {"time": 90}) for given in ("90", "90s", "90 s", "1.5 min")),
+        *((f"disk: {given}", {"disk": 3 << 10}) for given in ("3072", "3072 B", "3KiB", "3 kib")),
+        (
+            "time: 2 H, free: 0.5 MiB, memory: 2 GiB, tmp: 1 TiB, processes: 12",
+            {"time": 7200, "free": 1 << 19, "memory": 2 << 30, "tmp": 1 << 40, "processes": 12},
+        ),
+        ("memory: 50%, tmp: 50%", dict.fromkeys(("memory", "tmp"), HALF)),
+        (", ".join(f"{key}: none" for key in Limits._fields), dict.fromkeys(Limits._fields)),
     ],
 )
-def test_times_have_units(folder: Path, given: str, seconds: float | None) -> None:
-    assert load(folder, f"limits: {{time: {given}}}").limits.time == seconds
+def test_limits_have_units(folder: Path, text: str, expected: dict[str, float | None]) -> None:
+    found = load(folder, f"limits: {{{text}}}")
+    assert {key: getattr(found.limits, key) for key in expected} == expected
+    # One of the user's own is held more strictly.
+    assert found.own_memory_limit is (expected.get("memory") is not None)
 
 
 @pytest.mark.parametrize(
-    ("given", "size"),
+    ("text", "usual", "most"),
     [
-        ("4096", 4096),
-        ("4096 B", 4096),
-        ("3 KiB", 3 << 10),
-        ("3KiB", 3 << 10),
-        ("3 kib", 3 << 10),
-        ("0.5 MiB", 1 << 19),
-        ("2 GiB", 2 << 30),
-        ("1 TiB", 1 << 40),
-        ("none", None),
+        ("processes: 7", 600, 3600),
+        # Whoever sets a limit does not expect a model to get more.
+        ("time: 20 s", 20, 20),
+        ("time: 20 s, max_time: 1 min", 20, 60),
+        ("max_time: 1 min", 60, 60),
+        ("max_time: none", 600, None),
+        ("time: none", None, None),
+        ("time: 2 min, max_time: 1 min", 60, 60),
     ],
 )
-@pytest.mark.parametrize("key", ["disk", "free", "memory", "tmp"])
-def test_sizes_have_units(folder: Path, key: str, given: str, size: int | None) -> None:
-    assert getattr(load(folder, f"limits: {{{key}: {given}}}").limits, key) == size
+def test_the_default_and_the_most_time(
+    folder: Path, text: str, usual: int | None, most: int | None
+) -> None:
+    limits = load(folder, f"limits: {{{text}}}").limits
+    assert (limits.time, limits.max_time) == (usual, most)
 
 
-@pytest.mark.parametrize("key", ["memory", "tmp"])
-def test_a_share_of_the_memory_is_given_in_percent(folder: Path, key: str) -> None:
-    found = getattr(load(folder, f"limits: {{{key}: 50%}}").limits, key)
-    assert found == pytest.approx(MEMORY / 2, rel=0.01)
-
-
-def test_processes_are_counted_without_a_unit(folder: Path) -> None:
-    assert load(folder, "limits: {processes: 12}").limits.processes == 12
-    assert load(folder, "limits: {processes: none}").limits.processes is None
-
-
-def test_only_a_memory_limit_of_the_user_is_marked_as_theirs(folder: Path) -> None:
-    assert load(folder, "limits: {memory: 1 GiB}").own_memory_limit
-    assert not load(folder, "limits: {memory: none}").own_memory_limit
-    assert not load(folder, "limits: {tmp: 1 GiB}").own_memory_limit
-
-
-# --- mistakes ----------------------------------------------------------------------------------
 # --- environment -------------------------------------------------------------------------------
+
+SECRET = (
+    *("GITHUB_TOKEN", "github_token", "Api_Key", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"),
+    *("SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"),
+    *("XDG_RUNTIME_DIR", "LD_PRELOAD", "TMPDIR", "A\nB_TOKEN", "B_TOKEN\nX_KEY"),
+)
 
 
 def test_variables_that_carry_secrets_are_dropped_whatever_their_case(folder: Path) -> None:
-    secret = {
-        "GITHUB_TOKEN": "x",
-        "github_token": "x",
-        "Api_Key": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "PGPASSWORD": "x",
-        "SSH_AUTH_SOCK": "x",
-        "DBUS_SESSION_BUS_ADDRESS": "x",
-        "DISPLAY": "x",
-        "WAYLAND_DISPLAY": "x",
-        "XDG_RUNTIME_DIR": "x",
-        "LD_PRELOAD": "x",
-        "TMPDIR": "x",
-    }
     plain = {"PATH": "/bin", "HOME": "/h", "LANG": "C", "EDITOR": "vi", "KEYBOARD": "de"}
-    found = read_profile("standard", folder).environment({**secret, **plain})
+    found = read_profile("standard", folder).environment(dict.fromkeys(SECRET, "x") | plain)
     assert found == plain | ALWAYS_SET
 
 
-def test_a_kept_variable_is_kept_although_a_pattern_drops_it(folder: Path) -> None:
-    found = load(folder, "environment: {drop: [MY_*], keep: [my_own_token, CI_*]}")
-    given = {"MY_OWN_TOKEN": "1", "MY_OTHER": "2", "CI_TOKEN": "3", "GH_TOKEN": "4", "A": "5"}
-    kept = {"MY_OWN_TOKEN": "1", "CI_TOKEN": "3", "A": "5"}
-    assert found.environment(given) == kept | ALWAYS_SET
+@pytest.mark.parametrize(
+    ("rules", "given", "expected"),
+    [
+        # A kept variable is kept although a pattern drops it.
+        (
+            "drop: [MY_*], keep: [my_own_token, CI_*]",
+            {"MY_OWN_TOKEN": "1", "MY_OTHER": "2", "CI_TOKEN": "3", "GH_TOKEN": "4", "A": "5"},
+            {"MY_OWN_TOKEN": "1", "CI_TOKEN": "3", "A": "5"},
+        ),
+        # A set variable is set even if a pattern drops it.
+        (
+            "set: {API_KEY: dummy, NUMBER: 1, EMPTY: ''}",
+            {"API_KEY": "real", "NUMBER": "0"},
+            {"API_KEY": "dummy", "NUMBER": "1", "EMPTY": ""},
+        ),
+        # Names are matched as a whole.
+        (
+            "drop: ['ONE', 'T?O', 'TH[RX]EE']",
+            dict.fromkeys(("ONE", "ONES", "NONE", "TWO", "TOO", "THREE", "THYEE"), "x"),
+            dict.fromkeys(("ONES", "NONE", "THYEE"), "x"),
+        ),
+    ],
+    ids=["keep", "set", "drop"],
+)
+def test_variables_that_a_profile_names(
+    folder: Path, rules: str, given: dict[str, str], expected: dict[str, str]
+) -> None:
+    found = load(folder, f"environment: {{{rules}}}")
+    assert found.environment(given) == expected | ALWAYS_SET
 
 
-def test_a_set_variable_is_set_even_if_a_pattern_drops_it(folder: Path) -> None:
-    found = load(folder, "environment: {set: {API_KEY: dummy, NUMBER: 1, EMPTY: ''}}")
-    given = {"API_KEY": "real", "NUMBER": "0"}
-    made = {"API_KEY": "dummy", "NUMBER": "1", "EMPTY": ""}
-    assert found.environment(given) == made | ALWAYS_SET
+def test_a_variable_set_twice_has_the_last_value(folder: Path) -> None:
+    write(folder, "standard", "environment: {set: {EDITOR: vi, PAGER: less}}")
+    found = load(folder, "environment: {set: {EDITOR: cat}}")
+    assert found.environment({}) == ALWAYS_SET | {"EDITOR": "cat", "PAGER": "less"}
 
 
 def test_a_profile_without_patterns_drops_nothing() -> None:
     given = {"API_KEY": "real", "A": "b"}
     assert Profile("empty").environment(given) == given
-
-
-def test_names_are_matched_as_a_whole(folder: Path) -> None:
-    found = load(folder, "environment: {drop: ['ONE', 'T?O', 'TH[RX]EE']}")
-    given = dict.fromkeys(("ONE", "ONES", "NONE", "TWO", "TOO", "THREE", "THYEE"), "x")
-    assert found.environment(given).keys() - ALWAYS_SET == {"ONES", "NONE", "THYEE"}
-
-
-def test_a_name_with_a_line_break_is_matched_too(folder: Path) -> None:
-    found = read_profile("standard", folder)
-    assert found.environment({"A\nB_TOKEN": "x", "B_TOKEN\nX_KEY": "x"}) == ALWAYS_SET
