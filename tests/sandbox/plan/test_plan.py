@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.bubble import with_profile
 from support.person import Person, make_person
 from support.plan import plan_of, project_error, starts_in
 
@@ -29,7 +30,8 @@ from ollmsandbox.sandbox.plan.mounts import (
 )
 from ollmsandbox.sandbox.plan.plan import Plan
 
-WEIRD = "we,ird:na\\me \"q\" 'ü'"
+# Each is the name of a folder.
+WEIRD = ["we,ird:na\\me \"q\" 'ü'", "new\nline", "-dash", "$(x)", "`x`", "[a]*?", "~", " ", "%s"]
 
 
 def places(plan: Plan) -> list[str]:
@@ -61,26 +63,17 @@ def test_a_later_mount_does_not_hide_an_earlier_one_that_is_needed(
     assert only(plan, HostSystem) == [0]
     assert only(plan, DevicesAndProcesses) == [1]
     assert len(home) == 1
-    assert max(only(plan, EmptyFolder)) < home[0] < playground < project
+    empty = only(plan, EmptyFolder)
+    assert {"/tmp", "/var/tmp", "/dev/shm", "/run"} <= {places(plan)[number] for number in empty}
+    assert max(empty) < home[0] < playground < project
     assert places(plan)[playground] == f"{person.home}/playground"
     assert places(plan)[project] == str(person.project)
-
-
-@pytest.mark.parametrize("way", OverlayMethod)
-def test_scratch_folders_are_sealed_after_everything_is_in_them(
-    person: Person, way: OverlayMethod
-) -> None:
-    seals = only(plan := plan_of(person, way), SealedFolder)
+    # Scratch folders are sealed after everything is in them.
+    seals = only(plan, SealedFolder)
     assert seals == list(range(len(plan.mounts) - len(seals), len(plan.mounts)))
     sealed = {places(plan)[number] for number in seals}
     assert "/dev" in sealed
-    assert (str(person.home) in sealed) == (way is OverlayMethod.NONE)
-
-
-def test_temporary_folders_are_the_sandboxes_own(person: Person) -> None:
-    plan = plan_of(person)
-    scratch = {places(plan)[number] for number in only(plan, EmptyFolder)}
-    assert {"/tmp", "/var/tmp", "/dev/shm", "/run"} <= scratch
+    assert (str(person.home) in sealed) == is_none
 
 
 def test_the_playground_that_is_mounted_is_the_one_of_the_data_folder(person: Person) -> None:
@@ -112,7 +105,9 @@ def test_the_description_names_project_playground_network_and_secrets(
 ) -> None:
     (person.home / ".ssh").mkdir()
     (person.home / ".netrc").write_text("secret")
-    told = plan_of(person, way).describe()
+    (person.project / ".env").write_text("secret")
+    with_profile(person, "masks: [~/project/.env]")
+    told = plan_of(person, way, profile="mine").describe()
     assert "The network is off." in told
     assert "The system is read-only." in told
     (project,) = [line for line in told if line.startswith(f"{person.project} (the project) is ")]
@@ -122,25 +117,13 @@ def test_the_description_names_project_playground_network_and_secrets(
     hidden = "\n".join(sentence for sentence in told if sentence.startswith("Hidden:"))
     assert f"{person.home}/.ssh" in hidden
     assert f"{person.home}/.netrc" in hidden
+    # It does not exist.
+    assert ".gnupg" not in hidden
+    assert f"{person.project}/.env is hidden." in told
     assert all(sentence.endswith(".") for sentence in told)
-
-
-def test_the_description_says_when_the_network_can_be_reached(person: Person) -> None:
-    told = plan_of(person, network=True).describe()
-    assert "The network is on." in told
-    assert "The network is off." not in told
-
-
-def test_the_description_names_only_secrets_that_exist(person: Person) -> None:
-    (person.home / ".ssh").mkdir()
-    assert ".gnupg" not in "\n".join(plan_of(person).describe())
-
-
-def test_the_description_names_what_is_hidden_in_the_project(person: Person) -> None:
-    (person.paths.profiles).mkdir(parents=True)
-    (person.paths.profiles / "mine.yaml").write_text("masks: [~/project/.env]")
-    (person.project / ".env").write_text("secret")
-    assert f"{person.project}/.env is hidden." in plan_of(person, profile="mine").describe()
+    with_network = plan_of(person, way, network=True).describe()
+    assert "The network is on." in with_network
+    assert "The network is off." not in with_network
 
 
 # --- homes -------------------------------------------------------------------------------------
@@ -162,13 +145,8 @@ def assert_works_at_home(person: Person) -> None:
     assert set(os.listdir(person.home)) == before | {".local", ".cache"}
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize(
-    "name",
-    [WEIRD, "new\nline", "end\n", "-dash", "$(x)", "`x`", "[a]*?", "x" * 200, "~", " ", "%s", "#"],
-)
-def test_a_home_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
-    assert_works_at_home(make_person(tmp_path / name))
+def test_a_home_folder_may_have_any_name(tmp_path: Path) -> None:
+    assert_works_at_home(make_person(tmp_path.joinpath(*WEIRD, "x" * 200, "end\n")))
 
 
 def test_a_home_folder_may_be_a_link(tmp_path: Path) -> None:
@@ -183,6 +161,7 @@ def test_a_home_folder_may_be_a_link(tmp_path: Path) -> None:
         assert "your whole home folder" in project_error(through, folder)
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize("home", ["missing", "/", "relative/home", "file"])
 def test_a_home_folder_that_is_no_folder_is_reported(person: Person, home: str) -> None:
     (person.home / "file").write_text("")
@@ -198,23 +177,13 @@ def test_a_home_folder_that_is_no_folder_is_reported(person: Person, home: str) 
 # --- masks -------------------------------------------------------------------------------------
 
 
-def with_masks(person: Person, *masks: str) -> None:
-    person.paths.profiles.mkdir(parents=True)
-    listed = "\n".join(f"  - {mask}" for mask in masks)
-    (person.paths.profiles / "mine.yaml").write_text(f"masks:\n{listed}\n")
-
-
-@pytest.mark.anybody
-@pytest.mark.parametrize("folder", ["plain", "[a]*?", WEIRD])
 @pytest.mark.parametrize("way", [None, OverlayMethod.NONE])
 def test_a_star_in_a_mask_matches_any_part_of_a_name(
-    tmp_path: Path, folder: str, way: OverlayMethod | None
+    tmp_path: Path, way: OverlayMethod | None
 ) -> None:
-    person = make_person(tmp_path / folder)
-    with_masks(person, "~/letters-*", "~/*/private.*")
-    for name in ("letters-1", "letters-2", "letter"):
-        (person.home / name).write_text(name)
-    for name in ("project/private.key", "project/public.key"):
+    person = make_person(tmp_path.joinpath(*WEIRD))
+    with_profile(person, "masks: ['~/letters-*', '~/*/private.*']")
+    for name in ("letters-1", "letters-2", "letter", "project/private.key", "project/public.key"):
         (person.home / name).write_text(name)
     found = person.capabilities()
     found = found if way is None else found._replace(overlay=way)
@@ -225,24 +194,19 @@ def test_a_star_in_a_mask_matches_any_part_of_a_name(
 
 
 def test_a_mask_hides_a_link_and_what_it_leads_to(person: Person) -> None:
-    (person.home / "keys").mkdir()
-    (person.home / "keys/id").write_text("secret")
+    for name in ("keys/id", "dotfiles/gh/hosts"):
+        (person.home / name).parent.mkdir(parents=True)
+        (person.home / name).write_text("secret")
     (person.home / ".ssh").symlink_to("keys")
-    result = person.run("cat ~/.ssh/id ~/keys/id; ls -A ~")
+    # A folder on the way may be a link, too.
+    (person.home / ".config").symlink_to("dotfiles")
+    result = person.run("cat ~/.ssh/id ~/keys/id ~/.config/gh/hosts ~/dotfiles/gh/hosts; ls -A ~")
     assert "secret" not in result.stdout.text
     assert not {".ssh", "keys"} & set(result.stdout.text.split())
 
 
-def test_a_mask_is_found_behind_a_linked_folder(person: Person) -> None:
-    (person.home / "dotfiles/gh").mkdir(parents=True)
-    (person.home / "dotfiles/gh/hosts").write_text("secret")
-    (person.home / ".config").symlink_to("dotfiles")
-    result = person.run("cat ~/.config/gh/hosts ~/dotfiles/gh/hosts")
-    assert result.stdout.text == ""
-
-
 def test_masked_files_of_the_project_are_hidden_and_untouched(person: Person) -> None:
-    with_masks(person, "~/project/.env", "~/project/keys")
+    with_profile(person, "masks: [~/project/.env, ~/project/keys]")
     (person.project / ".env").write_text("secret")
     (person.project / "keys").mkdir()
     (person.project / "keys/id").write_text("secret")
@@ -255,14 +219,15 @@ def test_masked_files_of_the_project_are_hidden_and_untouched(person: Person) ->
 
 
 def test_a_mask_of_something_that_is_not_there_makes_nothing(person: Person) -> None:
-    with_masks(person, "~/project/.env", "~/not/there", "/not/there")
+    with_profile(person, "masks: [~/project/.env, ~/not/there, /not/there]")
+    assert only(plan_of(person, OverlayMethod.UNSHARE, profile="mine"), HiddenPath) == []
     assert person.run("true", profile="mine").exit_code == 0
     assert os.listdir(person.project) == []
     assert not (person.home / "not").exists()
 
 
 def test_masks_outside_the_home_folder_are_hidden(person: Person) -> None:
-    with_masks(person, "/etc/hostname", "/usr/share/glib-2.0")
+    with_profile(person, "masks: [/etc/hostname, /usr/share/glib-2.0]")
     for way in (None, OverlayMethod.NONE):
         found = person.capabilities()
         found = found if way is None else found._replace(overlay=way)
@@ -271,11 +236,6 @@ def test_masks_outside_the_home_folder_are_hidden(person: Person) -> None:
         )
         assert result.stdout.text == ""
     assert os.listdir("/usr/share/glib-2.0")
-
-
-def test_a_mask_in_the_project_is_mentioned_only_if_it_exists(person: Person) -> None:
-    with_masks(person, "~/project/.env")
-    assert only(plan_of(person, OverlayMethod.UNSHARE, profile="mine"), HiddenPath) == []
 
 
 def test_a_folder_of_another_user_is_not_used(person: Person, tmp_path: Path) -> None:
