@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.bubble import with_profile
 from support.cli_inline import cli_here
 from support.person import Person
 from support.probe import REAL, VERSION, fake, first_in_path, look
@@ -60,21 +61,19 @@ def test_this_machine_can(person: Person) -> None:
         assert told[key].needed
     assert not any(f.needed for f in found.findings if f.key in ("overlay", "systemd"))
     assert all(finding.title for finding in found.findings)
-
-
-def test_can_wrap_returns_the_probe_s_result(person: Person) -> None:
-    assert Bubble.can_wrap(person.environ)
-
-
-def test_every_missing_part_has_a_cause_and_a_remedy(
-    person: Person,
-) -> None:
-    for finding in look(person).findings:
+    for finding in found.findings:
         assert bool(finding.cause) == bool(finding.remedy) == (not finding.ok)
+    assert Bubble.can_wrap(person.environ)
 
 
 # --- machines that cannot ----------------------------------------------------------------------
 
+
+def lacking(option: str) -> str:
+    return f'case " $* " in *" {option} "*) exit 1;; esac\nexec {REAL} "$@"'
+
+
+# A fake bwrap, and what is missing then.
 BROKEN = {
     "refusing": (VERSION + 'echo "No permissions to create new namespace" >&2\nexit 1', "sandbox"),
     "crashing": ("kill -SEGV $$", "bwrap"),
@@ -82,22 +81,13 @@ BROKEN = {
     "silent": ("exit 0", "bwrap"),
     "failing at once": ("exit 1", "bwrap"),
     "of another format": ("\0\0\0\0", "bwrap"),
-    "without namespaces": (
-        f'case " $* " in *" --unshare-user "*) exit 1;; esac\nexec {REAL} "$@"',
-        "sandbox",
-    ),
-    "without network namespaces": (
-        f'case " $* " in *" --unshare-net "*) exit 1;; esac\nexec {REAL} "$@"',
-        "network",
-    ),
-    "without filters": (
-        f'case " $* " in *" --seccomp "*) exit 1;; esac\nexec {REAL} "$@"',
-        "seccomp",
-    ),
+    "without namespaces": (lacking("--unshare-user"), "sandbox"),
+    "without network namespaces": (lacking("--unshare-net"), "network"),
+    "without filters": (lacking("--seccomp"), "seccomp"),
 }
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize(("script", "key"), BROKEN.values(), ids=BROKEN.keys())
 def test_a_bwrap_that_does_not_work_is_noticed_and_nothing_runs(
     person: Person, programs: Path, script: str, key: str
@@ -131,7 +121,7 @@ def test_folders_that_cannot_be_written_are_named(person: Person) -> None:
     assert "XDG_CACHE_HOME" in missing.remedy
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_without_a_bwrap_the_package_is_named_and_nothing_runs(person: Person) -> None:
     person.environ["PATH"] = f"{person.home}/nowhere"
     assert missed(person) == {"bwrap"}
@@ -140,34 +130,29 @@ def test_without_a_bwrap_the_package_is_named_and_nothing_runs(person: Person) -
     assert "nstall" in said.partition("bubblewrap is not installed")[2]
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_without_a_path_the_usual_folders_are_searched(person: Person) -> None:
     del person.environ["PATH"]
     assert look(person).can_wrap
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize("kind", ["folder", "not executable", "dangling link", "empty file"])
-def test_a_file_that_cannot_run_is_no_bwrap(person: Person, kind: str) -> None:
-    folder = person.home / "programs"
-    folder.mkdir()
-    person.environ["PATH"] = str(folder)
+def test_a_file_that_cannot_run_is_no_bwrap(person: Person, programs: Path, kind: str) -> None:
     if kind == "folder":
-        (folder / "bwrap").mkdir()
+        (programs / "bwrap").mkdir()
+        # Nor does it hide a later program.
+        assert look(person).bwrap == REAL
     elif kind == "not executable":
-        shutil.copyfile(REAL, folder / "bwrap")
+        shutil.copyfile(REAL, programs / "bwrap")
     elif kind == "dangling link":
-        (folder / "bwrap").symlink_to("nowhere")
+        (programs / "bwrap").symlink_to("nowhere")
     else:
-        (folder / "bwrap").touch(mode=0o755)
+        (programs / "bwrap").touch(mode=0o755)
+    person.environ["PATH"] = str(programs)
     assert missed(person) == {"bwrap"}
-    assert_nothing_runs(person)
-
-
-def test_a_folder_called_bwrap_does_not_hide_a_later_program(
-    person: Person, programs: Path
-) -> None:
-    (programs / "bwrap").mkdir()
-    assert look(person).bwrap == REAL
+    with pytest.raises(SandboxError, match="cannot be sandboxed here"):
+        person.run("touch ran")
 
 
 HANGING = {
@@ -178,7 +163,7 @@ HANGING = {
 }
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize("script", HANGING.values(), ids=HANGING.keys())
 def test_a_bwrap_that_hangs_is_given_up_and_nothing_runs(
     person: Person, programs: Path, script: str, monkeypatch: pytest.MonkeyPatch
@@ -187,12 +172,13 @@ def test_a_bwrap_that_hangs_is_given_up_and_nothing_runs(
     # Nobody has to wait for the whole time to see that there is an end to it.
     monkeypatch.setattr(probe_module, "_TIMEOUT", 0.3)
     assert missed(person) <= {"bwrap", "time"}
-    with pytest.raises(SandboxError, match="cannot be sandboxed here"):
-        person.run("touch ran")
+    done = cli_here(person, "run", "--", "touch", "ran")
+    assert done.returncode == 125
+    assert "cannot be sandboxed here" in done.stderr
     assert os.listdir(person.project) == []
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize("late", ["--unshare-net", "--seccomp", "--overlay-src"])
 def test_a_slow_machine_does_not_count_as_incapable(
     person: Person, programs: Path, late: str, monkeypatch: pytest.MonkeyPatch
@@ -214,18 +200,6 @@ def test_slow_namespaces_do_not_count_as_missing(
     assert missed(person) == {"time"}
     monkeypatch.undo()
     assert look(person).namespaces
-
-
-@pytest.mark.anybody
-def test_the_command_line_gives_up_a_bwrap_that_hangs(
-    person: Person, programs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake(programs, "exec sleep 1000")
-    monkeypatch.setattr(probe_module, "_TIMEOUT", 0.3)
-    done = cli_here(person, "run", "--", "touch", "ran")
-    assert done.returncode == 125
-    assert "bwrap does not work" in done.stderr
-    assert os.listdir(person.project) == []
 
 
 def test_a_bwrap_that_says_yes_to_everything_and_runs_nothing_is_no_success(
@@ -290,50 +264,39 @@ def planted(person: Person, *folders: Path) -> Path:
     return marker
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("entry", [".", "", "programs", "./", ".."])
+@pytest.mark.ordinary
 def test_a_bwrap_of_the_current_folder_is_not_used(
-    person: Person, entry: str, monkeypatch: pytest.MonkeyPatch
+    person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marker = planted(person, person.project, person.project / "programs", person.home)
     monkeypatch.chdir(person.project)
-    person.environ["PATH"] = f"{entry}:{person.environ['PATH']}"
+    usual = person.environ["PATH"]
+    person.environ["PATH"] = f".::programs:./:..:{usual}"
     assert look(person).bwrap == REAL
     assert person.cli("run", "--", "true").returncode == 0
+    # Alone, they count as missing.
+    for entry in (".::programs:./:..", ""):
+        person.environ["PATH"] = entry
+        assert person.cli("run", "--", "true").returncode == 125
+        assert missed(person) == {"bwrap"}
     assert not marker.exists()
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("entry", [".", "", "programs", ":"])
-def test_a_bwrap_in_the_current_folder_alone_counts_as_missing(
-    person: Person, entry: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    marker = planted(person, person.project, person.project / "programs")
-    monkeypatch.chdir(person.project)
-    person.environ["PATH"] = entry
-    assert person.cli("run", "--", "true").returncode == 125
-    assert not marker.exists()
-    assert missed(person) == {"bwrap"}
-    assert not marker.exists()
-
-
-@pytest.mark.anybody
-def test_a_bwrap_of_the_project_is_not_used(person: Person) -> None:
-    marker = planted(person, person.project / "bin")
-    others = person.environ["PATH"]
-    person.environ["PATH"] = f"{person.project}/bin:{others}"
-    assert person.run("true").exit_code == 0
+def test_a_bwrap_of_the_project_or_the_playground_is_not_used(person: Person) -> None:
+    theirs = [person.project / "bin", person.playground / "bin"]
+    marker = planted(person, *theirs)
+    folder, program = person.home / "link", person.home / "programs"
+    folder.symlink_to(person.project / "bin")
+    program.mkdir()
+    (program / "bwrap").symlink_to(person.project / "bin/bwrap")
+    usual = person.environ["PATH"]
+    for planted_one in (*theirs, folder, program):
+        person.environ["PATH"] = f"{planted_one}:{usual}"
+        assert person.run("true").exit_code == 0
     assert person.cli("run", "--", "true").returncode == 0
     person.environ["PATH"] = f"{person.project}/bin"
     with pytest.raises(SandboxError, match="bubblewrap is not installed"):
         person.run("true")
-    assert not marker.exists()
-
-
-def test_a_bwrap_of_the_playground_is_not_used(person: Person) -> None:
-    marker = planted(person, person.playground / "bin")
-    person.environ["PATH"] = f"{person.playground}/bin:{person.environ['PATH']}"
-    assert person.run("true").exit_code == 0
     assert not marker.exists()
 
 
@@ -348,25 +311,12 @@ def test_a_bwrap_of_the_playground_is_not_used_where_a_link_leads_there(person: 
         assert not marker.exists()
 
 
-@pytest.mark.parametrize("what", ["folder", "program"])
-def test_a_link_to_a_bwrap_of_the_project_is_not_used(person: Person, what: str) -> None:
-    marker = planted(person, person.project / "bin")
-    programs = person.home / "programs"
-    if what == "folder":
-        programs.symlink_to(person.project / "bin")
-    else:
-        programs.mkdir()
-        (programs / "bwrap").symlink_to(person.project / "bin/bwrap")
-    person.environ["PATH"] = f"{programs}:{person.environ['PATH']}"
-    assert person.run("true").exit_code == 0
-    assert not marker.exists()
-
-
 # --- surroundings ------------------------------------------------------------------------------
 
 
-@pytest.mark.anybody
-def test_in_a_flatpak_nothing_runs_and_the_remedy_is_named(person: Person) -> None:
+def test_in_a_flatpak_nothing_runs_and_the_remedy_is_named(person: Person, programs: Path) -> None:
+    tried = person.home / "tried"
+    fake(programs, f'touch "{tried}"\nexec {REAL} "$@"')
     person.environ["FLATPAK_ID"] = "org.example.App"
     found = look(person)
     assert found.surroundings == "flatpak"
@@ -374,18 +324,10 @@ def test_in_a_flatpak_nothing_runs_and_the_remedy_is_named(person: Person) -> No
     said = assert_nothing_runs(person)
     assert "Flatpak" in said
     assert "without Flatpak" in said
+    assert not tried.exists()
 
 
-@pytest.mark.anybody
-def test_in_a_flatpak_no_bwrap_is_even_tried(person: Person, programs: Path) -> None:
-    marker = person.home / "tried"
-    fake(programs, f'touch "{marker}"\nexec {REAL} "$@"')
-    person.environ["FLATPAK_ID"] = "org.example.App"
-    assert not look(person).can_wrap
-    assert not marker.exists()
-
-
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_leaving_the_flatpak_is_noticed(person: Person) -> None:
     person.environ["FLATPAK_ID"] = "org.example.App"
     assert not look(person).can_wrap
@@ -395,13 +337,12 @@ def test_leaving_the_flatpak_is_noticed(person: Person) -> None:
     assert not look(person).can_wrap
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_a_container_is_recognised_by_its_variable() -> None:
     assert find_surroundings({"container": "podman"}) in ("container", "bubblewrap")
     assert find_surroundings({"FLATPAK_ID": "x", "container": "flatpak"}) == "flatpak"
 
 
-# --- what is remembered ------------------------------------------------------------------------
 # --- what is not needed ------------------------------------------------------------------------
 
 
@@ -433,8 +374,7 @@ def test_a_memory_limit_is_held_by_systemd_where_it_answers(person: Person, prog
     calls.unlink()
     assert person.run("true").exit_code == 0
     assert not calls.exists()
-    person.paths.profiles.mkdir(parents=True)
-    (person.paths.profiles / "mine.yaml").write_text("limits: {memory: 100 MiB}")
+    with_profile(person, "limits: {memory: 100 MiB}")
     result = person.run("env; exit 3", profile="mine")
     assert result.exit_code == 3
     assert "DBUS" not in result.stdout.text
