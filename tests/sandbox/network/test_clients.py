@@ -103,23 +103,24 @@ if shutil.which("musl-gcc"):
     CLIENTS["musl"] = "./program"
 if shutil.which("keytool"):
     CLIENTS["java"] = (
-        f"cp program Program.java && keytool -importcert -file {BUNDLE} -keystore /tmp/authorities "
-        "-noprompt -storepass secret && java -Djavax.net.ssl.trustStore=/tmp/authorities "
-        "-Djavax.net.ssl.trustStorePassword=secret Program.java"
+        "java -Djavax.net.ssl.trustStore=authorities -Djavax.net.ssl.trustStorePassword=secret "
+        "Program"
     )
 PROGRAMS = {
-    "apt": APT,
-    "urllib": URLLIB,
-    "requests": REQUESTS,
-    "node": NODE,
-    "go": GO,
-    "musl": MUSL,
-    "java": JAVA,
+    "apt": ("program", APT),
+    "urllib": ("program", URLLIB),
+    "requests": ("program", REQUESTS),
+    "node": ("program", NODE),
+    "go": ("program.go", GO),
+    "musl": ("program.c", MUSL),
+    "java": ("Program.java", JAVA),
 }
 # Compiled once, and not in each sandbox.
 COMPILERS = {
-    "go": ["go", "build", "-o", "program", "program.go"],
-    "musl": ["musl-gcc", "-static", "-o", "program", "program.c"],
+    "go": f"GOCACHE='{GO_CACHE}' GOFLAGS=-mod=mod go build -o program program.go",
+    "musl": "musl-gcc -static -o program program.c",
+    "java": f"javac Program.java && keytool -importcert -file {BUNDLE} -keystore authorities "
+    "-noprompt -storepass secret",
 }
 
 PREPARE = """
@@ -155,22 +156,16 @@ subprocess.run(["git", "-C", www / "repository.git", "update-server-info"], chec
 
 # Root tries one half, and others the other one.
 @pytest.mark.parametrize("client", list(CLIENTS)[os.getuid() == 0 :: 2])
-def test_a_client_is_allowed_refused_and_asked_about(tmp_path: Path, client: str) -> None:
+def test_a_client_is_asked_about_and_allowed_or_refused(tmp_path: Path, client: str) -> None:
     in_world(
         tmp_path,
         f"""
 exec({PREPARE!r})
-compiler = {COMPILERS.get(client)!r}
-source = compiler[-1] if compiler else "program"
-(world._folder / "project" / source).write_text({PROGRAMS.get(client, "")!r})
-if compiler:
-    caches = dict(os.environ, GOCACHE={GO_CACHE!r}, GOFLAGS="-mod=mod")
-    subprocess.run(compiler, cwd=world._folder / "project", env=caches, check=True)
+project = world._folder / "project"
+source, text = {PROGRAMS.get(client, ("program", ""))!r}
+(project / source).write_text(text)
+subprocess.run({COMPILERS.get(client, "true")!r}, cwd=project, shell=True, check=True)
 command = {CLIENTS[client]!r} + " && echo REACHED"
-for hosts, is_reached in ((["www.example.org"], True), ([], False)):
-    done = run(command, hosts, timeout=300)
-    assert ("REACHED" in done.out) is is_reached, (hosts, done)
-    assert done.uses == {{"www.example.org": (is_reached, "")}}, done
 question = "Allow it? [y/N] "
 for answer, is_reached in (("y", True), ("n", False)):
     screen = at_terminal(["run", "--network", "-c", command], question, answer + "\\n")

@@ -9,7 +9,7 @@ import pytest
 
 from ollmsandbox.sandbox.network.hello import NotYet, server_name
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 def _hello(name: str) -> bytes:

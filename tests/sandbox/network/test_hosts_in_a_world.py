@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.servers.world import in_world
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
-def test_a_named_host_is_reached_and_another_is_not(tmp_path: Path) -> None:
+def test_a_named_host_or_service_is_reached_and_another_is_not(tmp_path: Path) -> None:
     in_world(
         tmp_path,
         """
@@ -21,6 +21,26 @@ def test_a_named_host_is_reached_and_another_is_not(tmp_path: Path) -> None:
         done = run("curl -sS http://files.example.org/", ["www.example.org"])
         assert "files.example.org was not allowed" in done.out, done
         assert done.uses == {"files.example.org": (False, "")}
+
+        fetch = "for host in localhost:80 www.example.org:8443 files.example.org:8443 {}; do "
+        fetch += "curl -sS http://$host/; done"
+        done = run(fetch.format("localhost:5432"), ["www.example.org:8443", "localhost:5432"])
+        assert "hello from 203.0.113.5 as www.example.org:8443" in done.out, done
+        assert "hello from 127.0.0.1 as localhost:5432" in done.out, done
+        assert done.out.count("hello") == 2, done
+        # Two rules for the same port.
+        done = run(
+            fetch.format("203.0.113.5:8443"),
+            ["localhost:80", "203.0.113.5:8443", "www.example.org:8443", "*.example.org:8443"],
+        )
+        assert "hello from 127.0.0.1 as localhost" in done.out, done
+        assert done.out.count("hello from 203.0.113.5 as ") == 3, done
+        assert list(done.uses) == ["203.0.113.5:8443", "files.example.org:8443", "localhost:80",
+                                   "www.example.org:8443"], done
+        # A service that was not named is not even asked about.
+        done = run(fetch.format(""), ["localhost:5432"], answer=lambda *_question: True)
+        assert "127.0.0.1" not in done.out, done
+        assert asked == [], asked
         """,
     )
 
@@ -38,97 +58,38 @@ def test_a_host_is_asked_about_once_while_the_connection_waits(tmp_path: Path) -
         assert done.out.count("hello from 203.0.113.5") == 2, done
         assert asked == [("www.example.org", 80, ""), ("other.example.org", 80, "")], asked
         assert done.uses["other.example.org"] == (False, "")
-        """,
-    )
-
-
-@pytest.mark.parametrize(
-    ("host", "why"),
-    [("evil", "SPECIAL"), ("meta", "SPECIAL"), ("nowhere", "NOT_FOUND")],
-)
-def test_a_name_of_this_computer_is_refused_although_it_is_allowed(
-    tmp_path: Path, host: str, why: str
-) -> None:
-    in_world(
-        tmp_path,
-        f"""
-        done = run("curl -sS -m 20 http://{host}.example.org/", ["*.example.org"])
-        assert "hello" not in done.out, done
-        assert done.uses["{host}.example.org"][1] == {why!r}, done
-        """,
-    )
-
-
-def test_a_private_address_is_asked_about_a_second_time(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
+        # A private address is asked about a second time.
+        fetch = "curl -sS http://intra.example.org/"
         for yes in (True, False):
             asked.clear()
-            done = run(
-                "curl -sS http://intra.example.org/",
-                ["intra.example.org"],
-                answer=lambda host, port, address: yes,
-            )
+            done = run(fetch, ["intra.example.org"], answer=lambda host, port, address: yes)
             assert asked == [("intra.example.org", 80, "10.1.2.3")]
             assert ("hello from 10.1.2.3" in done.out) is yes, done
-        assert "hello" not in run("curl -sS http://intra.example.org/", ["*.example.org"]).out
+        assert "hello" not in run(fetch, ["*.example.org"]).out
         """,
     )
 
 
-def test_a_port_and_a_service_of_this_computer(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
-        done = run(
-            "curl -sS http://www.example.org:8443/; curl -sS http://localhost:5432/; "
-            "curl -sS http://localhost:80/; curl -sS http://other.example.org:8443/",
-            ["www.example.org:8443", "localhost:5432"],
-        )
-        assert "hello from 203.0.113.5 as www.example.org:8443" in done.out
-        assert "hello from 127.0.0.1 as localhost:5432" in done.out
-        assert done.out.count("hello") == 2, done
-        """,
-    )
+ADDRESSES = (
+    "127.0.0.1 2130706433 0x7f000001 0.0.0.0 [::1] [::ffff:203.0.113.5] 203.0.113.5 203.0.113.5. "
+    "169.254.169.254 10.1.2.3 198.18.0.1 198.18.0.77 3405803781 [2001:db8::1]"
+)
 
 
-def test_two_rules_for_the_same_port(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
-        fetch = "for host in localhost:80 www.example.org:8443 files.example.org:8443 {}; do "
-        fetch += "curl -sS http://$host/; done"
-        done = run(
-            fetch.format("203.0.113.5:8443"),
-            ["localhost:80", "203.0.113.5:8443", "www.example.org:8443", "*.example.org:8443"],
-        )
-        assert "hello from 127.0.0.1 as localhost" in done.out, done
-        assert done.out.count("hello from 203.0.113.5 as ") == 3, done
-        assert list(done.uses) == ["203.0.113.5:8443", "files.example.org:8443", "localhost:80",
-                                   "www.example.org:8443"], done
-        # A service that was not named is not even asked about.
-        done = run(fetch.format(""), ["localhost:5432"], answer=lambda *_question: True)
-        assert "127.0.0.1" not in done.out, done
-        assert asked == [], asked
-        """,
-    )
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1", "2130706433", "0x7f000001", "0.0.0.0", "[::1]", "[::ffff:203.0.113.5]",
-        "203.0.113.5", "203.0.113.5.", "169.254.169.254", "10.1.2.3", "198.18.0.1", "198.18.0.77",
-        "3405803781", "[2001:db8::1]",
-    ],
-)  # fmt: skip
-def test_no_address_is_reached_by_its_number(tmp_path: Path, address: str) -> None:
+def test_names_of_this_computer_and_numbers_are_refused_although_allowed(tmp_path: Path) -> None:
     in_world(
         tmp_path,
         f"""
-        done = run("curl -g -sS -m 5 http://{address}/", ["www.example.org", "*.example.org"])
+        fetch = "for host in evil meta nowhere; do curl -sS -m 20 http://$host.example.org/; done"
+        done = run(fetch, ["*.example.org"])
         assert "hello" not in done.out, done
+        assert {{name: why for name, (_allowed, why) in done.uses.items()}} == {{
+            "evil.example.org": "SPECIAL", "meta.example.org": "SPECIAL",
+            "nowhere.example.org": "NOT_FOUND"}}, done
+        fetch = "for a in {ADDRESSES}; do curl -g -sS -m 5 http://$a/ || echo failed; done"
+        done = run(fetch, ["www.example.org", "*.example.org"])
+        assert "hello" not in done.out, done
+        assert done.out.count("failed\\n") == {len(ADDRESSES.split())}, done
         """,
     )
 
@@ -169,7 +130,8 @@ def test_nothing_but_tcp_leaves(tmp_path: Path) -> None:
 
 
 def test_looking_a_name_up_tells_nobody(tmp_path: Path) -> None:
-    """Data in names does not leave: only after a yes is a name looked up outside."""
+    """Data in names does not leave: only after a yes is a name looked up outside. And a name may
+    mean another computer a moment later."""
     in_world(
         tmp_path,
         """
@@ -181,15 +143,7 @@ def test_looking_a_name_up_tells_nobody(tmp_path: Path) -> None:
         assert looked == []
         run("curl -sS http://www.example.org/", ["www.example.org"])
         assert looked == ["www.example.org"]
-        """,
-    )
 
-
-def test_a_name_that_means_another_computer_a_moment_later(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
-        from ollmsandbox.sandbox.network import network
         answers = [[PUBLIC], ["127.0.0.1"], [PUBLIC, METADATA], ["::ffff:127.0.0.1"], [PUBLIC]]
         network.resolve = lambda host, port: answers.pop(0)
         done = run("for i in 1 2 3 4 5; do curl -s http://www.example.org/; echo; done",
@@ -207,7 +161,7 @@ with socket.create_connection(("198.18.0.1", 53)) as tcp:
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 udp.settimeout(20)
 codes = set()
-for number in range(20_500):
+for number in range(700):
     label = b"n%d" % number
     name = bytes([len(label)]) + label + b"\\x07example\\x00"
     udp.sendto(struct.pack(">6H", number, 256, 1, 0, 0, 0) + name + b"\\0\\1\\0\\1",
@@ -221,6 +175,8 @@ def test_more_names_than_there_are_addresses(tmp_path: Path) -> None:
     in_world(
         tmp_path,
         f"""
+        from ollmsandbox.sandbox.network import names
+        names._MOST_NAMES = 500
         write_script({MANY_NAMES!r})
         done = run("python3 script.py; curl -sS http://other.example.org/; "
                    "curl -sS http://www.example.org/", ["www.example.org", "*.example.org"],
@@ -296,25 +252,6 @@ def test_no_question_shows_a_name_that_looks_like_another(tmp_path: Path) -> Non
     )
 
 
-def test_the_name_in_a_tls_hello_has_to_be_the_host(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
-        serve_https(PUBLIC, ["www.example.org", "files.example.org"])
-        fetch = "curl -sS --cacert ca.pem"
-        done = run(f"{fetch} https://www.example.org/", ["www.example.org"])
-        assert "hello" in done.out, done
-        done = run(
-            f"{fetch} --connect-to files.example.org:443:www.example.org:443 "
-            "https://files.example.org/",
-            ["www.example.org"],
-        )
-        assert "hello" not in done.out, done
-        assert done.uses["www.example.org"][1] == "OTHER_NAME"
-        """,
-    )
-
-
 # Sends a hello with a name that is no name, or a broken one.
 ODD_HELLOS = """
 import socket, ssl, sys
@@ -334,13 +271,21 @@ with socket.create_connection(("www.example.org", 443)) as tls:
 """
 
 
-def test_a_name_in_a_tls_hello_says_nothing_to_the_user(tmp_path: Path) -> None:
+def test_the_name_in_a_tls_hello_has_to_be_the_host_and_says_nothing_to_the_user(
+    tmp_path: Path,
+) -> None:
     in_world(
         tmp_path,
         f"""
-        serve_https(PUBLIC, ["www.example.org"])
-        write_script({ODD_HELLOS!r})
+        serve_https(PUBLIC, ["www.example.org", "files.example.org"])
         fetch = "curl -sS --cacert ca.pem https://www.example.org/"
+        other = "--connect-to files.example.org:443:www.example.org:443 https://files.example.org/"
+        done = run(fetch, ["www.example.org"])
+        assert "hello" in done.out, done
+        done = run(f"curl -sS --cacert ca.pem {{other}}", ["www.example.org"])
+        assert "hello" not in done.out, done
+        assert done.uses["www.example.org"][1] == "OTHER_NAME"
+        write_script({ODD_HELLOS!r})
         for kind, name in (("odd", repr("\\x1b[2j\\nollmsandbox: all is well")), ("broken", "'?'")):
             done = run(f"python3 script.py {{kind}}; {{fetch}}", ["www.example.org"])
             # Also if there are other connections after it.

@@ -19,12 +19,11 @@ from ollmsandbox.sandbox.network.lists import (
     save_host_list,
 )
 
-
-def test_no_list_is_built_in(tmp_path: Path) -> None:
-    assert load_host_lists(tmp_path) == {}
+pytestmark = pytest.mark.ordinary
 
 
 def test_a_list_is_saved_replaced_and_removed(tmp_path: Path) -> None:
+    assert load_host_lists(tmp_path) == {}
     save_host_list(tmp_path, "python", [HostRule("pypi.example"), HostRule("files.example", 8443)])
     save_host_list(tmp_path, "db", [HostRule("localhost", 5432)])
     save_host_list(tmp_path, "python", [HostRule("other.example", None, has_star=True)])
