@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.bubble import with_profile
 from support.person import Person
 from support.rootfs import VERSION, Mirror, install, mirror, system
 from support.servers.tmux import at_terminal
@@ -157,11 +158,10 @@ def test_folders_of_the_profile_are_read_only_in_alpine(agent: Agent) -> None:
     for name in ("skills/lint", "reference", "reference/private"):
         (person.home / name).mkdir(parents=True)
         (person.home / name / "text").write_text(f"{name}\n")
-    person.paths.profiles.mkdir(parents=True)
-    profile = person.paths.profiles / "standard.yaml"
-    profile.write_text(
+    text = (
         "extra_ro_binds: [~/reference, ~/missing]\nskills: ~/skills\nmasks: [~/reference/private]"
     )
+    with_profile(person, text, "standard")
     reference = person.home / "reference"
     assert agent.run(f"cat /skills/lint/text {reference}/text").text == "skills/lint\nreference"
     assert "/skills" in RunCommand(agent.tool_context).description
@@ -171,7 +171,7 @@ def test_folders_of_the_profile_are_read_only_in_alpine(agent: Agent) -> None:
     for place in ("/skills/new", f"{reference}/new"):
         assert "Read-only file system" in agent.run(f"echo x >{place}").text
     assert not agent.run(f"ls {person.home}/skills").ok
-    profile.write_text("extra_ro_binds: [~/.ssh]")
+    with_profile(person, "extra_ro_binds: [~/.ssh]", "standard")
     (person.home / ".ssh").mkdir()
     assert "is hidden from commands" in agent.run("true").text
 
@@ -216,10 +216,7 @@ def test_a_run_as_json_has_the_path_of_the_project(person: Person, alpine: Insta
     assert [change["path"] for change in told["changes"]] == ["src/made"]
     assert told["system"] == f"Alpine {VERSION}"
     assert told["seen_as"] == {str(person.project): "/workspace"}
-
-
-def test_errors_name_the_files_as_they_are_named_here(person: Person, alpine: Installed) -> None:
-    install(person, alpine)
+    # Errors name the files as they are named here.
     command = "echo /workspace/out; echo /workspace/a.c:3: wrong >&2; cat /workspace/none"
     done = person.cli("run", "--rootfs", "-c", command)
     assert done.stdout == "/workspace/out\n"
@@ -228,8 +225,7 @@ def test_errors_name_the_files_as_they_are_named_here(person: Person, alpine: In
     assert "/workspace" not in done.stderr
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_a_name_that_comes_in_pieces_is_found(size: int) -> None:
+def test_a_name_that_comes_in_pieces_is_found() -> None:
     """However it is cut."""
     given = (
         b"/workspace /workspace/a: x/workspace /workspaces '/workspace' ./workspace /work\n"
@@ -241,37 +237,35 @@ def test_a_name_that_comes_in_pieces_is_found(size: int) -> None:
         b"\033[01m\033[K/p/a.c:3\033[m 3m/workspace \033[38;5;120m/p /p"
         b"/workspace file:///p/b //workspace\n/works"
     )
-    passed: list[bytes] = []
 
-    async def sink(data: bytes) -> None:
-        passed.append(data)
+    async def feed(size: int) -> bytes:
+        passed: list[bytes] = []
 
-    async def feed() -> None:
+        async def sink(data: bytes) -> None:
+            passed.append(data)
+
         renamed = PathRewriter(sink, "/p")
         for start in range(0, len(given), size):
             await renamed(given[start : start + size])
         await renamed.end()
+        return b"".join(passed)
 
-    loop.run(feed())
-    assert b"".join(passed) == wanted
+    for size in (1, 2, 3, 7, 1000):
+        assert loop.run(feed(size)) == wanted
 
 
 def test_install_from_a_file(person: Person, tmp_path: Path) -> None:
-    (tmp_path / "here.tar.gz").write_bytes(system("3.98.1"))
-    done = person.cli(
-        "rootfs", "install", "--from", "here.tar.gz", "--tier", "0", "--quiet", cwd=tmp_path
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    done = person.cli("run", "--rootfs", "--", "cat", "/etc/alpine-release")
-    assert done.stdout == "3.98.1\n"
-
-
-def test_without_a_network_the_command_line_says_what_to_do(person: Person) -> None:
     person.cli("settings", "rootfs-mirror", "http://127.0.0.1:1/alpine")
     done = person.cli("rootfs", "install")
     assert done.returncode == 125
     assert "http://127.0.0.1" in done.stderr
     assert "ollmsandbox rootfs install --from FILE" in done.stderr
+    (tmp_path / "here.tar.gz").write_bytes(system("3.98.1"))
+    options = ("--from", "here.tar.gz", "--tier", "0", "--quiet")
+    done = person.cli("rootfs", "install", *options, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = person.cli("run", "--rootfs", "--", "cat", "/etc/alpine-release")
+    assert done.stdout == "3.98.1\n"
 
 
 def test_settings_are_shown_set_and_refused(person: Person) -> None:
@@ -302,28 +296,23 @@ def test_the_choice_is_the_project_s_own_and_stays(person: Person) -> None:
 
 
 def test_a_model_s_commands_run_in_the_system_of_the_project(agent: Agent) -> None:
-    outcome = agent.run("cat /etc/alpine-release; echo x >/workspace/new", working_dir="/workspace")
-    assert outcome.text.startswith(f"{VERSION}\n")
+    """The user sees the paths of the host, and the model those of the system."""
+    project = str(agent.person.project)
+    command = "cat /etc/alpine-release; echo x >new; echo /workspace/b.c:3: wrong >&2; pwd"
+    outcome = agent.run(f"{command}; printf /workspace", working_dir="/workspace")
+    assert outcome.text.startswith(f"{VERSION}\n/workspace\n/workspace")
     assert "added new" in outcome.text
     assert (agent.person.project / "new").exists()
-    host = agent.run("pwd", working_dir=str(agent.person.project))
-    assert host.text == "/workspace"
+    shown = agent.looking.printed
+    assert shown[Stream.STDOUT].decode() == f"{VERSION}\n{project}\n{project}"
+    assert shown[Stream.STDERR].decode() == f"{project}/b.c:3: wrong\n"
+    assert project not in outcome.text
+    assert agent.run("pwd", working_dir=project).text == "/workspace"
     assert agent.run("pwd", working_dir="playground").text == "/playground"
 
 
-def test_the_user_sees_host_paths_and_the_model_the_system_s(
-    agent: Agent,
-) -> None:
-    outcome = agent.run("echo /workspace/a.c; echo /workspace/b.c:3: wrong >&2; printf /workspace")
-    project = str(agent.person.project).encode()
-    assert agent.looking.printed[Stream.STDOUT] == project + b"/a.c\n" + project
-    assert agent.looking.printed[Stream.STDERR] == project + b"/b.c:3: wrong\n"
-    assert "/workspace/a.c" in outcome.text
-    assert str(agent.person.project) not in outcome.text
-
-
 def test_a_file_is_read_and_changed_by_either_of_its_names(agent: Agent) -> None:
-    project = agent.person.project
+    person, project = agent.person, agent.person.project
     (project / "src").mkdir()
     (project / "src/file").write_text("one\n")
     for name in ("src/file", "/workspace/src/file", f"{project}/src/file", "~/src/file"):
@@ -334,30 +323,22 @@ def test_a_file_is_read_and_changed_by_either_of_its_names(agent: Agent) -> None
     made = agent.write("/workspace/new/file", content="three\n")
     assert made.ok, made.text
     assert (project / "new/file").read_text() == "three\n"
-
-
-def test_a_file_of_the_playground_is_reached_by_its_name_there(agent: Agent) -> None:
+    # A file of the system is the other system's.
+    assert VERSION in agent.read("/etc/alpine-release").text
+    assert not agent.write("/etc/alpine-release", content="x").ok
+    assert agent.read(str(person.home / ".profile")).ok is False
     agent.asker.answer = Answer.ALLOW
     assert agent.write("/playground/notes", content="x\n").ok
-    assert (agent.person.playground / "notes").read_text() == "x\n"
+    assert (person.playground / "notes").read_text() == "x\n"
     assert "x" in agent.read("playground/notes").text
 
 
-def test_a_file_of_the_system_is_the_other_system_s(agent: Agent) -> None:
-    assert VERSION in agent.read("/etc/alpine-release").text
-    assert not agent.write("/etc/alpine-release", content="x").ok
-    assert agent.read(str(agent.person.home / ".profile")).ok is False
-
-
-def test_the_question_says_where_it_runs(agent: Agent) -> None:
+def test_the_question_and_the_model_s_tool_say_where_it_runs(agent: Agent) -> None:
     agent.run("true", network=True)
     [asked] = agent.asked
     assert any(f"Alpine {VERSION}" in sentence for sentence in asked.sees)
     facts = {fact.label: fact.value for fact in asked.facts}
     assert facts["Can write"] == "~/project, Playground"
-
-
-def test_the_model_gets_the_name_and_the_programs_of_the_system(agent: Agent) -> None:
     text = RunCommand(agent.tool_context).description
     for part in (f"Alpine {VERSION}", "/workspace", "/playground", "python3 3."):
         assert part in text

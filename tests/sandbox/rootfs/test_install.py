@@ -24,7 +24,6 @@ from support.rootfs import (
     Mirror,
     folder,
     install,
-    packages,
     prepare,
     quick_mirror,
     system,
@@ -66,12 +65,19 @@ def test_an_installed_system_is_complete(alpine: Installed) -> None:
     assert is_rootfs_ready(whole, VERSION, 1)
     assert not is_rootfs_ready(whole, "3.99.2")
     assert not is_rootfs_ready(whole, VERSION, 2)
-    for name in TIERS[1].packages:
-        assert name == "bash" or (whole / f"usr/share/{name}").exists() or name == "python3"
+    for name in {*TIERS[1].packages} - {"bash", "python3"}:
+        assert (whole / f"usr/share/{name}").exists()
     assert sorted(os.listdir(whole.parent)) == [".rootfs.lock", f"alpine-{VERSION}", "current"]
+    # Its programs are detected in it.
+    told = json.loads((whole / ".alpine-programs.json").read_text())
+    assert told["python3"].startswith("Python 3.")
+    assert "git" not in told
+    offered = programs_in(alpine)
+    assert "wget (busybox)" in offered
+    assert any(one.startswith("python3 3.") for one in offered)
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_an_empty_folder_is_no_system(tmp_path: Path) -> None:
     assert not is_rootfs_ready(tmp_path)
     (tmp_path / "bin").mkdir()
@@ -82,25 +88,24 @@ def test_an_empty_folder_is_no_system(tmp_path: Path) -> None:
     assert not is_rootfs_ready(tmp_path, tier=1)
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_the_steps_are_reported_in_order(person: Person, served: Mirror) -> None:
     told: list[InstallProgress] = []
-    prepared = prepare(person, served, progress=told.append)
-    assert prepared.is_new
+    assert prepare(person, served, progress=told.append).is_new
     steps = list(dict.fromkeys(progress.step for progress in told))
-    assert steps == [
-        Step.LOOK,
-        Step.FETCH,
-        Step.UNPACK,
-        Step.PACKAGES,
-        Step.FINISH,
-        Step.DONE,
-    ]
+    between = [Step.UNPACK, Step.PACKAGES, Step.FINISH]
+    assert steps == [Step.LOOK, Step.FETCH, *between, Step.DONE]
     assert any(progress.text.startswith("Installing ") for progress in told)
 
 
+@pytest.mark.ordinary
 def test_a_second_time_nothing_is_fetched(person: Person, served: Mirror) -> None:
-    first = prepare(person, served, tier=0)
+    # With the settings of the user.
+    save_rootfs_settings(person.paths.config, replace(served.settings, tier=0))
+    person._copy_probe()
+    first = loop.run(Rootfs(person.paths, person.environ).prepare())
+    assert (first.installed.version, first.installed.tier) == (VERSION, 0)
+    assert RootfsStore(person.paths.rootfs).current() == first.installed
     asked = len(served.asked)
     second = prepare(person, served, tier=0)
     assert second == replace(first, is_new=False)
@@ -129,7 +134,7 @@ def test_packages_come_from_the_mirror_and_a_missing_one_is_reported(
     assert [name for name in names(person) if name.startswith((".new", "alpine"))] == []
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_a_system_without_python_is_not_put_into_place(person: Person, served: Mirror) -> None:
     served.files["/v3.99/community/python3.tar.gz"] = tarball([folder("./usr")])
     with pytest.raises(RootfsError, match="incomplete"):
@@ -153,7 +158,7 @@ def test_a_package_cannot_write_outside_the_system(person: Person, served: Mirro
     assert need_rootfs(person.paths, person.environ).version == VERSION
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_too_little_disk_space_is_reported_before_the_download(
     person: Person, served: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +198,7 @@ def _installed(tier: int) -> bytes:
     return "".join(f"P:{name}\n" for name in TIERS[tier].packages).encode()
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize("wrong", ["checksum", "version", "missing"])
 def test_a_file_that_cannot_be_right_is_refused(person: Person, tmp_path: Path, wrong: str) -> None:
     file = tmp_path / "alpine.tar.gz"
@@ -205,7 +211,7 @@ def test_a_file_that_cannot_be_right_is_refused(person: Person, tmp_path: Path, 
     assert find_rootfs(person.paths, person.environ) is None
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_two_builders_at_once_build_it_once(person: Person, served: Mirror) -> None:
     waits = threading.Event()
 
@@ -231,31 +237,6 @@ def test_two_builders_at_once_build_it_once(person: Person, served: Mirror) -> N
     assert sorted(one.is_new for one in prepared) == [False, True]
     assert len([path for path, _ in served.asked if path.endswith(".tar.gz")]) == 1
     assert Step.WAIT in told
-
-
-def test_cancelled_it_leaves_only_what_was_fetched(person: Person, served: Mirror) -> None:
-    reached, go_on = threading.Event(), threading.Event()
-
-    def ask(path: str) -> None:
-        if path.endswith("/python3.tar.gz"):
-            reached.set()
-            go_on.wait(PATIENCE)
-
-    served.when = ask
-    rootfs = Rootfs(person.paths, person.environ, served.settings)
-
-    async def cancel() -> None:
-        task = asyncio.ensure_future(rootfs.prepare())
-        await asyncio.to_thread(reached.wait, PATIENCE)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    person._copy_probe()
-    loop.run(cancel())
-    go_on.set()
-    assert names(person) == [".rootfs.lock", "downloads"]
-    assert prepare(person, served).is_new
 
 
 def test_cancelled_it_closes_the_connection_to_the_mirror_at_once(
@@ -318,21 +299,14 @@ loop.run(Rootfs(Paths.from_environ(os.environ), os.environ, settings).prepare(no
 """
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_a_builder_that_is_killed_at_any_step_leaves_nothing_half_done(
     person: Person, served: Mirror
 ) -> None:
     person._copy_probe()
     path = next(path for path in served.files if path.endswith(".tar.gz") and "mini" in path)
-    steps = [
-        ("LOOK", 1),
-        ("FETCH", 4),
-        ("UNPACK", 2),
-        ("PACKAGES", 2),
-        ("FINISH", 1),
-        ("sweep", 0),
-    ]
-    for step, number in steps:
+    steps = {"LOOK": 1, "FETCH": 4, "UNPACK": 2, "PACKAGES": 2, "FINISH": 1, "sweep": 0}
+    for step, number in steps.items():
         _kill_at(person, served, step, number)
         assert find_rootfs(person.paths, person.environ) is None
     # What was fetched before it was killed is not fetched again.
@@ -363,10 +337,8 @@ def test_an_upgrade_leaves_running_commands_where_they_are(
 ) -> None:
     old = install(person, alpine)
     served.has("3.99.2", system("3.99.2"))
-    script = (
-        "echo ready; while [ ! -e /playground/go ]; do sleep 0.02; done; cat /etc/alpine-release"
-    )
-
+    wait = "while [ ! -e /playground/go ]; do sleep 0.02; done"
+    script = f"echo ready; {wait}; cat /etc/alpine-release"
     person.share_playground()
 
     async def upgrade() -> str:
@@ -407,22 +379,3 @@ def test_a_system_is_not_removed_while_a_command_runs_in_it(
     assert find_rootfs(person.paths, person.environ) is None
     assert names(person) == [".rootfs.lock"]
     assert os.path.exists(f"{alpine.folder}/bin/sh")
-
-
-def test_the_programs_of_the_system_are_detected_in_it(alpine: Installed) -> None:
-    told = json.loads((Path(alpine.folder) / ".alpine-programs.json").read_text())
-    assert told["python3"].startswith("Python 3.")
-    assert "git" not in told
-    offered = programs_in(alpine)
-    assert "wget (busybox)" in offered
-    assert any(one.startswith("python3 3.") for one in offered)
-    assert set(packages()) >= {"bash", "git"}
-
-
-@pytest.mark.anybody
-def test_the_settings_of_the_user_are_used(person: Person, served: Mirror) -> None:
-    save_rootfs_settings(person.paths.config, replace(served.settings, tier=0))
-    person._copy_probe()
-    prepared = loop.run(Rootfs(person.paths, person.environ).prepare())
-    assert (prepared.installed.version, prepared.installed.tier) == (VERSION, 0)
-    assert RootfsStore(person.paths.rootfs).current() == prepared.installed

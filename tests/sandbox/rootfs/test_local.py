@@ -28,7 +28,7 @@ def test_a_prepared_folder_is_used_where_it_is_named(person: Person, alpine: Ins
     assert person.run("cat /etc/alpine-release", rootfs=given).stdout.text == f"{VERSION}\n"
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize("given", ["relative", "/nowhere/at/all", "/proc"])
 def test_a_folder_that_is_no_system_is_refused(person: Person, given: str) -> None:
     person.environ["ROOTFS_DIR"] = given

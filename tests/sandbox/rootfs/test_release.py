@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import io
 import platform
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from ollmsandbox.sandbox.rootfs.settings import (
     save_rootfs_settings,
 )
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 LIST = f"/latest-stable/releases/{ARCH}/latest-releases.yaml"
 
 
@@ -38,23 +39,20 @@ def served() -> Iterator[Mirror]:
         yield running
 
 
-@pytest.mark.parametrize(
-    ("machine", "arch"),
-    [
-        ("x86_64", "x86_64"),
-        ("aarch64", "aarch64"),
-        ("arm64", "aarch64"),
-        ("armv7l", "armv7"),
-        ("armv8l", "armv7"),
-        ("armv6l", "armhf"),
-        ("riscv64", "riscv64"),
-        ("ppc64le", "ppc64le"),
-        ("i686", "x86"),
-        ("i386", "x86"),
-    ],
-)
-def test_the_kind_of_machine_is_named_as_alpine_names_it(machine: str, arch: str) -> None:
-    assert detect_arch(machine) == arch
+def test_the_kind_of_machine_is_named_as_alpine_names_it() -> None:
+    expected = {
+        **{name: name for name in ("x86_64", "aarch64", "riscv64", "ppc64le")},
+        "arm64": "aarch64",
+        "armv7l": "armv7",
+        "armv8l": "armv7",
+        "armv6l": "armhf",
+        "i686": "x86",
+        "i386": "x86",
+    }
+    assert {machine: detect_arch(machine) for machine in expected} == expected
+    for machine in ("riscv128", "", "../x86_64"):
+        with pytest.raises(RootfsError, match=re.escape(machine) or "unknown"):
+            detect_arch(machine)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +66,6 @@ def test_a_32_bit_system_on_a_64_bit_kernel_gets_32_bit_programs(
     assert detect_arch() == arch
 
 
-@pytest.mark.parametrize("machine", ["riscv128", "", "../x86_64"])
-def test_an_unknown_kind_of_machine_is_an_error_that_names_it(machine: str) -> None:
-    with pytest.raises(RootfsError, match=machine.replace(".", r"\.") or "unknown"):
-        detect_arch(machine)
-
-
 def test_the_newest_version_is_found_in_the_list(served: Mirror) -> None:
     path = served.has("3.99.7", b"tarball")
     found = find_release(served.settings, ARCH)
@@ -85,17 +77,6 @@ def test_the_newest_version_is_found_in_the_list(served: Mirror) -> None:
 def test_a_list_without_the_small_system_is_an_error_that_says_so(served: Mirror) -> None:
     served.files[LIST] = b"- flavor: alpine-virt\n  version: 3.99.1\n"
     with pytest.raises(RootfsError, match="does not list alpine-minirootfs"):
-        find_release(served.settings, ARCH)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"<html>404</html>", b"- [1, 2]\n", b"\xff\xfe\0", b"[" * 600, b"a: &a [*a]"],
-    ids=["empty", "broken", "a-page", "a-list", "bytes", "deep", "endless"],
-)
-def test_an_invalid_release_list_is_an_error(served: Mirror, content: bytes) -> None:
-    served.files[LIST] = content
-    with pytest.raises(RootfsError):
         find_release(served.settings, ARCH)
 
 
@@ -133,16 +114,17 @@ def _nested(first: str, then: str) -> str:
 @pytest.mark.parametrize(
     "content",
     [
+        *(b"", b"{", b"<html>404</html>", b"- [1, 2]\n", b"\xff\xfe\0", b"[" * 600, b"a: &a [*a]"),
+        # These would swell, or are of itself or of other kinds.
         _nested("[x, x]", "[{}]") + f"\n- flavor: {FLAVOR}\n  version: *a11\n  file: *a11\n",
         _nested("{k: v}", "{{<<: [{}]}}"),
         f"- flavor: {FLAVOR}\n  version: 3.99\n  file: [x]\n  sha256: {{a: b}}\n",
         f"- &a\n  flavor: {FLAVOR}\n  version: *a\n",
         "- !!python/object/apply:os.system [exit]\n",
     ],
-    ids=["lists", "merged", "other-kinds", "of-itself", "a-program"],
 )
-def test_a_list_that_would_swell_is_refused_at_once(served: Mirror, content: str) -> None:
-    served.files[LIST] = content.encode()
+def test_an_invalid_release_list_is_refused_at_once(served: Mirror, content: str | bytes) -> None:
+    served.files[LIST] = content if isinstance(content, bytes) else content.encode()
     with pytest.raises(RootfsError):
         find_release(served.settings, ARCH)
 
