@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How commands run is decided once, and a run without a sandbox needs the user's approval."""
+"""How commands run is decided once, and a run without a sandbox needs the user's approval. In a
+Flatpak: sandbox/flatpak/test_portal.py."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+from support.changes import states
 from support.person import Person
-from support.portal import portal
 
 from ollmsandbox import loop
 from ollmsandbox.engine.executor import Executor, Run, find_executor
-from ollmsandbox.engine.run import PreparedRun
-from ollmsandbox.errors import DeniedError, WorkingDirError
+from ollmsandbox.engine.run import PreparedRun, finish_interrupted_runs, prepare_run
+from ollmsandbox.engine.system import System, set_system
+from ollmsandbox.errors import DeniedError, OllmSandboxError, WorkingDirError
+from ollmsandbox.project.change import State
+from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.sandbox.process import Result
-from ollmsandbox.sandbox.spec import RunSpec
+from ollmsandbox.sandbox.profile.profile import Limits
+from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.sandbox.unsandboxed.runner import Confinement, UnsandboxedRunner
 
 
@@ -34,14 +39,37 @@ async def run(
         return prepared, await prepared.exec(command)
 
 
-def test_with_a_sandbox_changes_are_recorded(person: Person) -> None:
+def test_with_a_sandbox_changes_are_recorded(person: Person, manager: ProjectManager) -> None:
+    # There is nothing to finish.
+    assert finish_interrupted_runs(person.paths, clean_up=True) is None
     executor = executor_of(person)
     assert executor.is_recorded
-    prepared, result = loop.run(run(executor, RunSpec(str(person.project)), "touch a; exit 3"))
+    spec = RunSpec(str(person.project), command="the command", limits=Limits(time=60))
+    prepared, result = loop.run(run(executor, spec, "echo x >a; exit 3"))
     assert isinstance(prepared, PreparedRun)
+    assert prepared.plan.limits.time == 60
     assert result.exit_code == 3
+    prepared.record_end(result.exit_code)
     assert prepared.report is not None
-    assert [item.change.path for item in prepared.report.changes] == ["a"]
+    assert states(prepared.report) == {"a": State.APPLIED}
+    assert (person.project / "a").read_text() == "x\n"
+    assert not prepared.has_unsettled_changes()
+    recorded = manager.run(prepared.run_id)
+    assert (recorded.command, recorded.exit_code) == ("the command", 3)
+
+
+def test_a_run_is_outdated_once_another_has_left_pending_changes(person: Person) -> None:
+    executor, spec = executor_of(person), RunSpec(str(person.project))
+    prepared = prepare_run(spec, person.paths, person.environ)
+    assert not prepared.is_outdated()
+    loop.run(run(executor, spec._replace(mode=Mode.REVIEW), "touch a"))
+    assert prepared.is_outdated()
+
+
+def test_a_project_that_uses_alpine_needs_it_installed(person: Person) -> None:
+    set_system(person.paths, str(person.project), System.ALPINE)
+    with pytest.raises(OllmSandboxError, match="rootfs install"):
+        prepare_run(RunSpec(str(person.project)), person.paths, person.environ)
 
 
 def test_without_a_sandbox_nothing_runs_before_the_user_agrees(person: Person) -> None:
@@ -63,25 +91,3 @@ def test_a_folder_that_is_missing_is_reported_before_the_question(person: Person
     with pytest.raises(WorkingDirError):
         loop.run(run(executor_of(person, FLATPAK_ID="x"), spec, "touch ran"))
     assert os.listdir(person.project) == []
-
-
-@pytest.mark.parametrize(
-    ("faults", "network", "confinement"),
-    [
-        ((), False, Confinement.INNER),
-        (("forget-folders",), False, Confinement.OFFLINE),
-        (("forget-folders",), True, Confinement.NONE),
-        (("refuse",), False, Confinement.NONE),
-    ],
-)
-def test_in_a_flatpak_the_best_that_the_portal_offers_is_used(
-    person: Person, faults: tuple[str, ...], network: bool, confinement: Confinement
-) -> None:
-    with portal(person, *faults) as flatpak:
-        spec = RunSpec(str(person.project), network=network)
-        executor = executor_of(person, **flatpak.environ)
-        prepared, result = loop.run(run(executor, spec, "touch made"))
-        assert isinstance(prepared, UnsandboxedRunner)
-        assert (prepared.confinement, result.exit_code) == (confinement, 0)
-        assert (prepared.why is None) is (confinement is Confinement.INNER)
-        assert os.listdir(person.project) == ["made"]

@@ -33,7 +33,7 @@ from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.sessions.sessions import Sessions
 from ollmsandbox.ui.settings import Settings
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 class _Nobody:

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
+from support.changes import states
 from support.person import Person
 
 from ollmsandbox.database.tables import Run
@@ -14,13 +12,6 @@ from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
-
-
-@pytest.fixture
-def review(person: Person) -> Iterator[Review]:
-    review = Review(person.paths)
-    yield review
-    review.close()
 
 
 def _since(review: Review, person: Person, run_id: str) -> list[Run]:
@@ -75,18 +66,10 @@ def test_edits_of_the_user_stay_and_their_lines_are_a_conflict(
     done = undo_runs(review, _since(review, person, first.run_id))
     assert merged.read_text() == "1\n2\n3\n4\n5\n6\nmine\n"
     assert "mine" in edited.read_text()
-    left = {
-        item.change.path
-        for report in done
-        for item in report.changes
-        if item.state is State.CONFLICT
-    }
+    left = {path for r in done for path, state in states(r).items() if state is State.CONFLICT}
     assert left == {"edited"}
-
-
-def test_only_the_runs_of_a_session_are_meant(person: Person, review: Review) -> None:
-    report = person.record("echo > new")
-    since = review.manager.run(report.run_id).started_at
+    # Only the runs of a session, of this project and of that time are meant.
+    since = review.manager.run(first.run_id).started_at
     assert runs_since(review.manager, person.project, since, session_id="another") == []
-    assert runs_since(review.manager, person.project, since + 1) == []
+    assert runs_since(review.manager, person.project, since + 600) == []
     assert runs_since(review.manager, person.home, since) == []

@@ -20,7 +20,7 @@ from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 from ollmsandbox.sandbox.output import readable
 from ollmsandbox.sandbox.process import Sinks
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 FAULTS = {
     "refuse": "refused: Not for you.",
