@@ -20,12 +20,10 @@ from ollmsandbox.database.tables import FileRecord, Project
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.projects import ProjectManager
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
-def test_a_thread_writes_through_its_own_store(
-    person: Person,
-) -> None:
+def test_a_thread_writes_through_its_own_store(person: Person) -> None:
     with closing(Database(person.paths, patience=0.05)) as store, store.transaction():
         # Had the tables become those of the new store, this thread would wait for its own lock.
         other = threading.Thread(target=lambda: Database(person.paths).close())
@@ -56,19 +54,10 @@ def test_processes_that_start_at_once_share_one_database(person: Person, broken:
     if broken:
         person.paths.data.mkdir(parents=True)
         person.paths.database.write_bytes(b"garbage" * 1000)
-    command = [
-        sys.executable,
-        "-I",
-        "-c",
-        _WRITER,
-        str(ROOT),
-        str(person.home),
-        str(person.project),
-    ]
+    command = [sys.executable, "-I", "-c", _WRITER, str(ROOT), str(person.home)]
+    pipe = subprocess.PIPE
     writers = [
-        subprocess.Popen(
-            [*command, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([*command, str(person.project), str(number)], stdin=pipe, stdout=pipe)
         for number in range(3)
     ]
     for writer in writers:

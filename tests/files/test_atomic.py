@@ -11,7 +11,7 @@ import pytest
 from ollmsandbox.files.atomic import write_atomically
 from ollmsandbox.paths import real_path
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def kept_by_us(folder: Folder) -> set[str]:
     return recorded(folder)
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_each_pattern_ignores_what_git_ignores(folder: Folder, person: Person) -> None:
     make_repository(person)
     folder.manager.store  # noqa: B018
@@ -80,7 +80,7 @@ def test_each_pattern_ignores_what_git_ignores(folder: Folder, person: Person) -
         assert kept_by_us(folder) == kept_by_git(person), text
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_any_ignore_files_together_ignore_what_git_ignores(folder: Folder, person: Person) -> None:
     make_repository(person)
     folder.manager.store  # noqa: B018

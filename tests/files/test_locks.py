@@ -10,7 +10,7 @@ import pytest
 from ollmsandbox.files.locks import FileLock
 from ollmsandbox.paths import FolderSet, is_inside
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
