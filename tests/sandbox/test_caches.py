@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -14,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.bubble import by, each_overlay, each_way, in_mounts, run_beside
+from support.bubble import by, command_beside, each_overlay, each_way, in_mounts, with_profile
 from support.escape.attack import folder_elsewhere
 from support.person import Person
+from support.servers import registry
 from support.timing import wait_for
 
 from ollmsandbox import loop
@@ -32,7 +34,7 @@ from ollmsandbox.sandbox.caches import (
     remove_old_caches,
 )
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
-from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.process import Result, Stop
 
 pytestmark = pytest.mark.ordinary
 
@@ -116,12 +118,15 @@ def test_the_usual_cache_folder_is_writable_and_hides_the_programs_own(
     (person.home / ".cache/pip").mkdir(parents=True)
     (person.home / ".cache/pip/wheel").write_text("here\n")
     found = by(person, way)
-    ok(person.run("mkdir ~/.cache/new; echo x >~/.cache/pip/wheel2", capabilities=found))
+    write = "cd ~/.cache; mkdir new; echo x >pip/wheel2; head -c 1M /dev/zero >new/big"
+    ok(person.run(f"{write}; chmod 300 new", capabilities=found))
     seen = person.run("ls -A ~/.cache ~/.cache/pip; cat ~/.cache/ollmchat/*", capabilities=found)
     home = f"{person.home}/.cache"
     assert seen.stdout.text == f"{home}:\nnew\npip\n\n{home}/pip:\nwheel\nwheel2\n"
     assert "No such file" in seen.stderr.text
     assert not (person.home / ".cache/new").exists()
+    # What is in a folder that cannot be read counts as well.
+    assert measure_caches(person.paths)[1] >= 1 << 20
 
 
 @each_overlay
@@ -140,10 +145,8 @@ def test_the_rest_of_the_home_folder_stays_read_only(person: Person, way: Overla
 @pytest.mark.parametrize(
     "environ",
     [
-        {"CARGO_HOME": "{home}/tools/cargo"},
-        {"npm_config_cache": "{home}/tools/cargo"},
-        {"GOPATH": "{home}/tools:{home}/other"},
-        {"CARGO_HOME": "{elsewhere}/cargo"},
+        {"CARGO_HOME": "{home}/tools/cargo", "GOPATH": "{home}/go1:{home}/other"},
+        {"npm_config_cache": "{elsewhere}/npm", "CARGO_HOME": "{elsewhere}/cargo"},
         {"XDG_CACHE_HOME": "{elsewhere}"},
     ],
     ids=lambda environ: "-".join(environ),
@@ -152,33 +155,36 @@ def test_a_variable_moves_a_cache(
     person: Person, way: OverlayMethod, environ: dict[str, str], elsewhere: Path
 ) -> None:
     moved = {n: v.format(home=person.home, elsewhere=elsewhere) for n, v in environ.items()}
-    (name, value), *_ = moved.items()
-    place = Path(value.partition(":")[0]) / ("pkg" if name == "GOPATH" else "")
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "old").write_text("before\n")
     person.environ.update(moved)
     found = by(person, way)
-    ok(person.run(f"cat {place}/old; echo new >{place}/new", capabilities=found))
-    assert ok(person.run(f"cat {place}/old {place}/new", capabilities=found)) == "before\nnew\n"
-    assert not (place / "new").exists()
+    for name, value in moved.items():
+        place = Path(value.partition(":")[0]) / ("pkg" if name == "GOPATH" else "")
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "old").write_text("before\n")
+        ok(person.run(f"cat {place}/old; echo new >{place}/new", capabilities=found))
+        read = person.run(f"cat {place}/old {place}/new", capabilities=found)
+        assert ok(read) == "before\nnew\n"
+        assert not (place / "new").exists()
+
+
+# Variables that move caches, each with a value that is no folder or cannot be one.
+NO_FOLDERS = {
+    "CARGO_HOME": "{home}/.profile/x", "RUSTUP_HOME": "{home}/.profile",
+    "GOPATH": "{home}/a/../b", "GRADLE_USER_HOME": "{home}/../x", "NUGET_PACKAGES": "/{home}/x",
+    "BUN_INSTALL": "relative", "OPAMROOT": "{home}/" + 300 * "n",
+    "PUB_CACHE": "{home}/" + 300 * "n/", "MIX_HOME": "{home}/\n", "HEX_HOME": "{home}/loop/x",
+    "CONAN_HOME": "{home}/closed/x", "NVM_DIR": "/proc/self/x", "npm_config_cache": "/dev/null/x",
+}  # fmt: skip
 
 
 @each_way
-@pytest.mark.parametrize(
-    "value",
-    [
-        *("{home}/.profile/x", "{home}/.profile", "{home}/a/../b", "{home}/../x", "/{home}/x"),
-        *("relative", "{home}/" + 300 * "n", "{home}/" + 300 * "n/", "{home}/\n", "{home}/loop/x"),
-        *("{home}/closed/x", "/proc/self/x", "/dev/null/x"),
-    ],
-)
 def test_a_variable_that_names_no_folder_does_not_stop_a_command(
-    person: Person, way: OverlayMethod, value: str
+    person: Person, way: OverlayMethod
 ) -> None:
     (person.home / ".profile").touch()
     (person.home / "loop").symlink_to("loop")
     (person.home / "closed").mkdir(mode=0)
-    person.environ["CARGO_HOME"] = value.format(home=person.home)
+    person.environ |= {n: value.format(home=person.home) for n, value in NO_FOLDERS.items()}
     assert ok(person.run("echo done", capabilities=by(person, way))) == "done\n"
 
 
@@ -297,23 +303,20 @@ def test_caches_in_a_home_folder_with_something_mounted_in_it(person: Person) ->
     (person.home / ".cargo/credentials").write_text("secret\n")
     around = in_mounts('mount -t tmpfs t "$1"', mounted)
     write = "echo x >~/.npm/x; echo y >~/.m2/y; echo z >~/.cache/z; ls -A ~/.cargo"
-    first = run_beside(person, around, "run", "--project", str(person.project), "-c", write)
+    first = command_beside(person, around, write)
     assert (first.returncode, first.stdout, first.stderr) == (0, "", "")
     read = "cat ~/.npm/old ~/.npm/x ~/.m2/y ~/.cache/z"
-    second = run_beside(person, around, "run", "--project", str(person.project), "-c", read)
+    second = command_beside(person, around, read)
     assert (second.stdout, second.stderr) == ("before\nx\ny\nz\n", "")
     assert not (person.home / ".npm/x").exists()
 
 
 def test_the_disk_limit_counts_caches(person: Person) -> None:
     (person.home / ".npm").mkdir()
-    profile = person.paths.profiles / "small.yaml"
-    profile.parent.mkdir(parents=True)
-    profile.write_text("limits: {disk: 16 MiB}\n")
+    with_profile(person, "limits: {disk: 16 MiB}")
     for place in ("~/.npm", "~/.m2"):
-        result = person.run(f"head -c 64M /dev/zero >{place}/big; sleep 60", profile="small")
-        assert result.stop is not None
-        assert result.stop.value == "disk"
+        result = person.run(f"head -c 64M /dev/zero >{place}/big; sleep 60", profile="mine")
+        assert result.stop is Stop.DISK
 
 
 # --- layers, without a command -----------------------------------------------------------------
@@ -406,11 +409,6 @@ def test_a_layer_that_cannot_be_merged_is_dropped(person: Person) -> None:
     assert (layer / "home/name").read_text() == "a file"
 
 
-def test_folders_that_cannot_be_read_count(person: Person) -> None:
-    ok(person.run("mkdir ~/.cargo/x; head -c 1M /dev/zero >~/.cargo/x/big; chmod 300 ~/.cargo/x"))
-    assert measure_caches(person.paths)[1] >= 1 << 20
-
-
 def test_folders_of_a_run_that_is_still_ending_are_not_used_again(person: Person) -> None:
     paths = person.paths
     ended = [written(paths, "/p", {}, "1"), written(paths, "/p", {}, "2")]
@@ -493,32 +491,16 @@ def hits(result: Result) -> int:
     return sum(int(line.split()[1]) for line in result.stdout.text.splitlines())
 
 
+# Where an address is the same each time, which pip keeps it by.
 SERVER = """
-import http.server, os
-os.chdir("index")
-class Handler(http.server.SimpleHTTPRequestHandler):
-    def end_headers(self):
-        self.send_header("Cache-Control", "max-age=600")
-        super().end_headers()
-http.server.HTTPServer(("127.0.0.1", 8123), Handler).serve_forever()
+import http.server, registry
+http.server.HTTPServer(("127.0.0.1", 8123), registry.Handler).serve_forever()
 """
 
 
 def test_pip_keeps_what_it_downloaded(person: Person) -> None:
     """From an index on loopback, which the command itself serves."""
-    import zipfile
-
-    index = person.project / "index/simple/thing"
-    index.mkdir(parents=True)
-    name = "thing-1-py3-none-any.whl"
-    with zipfile.ZipFile(index / name, "w") as wheel:
-        wheel.writestr("thing.py", "x = 1\n")
-        wheel.writestr(
-            "thing-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1\n"
-        )
-        wheel.writestr("thing-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        wheel.writestr("thing-1.dist-info/RECORD", "")
-    (index / "index.html").write_text(f"<a href='{name}'>{name}</a>")
+    shutil.copy(registry.__file__, person.project / "registry.py")
     (person.project / "serve.py").write_text(SERVER)
     install = """
         /usr/bin/python3 serve.py 2>/dev/null &
@@ -527,8 +509,8 @@ def test_pip_keeps_what_it_downloaded(person: Person) -> None:
             --trusted-host 127.0.0.1:8123 --index-url http://127.0.0.1:8123/simple thing
         kill $!; rm -r out
     """
-    first = person.run(["bash", "-c", install])
+    first = person.run(install)
     assert first.exit_code == 0, first.stderr.text + first.stdout.text
-    second = person.run(["bash", "-c", install])
+    second = person.run(install)
     assert "Using cached" in second.stdout.text
     assert not (person.home / ".cache/pip").exists()

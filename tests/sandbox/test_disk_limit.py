@@ -15,7 +15,7 @@ from ollmsandbox.sandbox.limits import DiskWatch
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.sandbox.profile.profile import Limits
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 def test_existing_files_do_not_count_against_the_disk_limit(tmp_path: Path) -> None:

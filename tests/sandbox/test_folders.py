@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support.bubble import WAYS, by, each_overlay, each_way
+from support.bubble import WAYS, by, each_way
 from support.person import Person
 
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
@@ -18,14 +18,20 @@ from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 
 
 def test_it_starts_in_the_project_and_its_changes_are_real(person: Person) -> None:
-    (person.project / "old").write_text("old")
-    result = person.run("pwd; cat old; rm old; echo new >new; mkdir -p a/b; ln -s new link")
-    assert result.stdout.text == f"{person.project}\nold"
-    assert (person.project / "new").read_text() == "new\n"
-    assert (person.project / "a/b").is_dir()
-    assert os.readlink(person.project / "link") == "new"
-    assert not (person.project / "old").exists()
-    assert (person.project / "new").stat().st_uid == os.getuid()
+    # Which may lie outside of the home folder.
+    for project in (person.project, person.home.parent / "elsewhere"):
+        project.mkdir(exist_ok=True)
+        (project / "old").write_text("old")
+        command = "pwd; cat old; rm old; echo new >new; mkdir -p a/b; ln -s new link"
+        result = person.run(f"{command}; id -u >&2; id -g >&2", project=project)
+        assert result.stdout.text == f"{project}\nold"
+        assert (project / "new").read_text() == "new\n"
+        assert (project / "a/b").is_dir()
+        assert os.readlink(project / "link") == "new"
+        assert not (project / "old").exists()
+        # The user is the same inside.
+        assert result.stderr.text == f"{os.getuid()}\n{os.getgid()}\n"
+        assert (project / "new").stat().st_uid == os.getuid()
 
 
 ODD_NAMES = {
@@ -46,69 +52,37 @@ ODD_NAMES = {
 }
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
-@each_overlay
-def test_a_project_may_have_any_name(person: Person, name: str, way: OverlayMethod) -> None:
+def test_a_project_and_a_folder_in_it_may_have_any_name(person: Person, name: str) -> None:
     project = person.home / name
-    project.mkdir()
+    (project / name).mkdir(parents=True)
     (project / "old").write_text("old")
-    command = 'cat old; mkdir inner; cp old "$PWD/new"'
-    result = person.run(command, project=project, capabilities=by(person, way))
-    assert (result.exit_code, result.stdout.text) == (0, "old")
-    assert sorted(os.listdir(project)) == ["inner", "new", "old"]
-    deeper = person.run("touch deep", project=project, working_dir="inner")
-    assert deeper.exit_code == 0
-    assert os.listdir(project / "inner") == ["deep"]
+    command = 'cat ../old; cd ..; cat "$PWD/old"; mkdir inner'
+    for way in WAYS:
+        found = by(person, way)
+        result = person.run(command, project=project, working_dir=f"./{name}", capabilities=found)
+        assert result.stdout.text == "oldold"
+        if way is OverlayMethod.NONE:
+            assert result.stderr.text.endswith("Read-only file system\n")
+        else:
+            assert (result.exit_code, result.stderr.text) == (0, "")
+            (project / "inner").rmdir()
+        assert sorted(os.listdir(project)) == sorted([name, "old"])
     assert not (person.project / "ran").exists()
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
-def test_a_project_of_any_name_can_be_read_without_an_overlay(person: Person, name: str) -> None:
-    project = person.home / name
-    project.mkdir()
-    (project / "old").write_text("old")
-    command = 'cat old "$PWD/old"; mkdir inner'
-    result = person.run(command, project=project, capabilities=by(person, OverlayMethod.NONE))
-    assert (result.exit_code, result.stdout.text) == (1, "oldold")
-    assert result.stderr.text.endswith("Read-only file system\n")
-    assert os.listdir(project) == ["old"]
-
-
-@pytest.mark.anybody
-@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
-def test_a_folder_in_the_project_may_have_any_name(person: Person, name: str) -> None:
-    (person.project / name).mkdir()
-    result = person.run(["touch", "./made"], working_dir=f"./{name}")
-    assert result.exit_code == 0
-    assert os.listdir(person.project / name) == ["made"]
-
-
-def test_a_project_may_lie_outside_of_the_home_folder(person: Person, tmp_path: Path) -> None:
-    project = tmp_path / "elsewhere"
-    project.mkdir()
-    assert person.run("pwd; touch made", project=project).stdout.text == f"{project}\n"
-    assert (project / "made").exists()
-
-
-@each_overlay
+@each_way
 def test_a_project_may_lie_on_another_file_system(person: Person, way: OverlayMethod) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as project:
         assert os.stat(project).st_dev != os.stat(person.home).st_dev
-        result = person.run("pwd; touch made; ls", project=project, capabilities=by(person, way))
-        assert result.stdout.text == f"{project}\nmade\n"
-        assert os.listdir(project) == ["made"]
-
-
-def test_a_project_on_another_file_system_can_be_read_without_an_overlay(person: Person) -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as project:
         Path(project, "old").write_text("old")
-        found = by(person, OverlayMethod.NONE)
+        found = by(person, way)
         result = person.run("pwd; cat old; touch made", project=project, capabilities=found)
         assert result.stdout.text == f"{project}\nold"
-        assert "Read-only file system" in result.stderr.text
-        assert os.listdir(project) == ["old"]
+        is_read_only = way is OverlayMethod.NONE
+        assert ("Read-only file system" in result.stderr.text) is is_read_only
+        assert sorted(os.listdir(project)) == (["old"] if is_read_only else ["made", "old"])
 
 
 # --- the home folder and the playground ----------------------------------------------------------
@@ -162,57 +136,50 @@ def test_the_real_home_folder_stays_unchanged(
     assert os.listdir(person.playground) == ["new"]
 
 
-@each_way
-def test_the_playground_is_the_same_folder_for_every_run(
-    person: Person, way: OverlayMethod
-) -> None:
-    found = by(person, way)
-    assert person.run("echo kept >~/playground/note", capabilities=found).exit_code == 0
+def test_the_playground_is_the_same_folder_for_every_run(person: Person) -> None:
     other = person.home / "other"
     other.mkdir()
-    result = person.run(
-        "cat note; pwd", project=other, working_dir="playground", capabilities=found
-    )
-    assert result.stdout.text == f"kept\n{person.home}/playground\n"
-    assert (person.playground / "note").read_text() == "kept\n"
-
-
-def test_the_playground_is_the_same_folder_for_every_way(person: Person) -> None:
     for way in WAYS:
-        person.run(f"touch ~/playground/{way.value}", capabilities=by(person, way))
-    assert set(os.listdir(person.playground)) == {way.value for way in WAYS}
+        found = by(person, way)
+        write = f"echo {way.value} >>~/playground/note"
+        assert person.run(write, capabilities=found).exit_code == 0
+        result = person.run(
+            "cat note; pwd", project=other, working_dir="playground", capabilities=found
+        )
+        *notes, where = result.stdout.text.splitlines()
+        assert (notes[-1], where) == (way.value, f"{person.home}/playground")
+    kept = (person.playground / "note").read_text()
+    assert kept.split() == [way.value for way in WAYS]
 
 
-def test_a_folder_of_the_user_called_playground_is_left_alone(person: Person) -> None:
+@pytest.mark.ordinary
+def test_what_the_user_has_called_playground_is_left_alone(person: Person) -> None:
     own = person.home / "playground"
+    own.write_text("mine")
+    assert person.run("touch ~/playground/new").exit_code == 0
+    assert own.read_text() == "mine"
+    own.unlink()
     own.mkdir()
     (own / "mine").write_text("mine")
-    result = person.run("ls ~/playground; touch ~/playground/new")
-    assert (result.exit_code, result.stdout.text) == (0, "")
+    result = person.run("ls ~/playground; touch ~/playground/newer")
+    assert (result.exit_code, result.stdout.text) == (0, "new\n")
     assert os.listdir(own) == ["mine"]
 
 
-def test_a_file_called_playground_is_left_alone(person: Person) -> None:
-    (person.home / "playground").write_text("mine")
-    result = person.run("touch ~/playground/new")
-    assert result.exit_code == 0
-    assert (person.home / "playground").read_text() == "mine"
-
-
-@pytest.mark.parametrize("folder", ["/tmp", "/var/tmp", "/dev/shm"])
-def test_temporary_folders_are_fresh_for_each_run(person: Person, folder: str) -> None:
-    name = f"{folder}/ollmsandbox-test-{os.getpid()}"
-    Path(name).touch()
+def test_temporary_folders_are_fresh_for_each_run(person: Person) -> None:
+    name = f"ollmsandbox-test-{os.getpid()}"
+    folders = [Path(folder) for folder in ("/tmp", "/var/tmp", "/dev/shm")]
+    for folder in folders:
+        (folder / name).touch()
     try:
-        result = person.run(f"test -e {name} || echo fresh; echo x >{name}-inside; ls {folder}")
-        assert "fresh\n" in result.stdout.text
-        assert f"{os.path.basename(name)}-inside\n" in result.stdout.text
-        assert person.run(f"cat {name}-inside").exit_code == 1
-        assert not Path(f"{name}-inside").exists()
+        for folder in folders:
+            command = f"test -e {name} || echo fresh; echo x >{name}-inside; ls"
+            result = person.run(command, working_dir=str(folder))
+            assert result.stdout.text.startswith("fresh\n")
+            assert f"{name}-inside\n" in result.stdout.text
+        for folder in folders:
+            assert person.run(f"cat {folder}/{name}-inside").exit_code == 1
+            assert not (folder / f"{name}-inside").exists()
     finally:
-        os.unlink(name)
-
-
-def test_the_user_is_the_same_inside(person: Person) -> None:
-    result = person.run("id -u; id -g")
-    assert result.stdout.text == f"{os.getuid()}\n{os.getgid()}\n"
+        for folder in folders:
+            (folder / name).unlink()

@@ -58,11 +58,13 @@ def test_what_is_left_is_ended_in_every_sandbox(person: Person, way: OverlayMeth
     assert not (person.playground / "beat").exists()
 
 
+@pytest.mark.ordinary
 def test_the_model_is_told(agent: Agent) -> None:
     assert agent.run("sleep 1001 & echo begun").text.startswith("begun\n1 process ")
     assert agent.run("sleep 1001 & sleep 1001 & ").text.startswith("2 processes ")
 
 
+@pytest.mark.ordinary
 def test_the_command_line_tells(person: Person) -> None:
     command = "sleep 1001 & sleep 1001 & echo begun"
     done = person.cli("run", "-c", command)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from support.bubble import with_profile
 from support.person import Person
 from support.probe import first_in_path
 
@@ -29,8 +30,7 @@ class Systemd:
     def __init__(self, person: Person) -> None:
         self._program = first_in_path(person) / "systemd-run"
         person.environ |= {"DBUS_SESSION_BUS_ADDRESS": "unix:path=/x", "XDG_RUNTIME_DIR": ""}
-        person.paths.profiles.mkdir(parents=True)
-        (person.paths.profiles / "mine.yaml").write_text("limits: {memory: 100 MiB}")
+        with_profile(person, "limits: {memory: 100 MiB}")
 
     def counts(self, kills: int, *, meanwhile: str = "") -> None:
         here = os.readlink("/proc/self/ns/mnt")
@@ -53,28 +53,21 @@ def test_a_command_killed_for_the_memory_limit_says_so(person: Person, systemd: 
     assert "Exceeded the memory limit" in done.stderr
 
 
-def test_a_child_killed_for_the_memory_limit_is_why_the_command_failed(
-    person: Person, systemd: Systemd
+@pytest.mark.parametrize(
+    ("kills", "command", "code", "stop"),
+    [
+        (1, "sh -c 'kill -KILL $$'; exit 2", 137, Stop.MEMORY),
+        # It has handled that.
+        (1, "sh -c 'kill -KILL $$'; exit 0", 0, None),
+        (0, "kill -KILL $$", 137, None),
+    ],
+)
+def test_the_memory_limit_is_named_only_where_a_command_failed_for_it(
+    person: Person, systemd: Systemd, kills: int, command: str, code: int, stop: Stop | None
 ) -> None:
-    systemd.counts(1)
-    result = person.run("sh -c 'kill -KILL $$'; exit 2", profile="mine")
-    assert result.stop is Stop.MEMORY
-
-
-def test_a_command_that_handles_a_killed_child_has_not_failed(
-    person: Person, systemd: Systemd
-) -> None:
-    systemd.counts(1)
-    result = person.run("sh -c 'kill -KILL $$'; exit 0", profile="mine")
-    assert (result.exit_code, result.stop) == (0, None)
-
-
-def test_a_command_killed_for_nothing_of_ours_says_no_limit(
-    person: Person, systemd: Systemd
-) -> None:
-    systemd.counts(0)
-    result = person.run("kill -KILL $$", profile="mine")
-    assert (result.exit_code, result.stop) == (137, None)
+    systemd.counts(kills)
+    result = person.run(command, profile="mine")
+    assert (result.exit_code, result.stop) == (code, stop)
 
 
 def test_a_sandbox_that_systemd_stops_for_the_memory_limit_says_so(

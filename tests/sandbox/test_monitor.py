@@ -14,7 +14,7 @@ from support.timing import until
 from ollmsandbox import loop
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent, Monitor
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 class Case:

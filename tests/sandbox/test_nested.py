@@ -11,23 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.bubble import IS_ROOT, in_mounts, run_beside, with_profile
+from support.bubble import IS_ROOT, command_beside, in_mounts, run_beside, with_profile
 from support.person import Person
 
 # --- where something is mounted ------------------------------------------------------------------
 
 
-READ_ONLY = 'mount -t tmpfs none "$1"; echo seen >"$1/file"; mount -o remount,bind,ro "$1"'
+DISK = 'mount -t tmpfs none "$1"; echo seen >"$1/file"'
+READ_ONLY = f'{DISK}; mount -o remount,bind,ro "$1"'
 
 
 def test_a_project_on_a_read_only_file_system_can_be_read(person: Person) -> None:
     """A command may write there as everywhere; only applying it fails, with a report."""
-    done = run_beside(
-        person,
-        in_mounts(READ_ONLY, person.project),
-        *("run", "--json", "--project", str(person.project), "-c"),
-        "cat file; echo new >new && cat new; touch ~/playground/new",
-    )
+    around = in_mounts(READ_ONLY, person.project)
+    command = "cat file; echo new >new && cat new; touch ~/playground/new"
+    done = command_beside(person, around, command, "--json")
     told = json.loads(done.stdout)
     assert (told["exit_code"], told["stdout"]) == (0, "seen\nnew\n")
     (change,) = told["changes"]
@@ -39,13 +37,9 @@ def test_a_project_on_a_read_only_file_system_can_be_read(person: Person) -> Non
 
 def test_mounts_in_the_home_folder_are_seen_and_not_written(person: Person) -> None:
     disk = person.home / "disk"
-    (disk).mkdir()
-    done = run_beside(
-        person,
-        in_mounts('mount -t tmpfs none "$1"; echo seen >"$1/file"', disk),
-        *("run", "--project", str(person.project), "-c"),
-        'cat ~/disk/file; touch ~/disk/new || echo "not written"; touch new',
-    )
+    disk.mkdir()
+    command = 'cat ~/disk/file; touch ~/disk/new || echo "not written"; touch new'
+    done = command_beside(person, in_mounts(DISK, disk), command)
     assert (done.returncode, done.stdout) == (0, "seen\nnot written\n")
     # Of the project changes can be recorded all the same.
     assert os.listdir(person.project) == ["new"]
@@ -56,12 +50,8 @@ def test_mounts_in_the_project_are_seen_and_not_written(person: Person) -> None:
     disk = person.project / "disk"
     disk.mkdir()
     (person.project / "old").write_text("old\n")
-    done = run_beside(
-        person,
-        in_mounts('mount -t tmpfs none "$1"; echo seen >"$1/file"', disk),
-        *("run", "--project", str(person.project), "-c"),
-        "cat old disk/file; echo x >disk/file; echo new >new; cat disk/file; touch ~/playground/a",
-    )
+    write = "echo x >disk/file; echo new >new; cat disk/file; touch ~/playground/a"
+    done = command_beside(person, in_mounts(DISK, disk), f"cat old disk/file; {write}")
     assert (done.returncode, done.stdout) == (0, "old\nseen\nseen\n")
     assert "disk/file: Read-only file system" in done.stderr
     assert (person.playground / "a").exists()
@@ -99,7 +89,7 @@ def test_commands_run_where_no_overlay_can_be_mounted(person: Person, tmp_path: 
     assert (writes["ok"], writes["needed"]) == (False, False)
     assert "recorded" in writes["cause"]
     command = "ls ~; ls -A ~/.ssh; touch ~/playground/new; touch new"
-    done = run_beside(person, around, "run", "--project", str(person.project), "-c", command)
+    done = command_beside(person, around, command)
     assert (done.returncode, done.stdout) == (1, "playground\nproject\n")
     assert "cannot touch 'new': Read-only file system" in done.stderr
     assert f"{person.project} (the project) is read-only" in done.stderr
@@ -117,11 +107,8 @@ def test_where_changes_cannot_be_kept_the_project_is_not_written(
         folder.mkdir()
     mounted = 'mount -t overlay none -o "userxattr,lowerdir=$2,upperdir=$3,workdir=$4" "$1"'
     folders = (cache, *(tmp_path / name for name in ("two", "upper", "work")))
-    done = run_beside(
-        person,
-        in_mounts(mounted, *folders),
-        *("run", "--project", str(person.project), "-c", "pwd; touch ~/playground/new; touch new"),
-    )
+    command = "pwd; touch ~/playground/new; touch new"
+    done = command_beside(person, in_mounts(mounted, *folders), command)
     assert (done.returncode, done.stdout) == (1, f"{person.project}\n")
     assert f"{person.project} (the project) is read-only" in done.stderr
     assert os.listdir(person.playground) == ["new"]
@@ -137,7 +124,7 @@ NESTED = ["bwrap", "--dev-bind", "/", "/", "--unshare-user", "--unshare-pid", "-
 def test_in_another_sandbox_a_command_runs_in_one_of_its_own_or_not_at_all(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     command = 'touch ran; ls -A ~; echo x >~/new || echo "not written"'
-    done = run_beside(person, NESTED, "run", "--project", str(person.project), "-c", command)
+    done = command_beside(person, NESTED, command)
     assert "Traceback" not in done.stderr
     assert not (person.home / "new").exists()
     if IS_ROOT and done.returncode == 125:
@@ -177,12 +164,9 @@ def test_root_of_a_user_namespace_hides_what_a_stranger_has(person: Person, stra
     layers = person.home.with_name("run")
     layers.mkdir(mode=0o700)
     person.environ["XDG_RUNTIME_DIR"] = str(layers)
-    done = run_beside(
-        person,
-        ["unshare", "--user", "--map-root-user"],
-        *("run", "--profile", "mine", "--project", str(person.project), "-c"),
-        f"ls -A {stranger}/doc; ls -d {stranger}/man",
-    )
+    command = f"ls -A {stranger}/doc; ls -d {stranger}/man"
+    around = ["unshare", "--user", "--map-root-user"]
+    done = command_beside(person, around, command, "--profile", "mine")
     assert (done.returncode, done.stdout) == (0, f"{stranger}/man\n"), done.stderr
 
 

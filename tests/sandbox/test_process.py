@@ -11,7 +11,7 @@ import pytest
 
 from ollmsandbox.sandbox.process import read_stat, read_status, usage_below
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 # PR_SET_NAME
 _RENAME = "import ctypes, sys; ctypes.CDLL(None).prctl(15, {name}); print(flush=True); input()"

@@ -12,9 +12,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.person import Person, cli_argv
+from support.bubble import IS_ROOT, run_beside, with_profile
+from support.person import Person
 from support.timing import PATIENCE
 
 from ollmsandbox import loop
@@ -24,13 +26,15 @@ from ollmsandbox.sandbox.starter.child import die_with_parent
 from ollmsandbox.sandbox.starter.server import StarterServer
 
 
-def in_a_row(person: Person, *commands: str, between: Callable[[], object] = int) -> list[Result]:
+def in_a_row(
+    person: Person, *commands: str, between: Callable[[], object] = int, **options: Any
+) -> list[Result]:
     """Run commands one after the other, with the same starter."""
 
     async def main() -> list[Result]:
         results = []
         for command in commands:
-            results.append(await person.bubble().exec(command))
+            results.append(await person.bubble(**options).exec(command))
             await asyncio.sleep(0.1)
             between()
         return results
@@ -38,32 +42,22 @@ def in_a_row(person: Person, *commands: str, between: Callable[[], object] = int
     return loop.run(main())
 
 
-def test_a_secret_that_appears_between_two_runs_is_hidden(person: Person) -> None:
-    secret = person.home / ".config" / "gh"
-
-    def appear() -> None:
-        secret.mkdir(parents=True, exist_ok=True)
-        (secret / "hosts.yml").write_text("secret")
-
-    results = in_a_row(person, *["cat ~/.config/gh/hosts.yml"] * 3, between=appear)
-    assert [result.stdout.text for result in results] == ["", "", ""]
-    assert all(result.exit_code != 0 for result in results)
-
-
-def test_changes_in_the_home_folder_between_two_runs_are_seen(person: Person) -> None:
+def test_changes_in_the_home_folder_between_two_runs_are_seen_and_secrets_hidden(
+    person: Person,
+) -> None:
     (person.home / "plain").write_text("0\n")
 
     def change() -> None:
         file = person.home / "plain"
         file.write_text(f"{int(file.read_text()) + 1}\n")
         (person.home / f"new{file.read_text().strip()}").touch()
+        (person.home / ".config/gh").mkdir(parents=True, exist_ok=True)
+        (person.home / ".config/gh/hosts.yml").write_text("secret")
 
-    results = in_a_row(person, *["cat ~/plain; ls ~ | grep -c new"] * 3, between=change)
-    assert [result.stdout.text.split() for result in results] == [
-        ["0", "0"],
-        ["1", "1"],
-        ["2", "2"],
-    ]
+    command = "cat ~/.config/gh/hosts.yml; cat ~/plain; ls ~ | grep -c new"
+    results = in_a_row(person, *[command] * 3, between=change)
+    said = [result.stdout.text.split() for result in results]
+    assert said == [["0", "0"], ["1", "1"], ["2", "2"]]
 
 
 def test_a_home_folder_that_is_another_one_by_now_is_that_one(person: Person) -> None:
@@ -83,15 +77,13 @@ def test_a_home_folder_that_is_another_one_by_now_is_that_one(person: Person) ->
 
 
 def test_another_profile_makes_another_sandbox(person: Person) -> None:
-    person.paths.profiles.mkdir(parents=True)
-    (person.home / "mine").mkdir()
-    (person.home / "mine" / "file").write_text("mine\n")
-    (person.paths.profiles / "closed.yaml").write_text("extends: standard\nmasks: [~/mine]\n")
+    (person.home / "mine").write_text("mine\n")
+    with_profile(person, "masks: [~/mine]", "closed")
 
     async def main() -> list[str]:
         said = []
         for profile in ("standard", "closed", "closed", "standard"):
-            result = await person.bubble(profile=profile).exec("cat ~/mine/file")
+            result = await person.bubble(profile=profile).exec("cat ~/mine")
             said.append(result.stdout.text)
             await asyncio.sleep(0.1)
         return said
@@ -108,18 +100,12 @@ def test_bwrap_cannot_be_written_by_a_command(person: Person) -> None:
 def test_where_there_can_be_no_mounts_of_our_own_those_of_the_machine_stay(person: Person) -> None:
     found = person.capabilities()._replace(namespaces=(), overlay=OverlayMethod.NONE)
 
-    async def main() -> list[int]:
-        codes = []
-        for _number in range(3):
-            codes.append((await person.bubble(capabilities=found).exec("true")).exit_code)
-            await asyncio.sleep(0.1)
-        return codes
-
     def count() -> int:
         return Path("/proc/self/mountinfo").read_text().count("/bwrap ")
 
     before = count()
-    assert loop.run(main()) == [0, 0, 0]
+    results = in_a_row(person, *["true"] * 3, capabilities=found)
+    assert [result.exit_code for result in results] == [0, 0, 0]
     assert count() == before
 
 
@@ -137,16 +123,10 @@ def test_many_commands_at_once_and_one_more_afterwards(person: Person) -> None:
 
 def test_a_machine_on_which_no_process_has_the_number_two(person: Person) -> None:
     # As in a container: bwrap's child has that number in its namespace, and bwrap looks it up.
-    apart = ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--fork", "--pid"]
+    apart = ["unshare", *([] if IS_ROOT else ["--map-root-user"]), "--fork", "--pid"]
     script = '/bin/true; /bin/true; "$@"'
-    command = cli_argv("run", "--project", str(person.project), "--", "echo", "here")
-    done = subprocess.run(
-        [*apart, "--mount-proc", "sh", "-c", script, "sh", *command],
-        env=person.environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    around = [*apart, "--mount-proc", "sh", "-c", script, "sh"]
+    done = run_beside(person, around, "run", "--project", str(person.project), "--", "echo", "here")
     assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
 
 
@@ -221,8 +201,11 @@ print(Path(f"/proc/{{starter.pid}}").exists())
 """
 
 
-@pytest.mark.parametrize("taken", [(), (0,) * 20, (3, 4, 5, 6, 7, 8, 9)], ids=str)
-@pytest.mark.parametrize("has_glib", [True, False])
+@pytest.mark.parametrize(
+    ("taken", "has_glib"),
+    [((), True), ((), False), ((0,) * 20, True), ((3, 4, 5, 6, 7, 8, 9), False)],
+    ids=str,
+)
 def test_no_descriptor_of_the_program_reaches_the_starter_or_a_sandbox(
     person: Person, taken: tuple[int, ...], *, has_glib: bool
 ) -> None:

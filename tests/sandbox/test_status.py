@@ -11,7 +11,7 @@ import pytest
 from ollmsandbox import loop
 from ollmsandbox.sandbox.status import BwrapStatus
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 def test_a_start_that_somebody_else_has_read_is_not_missed() -> None:

@@ -50,6 +50,14 @@ def run_beside(
     return person.cli(*arguments, around=before, cwd=person.home)
 
 
+def command_beside(
+    person: Person, before: list[str], command: str, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of the project as `run_beside` does."""
+    where = ("--project", str(person.project))
+    return run_beside(person, before, "run", *options, *where, "-c", command)
+
+
 def in_mounts(script: str, *words: str | Path) -> list[str]:
     """Return the words that start a command with mounts of its own, which end with it."""
     begin = ["unshare", "-m"] if IS_ROOT else ["unshare", "-Urm"]

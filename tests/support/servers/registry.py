@@ -70,6 +70,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200 if content else 404)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "max-age=600")
         self.end_headers()
         self.wfile.write(content)
 
