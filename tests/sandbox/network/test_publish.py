@@ -86,22 +86,28 @@ def test_a_port_is_published_while_the_command_runs(tmp_path: Path) -> None:
     publish_in_world(
         tmp_path,
         """
-write_script(server("127.0.0.1"))
+from ollmsandbox.sandbox.network.hosts import parse_hosts
+from ollmsandbox.sandbox.network.network import HostNetwork
+write_script(server("127.0.0.1", 8443))
 async def act(bubble):
-    assert bubble.ports.listening() == [3000]
+    assert bubble.ports.listening() == [8443]
     # Nothing is open before the user asked for it.
-    assert socket.socket().connect_ex(("127.0.0.1", 3000)) != 0
-    one = bubble.ports.publish(3000)
-    assert bubble.ports.publish(3000) is one
+    assert socket.socket().connect_ex(("127.0.0.1", 8443)) != 0
+    one = bubble.ports.publish(8443)
+    assert bubble.ports.publish(8443) is one
     assert await asyncio.to_thread(get, one.host_port) == b"from inside"
     return bubble
 bubble = loop.run(with_command(act))
 assert bubble.ports.listening() == []
 try:
-    raise AssertionError(bubble.ports.publish(3000))
+    raise AssertionError(bubble.ports.publish(8443))
 except Exception as error:
     assert "ended" in str(error), error
-assert socket.socket().connect_ex(("127.0.0.1", 3000)) != 0
+assert socket.socket().connect_ex(("127.0.0.1", 8443)) != 0
+
+# Our own listener for that port is not the command's.
+hosts = HostNetwork(parse_hosts(["www.example.org:8443", "localhost:5432"]))
+loop.run(with_command(act, hosts=hosts))
 """,
     )
 
@@ -146,23 +152,6 @@ async def act(bubble):
         except ConnectionResetError:
             pass
 loop.run(with_command(act, publish=(3000, 3001)))
-""",
-    )
-
-
-def test_our_own_listeners_are_not_the_commands(tmp_path: Path) -> None:
-    publish_in_world(
-        tmp_path,
-        """
-from ollmsandbox.sandbox.network.hosts import parse_hosts
-from ollmsandbox.sandbox.network.network import HostNetwork
-write_script(server("127.0.0.1", 8443))
-async def act(bubble):
-    assert bubble.ports.listening() == [8443]
-    one = bubble.ports.publish(8443)
-    assert await asyncio.to_thread(get, one.host_port) == b"from inside"
-hosts = HostNetwork(parse_hosts(["www.example.org:8443", "localhost:5432"]))
-loop.run(with_command(act, hosts=hosts))
 """,
     )
 

@@ -193,18 +193,6 @@ def test_a_star_in_a_mask_matches_any_part_of_a_name(
     assert result.stdout.text == "letterproject/public.key"
 
 
-def test_a_mask_hides_a_link_and_what_it_leads_to(person: Person) -> None:
-    for name in ("keys/id", "dotfiles/gh/hosts"):
-        (person.home / name).parent.mkdir(parents=True)
-        (person.home / name).write_text("secret")
-    (person.home / ".ssh").symlink_to("keys")
-    # A folder on the way may be a link, too.
-    (person.home / ".config").symlink_to("dotfiles")
-    result = person.run("cat ~/.ssh/id ~/keys/id ~/.config/gh/hosts ~/dotfiles/gh/hosts; ls -A ~")
-    assert "secret" not in result.stdout.text
-    assert not {".ssh", "keys"} & set(result.stdout.text.split())
-
-
 def test_masked_files_of_the_project_are_hidden_and_untouched(person: Person) -> None:
     with_profile(person, "masks: [~/project/.env, ~/project/keys]")
     (person.project / ".env").write_text("secret")

@@ -189,9 +189,13 @@ def test_nothing_is_removed_while_a_command_runs_in_an_older_one(
 @pytest.mark.ordinary
 @pytest.mark.parametrize("action", ["status", "remove", "prepare", "need"])
 def test_a_store_of_another_user_is_reported(person: Person, action: str) -> None:
-    """A misplaced `sudo` leaves such a store."""
+    """A misplaced `sudo` leaves such a store. Root can read any folder, so root gets a file."""
     store = person.paths.rootfs
-    store.mkdir(parents=True, mode=0)
+    if os.getuid() == 0:
+        store.parent.mkdir(parents=True)
+        store.touch()
+    else:
+        store.mkdir(parents=True, mode=0)
     rootfs = Rootfs(person.paths, person.environ)
     try:
         with pytest.raises(OllmSandboxError, match=r"/ollmchat/rootfs"):
@@ -249,4 +253,5 @@ def test_an_unreadable_file_is_reported(person: Person, tmp_path: Path, kind: st
             loop.run(Rootfs(person.paths, person.environ).prepare(tarball=given, tier=0))
     finally:
         file.parent.chmod(0o700)
-    assert "alpine-minirootfs" in caught.value.remedy
+    if os.getuid() != 0 or kind in ("folder", "pipe"):
+        assert "alpine-minirootfs" in caught.value.remedy
