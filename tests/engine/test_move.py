@@ -54,23 +54,26 @@ def _run(person: Person, command: str, project: Path, *, mode: Mode = Mode.AUTO)
 
 
 def _move(person: Person, review: Review) -> Path:
-    project = review.manager.find_project(person.project)
-    assert project is not None
     new = person.home / "elsewhere" / "new name"
     new.parent.mkdir()
+    old = _known(review, person.project)
     person.project.rename(new)
-    assert move_project(review.manager, RuleStore(review.manager.paths), project, new).path == str(
-        new
-    )
+    assert _move_to(review, old, new).path == str(new)
     return new
 
 
+def _move_to(review: Review, project: Project, new: Path) -> Project:
+    return move_project(review.manager, RuleStore(review.manager.paths), project, new)
+
+
 def test_applied_changes_are_undone_at_the_new_path(person: Person, review: Review) -> None:
+    (person.home / ".npm").mkdir()
     (person.project / "a").write_text("before\n")
-    _run(person, "echo after > a; mkdir b; echo new > b/c", person.project)
+    caches = "echo 1 >~/.npm/a; echo 2 >~/.m2/b"
+    _run(person, f"echo after > a; mkdir b; echo new > b/c; {caches}", person.project)
     new = _move(person, review)
-    project = review.manager.find_project(new)
-    assert project is not None and project.name == "new name"
+    project = _known(review, new)
+    assert project.name == "new name"
     assert review.manager.find_project(person.project) is None
     run = review.manager.last_run(project)
     assert run is not None
@@ -79,6 +82,10 @@ def test_applied_changes_are_undone_at_the_new_path(person: Person, review: Revi
     assert not (new / "b").exists() and not person.project.exists()
     review.apply(run)
     assert (new / "b/c").read_text() == "new\n"
+    # Its caches have moved along.
+    _run(person, "cat ~/.npm/a ~/.m2/b >both", new)
+    assert (new / "both").read_text() == "1\n2\n"
+    assert [one.project for one in all_caches(person.paths)] == [str(new)]
 
 
 def test_pending_changes_stay_pending_and_the_next_command_sees_them(
@@ -90,15 +97,6 @@ def test_pending_changes_stay_pending_and_the_next_command_sees_them(
     assert not list(new.iterdir())
     review.apply_all(_known(review, new))
     assert sorted(file.name for file in new.iterdir()) == ["a", "b"]
-
-
-def test_caches_move_along(person: Person, review: Review) -> None:
-    (person.home / ".npm").mkdir()
-    _run(person, "echo 1 >~/.npm/a; echo 2 >~/.m2/b; touch file", person.project)
-    new = _move(person, review)
-    _run(person, "cat ~/.npm/a ~/.m2/b >both", new)
-    assert (new / "both").read_text() == "1\n2\n"
-    assert [caches.project for caches in all_caches(person.paths)] == [str(new)]
 
 
 def test_sessions_system_and_records_move_along(person: Person, review: Review) -> None:
@@ -224,10 +222,10 @@ def test_a_project_with_a_session_in_another_program_is_not_moved(
     History(manager).create(SessionInfo("s", "A session", where, "m", "", 1.0, 1.0))
     lock = SessionLock(person.paths, "s")
     with pytest.raises(ProjectError, match="open in another program"):
-        move_project(manager, RuleStore(person.paths), project, new)
+        _move_to(review, project, new)
     assert {p.path for p in manager.projects()} == {project.path, str(new)}
     lock.release()
-    assert move_project(manager, RuleStore(person.paths), project, new).path == str(new)
+    assert _move_to(review, project, new).path == str(new)
 
 
 def test_a_session_that_was_begun_through_a_link_is_of_the_folder_itself(
@@ -265,7 +263,7 @@ def test_a_folder_that_was_opened_there_meanwhile_becomes_the_same_project(
     person.project.rename(new)
     manager.add_project(new)
     History(manager).create(_talk("two", new))
-    move_project(manager, RuleStore(manager.paths), old, new)
+    _move_to(review, old, new)
     assert [project.path for project in manager.projects()] == [str(new)]
     assert manager.last_run(_known(review, new)) is not None
     assert [one.id for one in History(manager).sessions(str(new))] == ["two"]
@@ -278,7 +276,7 @@ def test_two_histories_do_not_become_one(person: Person, review: Review) -> None
     person.project.rename(new)
     _run(person, "echo 2 > a", new)
     with pytest.raises(ProjectError, match="changes of its own"):
-        move_project(review.manager, RuleStore(review.manager.paths), old, new)
+        _move_to(review, old, new)
     assert len(review.manager.projects()) == 2
 
 
@@ -292,7 +290,7 @@ def test_pending_changes_at_the_new_path_are_not_overwritten(
     person.paths.project_data(str(new)).mkdir()
     there.note({"another": True})
     with pytest.raises(ProjectError, match="another project"):
-        move_project(review.manager, RuleStore(review.manager.paths), old, new)
+        _move_to(review, old, new)
     assert there.runs() == ["another"]
     # It can be put back, and all that waits is there.
     new.rename(person.project)
@@ -313,10 +311,10 @@ def test_cut_off_it_is_done_once_more(
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(move, cut_before, cut)
-        move_project(review.manager, RuleStore(review.manager.paths), old, new)
+        _move_to(review, old, new)
     # Opened there meanwhile.
     review.manager.add_project(new)
-    move_project(review.manager, RuleStore(review.manager.paths), old, new)
+    _move_to(review, old, new)
     review.apply_all(_known(review, new))
     assert (new / "a").read_text() == "1\n"
 
@@ -331,7 +329,7 @@ def test_records_of_a_project_that_moved_up_keep_apart(person: Person, review: R
     # Outside, in whose place a file of the project will be.
     records_for(manager, project, [f"{up}/f"])
     down.rename(person.home / "away")
-    project = move_project(manager, RuleStore(manager.paths), project, up)
+    project = _move_to(review, project, up)
     expected = [ids[f"{down}/{name}"] for name in names]
     moved = records_for(manager, project, [f"{up}/{name}" for name in names])
     assert [moved[f"{up}/{name}"] for name in names] == expected
@@ -341,10 +339,10 @@ def test_a_folder_that_is_there_is_not_moved(person: Person, review: Review) -> 
     old = review.manager.add_project(person.project)
     (person.home / "new").mkdir()
     with pytest.raises(ProjectError, match="still exists"):
-        move_project(review.manager, RuleStore(review.manager.paths), old, person.home / "new")
+        _move_to(review, old, person.home / "new")
     person.project.rmdir()
     with pytest.raises(ProjectError, match="not a folder"):
-        move_project(review.manager, RuleStore(review.manager.paths), old, person.home / "nothing")
+        _move_to(review, old, person.home / "nothing")
 
 
 def _talk(session_id: str, project: Path) -> SessionInfo:
