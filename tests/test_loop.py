@@ -20,52 +20,31 @@ from support.timing import PATIENCE
 
 from ollmsandbox import loop
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 Run = Callable[[Coroutine[object, object, Any]], Any]
 both = pytest.mark.parametrize("run", [loop.run, loop.run_bare], ids=["GLib", "bare"])
 
 
 @both
-def test_a_coroutine_runs_to_its_end_and_gives_its_value(run: Run) -> None:
-    async def main() -> str:
+def test_values_and_exceptions_come_back(run: Run) -> None:
+    async def main(is_failing: bool) -> tuple[int, int, int]:
         await asyncio.sleep(0.01)
-        return "done"
-
-    assert run(main()) == "done"
-    assert run(main()) == "done"
-
-
-@both
-def test_an_exception_passes_through(run: Run) -> None:
-    async def main() -> None:
-        await asyncio.sleep(0)
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        run(main())
-
-
-@both
-def test_a_thread_can_be_awaited(run: Run) -> None:
-    async def main() -> tuple[int, int]:
-        return await asyncio.gather(
-            asyncio.to_thread(threading.get_ident), asyncio.to_thread(sum, [1, 2])
-        )
-
-    ident, total = run(main())
-    assert ident != threading.get_ident()
-    assert total == 3
-
-
-@both
-def test_a_daemon_can_be_awaited(run: Run) -> None:
-    async def main() -> int:
+        if is_failing:
+            raise KeyError("mine")
         with pytest.raises(ZeroDivisionError):
             await loop.in_daemon("fails", divmod, 1, 0)
-        return await loop.in_daemon("adds", sum, [1, 2])
+        ident, total = await asyncio.gather(
+            asyncio.to_thread(threading.get_ident), asyncio.to_thread(sum, [1, 2])
+        )
+        return ident, total, await loop.in_daemon("adds", sum, [3, 4])
 
-    assert run(main()) == 3
+    for _ in range(2):
+        ident, *sums = run(main(is_failing=False))
+        assert ident != threading.get_ident()
+        assert sums == [3, 7]
+    with pytest.raises(KeyError, match="mine"):
+        run(main(is_failing=True))
 
 
 @both
@@ -144,23 +123,18 @@ def test_gio_operations_can_be_awaited(tmp_path: Path) -> None:
     # Its stubs do not know that what is asynchronous can be awaited.
     file: Any = Gio.File.new_for_path(str(tmp_path / "file"))
 
-    async def main() -> bytes:
-        await file.replace_contents_async(b"content", None, False, Gio.FileCreateFlags.NONE, None)
+    async def load() -> bytes:
         _ok, content, _etag = await file.load_contents_async(None)
         return bytes(content)
 
-    assert loop.run(main()) == b"content"
-
-
-def test_an_error_of_gio_is_raised(tmp_path: Path) -> None:
-    file: Any = Gio.File.new_for_path(str(tmp_path / "missing"))
-
-    async def main() -> None:
-        await file.load_contents_async(None)
+    async def replace() -> bytes:
+        await file.replace_contents_async(b"content", None, False, Gio.FileCreateFlags.NONE, None)
+        return await load()
 
     with pytest.raises(GLib.Error) as caught:
-        loop.run(main())
+        loop.run(load())
     assert caught.value.matches(Gio.io_error_quark(), Gio.IOErrorEnum.NOT_FOUND)
+    assert loop.run(replace()) == b"content"
 
 
 # --- applications ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,10 @@ from support.person import Person
 from support.tools import Agent
 
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 GOOD, BAD = "#!/bin/sh\necho good\n", "#!/bin/sh\necho bad\n"
 
@@ -79,36 +79,28 @@ def test_another_run_leaves_a_pending_change(agent: Agent, script: Path) -> None
     assert script.read_text() == GOOD
 
 
-def test_a_pending_change_is_applied_or_an_applied_one_undone(agent: Agent, script: Path) -> None:
+def test_a_pending_change_is_applied_or_an_applied_one_undone(
+    agent: Agent, script: Path, review: Review
+) -> None:
     agent.tool_context.mode = Mode.REVIEW
     agent.run("printf '#!/bin/sh\\necho bad\\n' > update.sh")
     agent.looking.starts.clear()
-
-    def act(name: str) -> None:
-        manager = ProjectManager(agent.person.paths)
-        [run] = manager.runs()
-        manager.close()
-        getattr(Review(agent.person.paths), name)(run)
-
-    for action in ("apply", "undo", "apply"):
+    [run] = review.manager.runs()
+    for action in (review.apply, review.undo, review.apply):
         agent.asked.clear()
-        allow_after(agent, lambda action=action: act(action))  # type: ignore[misc]
+        allow_after(agent, partial(action, run))
         assert_asked_again(agent, "./update.sh")
 
 
-# Files that the words of the command do not name, but that it reads.
-ELSEWHERE = {
-    "in the playground": "~/playground/part.sh",
-    "in a cache": "~/.cache/part.sh",
-    "in a cache that the user does not have": "~/.npm/part.sh",
-}
+# Files that the words of the command do not name, but that it reads: in the playground, in a cache,
+# and in a cache that the user does not have.
+ELSEWHERE = ("~/playground/part.sh", "~/.cache/part.sh", "~/.npm/part.sh")
 
 
-@pytest.mark.parametrize("place", ELSEWHERE)
+@pytest.mark.parametrize("part", ELSEWHERE)
 def test_another_run_rewrites_what_is_not_in_the_project(
-    agent: Agent, script: Path, place: str
+    agent: Agent, script: Path, part: str
 ) -> None:
-    part = ELSEWHERE[place]
     script.write_text(f"#!/bin/sh\n. {part}\n")
     agent.person.run(f"printf '#!/bin/sh\\necho good\\n' > {part}")
     allow_after(agent, lambda: rewrite(agent.person, file=part))
@@ -117,43 +109,28 @@ def test_another_run_rewrites_what_is_not_in_the_project(
     assert agent.person.run("./update.sh").stdout.text == "bad\n"
 
 
-@pytest.mark.parametrize("place", ELSEWHERE)
-def test_another_run_that_writes_nothing_changes_no_question(
-    agent: Agent, script: Path, place: str
-) -> None:
-    agent.person.run(f"touch {ELSEWHERE[place]}")
-    allow_after(agent, lambda: agent.person.cli("run", "-c", f"cat {ELSEWHERE[place]}"))
-    assert "good" in agent.run("./update.sh", network=True).text
-    assert len(agent.asked) == 1
-
-
 # Ways in which an editor, which leaves no record, can change the file that a command names.
 NAMED = {
-    "the first word": "./update.sh",
-    "an argument": "sh update.sh",
-    "in quotes": "sh 'update.sh'",
-    "behind other commands": "true && cd . ; sh update.sh",
-    "as input": "sh <update.sh",
-    "by its whole path": "sh $PROJECT/update.sh",
-    "in another folder": "cd sub && sh ../update.sh",
-    "by a link": "./link.sh",
-    "relative to a folder that is named": "cd sub && ./own.sh",
-    "a Python module": "python3 -m tool.part",
-    "a Makefile": "make",
-    "a package": "npm install",
-}
-FILES = {
-    "relative to a folder that is named": "sub/own.sh",
-    "a Python module": "tool/part/__main__.py",
-    "a Makefile": "Makefile",
-    "a package": "package.json",
+    "the first word": ("./update.sh", "update.sh"),
+    "an argument": ("sh update.sh", "update.sh"),
+    "in quotes": ("sh 'update.sh'", "update.sh"),
+    "behind other commands": ("true && cd . ; sh update.sh", "update.sh"),
+    "as input": ("sh <update.sh", "update.sh"),
+    "by its whole path": ("sh $PROJECT/update.sh", "update.sh"),
+    "in another folder": ("cd sub && sh ../update.sh", "update.sh"),
+    "by a link": ("./link.sh", "update.sh"),
+    "relative to a folder that is named": ("cd sub && ./own.sh", "sub/own.sh"),
+    "a Python module": ("python3 -m tool.part", "tool/part/__main__.py"),
+    "a Makefile": ("make", "Makefile"),
+    "a package": ("npm install", "package.json"),
 }
 
 
 @pytest.mark.parametrize("case", NAMED)
 def test_an_editor_rewrites_a_file_that_is_named(agent: Agent, script: Path, case: str) -> None:
+    command, name = NAMED[case]
     project = agent.person.project
-    file = project / FILES.get(case, "update.sh")
+    file = project / name
     file.parent.mkdir(parents=True, exist_ok=True)
     (project / "sub").mkdir(exist_ok=True)
     (project / "link.sh").symlink_to("update.sh")
@@ -167,7 +144,7 @@ def test_an_editor_rewrites_a_file_that_is_named(agent: Agent, script: Path, cas
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     allow_after(agent, edit)
-    assert_asked_again(agent, NAMED[case].replace("$PROJECT", str(project)))
+    assert_asked_again(agent, command.replace("$PROJECT", str(project)))
 
 
 def test_a_file_of_the_working_folder_is_rewritten(agent: Agent) -> None:
@@ -209,9 +186,12 @@ def test_each_answer_is_compared_with_its_own_question(agent: Agent, script: Pat
 
 
 def test_a_run_that_changes_nothing_asks_nothing_again(agent: Agent, script: Path) -> None:
-    # Nor does one in another project, or what the command does not name.
+    # Nor does what the command does not name.
+    agent.person.run(f"touch {' '.join(ELSEWHERE)}")
+
     def look() -> None:
-        assert agent.person.cli("run", "--", "cat", "update.sh").returncode == 0
+        reading = f"cat update.sh {' '.join(ELSEWHERE)}"
+        assert agent.person.cli("run", "-c", reading).returncode == 0
         assert agent.person.cli("run", "--apply", "never", "--", "touch", "new").returncode == 0
         (agent.person.project / "other").write_text("mine")
 

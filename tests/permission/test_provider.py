@@ -19,7 +19,7 @@ from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Un
 from ollmsandbox.permission.rules import Rule, key_of
 from ollmsandbox.permission.store import RuleStore
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 ALWAYS, SESSION = Answer.ALLOW_ALWAYS, Answer.ALLOW_SESSION
 

@@ -13,7 +13,7 @@ from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Command, Key, Rule, Target, UnparsedCommand, key_of
 from ollmsandbox.permission.shell import Unparsable, read_command_line
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 def test_a_command_is_found_by_its_words_and_its_folder() -> None:

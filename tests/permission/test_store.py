@@ -21,6 +21,8 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rules import Key, Rule, key_of
 from ollmsandbox.permission.store import RuleStore
 
+pytestmark = pytest.mark.ordinary
+
 ALLOW, DENY = Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS
 
 
@@ -50,15 +52,19 @@ def test_nothing_is_there_at_first_and_nothing_is_made(store: RuleStore) -> None
     assert not store.file.parent.exists()
 
 
-def test_a_rule_is_kept(store: RuleStore, person: Person) -> None:
-    store.add(rule("make test"))
-    assert store.find(rule("make test").key) is ALLOW
-    assert RuleStore(person.paths).find(rule("make  'test'").key) is ALLOW
-
-
-def test_the_file_is_readable_by_its_owner_only(store: RuleStore) -> None:
-    store.add(rule("make"))
+def test_a_rule_is_kept_readably_and_for_its_owner_only(store: RuleStore, person: Person) -> None:
+    kept = rule("grep  'a b' x", project="/home/u/My Project")
+    store.add(kept)
+    assert store.find(kept.key) is ALLOW
+    again = rule("grep 'a b' 'x'", project="/home/u/My Project")
+    assert RuleStore(person.paths).find(again.key) is ALLOW
     assert stat.S_IMODE(store.file.stat().st_mode) == 0o600
+    assert (
+        "  - answer: allow\n"
+        "    tool: run_command\n"
+        '    project: "/home/u/My Project"\n'
+        "    command: \"grep 'a b' x\"\n"
+    ) in store.file.read_text()
 
 
 def test_a_file_that_others_can_read_is_closed_to_them(store: RuleStore) -> None:
@@ -66,16 +72,6 @@ def test_a_file_that_others_can_read_is_closed_to_them(store: RuleStore) -> None
     store.file.chmod(0o666)
     store.rules()
     assert stat.S_IMODE(store.file.stat().st_mode) == 0o600
-
-
-def test_a_rule_is_readable_in_the_file(store: RuleStore) -> None:
-    store.add(rule("grep  'a b' x", project="/home/u/My Project"))
-    assert (
-        "  - answer: allow\n"
-        "    tool: run_command\n"
-        '    project: "/home/u/My Project"\n'
-        "    command: \"grep 'a b' x\"\n"
-    ) in store.file.read_text()
 
 
 @pytest.mark.parametrize(
@@ -185,23 +181,14 @@ BROKEN = {
     "no list": ("rules: yes\n", "line 1, key rules: expected a list"),
     "a word for a rule": ("rules:\n- make\n", "line 2, key rules: expected keys"),
     "a misspelt key": ("rules:\n- anwser: allow\n", "line 2, key rules.anwser:"),
-    "a key twice": (
-        "rules:\n" + GOOD + "  command: ls\n",
-        "line 6, key rules.command:",
-    ),
+    "a key twice": ("rules:\n" + GOOD + "  command: ls\n", "line 6, key rules.command:"),
     "no answer": ("rules:\n- tool: x\n", "line 2, key rules: the key answer "),
     "another answer": (
         "rules:\n" + GOOD.replace("allow", "maybe"),
         "line 2, key rules.answer: expected",
     ),
-    "no project": (
-        "rules:\n- {answer: deny, tool: x, target: y}\n",
-        "the key project is missing",
-    ),
-    "half a path": (
-        "rules:\n" + GOOD.replace("/p", "p"),
-        "line 4, key rules.project:",
-    ),
+    "no project": ("rules:\n- {answer: deny, tool: x, target: y}\n", "the key project is missing"),
+    "half a path": ("rules:\n" + GOOD.replace("/p", "p"), "line 4, key rules.project:"),
     "a home folder": ("rules:\n" + GOOD.replace("/p", "~/p"), "line 4, key rules.project"),
     "a detour": ("rules:\n" + GOOD.replace("/p", "/p/../q"), "line 4, key rules.project"),
     "no command": (
@@ -212,10 +199,7 @@ BROKEN = {
         "rules:\n" + GOOD.replace("make", ""),
         "line 5, key rules.command: expected text",
     ),
-    "a list of words": (
-        "rules:\n" + GOOD.replace("make", "[make]"),
-        "line 5, key rules.command",
-    ),
+    "a list of words": ("rules:\n" + GOOD.replace("make", "[make]"), "line 5, key rules.command"),
     "two commands allowed": (
         "rules:\n" + GOOD.replace("make", "make; ls"),
         "line 5, key rules.command:",

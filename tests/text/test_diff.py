@@ -26,7 +26,7 @@ from ollmsandbox.text.diff import (
     with_hunks,
 )
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 TEXTS = st.text("abc{}\n", max_size=80)
 OLD = [f"line {number}\n" for number in range(30)]

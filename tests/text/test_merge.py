@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from ollmsandbox.text.diff import LARGEST, find_hunks, split_lines, with_hunks
 from ollmsandbox.text.merge import keep_both, merge_change
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 TEN = b"".join(b"line %d\n" % number for number in range(1, 11))
 
@@ -176,7 +176,7 @@ def versions(draw: some.DrawFn) -> tuple[bytes, bytes, bytes]:
     return one, other, third
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(versions(), some.randoms(use_true_random=False))
 def test_a_merge_of_any_texts(given_versions: tuple[bytes, bytes, bytes], random: Random) -> None:
     before, after, mine = given_versions

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ollmsandbox.text.terminal import TerminalFilter
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 def filtered(data: bytes, *, by_bytes: bool = False, **options: bool) -> bytes:

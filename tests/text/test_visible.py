@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ollmsandbox.text.visible import visible, visible_line
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 SHOWN = {
     "a plain command": ("make -j4 'a b'", "make -j4 'a b'"),
@@ -20,6 +20,7 @@ SHOWN = {
     "a tab": ("a\tb", "a⟨TAB⟩b"),
     "an escape": ("\x1b[2J", "⟨ESC⟩[2J"),
     "an escape of one byte": ("\x9b2J", "⟨U+009B⟩2J"),
+    "a next line": ("a\x85b", "a⟨U+0085⟩b"),
     "a backspace": ("rm\b\bls", "rm⟨BACKSPACE⟩⟨BACKSPACE⟩ls"),
     "a bell and a zero": ("\a\0", "⟨BEL⟩⟨NUL⟩"),
     "a turn to the left": ("\u202etxt", "⟨U+202E⟩txt"),
@@ -30,7 +31,8 @@ SHOWN = {
     "a tag": ("\U000e0041", "⟨U+E0041⟩"),
     "a line separator": ("a\u2028b", "a⟨U+2028⟩b"),
     "a blank that does not break": ("a\u00a0b", "a⟨U+00A0⟩b"),
-    "a filler": ("a\u3164b", "a⟨U+3164⟩b"),
+    "fillers": ("a\u3164\u115fb", "a⟨U+3164⟩⟨U+115F⟩b"),
+    "a joiner and a mark of Arabic": ("a\u034f\u061cb", "a⟨U+034F⟩⟨U+061C⟩b"),
     "an empty pattern of dots": ("a\u2800b", "a⟨U+2800⟩b"),
     "a variation": ("a\ufe0f", "a⟨U+FE0F⟩"),
     "a line through a letter": ("r\u0336m", "r⟨U+0336⟩m"),
