@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from support.person import Person
 
@@ -22,7 +23,7 @@ from ollmsandbox.sandbox.plan.plan import Plan
 from ollmsandbox.sandbox.process import Result, Sinks
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.sandbox.unsandboxed.runner import UnsandboxedRunner
-from ollmsandbox.tools.base import Outcome, Stream, Tool, UserQuestion
+from ollmsandbox.tools.base import Outcome, RequestBase, Stream, Tool, UserQuestion
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.tools.files.edit_file import EditFile
 from ollmsandbox.tools.files.read_file import ReadFile
@@ -141,6 +142,24 @@ class Agent:
 
     def call(self, tool: Tool, **arguments: object) -> Outcome:
         return loop.run(tool.read(arguments, "the-call").execute(self.looking))
+
+    def stop(
+        self,
+        request: RequestBase,
+        when: Callable[[], bool],
+        then: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Execute a request, and stop it as soon as the condition holds."""
+
+        async def main() -> None:
+            task = asyncio.ensure_future(request.execute(self.looking))
+            await until(when, task)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            then()
+
+        loop.run(main())
 
     def run(self, command: str, **arguments: object) -> Outcome:
         return self.call(RunCommand(self.tool_context), command=command, **arguments)

@@ -22,7 +22,7 @@ from ollmsandbox.tools.files.edits import Document, difference, replace_text
 from ollmsandbox.tools.files.searcher import PathRule
 from ollmsandbox.tools.parameters import parse
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 JSON = some.recursive(
     some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=20),

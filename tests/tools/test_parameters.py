@@ -12,7 +12,7 @@ import pytest
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.parameters import Parameters, parameter
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 @dataclass(frozen=True)
@@ -55,23 +55,17 @@ def test_a_missing_argument_has_its_default() -> None:
     assert WANTED.read({"command": "ls", "network": None, "folder": None}) == Given("ls")
 
 
-@pytest.mark.parametrize("value", [True, "true", "True", " TRUE ", 1])
-def test_yes_is_read_in_any_spelling(value: object) -> None:
-    assert WANTED.read({"command": "x", "network": value}).network is True
-
-
-@pytest.mark.parametrize("value", [False, "false", "FALSE", 0, ""])
-def test_no_is_read_in_any_spelling(value: object) -> None:
-    assert WANTED.read({"command": "x", "network": value}).network is False
-
-
-@pytest.mark.parametrize("value", [7, "7", 7.0, " 7 "])
-def test_a_number_is_read_in_any_spelling(value: object) -> None:
-    assert WANTED.read({"command": "x", "count": value}).count == 7
-
-
-def test_a_number_may_stand_for_text() -> None:
-    assert WANTED.read({"command": 5}).command == "5"
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        *(("network", value, True) for value in (True, "true", "True", " TRUE ", 1)),
+        *(("network", value, False) for value in (False, "false", "FALSE", 0, "")),
+        *(("count", value, 7) for value in (7, "7", 7.0, " 7 ")),
+        ("command", 5, "5"),
+    ],
+)
+def test_a_value_is_read_in_any_spelling(name: str, value: object, read: object) -> None:
+    assert getattr(WANTED.read({"command": "x", name: value}), name) == read
 
 
 @pytest.mark.parametrize(
@@ -100,13 +94,7 @@ def test_the_wrong_argument_is_named(arguments: object, words: str) -> None:
 
 def test_text_of_json_is_read() -> None:
     assert WANTED.read('{"command": "ls", "count": 2}') == Given("ls", count=2)
-
-
-def test_json_that_was_packed_twice_is_read() -> None:
     assert WANTED.read(json.dumps(json.dumps({"command": "ls"}))) == Given("ls")
-
-
-def test_a_line_end_inside_json_text_is_read() -> None:
     assert WANTED.read('{"command": "a\nb"}').command == "a\nb"
 
 
@@ -121,16 +109,11 @@ def test_text_that_is_no_object_is_refused(text: str) -> None:
     assert "JSON" in error(text)
 
 
-@pytest.mark.parametrize("arguments", [None, [], 5, True])
-def test_arguments_that_are_no_object_are_refused(arguments: object) -> None:
-    assert "must be a JSON object" in error(arguments)
-
-
-def test_huge_arguments_are_refused_before_they_are_read() -> None:
+def test_arguments_that_are_no_object_are_refused() -> None:
+    wrong: tuple[object, ...] = (None, [], 5, True)
+    for arguments in wrong:
+        assert "must be a JSON object" in error(arguments)
     assert "too large" in error('{"command": "' + "x" * (9 << 20) + '"}')
-
-
-def test_no_text_at_all_is_no_arguments() -> None:
     assert "`command` is missing" in error("")
 
 

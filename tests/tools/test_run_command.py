@@ -7,7 +7,6 @@ import asyncio
 import math
 import os
 import threading
-from pathlib import Path
 
 import pytest
 from support.person import Person
@@ -36,11 +35,8 @@ def test_a_command_runs_in_the_project_without_a_question(agent: Agent) -> None:
     assert outcome.ok
     assert outcome.text == f"{agent.person.project}\nproblem"
     assert agent.asked == []
-
-
-def test_output_is_seen_while_the_command_runs(agent: Agent) -> None:
-    agent.run("printf one; printf two >&2")
-    assert agent.looking.printed == {Stream.STDOUT: b"one", Stream.STDERR: b"two"}
+    # Its output is seen while it runs.
+    assert agent.looking.printed[Stream.STDERR] == b"problem\n"
     [(pid, plan)] = agent.looking.starts
     assert pid > 0
     assert plan is not None
@@ -132,15 +128,13 @@ def test_many_new_files_are_counted_and_every_deletion_is_listed(agent: Agent) -
     assert lines[-1].startswith("460 more changes")
 
 
-def test_the_run_is_recorded_with_its_call(agent: Agent) -> None:
+def test_the_run_is_recorded_with_its_call(agent: Agent, manager: ProjectManager) -> None:
     outcome = agent.run("touch a; exit 3")
     assert not outcome.ok
     assert "Exit status: 3" in outcome.text
-    manager = ProjectManager(agent.person.paths)
     run = manager.run(outcome.run_id)
     assert (run.session_id, run.call_id, run.exit_code) == ("the-session", "the-call", 3)
     assert run.command == "touch a; exit 3"
-    manager.close()
 
 
 def test_long_output_is_cut_in_the_middle_for_the_model(agent: Agent) -> None:
@@ -191,60 +185,40 @@ def test_a_conflict_is_reported(agent: Agent) -> None:
     assert file.read_text() == "the person's"
 
 
-def test_in_review_mode_changes_are_pending(person: Person) -> None:
+def test_what_changes_in_other_modes(person: Person) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
     assert "Pending changes" in agent.run("touch a").text
     assert not (person.project / "a").exists()
     assert agent.run("ls").text == "a"
-
-
-def test_a_dry_run_keeps_nothing(person: Person) -> None:
-    agent = Agent(person, mode=Mode.NEVER)
-    assert "nothing was kept" in agent.run("touch a").text
-    assert agent.run("ls -A | wc -l").text == "0"
-
-
-def test_the_time_limit_is_reported(person: Person) -> None:
-    agent = Agent(person, own_limits=Limits(time=0.3))
-    outcome = agent.run("echo begun; sleep 600")
-    assert not outcome.ok
-    assert "Exceeded the time limit" in outcome.text
+    agent.tool_context.mode = Mode.NEVER
+    assert "nothing was kept" in agent.run("touch b").text
+    assert agent.run("ls").text == "a"
 
 
 # --- where -------------------------------------------------------------------------------------
 
 
-def test_the_playground_is_found_by_its_name(agent: Agent) -> None:
+def test_it_runs_in_the_folder_that_is_named(agent: Agent) -> None:
     outcome = agent.run("pwd; touch here", working_dir="playground")
     assert outcome.text == f"{agent.person.home}/playground"
     assert (agent.person.playground / "here").exists()
-
-
-def test_a_relative_folder_is_taken_from_the_project(agent: Agent) -> None:
     (agent.person.project / "src").mkdir()
     assert agent.run("pwd", working_dir="src").text == f"{agent.person.project}/src"
-
-
-def test_a_folder_that_is_not_there_is_named(agent: Agent) -> None:
     outcome = agent.run("touch a", working_dir="/no/where")
     assert outcome.text == "ERROR: Working directory does not exist: /no/where"
     assert not outcome.ok
 
 
-@pytest.mark.parametrize("command", ["", "  ", "\n"])
-def test_an_empty_command_is_an_error(agent: Agent, command: str) -> None:
-    with pytest.raises(ToolError, match=r"^Command cannot be empty$"):
-        agent.run(command)
-
-
-def test_without_a_project_there_is_an_error(person: Person) -> None:
-    with pytest.raises(ToolError, match="No active project available for bubblewrap execution"):
-        Agent(person, project=None).run("ls")
-
-
-def test_a_project_that_vanished_is_an_error(person: Person) -> None:
-    with pytest.raises(ToolError, match="does not exist"):
-        Agent(person, project=str(person.home / "gone")).run("ls")
+def test_what_cannot_run_is_an_error(agent: Agent, person: Person) -> None:
+    for command in ("", "  ", "\n"):
+        with pytest.raises(ToolError, match=r"^Command cannot be empty$"):
+            agent.run(command)
+    for project, why in ((None, "No active project"), (f"{person.home}/gone", "does not exist")):
+        with pytest.raises(ToolError, match=why):
+            Agent(person, project=project).run("ls")
+    for seconds in (0, -1, "soon", 1.5):
+        with pytest.raises(ToolError, match="timeout"):
+            agent.run("true", timeout=seconds)
 
 
 # --- stopping ----------------------------------------------------------------------------------
@@ -252,15 +226,7 @@ def test_a_project_that_vanished_is_an_error(person: Person) -> None:
 
 def test_a_stopped_command_is_dead_and_what_it_wrote_is_settled(agent: Agent) -> None:
     request = RunCommand(agent.tool_context).read({"command": "echo x > a; echo on; sleep 1000"})
-
-    async def run() -> None:
-        task = asyncio.ensure_future(request.execute(agent.looking))
-        await until(lambda: bool(agent.looking.printed[Stream.STDOUT]), task)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    loop.run(run())
+    agent.stop(request, lambda: bool(agent.looking.printed[Stream.STDOUT]))
     assert (agent.person.project / "a").read_text() == "x\n"
     assert request.partial is not None
     assert "added a" in request.partial.text
@@ -279,16 +245,7 @@ def test_stopped_at_its_very_end_it_is_known_what_it_changed(
 
     monkeypatch.setattr(Recorder, "note_end", slowly)
     request = RunCommand(agent.tool_context).read({"command": "echo x > a"})
-
-    async def run() -> None:
-        task = asyncio.ensure_future(request.execute(agent.looking))
-        await until(begun.is_set, task)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        may_go_on.set()
-
-    loop.run(run())
+    agent.stop(request, begun.is_set, then=may_go_on.set)
     assert (agent.person.project / "a").read_text() == "x\n"
     assert request.partial is not None and request.partial.run_id
     assert "added a" in request.partial.text
@@ -301,15 +258,7 @@ def test_stopping_while_asking_runs_nothing(agent: Agent, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(agent.asker, "ask", never)
     request = RunCommand(agent.tool_context).read({"command": "touch a", "network": True})
-
-    async def run() -> None:
-        task = asyncio.ensure_future(request.execute(agent.looking))
-        await until(lambda: bool(agent.looking.requests), task)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    loop.run(run())
+    agent.stop(request, lambda: bool(agent.looking.requests))
     assert agent.looking.starts == []
     assert not (agent.person.project / "a").exists()
 
@@ -369,12 +318,6 @@ def test_a_limit_of_the_user_is_the_most_that_a_call_gets(person: Person) -> Non
     assert "Exceeded the time limit" in agent.run("sleep 60", timeout=50).text
 
 
-@pytest.mark.parametrize("seconds", [0, -1, "soon", 1.5])
-def test_a_timeout_that_is_no_number_of_seconds_is_refused(agent: Agent, seconds: object) -> None:
-    with pytest.raises(ToolError, match="timeout"):
-        RunCommand(agent.tool_context).read({"command": "true", "timeout": seconds})
-
-
 # --- the tool's description --------------------------------------------------------------------
 
 
@@ -392,19 +335,14 @@ def test_the_description_names_the_rules_and_the_programs(agent: Agent) -> None:
     assert looked_for.ok
 
 
-def test_a_program_that_only_the_host_sees_is_not_mentioned(person: Person, tmp_path: Path) -> None:
-    for folder in (person.home / ".ssh", person.home / "bin"):
+def test_a_program_that_only_the_host_sees_is_not_mentioned(person: Person) -> None:
+    for name, is_seen in ((".ssh", False), ("bin", True)):
+        folder = person.home / name
         folder.mkdir()
         (folder / "zig").write_text("#!/bin/sh\n")
         (folder / "zig").chmod(0o755)
-    tool = RunCommand(
-        Agent(person, environ={"PATH": f"{person.home}/.ssh:/usr/bin:/bin"}).tool_context
-    )
-    assert "zig" not in tool.description
-    tool = RunCommand(
-        Agent(person, environ={"PATH": f"{person.home}/bin:/usr/bin:/bin"}).tool_context
-    )
-    assert "zig" in tool.description
+        agent = Agent(person, environ={"PATH": f"{folder}:/usr/bin:/bin"})
+        assert ("zig" in RunCommand(agent.tool_context).description) is is_seen
 
 
 def test_all_tools_can_be_described_to_a_model(agent: Agent) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,19 +18,29 @@ from ollmsandbox.permission.rules_file import written
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.tools.questions import host_question
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
+
+PRELUDE = """
+import tempfile
+from support.person import make_person
+from support.tools import Agent
+from ollmsandbox.permission.request import Answer
+
+agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))))
+"""
 
 
-def test_a_model_names_hosts_and_the_user_is_asked_about_others(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
-        import tempfile
-        from support.person import make_person
-        from support.tools import Agent
-        from ollmsandbox.permission.request import Answer
+World = Callable[[str], str]
 
-        agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))))
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Run code in a world with an agent."""
+    return lambda code: in_world(tmp_path, PRELUDE + textwrap.dedent(code))
+
+
+def test_a_model_names_hosts_and_the_user_is_asked_about_others(world: World) -> None:
+    world("""
         fetch = "curl -sS http://www.example.org/; curl -sS http://other.example.org/"
         for answer, is_reached in ((Answer.ALLOW, True), (Answer.DENY, False)):
             agent.asked.clear()
@@ -51,24 +63,17 @@ def test_a_model_names_hosts_and_the_user_is_asked_about_others(tmp_path: Path) 
             assert ("The host other.example.org was not allowed." in outcome.text) is not is_reached
         agent.asker.answer = Answer.DENY
         assert "denied" in agent.run(fetch, hosts=["www.example.org"]).text
-        """,
-    )
+    """)
 
 
-def test_the_card_names_the_agent_and_the_proxy(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
-        import tempfile
-        from support.person import make_person
-        from support.tools import Agent
-        from ollmsandbox.permission.request import Answer
-
+def test_the_card_names_the_agent_and_the_proxy(world: World) -> None:
+    world("""
         serve_ssh(PUBLIC, "www.example.org")
         serve_proxy(3128, {"other.example.org": (OTHER, 80)})
         proxy = "http://me:secret@127.0.0.1:3128"
-        agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))),
-                      environ={"http_proxy": proxy, "https_proxy": proxy})
+        # It sees the ssh-agent that was started just now.
+        person = make_person(Path(tempfile.mkdtemp(dir=os.getcwd())))
+        agent = Agent(person, environ={"http_proxy": proxy, "https_proxy": proxy})
         agent.asker.answer = Answer.ALLOW
         command = "ssh-add -l; curl -sS http://other.example.org/"
         outcome = agent.run(command, hosts=["www.example.org"], ssh_agent=True)
@@ -83,28 +88,15 @@ def test_the_card_names_the_agent_and_the_proxy(tmp_path: Path) -> None:
         outcome = agent.run("ssh-add -l", hosts=["www.example.org"])
         assert "ED25519" not in outcome.text, outcome.text
         assert "SSH keys" not in [f.label for f in agent.asked[0].facts]
-        """,
-    )
+    """)
 
 
-def test_a_bad_host_is_explained(agent: Agent) -> None:
-    with pytest.raises(Exception, match="is not a host"):
-        agent.run("true", hosts=["https://example.org/"])
-
-
-def test_a_model_uses_a_list_and_the_user_is_asked_all_the_same(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
-        import tempfile
-        from support.person import make_person
-        from support.tools import Agent
-        from ollmsandbox.permission.request import Answer
+def test_a_model_uses_a_list_and_the_user_is_asked_all_the_same(world: World) -> None:
+    world("""
         from ollmsandbox.sandbox.network.hosts import parse_hosts
         from ollmsandbox.sandbox.network.lists import save_host_list
         from ollmsandbox.tools.run_command import RunCommand
 
-        agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))))
         config = agent.tool_context.paths.config
         save_host_list(config, "web", parse_hosts(["www.example.org", "other.example.org"]))
         assert "The user's lists of hosts: @web." in RunCommand(agent.tool_context).description
@@ -119,25 +111,18 @@ def test_a_model_uses_a_list_and_the_user_is_asked_all_the_same(tmp_path: Path) 
             ]
             assert command.one_time_only
             assert ("hello from 203.0.113.6" in outcome.text) is answer.allows
-        """,
-    )
+    """)
 
 
-def test_an_unknown_list_is_explained(agent: Agent) -> None:
+def test_a_bad_host_or_an_unknown_list_is_explained(agent: Agent) -> None:
+    with pytest.raises(Exception, match="is not a host"):
+        agent.run("true", hosts=["https://example.org/"])
     with pytest.raises(Exception, match="no list of hosts named 'python'"):
         agent.run("true", hosts=["@python"])
 
 
-def test_a_host_is_allowed_for_the_session_only_if_the_user_prefers_that(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
-        import tempfile
-        from support.person import make_person
-        from support.tools import Agent
-        from ollmsandbox.permission.request import Answer
-
-        agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))))
+def test_a_host_is_allowed_for_the_session_only_if_the_user_prefers_that(world: World) -> None:
+    world("""
         paths, once = agent.tool_context.paths, (Answer.DENY, Answer.ALLOW)
         for is_offered in (False, True):
             agent.tool_context.session_hosts = is_offered
@@ -164,8 +149,7 @@ def test_a_host_is_allowed_for_the_session_only_if_the_user_prefers_that(tmp_pat
         agent.asked.clear()
         agent.run("curl -sS http://www.example.org/", network=True)
         assert len(agent.asked) == 2
-        """,
-    )
+    """)
 
 
 def test_no_saved_answer_counts_for_a_host(agent: Agent) -> None:
@@ -187,36 +171,19 @@ def test_no_saved_answer_counts_for_a_host(agent: Agent) -> None:
         assert agent.asked == [question]
 
 
-def test_the_hosts_of_a_stopped_command_are_known(tmp_path: Path) -> None:
-    in_world(
-        tmp_path,
-        """
-        import tempfile, time
-        from support.person import make_person
-        from support.tools import Agent, until
-        from ollmsandbox import loop
-        from ollmsandbox.permission.request import Answer
+def test_the_hosts_of_a_stopped_command_are_known(world: World) -> None:
+    world("""
         from ollmsandbox.project.projects import ProjectManager
         from ollmsandbox.project.run import read_run
         from ollmsandbox.tools.base import Stream
         from ollmsandbox.tools.run_command import RunCommand
 
-        agent = Agent(make_person(Path(tempfile.mkdtemp(dir=os.getcwd()))))
         agent.asker.answer = Answer.ALLOW
         request = RunCommand(agent.tool_context).read({
             "command": "curl -sS http://www.example.org/; sleep 600", "hosts": ["www.example.org"],
         })
 
-        async def stop():
-            task = asyncio.ensure_future(request.execute(agent.looking))
-            await until(lambda: b"hello" in agent.looking.printed[Stream.STDOUT], task)
-            task.cancel()
-            try:
-                await task
-            except asyncio.CancelledError:
-                return
-
-        loop.run(stop())
+        agent.stop(request, lambda: b"hello" in agent.looking.printed[Stream.STDOUT])
         (reached,) = request.partial.hosts
         assert reached.host == "www.example.org" and reached.received, reached
         assert "www.example.org (" in request.partial.text
@@ -224,5 +191,4 @@ def test_the_hosts_of_a_stopped_command_are_known(tmp_path: Path) -> None:
         (known,) = manager.runs()
         (recorded,) = read_run(manager.paths, known.id).hosts
         assert recorded.document() == reached.document()
-        """,
-    )
+    """)

@@ -13,7 +13,6 @@ from support.tools import Agent
 from ollmsandbox import loop
 from ollmsandbox.cli.agent.card import card, choices
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
-from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.tools.run_command import RunCommand
@@ -49,17 +48,13 @@ def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
     assert (request.session_id, request.call_id) == ("the-session", "the-call")
 
 
-def test_the_call_tells_what_was_asked(agent: Agent) -> None:
-    request = RunCommand(agent.tool_context).read({"command": "pip list", "network": True})
+def test_a_denied_network_runs_nothing(agent: Agent) -> None:
+    request = RunCommand(agent.tool_context).read({"command": "touch a", "network": True})
     assert request.permission_question == ""
-    loop.run(request.execute(agent.looking))
-    assert request.permission_question == "Run command with network access: pip list?"
+    outcome = loop.run(request.execute(agent.looking))
+    assert request.permission_question == "Run command with network access: touch a?"
     assert request.one_time_only
     assert [request.permission_target_path] == [asked.target_path for asked in agent.asked]
-
-
-def test_a_denied_network_runs_nothing(agent: Agent) -> None:
-    outcome = agent.run("touch a", network=True)
     assert not outcome.ok
     assert outcome.text.startswith("ERROR: The command with network was denied by the user")
     assert outcome.verdict is not None
@@ -68,17 +63,15 @@ def test_a_denied_network_runs_nothing(agent: Agent) -> None:
     assert not (agent.person.project / "a").exists()
 
 
-def test_the_approved_command_runs_or_none(person: Person) -> None:
+def test_the_approved_command_runs_or_none(person: Person, review: Review) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
     agent.run("touch waiting")
 
     def discard_then_allow(_request: PermissionRequest) -> Answer:
         if len(agent.asked) > 1:
             return Answer.DENY
-        manager = ProjectManager(person.paths)
-        [run] = manager.runs()
-        manager.close()
-        Review(person.paths).discard(run)
+        [run] = review.manager.runs()
+        review.discard(run)
         return Answer.ALLOW
 
     agent.asker.answer = discard_then_allow
@@ -124,7 +117,9 @@ def test_a_linked_folder_is_asked_for_once_and_then_writable(agent: Agent) -> No
 
 def test_the_card_of_a_linked_folder_does_not_contradict_itself(agent: Agent) -> None:
     linked(agent)
-    agent.run("touch a", working_dir="link")
+    # An answer for once does not open a folder for ever.
+    agent.asker.answer = Answer.ALLOW
+    assert "denied" in agent.run("touch a", working_dir="link").text
     [request] = agent.asked
     text = "\n".join([*card(request, 200), choices(request)])
     assert "All commands of this project, until you remove the folder" in text
@@ -132,12 +127,6 @@ def test_the_card_of_a_linked_folder_does_not_contradict_itself(agent: Agent) ->
     assert "allow for this [p]roject" in text
     assert "once" not in text
     assert "very time" not in text
-
-
-def test_an_answer_for_once_does_not_open_a_folder_for_ever(agent: Agent) -> None:
-    linked(agent)
-    agent.asker.answer = Answer.ALLOW
-    assert "denied" in agent.run("touch a", working_dir="link").text
 
 
 @pytest.mark.parametrize(
@@ -191,17 +180,17 @@ def linked(agent: Agent) -> Path:
     return other
 
 
-@pytest.mark.parametrize("target", ["/etc", "~", "~/.ssh", "~/.config"])
-def test_a_folder_of_secrets_cannot_be_approved(agent: Agent, target: str) -> None:
+def test_a_folder_of_secrets_cannot_be_approved(agent: Agent) -> None:
     agent.asker.answer = Answer.ALLOW
-    place = target.replace("~", str(agent.person.home))
-    if target.startswith("~/"):
-        os.makedirs(f"{agent.person.home}/.ssh")
-        os.makedirs(f"{agent.person.home}/.config/gh")
-    (agent.person.project / "link").symlink_to(place)
-    agent.run("touch a", working_dir="link")
-    assert agent.asked == []
-    assert not os.path.lexists(f"{place}/a")
+    home, link = agent.person.home, agent.person.project / "link"
+    os.makedirs(home / ".ssh")
+    os.makedirs(home / ".config/gh")
+    for place in ("/etc", str(home), f"{home}/.ssh", f"{home}/.config"):
+        link.symlink_to(place)
+        agent.run("touch a", working_dir="link")
+        assert agent.asked == [], place
+        assert not os.path.lexists(f"{place}/a")
+        link.unlink()
 
 
 def test_without_a_sandbox_every_command_asks(person: Person) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from support.timing import PATIENCE
 
@@ -80,7 +81,7 @@ class Replay:
         scheme = "https" if context else "http"
         self.address = f"{scheme}://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Replay:
+    def __enter__(self) -> Self:
         self._begin(self._listen)
         return self
 

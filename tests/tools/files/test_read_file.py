@@ -44,16 +44,13 @@ def test_a_part_is_read_with_a_hint_how_to_continue(agent: Agent) -> None:
     assert text == "a (lines 99 to 100 of 100).\n    99\t99\n   100\t100"
 
 
-def test_a_beginning_behind_the_end_is_an_error(agent: Agent) -> None:
+def test_a_last_line_without_an_end_counts(agent: Agent) -> None:
+    write(agent.person, "a", "1\n2")
+    assert agent.read("a").text == "a (2 lines):\n     1\t1\n     2\t2"
     write(agent.person, "a", "1\n2\n")
     outcome = agent.read("a", first_line=50)
     assert not outcome.ok
     assert "only 2 lines" in outcome.text
-
-
-def test_a_last_line_without_an_end_counts(agent: Agent) -> None:
-    write(agent.person, "a", "1\n2")
-    assert agent.read("a").text == "a (2 lines):\n     1\t1\n     2\t2"
 
 
 def test_a_large_file_comes_in_parts(agent: Agent) -> None:
@@ -68,14 +65,11 @@ def test_a_large_file_comes_in_parts(agent: Agent) -> None:
     assert [line.partition("\t")[2] for line in shown] == lines[: len(shown)]
 
 
-def test_a_long_line_is_cut(agent: Agent) -> None:
+def test_a_long_line_is_cut_and_all_of_it_can_be_read(agent: Agent) -> None:
     write(agent.person, "a", "x" * 5000 + "\nend\n")
     text = agent.read("a").text
     assert "x" * 2000 + " [... the line goes on. More with first_line=1, first_byte=2001]" in text
     assert text.endswith("\n     2\tend")
-
-
-def test_all_of_a_long_line_can_be_read(agent: Agent) -> None:
     line = "".join(chr(0xE0 + number % 50) for number in range(300_000))
     write(agent.person, "a", f"first\n{line}\nlast\n")
     found, given = "", {"first_line": 2, "first_byte": 1}
@@ -90,26 +84,24 @@ def test_all_of_a_long_line_can_be_read(agent: Agent) -> None:
     assert "shorter than that" in agent.read("a", first_line=2, first_byte=10**6).text
 
 
-@pytest.mark.parametrize(
-    ("kind", "start"),
-    [
+def test_a_picture_is_for_models_that_can_see(agent: Agent) -> None:
+    for kind, start in (
         ("png", b"\x89PNG\r\n\x1a\n"),
         ("jpeg", b"\xff\xd8\xff\xe0"),
         ("gif", b"GIF89a"),
         ("webp", b"RIFF\0\0\0\0WEBP"),
-    ],
-)
-def test_a_picture_is_for_models_that_can_see(agent: Agent, kind: str, start: bytes) -> None:
-    data = start + bytes(range(256)) * 2000
-    (agent.person.project / "a").write_bytes(data)
-    blind = agent.read("a")
-    assert not blind.ok
-    assert "This model cannot see it" in blind.text
-    assert blind.pictures == ()
-    agent.tool_context.sees_pictures = True
-    seen = agent.read("a")
-    assert seen.ok
-    assert [(p.media_type, p.data) for p in seen.pictures] == [(f"image/{kind}", data)]
+    ):
+        data = start + bytes(range(256)) * 2000
+        (agent.person.project / "a").write_bytes(data)
+        agent.tool_context.sees_pictures = False
+        blind = agent.read("a")
+        assert not blind.ok
+        assert "This model cannot see it" in blind.text
+        assert blind.pictures == ()
+        agent.tool_context.sees_pictures = True
+        seen = agent.read("a")
+        assert seen.ok
+        assert [(p.media_type, p.data) for p in seen.pictures] == [(f"image/{kind}", data)]
     (agent.person.project / "a").write_bytes(start + b"x" * (4 << 20))
     assert "too large" in agent.read("a").text
 
@@ -126,7 +118,10 @@ def test_bytes_that_are_no_text_and_controls_do_no_harm(agent: Agent) -> None:
     assert agent.read("a").text.endswith("\ta\ufffdb\n     2\tc")
 
 
-def test_an_empty_file_is_reported_as_empty(agent: Agent) -> None:
+def test_what_is_empty_is_reported_as_empty(agent: Agent) -> None:
+    outcome = agent.read(".")
+    assert outcome.ok
+    assert "empty" in outcome.text
     write(agent.person, "a", "")
     assert agent.read("a").text == "a is empty."
 
@@ -141,12 +136,6 @@ def test_a_folder_lists_its_names(agent: Agent) -> None:
     assert agent.read("d").text.split("\n")[1:] == sorted(
         ["-n", ".hidden", "b", "link@", "new\\nline", "sub/"]
     )
-
-
-def test_an_empty_folder_is_reported_as_empty(agent: Agent) -> None:
-    outcome = agent.read(".")
-    assert outcome.ok
-    assert "empty" in outcome.text
 
 
 def test_a_large_folder_is_cut(agent: Agent) -> None:
@@ -164,25 +153,18 @@ def test_a_missing_file_is_reported(agent: Agent) -> None:
     assert "There is no file nope" in outcome.text
 
 
-@pytest.mark.parametrize("make", ["fifo", "socket"])
-def test_a_pipe_or_socket_does_not_block(
-    agent: Agent, make: str, monkeypatch: pytest.MonkeyPatch
+def test_a_pipe_a_socket_or_a_device_is_not_read(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = agent.person.project / "a"
-    if make == "fifo":
-        os.mkfifo(path)
-    else:
-        # By its short name: the whole one may be too long for a socket.
-        monkeypatch.chdir(agent.person.project)
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind("a")
-    outcome = agent.read("a")
-    assert not outcome.ok
-    assert "not a file" in outcome.text
-
-
-def test_a_device_is_not_read(agent: Agent) -> None:
-    assert "not a file" in agent.read("/dev/zero").text
+    os.mkfifo(agent.person.project / "pipe")
+    # By its short name: the whole one may be too long for a socket.
+    monkeypatch.chdir(agent.person.project)
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind("socket")
+    for name in ("pipe", "socket", "/dev/zero"):
+        outcome = agent.read(name)
+        assert not outcome.ok
+        assert "not a file" in outcome.text
 
 
 def test_the_playground_is_read(agent: Agent) -> None:
@@ -198,32 +180,23 @@ def test_pending_changes_are_seen(person: Person) -> None:
     assert not (person.project / "a").exists()
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "{home}/.ssh/id",
-        "~/.ssh/id",
-        "../.ssh/id",
-        "link",
-        "folder/id",
-        "/proc/self/root{home}/.ssh/id",
-        "/proc/1/root{home}/.ssh/id",
-        "{data}/ollmsandbox.db",
-        "{data}/playground/../secret",
-    ],
-)
-def test_secrets_cannot_be_read_by_any_path(agent: Agent, way: str) -> None:
-    person = agent.person
-    ssh = person.home / ".ssh"
+def test_secrets_cannot_be_read_by_any_path(agent: Agent) -> None:
+    home, data = agent.person.home, agent.person.paths.data
+    ssh = home / ".ssh"
     ssh.mkdir()
     (ssh / "id").write_text("SECRET")
     agent.run("touch x")
-    (person.paths.data / "secret").write_text("SECRET")
-    (person.project / "link").symlink_to(ssh / "id")
-    (person.project / "folder").symlink_to(ssh)
-    outcome = agent.read(way.format(home=person.home, data=person.paths.data))
-    assert not outcome.ok
-    assert "SECRET" not in outcome.text
+    (data / "secret").write_text("SECRET")
+    (agent.person.project / "link").symlink_to(ssh / "id")
+    (agent.person.project / "folder").symlink_to(ssh)
+    for way in (
+        *(f"{ssh}/id", "~/.ssh/id", "../.ssh/id", "link", "folder/id"),
+        *(f"/proc/self/root{ssh}/id", f"/proc/1/root{ssh}/id"),
+        *(f"{data}/ollmsandbox.db", f"{data}/playground/../secret"),
+    ):
+        outcome = agent.read(way)
+        assert not outcome.ok, way
+        assert "SECRET" not in outcome.text
 
 
 def test_the_environment_of_others_is_not_read(person: Person) -> None:

@@ -11,7 +11,7 @@ from support.tools import FUZZED
 
 from ollmsandbox.tools.web.html import html_to_text
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 PAGE = """<!DOCTYPE html>
 <html><head><title>A  page</title><style>p { color: red }</style>

@@ -3,24 +3,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.person import Person
-from support.timing import PATIENCE
+from support.servers.http import Replay, Reply, Stall
+from support.timing import wait_for
 from support.tools import Agent
 
-from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.tools.web.web_fetch import WebFetch
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 # Made for these tests, for site.example, and good for a hundred years.
 KEY = """\
@@ -44,103 +41,50 @@ AzzejCvcyDarB9D9PMCyrjUKcp6Dxsso1IFq30zc
 """
 
 
-class Server:
-    """Answers each connection once, or with half an answer and then waits until it is left."""
-
-    def __init__(self, folder: Path) -> None:
-        self.bundle = folder / "certificate.pem"
-        self.bundle.write_text(CERTIFICATE)
-        (folder / "key.pem").write_text(KEY)
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(self.bundle, folder / "key.pem")
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        self.stalls = False
-        self.asked = 0
-        self.reached, self.left = threading.Event(), threading.Event()
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def close(self) -> None:
-        # Whoever waits to accept is woken.
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                plain, _ = self._socket.accept()
-            except OSError:
-                return
-            try:
-                with self._context.wrap_socket(plain, server_side=True) as one:
-                    self._answer(one)
-            except OSError:
-                # They did not like the certificate, or have gone.
-                self.left.set()
-
-    def _answer(self, one: ssl.SSLSocket) -> None:
-        while not one.recv(65536).endswith(b"\r\n\r\n"):
-            pass
-        self.asked += 1
-        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nhi")
-        if self.stalls:
-            self.reached.set()
-            one.recv(1)
-            self.left.set()
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    made = Server(tmp_path)
-    yield made
-    made.close()
+def server(tmp_path: Path) -> Iterator[Replay]:
+    (tmp_path / "certificate.pem").write_text(CERTIFICATE)
+    (tmp_path / "key.pem").write_text(KEY)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    page = Reply([b"hi"], headers={"Content-Type": "text/plain"})
+    with Replay({"/": page}, context) as made:
+        yield made
 
 
-def agent_for(person: Person, **environ: str) -> Agent:
-    agent = Agent(person, allow_private=True, environ=environ)
+def agent_for(person: Person, *, trusts: bool = True) -> Agent:
+    bundle = {"REQUESTS_CA_BUNDLE": f"{person.home.parent}/certificate.pem"} if trusts else {}
+    agent = Agent(person, allow_private=True, environ=bundle)
     agent.asker.answer = Answer.ALLOW
     return agent
 
 
-def fetch(agent: Agent, server: Server, host: str = "site.example") -> Outcome:
+def fetch(agent: Agent, server: Replay, host: str = "site.example") -> Outcome:
     tool = WebFetch(agent.tool_context, lambda *_: ["127.0.0.1"])
     return agent.call(tool, url=f"https://{host}:{server.port}/")
 
 
-def test_the_right_name_is_fetched(person: Person, server: Server) -> None:
-    agent = agent_for(person, REQUESTS_CA_BUNDLE=str(server.bundle))
+def test_the_right_name_is_fetched_and_no_other(person: Person, server: Replay) -> None:
+    agent = agent_for(person)
+    outcome = fetch(agent, server, "other.example")
+    assert not outcome.ok
+    assert "is not trusted" in outcome.text
+    assert server.seen == []
     outcome = fetch(agent, server)
     assert outcome.ok
     assert outcome.text.endswith("hi")
 
 
-def test_another_name_is_not(person: Person, server: Server) -> None:
-    agent = agent_for(person, REQUESTS_CA_BUNDLE=str(server.bundle))
-    outcome = fetch(agent, server, "other.example")
-    assert not outcome.ok
+def test_an_untrusted_certificate_is_not_accepted(person: Person, server: Replay) -> None:
+    outcome = fetch(agent_for(person, trusts=False), server)
     assert "is not trusted" in outcome.text
-    assert server.asked == 0
+    assert server.seen == []
 
 
-def test_an_untrusted_certificate_is_not_accepted(person: Person, server: Server) -> None:
-    outcome = fetch(agent_for(person), server)
-    assert "is not trusted" in outcome.text
-    assert server.asked == 0
-
-
-def test_stopping_it_closes_the_connection(person: Person, server: Server) -> None:
-    server.stalls = True
-    agent = agent_for(person, REQUESTS_CA_BUNDLE=str(server.bundle))
+def test_stopping_it_closes_the_connection(person: Person, server: Replay) -> None:
+    server.set("/", Reply([b"hi", Stall()], headers={"Content-Type": "text/plain"}))
+    agent = agent_for(person)
     tool = WebFetch(agent.tool_context, lambda *_: ["127.0.0.1"])
     request = tool.read({"url": f"https://site.example:{server.port}/"})
-
-    async def run() -> None:
-        task = asyncio.ensure_future(request.execute(agent.looking))
-        await asyncio.to_thread(server.reached.wait, 60)
-        assert not server.left.is_set()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    loop.run(run())
-    assert server.left.wait(PATIENCE)
+    agent.stop(request, lambda: len(server.seen) == 1)
+    wait_for(lambda: server.hung_up == 1)
