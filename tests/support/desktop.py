@@ -83,15 +83,6 @@ class Outside:
 
         self.until(look, f"the {role} {name!r} is at rest")
 
-    def wait_find_insensitive(self, role: str, name: str) -> None:
-        """Wait until it is visible but insensitive."""
-
-        def look() -> bool:
-            one = self.find(role, name)
-            return one is not None and not one[0].is_sensitive
-
-        self.until(look, f"there is a {role} {name!r} that cannot be used")
-
     def _usable(self, nodes: list[Node], role: str, name: str) -> tuple[Node, Area] | None:
         one = self._find(nodes, role, name)
         return one if one is not None and one[0].is_sensitive else None

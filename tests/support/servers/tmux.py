@@ -54,10 +54,6 @@ class Tmux:
         """What is on the screen, without the blank lines at its end."""
         return self._control("capture-pane", "-p").rstrip("\n")
 
-    @property
-    def last_line(self) -> str:
-        return self.screen.rpartition("\n")[2]
-
     def with_colours(self, line: str) -> str:
         """Return a line of the screen with the sequences that set its colours."""
         number = str(self.screen.split("\n").index(line))
