@@ -206,6 +206,9 @@ def test_run_loads_nothing_it_does_not_need() -> None:
     # To create a dataclass takes 1 ms.
     ours = [file for file in modules() if name_of(file) in loaded]
     assert not [name_of(file) for file in ours if ("dataclasses", "dataclass") in imported(file)]
+    # The arguments of every command are known without it.
+    slow = {"requests", "yaml", "gi"}
+    assert slow.isdisjoint(loaded_by(f"{package}.cli.commands.connections"))
     # The process that starts sandboxes is started before this.
     assert "asyncio" not in loaded_by(f"{package}.cli.main", f"{package}.sandbox.starter.client")
 

@@ -9,7 +9,7 @@ import pytest
 from support.person import Person, cli_argv
 from support.timing import PATIENCE
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 def redirected(person: Person, streams: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -22,6 +22,18 @@ def test_a_closed_stream_is_no_mistake(person: Person, streams: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "30\n", "")
 
 
+def test_a_command_runs_without_input_and_errors(person: Person) -> None:
+    done = redirected(person, "<&- 2>&-", "run", "-c", "cat; echo ran")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+
+
+@pytest.mark.parametrize("streams", [">&-", "<&- >&- 2>&-"])
+def test_without_output_a_command_runs_or_an_error_is_the_end(person: Person, streams: str) -> None:
+    done = redirected(person, streams, "run", "-c", "echo x; touch ran")
+    assert "Traceback" not in done.stderr
+    assert (done.returncode == 0) == (person.project / "ran").exists()
+
+
 def test_an_error_is_not_printed_among_the_output(person: Person) -> None:
     done = redirected(person, "2>&-", "changes", "nothing")
     assert (done.returncode, done.stdout) == (125, "")
@@ -29,6 +41,7 @@ def test_an_error_is_not_printed_among_the_output(person: Person) -> None:
 
 @pytest.mark.parametrize("arguments", [["history"], ["--help"], ["run", "--json", "--", "true"]])
 def test_a_full_disk_behind_the_output_is_reported(person: Person, arguments: list[str]) -> None:
+    person.capabilities()
     done = redirected(person, ">/dev/full", *arguments)
     assert done.returncode == 125
     assert done.stderr.startswith("ollmsandbox: ")
@@ -40,6 +53,7 @@ def test_an_error_that_cannot_be_printed_is_in_the_exit_status(person: Person) -
 
 
 def test_a_command_keeps_its_exit_status_if_the_summary_cannot_be_written(person: Person) -> None:
+    person.capabilities()
     done = redirected(person, "2>/dev/full", "run", "-c", "touch made; exit 7")
     assert done.returncode == 7
     assert (person.project / "made").exists()
@@ -48,6 +62,7 @@ def test_a_command_keeps_its_exit_status_if_the_summary_cannot_be_written(person
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_turn_ends_with_its_reader(person: Person, more: list[str]) -> None:
     """It does not continue without a reader, and prints no traceback."""
+    person.capabilities()
     process = subprocess.Popen(
         cli_argv("tour", "--yes-to-nothing", *more),
         cwd=person.project,

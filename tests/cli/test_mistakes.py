@@ -10,7 +10,7 @@ import pytest
 from support.cli_inline import Done, cli_here
 from support.person import Person, make_person
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 # What sqlite, and UTF-8, cannot hold.
 _NO_TEXT = "a\udcff\udcfeb"
@@ -40,15 +40,25 @@ def test_an_unknown_argument_prints_the_usage_of_that_command(
     assert_refused(done, f"usage: {usage} ", f"{usage}: error: unrecognized arguments: ", code=2)
 
 
-def test_an_option_that_is_not_known_is_named_although_there_is_no_command(person: Person) -> None:
+def test_what_is_no_command_is_named(person: Person) -> None:
     assert_refused(cli_here(person, "--nonsense"), "unrecognized arguments: --nonsense", code=2)
+    assert_refused(cli_here(person, "nonsense"), "usage:", "'nonsense'", code=2)
 
 
-def test_the_only_value_of_network_is_named(person: Person) -> None:
+def test_a_value_that_is_none_is_named(person: Person) -> None:
     for command in ("run", "shell", "claude"):
-        done = person.cli(command, "--network=foo")
-        assert done.returncode == 2
-        assert done.stderr.endswith("error: argument --network: the only value is 'all'\n")
+        done = cli_here(person, command, "--network=foo")
+        assert_refused(done, "error: argument --network: the only value is 'all'\n", code=2)
+    for seconds in ("0", "-1", "nan", "inf", "x", ""):
+        done = cli_here(person, "run", f"--timeout={seconds}", "--", "true")
+        assert_refused(done, f"{seconds!r} is not a number of seconds", code=2)
+    for limit in ("0", "-1", "x", "9" * 20, "9" * 5000):
+        for words in (["history"], ["sessions", "list"]):
+            done = cli_here(person, *words, f"--limit={limit}")
+            assert_refused(done, "is not a whole number above 0", code=2)
+
+
+def test_the_words_of_a_command_are_its_own(person: Person) -> None:
     done = person.cli("run", "echo", "--network=all", "--network=foo")
     assert done.stdout == "--network=all --network=foo\n"
 
@@ -58,27 +68,14 @@ def test_a_folder_name_without_a_slash_is_explained(person: Person) -> None:
     assert_refused(cli_here(person, "thing"), "ollmsandbox ./thing", code=2)
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "x", "9" * 20, "9" * 5000])
-@pytest.mark.parametrize("command", [["history"], ["sessions", "list"]])
-def test_an_invalid_limit_is_refused(person: Person, command: list[str], limit: str) -> None:
-    assert_refused(
-        cli_here(person, *command, f"--limit={limit}"), "is not a whole number above 0", code=2
-    )
-
-
-def test_an_empty_run_is_not_the_last_one(person: Person) -> None:
+def test_what_names_no_run_is_explained(person: Person) -> None:
     person.cli("run", "-c", "echo new > file")
     for action in ("changes", "apply", "discard", "undo"):
         assert_refused(cli_here(person, action, ""), "''", "history --all")
-    assert (person.project / "file").read_text() == "new\n"
-
-
-def test_a_path_in_the_place_of_a_run_is_explained_where_paths_can_be_named(
-    person: Person,
-) -> None:
-    person.cli("run", "-c", "echo new > file")
+    # A path, where paths can be named and where not.
     assert_refused(cli_here(person, "undo", "file"), "Name the run first: ")
     assert_refused(cli_here(person, "changes", "file"), "`ollmsandbox history --all`")
+    assert (person.project / "file").read_text() == "new\n"
 
 
 def test_no_pending_changes_are_reported_as_such(person: Person) -> None:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.person import Person, cli_argv
+from support.person import Person
 from support.servers.tmux import Tmux, at_terminal
+
+pytestmark = pytest.mark.ordinary
 
 
 @pytest.fixture
@@ -52,7 +53,6 @@ def test_a_shell_has_job_control(tmux: Tmux) -> None:
     assert "added     new" in tmux.screen
 
 
-@pytest.mark.anybody
 def test_the_size_follows_the_window(tmux: Tmux) -> None:
     until = 'until [ "$(stty size)" = "31 101" ]; do sleep 0.1; done; echo larg""er'
     tmux.type(f"ollmsandbox run -c 'stty size; {until}'")
@@ -61,7 +61,6 @@ def test_the_size_follows_the_window(tmux: Tmux) -> None:
     tmux.wait_for("larger")
 
 
-@pytest.mark.anybody
 def test_ctrl_c_ends_a_pipeline(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'echo begun; sleep 1000 | cat | cat'; echo =$?=")
     tmux.wait_for("\nbegun")
@@ -69,7 +68,6 @@ def test_ctrl_c_ends_a_pipeline(tmux: Tmux) -> None:
     assert tmux.end() == 128 + signal.SIGINT
 
 
-@pytest.mark.anybody
 def test_ctrl_c_at_the_prompt_of_python_does_not_end_it(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -- python3 -q; echo =$?=")
     tmux.wait_for(">>>")
@@ -94,24 +92,21 @@ def test_a_file_is_edited_in_vim(tmux: Tmux, person: Person) -> None:
     assert_usable(tmux)
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("quit", ["q", "C-z"])
-def test_a_pager_fills_the_screen(tmux: Tmux, person: Person, quit: str) -> None:
+def test_a_pager_fills_the_screen(tmux: Tmux, person: Person) -> None:
     (person.project / "lines").write_text("".join(f"line {n}\n" for n in range(1000)))
     tmux.type("ollmsandbox run -- less lines; echo =$?=")
     tmux.wait_for("line 22")
     tmux.press("G")
     tmux.wait_for("line 999")
-    if quit == "C-z":
-        tmux.press("C-z")
-        tmux.wait_for("Stopped")
-        assert "line 999" not in tmux.screen
-        assert_usable(tmux)
-        tmux.type("fg; echo =$?=")
-        tmux.wait_for("line 999")
-        assert tmux.show("alternate_on") == "1"
-        tmux.press("g")
-        tmux.wait_for("line 0\n")
+    tmux.press("C-z")
+    tmux.wait_for("Stopped")
+    assert "line 999" not in tmux.screen
+    assert_usable(tmux)
+    tmux.type("fg; echo =$?=")
+    tmux.wait_for("line 999")
+    assert tmux.show("alternate_on") == "1"
+    tmux.press("g")
+    tmux.wait_for("line 0\n")
     tmux.press("q")
     assert tmux.end() == 0
     assert tmux.show("alternate_on") == "0"
@@ -126,37 +121,24 @@ def test_the_processes_of_the_sandbox_are_shown(tmux: Tmux, program: str) -> Non
     assert_usable(tmux)
 
 
-@pytest.mark.anybody
-def test_ctrl_z_suspends_a_command(tmux: Tmux) -> None:
+def test_a_command_is_suspended_by_ctrl_z_or_another_program(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'echo begun; cat; echo ended'")
     tmux.wait_for("\nbegun")
-    tmux.press("C-z")
-    tmux.wait_for("Stopped")
-    assert_usable(tmux)
-    tmux.type("fg; echo =$?=")
-    tmux.type("line")
-    tmux.wait_for("line\nline")
+    for number in (None, signal.SIGSTOP, signal.SIGTSTP):
+        if number is None:
+            tmux.press("C-z")
+        else:
+            os.kill(tmux.job(), number)
+        tmux.wait_for("Stopped")
+        assert_usable(tmux)
+        tmux.type("fg; echo =$?=")
+        tmux.type("line")
+        tmux.wait_for("line\nline")
     tmux.press("C-d")
     assert tmux.end() == 0
     assert "\nended\n" in tmux.screen
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
-def test_the_program_is_suspended_by_another(tmux: Tmux, number: signal.Signals) -> None:
-    tmux.type("ollmsandbox run -c 'echo begun; cat; echo ended'")
-    tmux.wait_for("\nbegun")
-    os.kill(tmux.job(), number)
-    tmux.wait_for("Stopped")
-    assert_usable(tmux)
-    tmux.type("fg; echo =$?=")
-    tmux.type("line")
-    tmux.wait_for("line\nline")
-    tmux.press("C-d")
-    assert tmux.end() == 0
-
-
-@pytest.mark.anybody
 def test_a_job_in_the_background_leaves_the_terminal_alone(tmux: Tmux) -> None:
     tmux.type("ollmsandbox run -c 'until test -e go; do sleep 0.1; done; cat' &")
     assert tmux.run("ollmsandbox run --quiet -- touch other") == 0
@@ -167,31 +149,32 @@ def test_a_job_in_the_background_leaves_the_terminal_alone(tmux: Tmux) -> None:
     assert tmux.end() == 128 + signal.SIGINT
 
 
-@pytest.mark.anybody
-def test_a_command_that_is_killed_in_raw_mode(tmux: Tmux) -> None:
-    assert tmux.run("ollmsandbox run -c 'stty raw -echo; kill -9 $$'") == 128 + signal.SIGKILL
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("-c 'stty raw -echo; kill -9 $$'", 128 + signal.SIGKILL, ""),
+        ("--timeout 0.5 -- sleep 1000", 124, "Exceeded the time limit"),
+        ("--working-dir nowhere -- true", 125, "nowhere"),
+    ],
+)
+def test_the_terminal_is_usable_however_a_run_ends(
+    tmux: Tmux, words: str, status: int, said: str
+) -> None:
+    assert tmux.run(f"ollmsandbox run {words}") == status
+    assert said in tmux.screen
     assert_usable(tmux)
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_the_terminal_is_restored_after_a_signal(tmux: Tmux, number: signal.Signals) -> None:
-    tmux.type("ollmsandbox run -- less /etc/passwd; echo =$?=")
-    tmux.wait_for("root:")
-    os.kill(tmux.job(), number)
-    assert tmux.end() == 128 + number
-    assert tmux.show("alternate_on") == "0"
-    assert_usable(tmux)
+def test_the_terminal_is_restored_after_a_signal(tmux: Tmux) -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        tmux.type("ollmsandbox run -- less /etc/passwd; echo =$?=")
+        tmux.wait_for("root:")
+        os.kill(tmux.job(), number)
+        assert tmux.end() == 128 + number
+        assert tmux.show("alternate_on") == "0"
+        assert_usable(tmux)
 
 
-@pytest.mark.anybody
-def test_the_time_limit_holds(tmux: Tmux) -> None:
-    assert tmux.run("ollmsandbox run --timeout 0.5 -- sleep 1000") == 124
-    assert "Exceeded the time limit" in tmux.screen
-    assert_usable(tmux)
-
-
-@pytest.mark.anybody
 def test_there_is_no_time_limit_at_a_terminal(tmux: Tmux, person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     (person.paths.profiles / "standard.yaml").write_text("limits: {time: 0.2 s}\n")
@@ -199,7 +182,6 @@ def test_there_is_no_time_limit_at_a_terminal(tmux: Tmux, person: Person) -> Non
     assert tmux.run("ollmsandbox run --no-tty -- sleep 1000") == 124
 
 
-@pytest.mark.anybody
 def test_the_time_stands_still_while_a_command_is_suspended(tmux: Tmux) -> None:
     # Longer than a busy machine needs for the rest.
     tmux.type("ollmsandbox run --timeout 10 -c 'echo begun; cat; echo ended'")
@@ -217,30 +199,23 @@ def test_the_time_stands_still_while_a_command_is_suspended(tmux: Tmux) -> None:
     assert "ended" in tmux.screen
 
 
-@pytest.mark.anybody
 def test_a_sandbox_that_fails(tmux: Tmux) -> None:
     assert tmux.run("ollmsandbox run --working-dir nowhere -- true") == 125
     assert_usable(tmux)
 
 
-@pytest.mark.anybody
-def test_a_pipe_leads_to_the_command_and_from_it(tmux: Tmux) -> None:
+def test_a_pipe_leads_to_the_command_and_from_it(tmux: Tmux, person: Person) -> None:
     tmux.run("echo piped | ollmsandbox run -c 'cat; tty'")
     assert "piped\nnot a tty" in tmux.screen
     tmux.run("ollmsandbox run -c 'tty; test -t 2 || echo no errors' | cat")
     assert "not a tty\nno errors" in tmux.screen
     tmux.run("ollmsandbox run --no-tty -- tty")
     assert "\nnot a tty" in tmux.screen
-
-
-@pytest.mark.anybody
-def test_errors_can_go_elsewhere(tmux: Tmux, person: Person) -> None:
     tmux.run("ollmsandbox run --quiet -c 'tty; echo wrong >&2' 2> errors")
     assert "/dev/console\n" in tmux.screen
     assert (person.project / "errors").read_text() == "wrong\n"
 
 
-@pytest.mark.anybody
 def test_a_pager_at_the_end_of_a_pipe_gets_the_keys(tmux: Tmux) -> None:
     tmux.type("seq 1000 | ollmsandbox run --tty -- less; echo =$?=")
     tmux.wait_for("22\n23")
@@ -251,7 +226,6 @@ def test_a_pager_at_the_end_of_a_pipe_gets_the_keys(tmux: Tmux) -> None:
     assert_usable(tmux)
 
 
-@pytest.mark.anybody
 def test_a_terminal_without_ours(person: Person) -> None:
     done = person.cli("run", "--tty", "-c", "tty; stty size < /dev/tty; cat", input="piped\n")
     assert done.stdout == "not a tty\n24 80\npiped\n"
@@ -259,21 +233,6 @@ def test_a_terminal_without_ours(person: Person) -> None:
     assert person.cli("run", "--tty", "--json", "true").returncode == 125
 
 
-@pytest.mark.anybody
-def test_piped_output_is_unchanged(person: Person) -> None:
-    sent = "\x1b[31m\x1b]0;title\x07\x1b[c\x05é\r\n"
-    (person.project / "sent").write_text(sent, newline="")
-    done = subprocess.run(
-        cli_argv("run", "--", "cat", "sent"),
-        cwd=person.project,
-        env=person.environ,
-        capture_output=True,
-        check=False,
-    )
-    assert done.stdout == sent.encode()
-
-
-@pytest.mark.anybody
 def test_a_shell_says_that_it_is_in_the_sandbox(tmux: Tmux, person: Person) -> None:
     (person.home / ".bashrc").write_text("PS1='my own> '\n")
     tmux.type("ollmsandbox shell; echo =$?=")
@@ -296,7 +255,6 @@ def test_other_shells(tmux: Tmux, name: str) -> None:
     assert tmux.end() == 3
 
 
-@pytest.mark.anybody
 def test_a_shell_reads_commands_from_a_pipe(person: Person) -> None:
     done = person.cli("shell", input="echo out; touch new; exit 4\n")
     assert (done.returncode, done.stdout) == (4, "out\n")

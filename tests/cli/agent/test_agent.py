@@ -18,10 +18,12 @@ from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.records.folder import Folder
 from ollmsandbox.tools.base import Stream
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
-def test_one_turn_prints_only_the_reply_and_stores_the_session(person: Person) -> None:
+def test_one_turn_prints_only_the_reply_and_stores_the_session(
+    person: Person, manager: ProjectManager
+) -> None:
     replies = [
         reply("I look. ", call_part("run_command", command="echo hi > new.txt; echo output")),
         run_command("touch ran.txt", "2", network=True),
@@ -42,19 +44,16 @@ def test_one_turn_prints_only_the_reply_and_stores_the_session(person: Person) -
     assert "not allowed" in told[-1]["content"]
     listed = json.loads(person.cli("sessions", "list", "--json").stdout)
     assert [info["title"] for info in listed] == ["Do it"]
-    manager = ProjectManager(person.paths)
     [question] = History(manager).questions(listed[0]["id"])
-    manager.close()
     assert (question.answer, question.source) == ("deny", "nobody")
+    assert question.question == "Run command with network access: touch ran.txt?"
 
 
-def test_the_project_is_scanned_meanwhile(person: Person) -> None:
+def test_the_project_is_scanned_meanwhile(person: Person, manager: ProjectManager) -> None:
     (person.project / "old.txt").touch()
     with model_server(person, [run_command("sleep 1"), reply("Done.")]):
         assert person.cli("agent", "Do it").returncode == 0
-    manager = ProjectManager(person.paths)
     assert Folder(str(person.project), manager).find_files("old") == ["old.txt"]
-    manager.close()
 
 
 def test_the_user_reads_what_a_command_left_and_was_refused(person: Person) -> None:

@@ -36,7 +36,7 @@ from ollmsandbox.project.change import Report
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 from ollmsandbox.tools.base import Outcome, Stream, UserQuestion
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 DOCUMENT = Path(__file__).parents[3] / "docs/agent-json.md"
 TYPES: dict[str, tuple[type, ...]] = {

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
 import uuid
 from dataclasses import replace
@@ -11,6 +13,7 @@ from dataclasses import replace
 import pytest
 from support.agent import with_words
 from support.person import Person
+from support.questions import command as asked_command
 from support.servers.http import Stall, document
 from support.terminal import (
     CTRL_C,
@@ -22,28 +25,40 @@ from support.terminal import (
     reply,
     run_command,
 )
+from support.timing import PATIENCE
 
 from ollmsandbox.chat.storage.history import History
-from ollmsandbox.permission.request import PermissionRequest
+from ollmsandbox.cli.agent.asker import TerminalAsker
+from ollmsandbox.cli.agent.card import card as make_card
+from ollmsandbox.cli.agent.card import in_words
+from ollmsandbox.cli.agent.keyboard import KeyReader
+from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.text.ansi import LiveOutput, column_width
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 ENDS = "(Enter: deny) "
 PROMPT = "> "
 BELL = "\a"
 
 
-def answers(person: Person) -> list[tuple[str | None, str]]:
-    manager = ProjectManager(person.paths)
-    try:
-        return [(q.answer, q.source) for q in History(manager).questions()]
-    finally:
-        manager.close()
+def answers(manager: ProjectManager) -> list[tuple[str | None, str]]:
+    return [(q.answer, q.source) for q in History(manager).questions()]
 
 
-def test_the_card_shows_all_of_it_and_each_key_is_an_answer(person: Person) -> None:
+def say(terminal: Terminal, text: str, *expected: str) -> None:
+    """Type a line at the prompt, and wait until this is shown."""
+    terminal.expect(PROMPT)
+    terminal.send(text + ENTER)
+    for part in expected:
+        terminal.expect(part)
+
+
+def test_the_card_shows_all_of_it_and_each_key_is_an_answer(
+    person: Person, manager: ProjectManager
+) -> None:
     hidden = "echo one\n\n\ntouch second\u202e.txt \x1b[2K"
     replies = [
         run_command(hidden, "1"),
@@ -90,31 +105,11 @@ def test_the_card_shows_all_of_it_and_each_key_is_an_answer(person: Person) -> N
         assert terminal.text.count("1 change ") == 3
     made = sorted(path.name for path in person.project.iterdir())
     assert made == ["allow.txt", "always.txt", "session.txt"]
-    assert [answer for answer, _ in answers(person)] == [
+    assert [answer for answer, _ in answers(manager)] == [
         *("deny", "deny", "deny", "allow", "deny"),
         *("allow for this session", "allow for this session", "allow always", "deny always"),
     ]
     assert len(RuleStore(person.paths).rules()) == 2
-
-
-def test_the_network_question_is_printed_and_recorded_in_full(person: Person) -> None:
-    whole = "Run command with network access: touch ran.txt?"
-    replies = [*(run_command("touch ran.txt", name, network=True) for name in "12"), reply("Over.")]
-    with model_server(person, replies), Terminal(person, "agent", "Do it") as terminal:
-        for _ in range(2):
-            assert whole in terminal.expect(ENDS)
-            terminal.send("d")
-            terminal.expect("Deny.")
-        terminal.expect("Over.")
-        assert terminal.end() == 0
-    assert not (person.project / "ran.txt").exists()
-    manager = ProjectManager(person.paths)
-    try:
-        one, two = History(manager).questions()
-        assert one.question == two.question == whole
-        assert one.target != two.target
-    finally:
-        manager.close()
 
 
 def test_typed_ahead_or_pasted_text_is_no_answer(person: Person) -> None:
@@ -130,6 +125,7 @@ def test_typed_ahead_or_pasted_text_is_no_answer(person: Person) -> None:
         terminal.send("a\ra\ra")
         (person.playground / "go").touch()
         card = terminal.expect(ENDS)
+        assert "Run command with network access: touch ran.txt?" in card
         assert "You are asked about each host" in card
         assert "[s]ession" not in card
         terminal.send("aaaa")  # as a paste comes
@@ -145,10 +141,7 @@ def test_a_long_command_can_be_allowed_only_after_its_end_was_seen(person: Perso
     lines = [f"echo line {number}" for number in range(60)]
     command = "\n".join((*lines, "touch ran.txt"))
     replies = [run_command(command, "1", network=True), reply("Over.")]
-    with (
-        model_server(person, replies),
-        Terminal(person, "agent", "Do it", rows=24) as terminal,
-    ):
+    with model_server(person, replies), Terminal(person, "agent", "Do it", rows=24) as terminal:
         first = terminal.expect("more lines: [space]")
         assert "line 0" in first
         assert "[a]llow" not in first
@@ -171,7 +164,7 @@ def test_a_long_command_can_be_allowed_only_after_its_end_was_seen(person: Perso
     assert (person.project / "ran.txt").exists()
 
 
-def test_ctrl_c_stops_the_turn_and_not_the_program(person: Person) -> None:
+def test_ctrl_c_stops_the_turn_and_not_the_program(person: Person, manager: ProjectManager) -> None:
     seconds = f"95{uuid.uuid4().int % 10**9}"
     replies = [
         reply("Well, let me", Stall()),
@@ -181,38 +174,27 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(person: Person) -> None:
         reply("Still here."),
     ]
     with model_server(person, replies) as server, Terminal(person, "agent") as terminal:
-        terminal.expect(PROMPT)
-        terminal.send("stream" + ENTER)
-        terminal.expect("Well, let me")
+        say(terminal, "stream", "Well, let me")
         terminal.send(CTRL_C)
         terminal.expect("Stopped.")
-        terminal.expect(PROMPT)
-        terminal.send("run" + ENTER)
-        terminal.expect("│")
-        terminal.expect("begun")
+        say(terminal, "run", "│", "begun")
         terminal.wait_for(lambda: with_words("sleep", seconds))
         terminal.send(CTRL_C)
         terminal.expect("Stopped.")
-        terminal.expect(PROMPT)
         terminal.wait_for(lambda: not with_words("sleep", seconds))
-        terminal.send("ask" + ENTER)
-        terminal.expect(ENDS)
+        say(terminal, "ask", ENDS)
         terminal.send(CTRL_C)
         terminal.expect("Stopped.")
-        terminal.expect(PROMPT)
-        terminal.send("wait" + ENTER)
+        say(terminal, "wait")
         terminal.wait_for(lambda: server.paths().count("/v1/chat/completions") == 4)
         terminal.send(CTRL_C)
         terminal.expect("Stopped.")
-        terminal.expect(PROMPT)
-        terminal.send("again" + ENTER)
-        terminal.expect("Still here.")
-        terminal.expect(PROMPT)
+        say(terminal, "again", "Still here.", PROMPT)
         # One that comes before readline waits for it is seen with the next.
         assert terminal.send_until_end(CTRL_C) == 0
         assert "again to quit" in terminal.text
     assert not (person.project / "ran.txt").exists()
-    assert answers(person) == [("deny", "nobody")]
+    assert answers(manager) == [("deny", "nobody")]
 
 
 def test_the_prompt_has_commands_of_its_own(person: Person) -> None:
@@ -221,37 +203,21 @@ def test_the_prompt_has_commands_of_its_own(person: Person) -> None:
         Terminal(person, "agent") as terminal,
     ):
         terminal.expect("You are talking to played")
-        terminal.expect(PROMPT)
-        terminal.send("/help" + ENTER)
-        terminal.expect("!COMMAND")
-        terminal.expect(PROMPT)
-        terminal.send(
-            "!printf '\\033[31mred\\033[0m\\033[2J\\033]0;title\\a'; echo x > x.txt" + ENTER
-        )
-        terminal.expect("run_command: ")
-        terminal.expect("\n")
+        say(terminal, "/help", "!COMMAND")
+        colours = "\\033[31mred\\033[0m\\033[2J\\033]0;title\\a"
+        say(terminal, f"!printf '{colours}'; echo x > x.txt", "run_command: ", "\n")
         shown = terminal.expect("added     x.txt")
         assert "\x1b[31mred\x1b[0m" in shown
         assert "\x1b[2J" not in shown
         assert "title" not in shown
-        terminal.expect(PROMPT)
-        terminal.send("/changes" + ENTER)
-        terminal.expect("added     x.txt")
-        terminal.expect(PROMPT)
-        terminal.send("/undo" + ENTER)
-        terminal.expect("1 change undone.")
-        terminal.expect(PROMPT)
+        say(terminal, "/changes", "added     x.txt")
+        say(terminal, "/undo", "1 change undone.", PROMPT)
         assert not (person.project / "x.txt").exists()
         terminal.send("/model" + ENTER)
         terminal.expect("* played  (test)")
-        terminal.expect(PROMPT)
-        terminal.send("/nonsense" + ENTER)
-        terminal.expect("/nonsense")
-        terminal.expect(PROMPT)
-        terminal.send("what did I do?" + ENTER)
-        terminal.expect("I saw it.")
-        terminal.expect(PROMPT)
-        terminal.send("/quit" + ENTER)
+        say(terminal, "/nonsense", "/nonsense")
+        say(terminal, "what did I do?", "I saw it.")
+        say(terminal, "/quit")
         assert terminal.end() == 0
         assert "echo x > x.txt" in str(server.seen[-1].json["messages"])
     history = person.paths.data / "agent-history"
@@ -265,18 +231,10 @@ def test_a_turn_that_failed_is_tried_again_on_request(person: Person) -> None:
         model_server(person, [refused, reply("Now it works.")]) as server,
         Terminal(person, "agent") as terminal,
     ):
-        terminal.expect(PROMPT)
-        terminal.send("hello" + ENTER)
-        terminal.expect("not today")
-        terminal.expect("/retry tries this turn again.")
-        terminal.expect(PROMPT)
-        terminal.send("/retry" + ENTER)
-        terminal.expect("Now it works.")
-        terminal.expect(PROMPT)
-        terminal.send("/retry" + ENTER)
-        terminal.expect("already answered")
-        terminal.expect(PROMPT)
-        terminal.send("/quit" + ENTER)
+        say(terminal, "hello", "not today", "/retry tries this turn again.")
+        say(terminal, "/retry", "Now it works.")
+        say(terminal, "/retry", "already answered")
+        say(terminal, "/quit")
         assert terminal.end() == 0
         assert str(server.seen[-1].json["messages"]).count("hello") == 1
 
@@ -284,14 +242,8 @@ def test_a_turn_that_failed_is_tried_again_on_request(person: Person) -> None:
 def test_without_a_model_the_prompt_still_runs_commands(person: Person) -> None:
     with Terminal(person, "agent") as terminal:
         terminal.expect("connections find")
-        terminal.expect(PROMPT)
-        terminal.send("hello" + ENTER)
-        terminal.expect("No model")
-        terminal.expect(PROMPT)
-        terminal.send("!echo walled in" + ENTER)
-        terminal.expect("  │ ")
-        terminal.expect("walled in")
-        terminal.expect(PROMPT)
+        say(terminal, "hello", "No model")
+        say(terminal, "!echo walled in", "  │ ", "walled in", PROMPT)
         terminal.send(CTRL_D)
         assert terminal.end() == 0
 
@@ -313,17 +265,9 @@ def test_a_server_that_is_away_hides_no_other(person: Person) -> None:
         away = "connections:\n  away: {kind: openai, address: 'http://127.0.0.1:1'}\n"
         file.write_text(f"default: test\n{away}{listed}")
         with Terminal(person, "agent") as terminal:
-            terminal.expect(PROMPT)
-            terminal.send("/model" + ENTER)
-            terminal.expect("away: No server is running")
-            terminal.expect("other⟨ESC⟩[2J  (test)")
-            terminal.expect(PROMPT)
-            terminal.send("/model third" + ENTER)
-            terminal.expect("now talking to third")
-            terminal.expect(PROMPT)
-            terminal.send("hello" + ENTER)
-            terminal.expect("Hello.")
-            terminal.expect(PROMPT)
+            say(terminal, "/model", "away: No server is running", "other⟨ESC⟩[2J  (test)")
+            say(terminal, "/model third", "now talking to third")
+            say(terminal, "hello", "Hello.", PROMPT)
             terminal.send(CTRL_D)
             assert terminal.end() == 0
         assert json.loads(server.seen[-1].body)["model"] == "third"
@@ -340,13 +284,8 @@ def test_without_a_sandbox_everything_is_asked(person: Person) -> None:
         reply("Over."),
     ]
     with model_server(person, replies) as server, Terminal(person, "agent", "Do it") as terminal:
-        for question, key in (
-            ("without a sandbox", "d"),
-            ("without a sandbox", "a"),
-            ("without a sandbox", "a"),
-            ("without a sandbox", "a"),
-        ):
-            terminal.expect(question)
+        for key in "daaa":
+            terminal.expect("without a sandbox")
             card = terminal.expect(ENDS)
             assert "This is not sandboxed" in card
             assert "[s]ession" not in card
@@ -392,8 +331,6 @@ def test_the_tour_from_its_beginning_to_its_end(person: Person) -> None:
 
 
 def test_a_card_that_is_shown_again_says_why_first() -> None:
-    from ollmsandbox.cli.agent.card import card as make_card
-
     request = PermissionRequest("1", "run_command", "/p", "Run?", "ls", "/p", True)
     lines = make_card(replace(request, notice="It changed."), 80)
     assert lines[1:3] == ["It changed.", "Run?"]
@@ -402,9 +339,6 @@ def test_a_card_that_is_shown_again_says_why_first() -> None:
 
 @pytest.mark.parametrize("width", [20, 45, 200])
 def test_a_card_has_no_line_that_the_terminal_would_break(width: int) -> None:
-    from ollmsandbox.cli.agent.card import card as make_card
-    from ollmsandbox.text.ansi import column_width
-
     subject = f"echo {'x' * 300} && {'漢字' * 40} \t end"
     request = PermissionRequest("1", "run_command", "/p", "Run?" * 30, subject, "/p", True)
     lines = make_card(request, width)
@@ -414,8 +348,6 @@ def test_a_card_has_no_line_that_the_terminal_would_break(width: int) -> None:
 
 
 def test_sentences_of_a_card_are_broken_between_words() -> None:
-    from ollmsandbox.cli.agent.card import in_words
-
     text = "The portal starts a sandbox, with a_very_long_name_that_fits_nowhere in it."
     assert list(in_words(text, 24, "  - ", "    ")) == [
         *("  - The portal starts a", "    sandbox, with a_very"),
@@ -437,25 +369,26 @@ def test_a_plan_is_shown_as_a_list(person: Person) -> None:
         assert terminal.end() == 0
 
 
-@pytest.mark.parametrize(
-    ("typed", "answer"),
-    [("2", "Spaces"), ("neither", "neither"), ("3", "3"), ("", "no answer")],
-)
-def test_the_model_asks_the_user(person: Person, typed: str, answer: str) -> None:
-    question = call_part("ask", question="Tabs or\n\x1b[2Jspaces?", choices=["Tabs", "Spaces"])
+def test_the_model_asks_the_user(person: Person) -> None:
+    question = {"question": "Tabs or\n\x1b[2Jspaces?", "choices": ["Tabs", "Spaces"]}
+    given = {"2": "Spaces", "neither": "neither", "3": "3", "": "no answer"}
+    replies = [reply(call_part("ask", str(number), **question)) for number in range(len(given))]
     with (
-        model_server(person, [reply(question), reply("Over.")]) as server,
+        model_server(person, [*replies, reply("Over.")]) as server,
         Terminal(person, "agent", "Do it") as terminal,
     ):
-        terminal.expect("The model asks:")
-        terminal.expect("⟨ESC⟩[2Jspaces?")
-        terminal.expect("2  Spaces")
-        terminal.expect("Number, or your answer (Enter: none): ")
-        terminal.send(typed + ENTER)
+        for typed in given:
+            terminal.expect("The model asks:")
+            terminal.expect("⟨ESC⟩[2Jspaces?")
+            terminal.expect("2  Spaces")
+            terminal.expect("Number, or your answer (Enter: none): ")
+            terminal.send(typed + ENTER)
         terminal.expect("Over.")
         assert terminal.end() == 0
     told = json.loads(server.seen[-1].body)["messages"]
-    assert answer in told[-1]["content"]
+    answers = [message["content"] for message in told if message["role"] == "tool"]
+    for answer, text in zip(given.values(), answers, strict=True):
+        assert answer in text
 
 
 def test_what_is_typed_during_a_turn_is_sent_with_the_next_step(person: Person) -> None:
@@ -467,9 +400,7 @@ def test_what_is_typed_during_a_turn_is_sent_with_the_next_step(person: Person) 
         reply("Second."),
     ]
     with model_server(person, replies) as server, Terminal(person, "agent") as terminal:
-        terminal.expect(PROMPT)
-        terminal.send("Do it" + ENTER)
-        terminal.expect("mbegun")
+        say(terminal, "Do it", "mbegun")
         terminal.send("Be quick!" + ENTER)
         terminal.expect("reads this with its next step")
         terminal.send("!echo later" + ENTER)
@@ -485,3 +416,40 @@ def test_what_is_typed_during_a_turn_is_sent_with_the_next_step(person: Person) 
         assert terminal.end() == 0
     told = [json.loads(seen.body)["messages"] for seen in server.seen if seen.body]
     assert told[1][-1] == {"role": "user", "content": "Be quick!"}
+
+
+def test_a_key_pressed_just_before_a_card_answers_nothing() -> None:
+    """The user is typing a sentence when a card comes up."""
+    master, slave = os.openpty()
+    shown: list[str] = []
+
+    def write(text: str) -> None:
+        shown.append(text)
+        if "┃" in text:
+            os.write(master, b"a")
+        elif "[a]llow" in text:
+            os.write(master, b"d")
+
+    async def main() -> Answer:
+        asker = TerminalAsker(write, lambda: None, lambda: None)
+        asker._keys = KeyReader(slave)
+        return await asyncio.wait_for(asker.ask(asked_command("rm -r /", "/p")), PATIENCE)
+
+    try:
+        assert asyncio.run(main()) is Answer.DENY
+    finally:
+        os.close(slave)
+        os.close(master)
+    assert shown[-1] == "Deny.\n"
+
+
+@pytest.mark.parametrize(("most_lines", "most"), [(6, 1000), (1000, 24)])
+def test_endless_output_shows_its_beginning_and_counts_the_rest(most_lines: int, most: int) -> None:
+    live = LiveOutput(colour=True, most_lines=most_lines, most=most)
+    assert "".join(live.feed(b"line\n") for _ in range(6)).count("line") == 6
+    before = live.dropped_lines
+    # Work for each line of this would take long.
+    assert live.feed(b"y\n" * (4 << 20)) == ""
+    assert live.feed(b"\x1b[31mhalf a line") == ""
+    assert live.dropped_lines - before == 4 << 20
+    assert live.end().endswith(f"[{live.dropped_lines:,} more lines]\n")

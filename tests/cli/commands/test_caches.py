@@ -22,7 +22,7 @@ def write(person: Person, project: Path, size: str = "3M") -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_the_size_is_printed_for_each_project(person: Person) -> None:
     (person.home / ".npm").mkdir()
     assert person.cli("caches", "size").stdout == "0 bytes in 0 files: total\n"
@@ -39,7 +39,7 @@ def test_the_size_is_printed_for_each_project(person: Person) -> None:
     assert one[1].startswith("1.")
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_a_project_without_caches_is_an_error(person: Person) -> None:
     for action in ("size", "clear"):
         done = person.cli("caches", action, "--project", str(person.home / "nowhere"))
@@ -62,7 +62,7 @@ def test_clearing_removes_what_commands_wrote_and_nothing_else(person: Person) -
     assert (person.home / ".npm/mine").read_text() == "kept"
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_what_a_running_command_uses_is_not_cleared(person: Person) -> None:
     (person.home / ".npm").mkdir()
     write(person, person.project)
@@ -79,12 +79,10 @@ def test_what_a_running_command_uses_is_not_cleared(person: Person) -> None:
     assert person.cli("caches", "clear").returncode == 0
 
 
-@pytest.mark.anybody
-def test_the_daily_removal_includes_caches(person: Person) -> None:
+@pytest.mark.ordinary
+def test_the_daily_removal_includes_caches(person: Person, manager: ProjectManager) -> None:
     (person.home / ".npm").mkdir()
     write(person, person.project)
-    manager = ProjectManager(person.paths)
     KEEP_CACHES_MIB.write(manager, "1")
-    manager.close()
     assert finish_interrupted_runs(person.paths, clean_up=True, always=True) is not None
     assert person.cli("caches", "size").stdout == "0 bytes in 0 files: total\n"

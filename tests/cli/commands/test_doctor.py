@@ -15,10 +15,10 @@ from support.person import Person
 
 import ollmsandbox
 
-# --- doctor --------------------------------------------------------------------------------------
 
-
-def test_doctor_prints_a_checklist(person: Person) -> None:
+def test_doctor_prints_a_checklist_and_leaves_nothing_behind(person: Person) -> None:
+    person.environ["TMPDIR"] = str(person.home / "tmp")
+    (person.home / "tmp").mkdir()
     done = person.cli("doctor")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"OLLM Sandbox {ollmsandbox.__version__}, ")
@@ -26,9 +26,11 @@ def test_doctor_prints_a_checklist(person: Person) -> None:
     assert "MISSING" not in done.stdout
     assert "\033" not in done.stdout
     assert all(len(line) <= 100 for line in done.stdout.splitlines())
+    for folder in (person.home / "tmp", person.project, person.playground):
+        assert os.listdir(folder) == []
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_doctor_prints_one_json_document(person: Person) -> None:
     done = person.cli("doctor", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -45,6 +47,7 @@ def test_doctor_prints_one_json_document(person: Person) -> None:
     assert {"bwrap", "sandbox", "network", "seccomp", "secrets", "outside", "rights"} <= set(keys)
 
 
+@pytest.mark.ordinary
 def test_doctor_says_what_is_missing_and_what_to_do(person: Person) -> None:
     person.environ["PATH"] = f"{person.home}/nowhere"
     done = person.cli("doctor")
@@ -56,24 +59,12 @@ def test_doctor_says_what_is_missing_and_what_to_do(person: Person) -> None:
     assert found["bwrap"] == ""
 
 
-def test_doctor_leaves_nothing_behind(person: Person) -> None:
-    person.environ["TMPDIR"] = str(person.home / "tmp")
-    (person.home / "tmp").mkdir()
-    assert person.cli("doctor").returncode == 0
-    assert os.listdir(person.home / "tmp") == []
-    assert os.listdir(person.project) == []
-    assert os.listdir(person.playground) == []
-
-
 @pytest.mark.anybody
 def test_doctor_works_from_a_folder_that_is_gone(person: Person) -> None:
     gone = person.home / "gone"
     gone.mkdir()
     done = person.cli("doctor", around=WITHOUT_FOLDER, cwd=gone)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-# --- doctor --repair -----------------------------------------------------------------------------
 
 
 def test_doctor_lists_missing_runs_again(person: Person) -> None:
@@ -101,26 +92,20 @@ def test_doctor_says_that_no_run_is_missing(person: Person) -> None:
     assert json.loads(person.cli("doctor", "--repair", "--json").stdout) == {"done": []}
 
 
+@pytest.mark.anybody
 def test_doctor_does_not_repair_and_attack_at_once(person: Person) -> None:
     done = person.cli("doctor", "--repair", "--attack")
     assert done.returncode == 2
     assert "not allowed with" in done.stderr
 
 
-# --- help ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.anybody
-def test_the_version_is_printed(person: Person) -> None:
-    done = person.cli("--version")
-    assert (done.returncode, done.stdout) == (0, f"OLLM Sandbox {ollmsandbox.__version__}\n")
-
-
 @pytest.mark.anybody
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
-def test_help_names_every_command(person: Person, arguments: list[str]) -> None:
-    done = person.cli(*arguments)
+def test_the_help_names_every_command_and_the_version_is_printed(person: Person) -> None:
+    done = person.cli("--help")
     assert (done.returncode, done.stderr) == (0, "")
     commands = ("run", "changes", "apply", "discard", "undo", "history", "doctor", "playground")
     for name in ("usage: ollmsandbox", *commands, "--version"):
         assert name in done.stdout
+    done = person.cli("--version")
+    assert (done.returncode, done.stdout) == (0, f"OLLM Sandbox {ollmsandbox.__version__}\n")

@@ -8,7 +8,7 @@ import json
 import pytest
 from support.person import Person
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 _BUILD = "mkdir -p pkg/objects; echo 1 > pkg/objects/a.o; echo 2 > b.o"
 _EDIT = f"{_BUILD}; echo 1 > file"
@@ -35,6 +35,18 @@ def test_they_are_one_line_after_the_changes(person: Person) -> None:
         "  2 files that git ignores",
     ]
     assert said(person, "changes")[1:] == ["  added     file", "  2 files that git ignores"]
+    assert said(person, "history")[0].endswith("  1 applied, 2 files that git ignores")
+    # Programs see each of them.
+    found = json.loads(person.cli("changes", "--json").stdout)["changes"]
+    flags = {change["path"]: change["flags"] for change in found}
+    assert flags == {
+        "b.o": ["ignored"],
+        "file": [],
+        "pkg/objects": [],
+        "pkg/objects/a.o": ["ignored"],
+    }
+    said(person, "undo")
+    assert said(person, "history")[0].endswith("  1 undone, 2 files that git ignores [undone]")
 
 
 def test_a_run_that_changed_nothing_else_is_that_line(person: Person) -> None:
@@ -43,8 +55,7 @@ def test_a_run_that_changed_nothing_else_is_that_line(person: Person) -> None:
 
 
 def test_they_are_applied_and_undone_with_the_run(person: Person) -> None:
-    first = said(person, "run", "--apply", "review", "-c", _EDIT)[:3]
-    assert first == [
+    assert said(person, "run", "--apply", "review", "-c", _EDIT)[:3] == [
         "ollmsandbox: 1 change, pending",
         "  added     file",
         "  2 files that git ignores",
@@ -64,30 +75,9 @@ def test_if_they_are_all_that_waits_that_is_said(person: Person) -> None:
     assert said(person, "changes")[1:] == ["  2 files that git ignores [discarded]"]
 
 
-def test_the_history_counts_them_apart(person: Person) -> None:
-    said(person, "run", "-c", _EDIT)
-    assert said(person, "history")[0].endswith("  1 applied, 2 files that git ignores")
-    said(person, "undo")
-    assert said(person, "history")[0].endswith("  1 undone, 2 files that git ignores [undone]")
-
-
-def test_programs_see_each_of_them(person: Person) -> None:
-    said(person, "run", "-c", f"{_EDIT}; chmod +x b.o")
-    found = json.loads(person.cli("changes", "--json").stdout)["changes"]
-    flags = {change["path"]: change["flags"] for change in found}
-    assert flags == {
-        "b.o": ["executable", "ignored"],
-        "file": [],
-        "pkg/objects": [],
-        "pkg/objects/a.o": ["ignored"],
-    }
-
-
 def test_one_that_is_worth_a_second_look_is_shown(person: Person) -> None:
-    done = said(
-        person, "run", "-c", "mkdir build; echo 1 > build/a; echo 1 > build/b; chmod +x build/b"
-    )
-    assert done == [
+    command = "mkdir build; echo 1 > build/a; echo 1 > build/b; chmod +x build/b"
+    assert said(person, "run", "-c", command) == [
         "ollmsandbox: 1 change",
         "Worth a second look:",
         "  added     build/b [executable]",
@@ -97,7 +87,4 @@ def test_one_that_is_worth_a_second_look_is_shown(person: Person) -> None:
 
 def test_outside_a_checkout_they_are_files_like_others(person: Person) -> None:
     person.run_outside("rm -r .git")
-    assert said(person, "run", "-c", "echo 2 > b.o") == [
-        "ollmsandbox: 1 change",
-        "  added     b.o",
-    ]
+    assert said(person, "run", "-c", "echo 2 > b.o") == ["ollmsandbox: 1 change", "  added     b.o"]

@@ -12,14 +12,17 @@ from support.person import Person
 from support.terminal import Terminal
 
 
+@pytest.mark.ordinary
 def test_the_path_of_the_playground_is_printed_before_it_exists(person: Person) -> None:
     assert person.cli("playground", "path").stdout == f"{person.playground}\n"
     assert person.cli("playground", "size").stdout == "0 bytes in 0 files\n"
     assert person.cli("playground", "clear").returncode == 0
     assert not person.playground.exists()
+    assert person.cli("playground", "burn").returncode == 2
+    assert person.cli("playground").returncode == 2
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_the_size_of_the_playground_is_printed(person: Person) -> None:
     person.cli("run", "-c", "head -c 3M /dev/urandom >~/playground/big")
     assert re.fullmatch(r"3\.\d MiB in 1 file\n", person.cli("playground", "size").stdout)
@@ -35,19 +38,9 @@ def test_clearing_removes_everything_and_nothing_else(person: Person) -> None:
     command = (
         "cd ~/playground; touch file .hidden; mkdir -p a/b/c; ln -s ../../../../keep link;"
         "ln -s ../../../../keep a/b/link; ln -s nowhere dangling; mkfifo fifo;"
-        "touch -- -rf 'new\nline'"
-    )
-    assert person.cli("run", "-c", command).returncode == 0
-    done = person.cli("playground", "clear")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert os.listdir(person.playground) == []
-    assert (keep / "file").read_text() == "kept"
-    assert keep.stat().st_mode & 0o777 == 0o555
-
-
-def test_clearing_removes_what_was_left_without_permissions(person: Person) -> None:
-    command = (
-        "cd ~/playground; mkdir -p a/b/c a/d/e f; touch a/file a/b/file a/b/c/file a/d/e/x f/file;"
+        "touch -- -rf 'new\nline';"
+        # What is left without permissions.
+        "mkdir -p a/d/e f; touch a/file a/b/file a/b/c/file a/d/e/x f/file;"
         "chmod 000 a/b/c; chmod 000 a/b; chmod 555 a/d/e a/d; chmod 000 a f"
     )
     assert person.cli("run", "-c", command).returncode == 0
@@ -55,6 +48,8 @@ def test_clearing_removes_what_was_left_without_permissions(person: Person) -> N
     done = person.cli("playground", "clear")
     assert (done.returncode, done.stderr) == (0, "")
     assert os.listdir(person.playground) == []
+    assert (keep / "file").read_text() == "kept"
+    assert keep.stat().st_mode & 0o777 == 0o555
 
 
 def test_clearing_a_deep_playground_works(person: Person) -> None:
@@ -67,18 +62,14 @@ def test_clearing_a_deep_playground_works(person: Person) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("YES", 0), ("n", 1), ("", 1)])
 def test_at_a_terminal_clearing_asks_first(person: Person, answer: str, code: int) -> None:
-    person.cli("run", "-c", "touch ~/playground/file")
+    person.playground.mkdir(parents=True)
+    (person.playground / "file").touch()
     # What is typed before the question does not answer it.
     with Terminal(person, "playground", "clear", typed_before="y\r") as terminal:
         terminal.expect(f"{person.playground} (0 bytes in 1 file)?")
         terminal.send(f"{answer}\r")
         assert terminal.end() == code
     assert (person.playground / "file").exists() == (code == 1)
-
-
-def test_an_unknown_wish_for_the_playground_is_refused(person: Person) -> None:
-    assert person.cli("playground", "burn").returncode == 2
-    assert person.cli("playground").returncode == 2

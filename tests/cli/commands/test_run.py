@@ -32,13 +32,9 @@ def test_the_two_dashes_may_be_left_out(person: Person) -> None:
 
 
 def test_a_text_is_run_by_the_shell(person: Person) -> None:
-    done = person.cli("run", "-c", "echo one | tr o O; exit 3")
-    assert (done.returncode, done.stdout) == (3, "One\n")
-
-
-def test_a_text_may_begin_with_a_dash(person: Person) -> None:
-    done = person.cli("run", "-c", "-x; echo ran")
-    assert done.stdout == "ran\n"
+    # It may begin with a dash.
+    done = person.cli("run", "-c", "-x; echo one | tr o O")
+    assert (done.returncode, done.stdout) == (0, "One\n")
 
 
 def test_a_command_of_any_bytes_runs_unchanged(person: Person) -> None:
@@ -52,17 +48,6 @@ def test_a_command_of_any_bytes_runs_unchanged(person: Person) -> None:
         check=True,
     )
     assert done.stdout == b"caf\xe9 \xff"
-
-
-def test_two_commands_are_one_too_many(person: Person) -> None:
-    done = person.cli("run", "-c", "touch one", "--", "touch", "two")
-    assert_failed(done, "either -c TEXT or -- COMMAND")
-    assert os.listdir(person.project) == []
-
-
-@pytest.mark.parametrize("arguments", [[], ["--"], ["--network"], ["-c", ""], ["-c", "  "]])
-def test_a_missing_command_is_reported(person: Person, arguments: list[str]) -> None:
-    assert_failed(person.cli("run", *arguments), "command")
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o027, 0o077])
@@ -86,33 +71,25 @@ def test_the_working_folder_can_be_chosen(person: Person) -> None:
     assert (person.playground / "made").exists()
 
 
-def test_a_missing_working_folder_is_reported(person: Person) -> None:
-    done = person.cli("run", "--working-dir", "no/where", "--", "touch", "ran")
-    assert done.returncode == 125
-    assert done.stderr == "ollmsandbox: no/where does not exist.\n"
-    assert os.listdir(person.project) == []
+def test_a_working_folder_that_cannot_be_one_is_reported(person: Person) -> None:
     (person.project / "file").touch()
     done = person.cli("run", "--working-dir", "file", "--", "true")
     assert (done.returncode, done.stderr) == (125, "ollmsandbox: file is not a folder.\n")
     done = person.cli("run", "--working-dir", "/proc/self", "--", "true")
-    assert (done.returncode, done.stderr) == (
-        125,
-        "ollmsandbox: Commands cannot enter /proc/self.\n",
-    )
+    assert done.returncode == 125
+    assert done.stderr == "ollmsandbox: Commands cannot enter /proc/self.\n"
 
 
 # --- how it ends ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [0, 42, 255])
-def test_the_status_is_the_commands(person: Person, code: int) -> None:
-    done = person.cli("run", "-c", f"exit {code}")
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("exit 0", 0), ("exit 255", 255), ("kill -2 $$", 130), ("kill -9 $$", 137)],
+)
+def test_the_status_is_the_command_s(person: Person, command: str, code: int) -> None:
+    done = person.cli("run", "-c", command)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
-
-
-@pytest.mark.parametrize("number", [2, 9, 15], ids=signal.strsignal)
-def test_a_signal_that_ended_the_command_is_added_to_128(person: Person, number: int) -> None:
-    assert person.cli("run", "-c", f"kill -{number} $$").returncode == 128 + number
 
 
 def test_a_command_that_is_not_there_ends_with_127(person: Person) -> None:
@@ -120,9 +97,6 @@ def test_a_command_that_is_not_there_ends_with_127(person: Person) -> None:
     assert done.returncode == 127
     assert "not found" in done.stderr
     assert "-c TEXT" not in done.stderr
-
-
-def test_shell_text_in_the_place_of_a_program_is_explained(person: Person) -> None:
     done = person.cli("run", "--", "echo one; echo two")
     assert done.returncode == 127
     assert done.stderr.endswith("ollmsandbox: To run shell text, use -c TEXT.\n")
@@ -146,20 +120,6 @@ def test_quiet_says_nothing_besides_the_command(person: Person) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (124, "", "said\n")
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "x", ""])
-def test_an_invalid_time_is_refused(person: Person, given: str) -> None:
-    done = person.cli("run", f"--timeout={given}", "--", "touch", "ran")
-    assert done.returncode == 2
-    assert f"{given!r} is not a number of seconds" in done.stderr
-    assert os.listdir(person.project) == []
-
-
-def test_an_unknown_profile_lists_the_choice(person: Person) -> None:
-    done = person.cli("run", "--profile", "other", "--", "touch", "ran")
-    assert_failed(done, "'other'", "standard, strict")
-    assert os.listdir(person.project) == []
-
-
 def test_a_mistake_in_a_profile_is_reported_and_nothing_runs(person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     file = person.paths.profiles / "standard.yaml"
@@ -169,29 +129,18 @@ def test_a_mistake_in_a_profile_is_reported_and_nothing_runs(person: Person) -> 
     assert os.listdir(person.project) == []
 
 
-def test_a_profile_of_the_user_is_used(person: Person) -> None:
+def test_a_change_of_a_profile_counts_at_once(person: Person) -> None:
+    (person.home / "letters").write_text("secret ")
     person.paths.profiles.mkdir(parents=True)
-    (person.paths.profiles / "mine.yaml").write_text("environment: {set: {FROM: mine}}")
-    assert person.cli("run", "--profile", "mine", "-c", "echo $FROM").stdout == "mine\n"
-    (person.paths.profiles / "mine.yaml").write_text("environment: {set: {FROM: changed}}")
-    assert person.cli("run", "--profile", "mine", "-c", "echo $FROM").stdout == "changed\n"
-
-
-@pytest.mark.parametrize("base", ["mine", "strict"])
-def test_a_change_of_an_extended_profile_counts_at_once(person: Person, base: str) -> None:
-    (person.home / "letters").write_text("secret")
-    person.paths.profiles.mkdir(parents=True)
-    (person.paths.profiles / "mine.yaml").write_text("description: Mine.")
-    assert person.cli("run", "--profile", base, "-c", "cat ~/letters").stdout == "secret"
-    (person.paths.profiles / "standard.yaml").write_text("masks: [~/letters]")
-    assert person.cli("run", "--profile", base, "-c", "cat ~/letters").stdout == ""
-
-
-@pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"], ["run", "--nonsense", "x"]])
-def test_arguments_that_are_not_known_are_refused(person: Person, arguments: list[str]) -> None:
-    done = person.cli(*arguments)
-    assert done.returncode == 2
-    assert "usage:" in done.stderr
+    for name, text, shown in (
+        ("mine", "extends: strict\nenvironment: {set: {FROM: me}}", "secret me\n"),
+        ("mine", "extends: strict\nenvironment: {set: {FROM: you}}", "secret you\n"),
+        # Which the strict one extends.
+        ("standard", "masks: [~/letters]", "you\n"),
+    ):
+        (person.paths.profiles / f"{name}.yaml").write_text(text)
+        done = person.cli("run", "--profile", "mine", "-c", "cat ~/letters; echo $FROM")
+        assert done.stdout == shown
 
 
 # --- signals -------------------------------------------------------------------------------------

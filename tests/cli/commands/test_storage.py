@@ -12,7 +12,7 @@ from support.person import Person
 
 from ollmsandbox.project.jobs import ProjectJobs
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 KEYS = ["run_id", "project", "command", "apply", "started", "exit_code"]
 KEYS += ["changes", "conflicts", "skipped"]
@@ -73,14 +73,12 @@ def test_pending_changes_are_marked_among_applied_ones(person: Person) -> None:
 def test_undo_says_that_changes_are_pending(person: Person) -> None:
     run = str(person.cli_run("echo >a", "--apply", "review")["run_id"])
     done = cli_here(person, "undo", run)
-    assert (done.returncode, done.stdout.splitlines()) == (
-        0,
-        [
-            "0 changes undone.",
-            "Its pending changes are not in the project yet. To drop them:",
-            f"  ollmsandbox discard {run}",
-        ],
-    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "0 changes undone.",
+        "Its pending changes are not in the project yet. To drop them:",
+        f"  ollmsandbox discard {run}",
+    ]
 
 
 def test_both_versions_of_what_is_no_edit_cannot_be_kept(person: Person) -> None:
@@ -162,3 +160,57 @@ def test_a_diff_shows_what_was_there_before_of_any_type(person: Person) -> None:
     assert "not available" not in before
     assert cli_here(person, "undo", run).returncode == 0
     assert cli_here(person, "changes", "--diff").stdout == before.replace("applied", "undone")
+
+
+def test_undo_since_lists_what_it_takes_back_and_does_it(person: Person) -> None:
+    (person.project / "file").write_text("0\n")
+    first = person.cli_run("echo 1 > file")["run_id"]
+    second = person.cli_run("echo 2 > file; echo new > new")["run_id"]
+    person.cli_run("echo pending > waits", "--apply", "review")
+    done = person.cli("undo", "--since", second)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0] == "ollmsandbox: This takes back:"
+    assert [line for line in ("file", "new", "waits") if f" {line}" not in done.stderr] == []
+    assert done.stdout.splitlines() == ["1 change discarded.", "2 changes undone."]
+    assert (person.project / "file").read_text() == "1\n"
+    assert not (person.project / "new").exists()
+    assert person.cli("undo", "--since", first).stdout == "1 change undone.\n"
+    assert (person.project / "file").read_text() == "0\n"
+    assert person.cli("undo", "--since", first).stdout == "0 changes undone.\n"
+
+
+def test_undo_since_leaves_and_names_a_file_that_has_changed(person: Person) -> None:
+    file = person.project / "file"
+    file.write_text("0\n")
+    first = person.cli_run("echo 1 > file; echo > new")["run_id"]
+    file.write_text("mine\n")
+    done = person.cli("undo", "--since", first, "--json")
+    assert done.returncode == 1
+    states = {c["path"]: c["state"] for c in json.loads(done.stdout)["changes"]}
+    assert states == {"file": "conflict", "new": "undone"}
+    done = person.cli("undo", "--since", first)
+    assert f"ollmsandbox undo {first} PATH" in done.stdout
+    assert file.read_text() == "mine\n"
+    assert person.cli("undo", first, "file").returncode == 0
+    assert file.read_text() == "0\n"
+
+
+def test_undo_since_stands_alone(person: Person) -> None:
+    first = person.cli_run("echo > new")["run_id"]
+    for more in ([first], ["--later"]):
+        done = person.cli("undo", "--since", first, *more)
+        assert done.returncode == 125
+        assert "stands alone" in done.stderr
+    assert (person.project / "new").exists()
+    assert "There is no run" in person.cli("undo", "--since", "").stderr
+
+
+def test_undo_does_not_offer_to_overwrite_a_folder(person: Person) -> None:
+    first = person.cli_run("mkdir new; echo > new/file")["run_id"]
+    (person.project / "new/mine").write_text("mine\n")
+    for words in (("--since", first), (first,)):
+        done = person.cli("undo", *words)
+        assert done.returncode == 1
+        assert "new/" in done.stdout
+        assert "overwrite" not in done.stdout
+    assert (person.project / "new/mine").read_text() == "mine\n"

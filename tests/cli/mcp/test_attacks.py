@@ -55,21 +55,15 @@ def test_a_client_cannot_reach_another_project(person: Person, mode: str) -> Non
     assert item["state"] == "pending"
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_no_spelling_of_a_path_leads_to_another_project(person: Person, mode: str) -> None:
+def test_no_spelling_of_a_path_leads_to_another_project(person: Person) -> None:
     other, _run = other_project(person)
     file = other.project / "file"
     (person.project / "link").symlink_to(other.project)
     (person.project / "file-link").symlink_to(file)
     paths = (
         *("../other/file", "./../other/file", "~/other/file", "$HOME/other/file", f"file://{file}"),
-        *(
-            "link/file",
-            "file-link",
-            f"/proc/self/root{file}",
-            f"//{file}",
-            f"{person.project}/../other/file",
-        ),
+        *("link/file", "file-link", f"/proc/self/root{file}", f"//{file}"),
+        f"{person.project}/../other/file",
     )
 
     async def use(client: Client) -> None:
@@ -84,7 +78,7 @@ def test_no_spelling_of_a_path_leads_to_another_project(person: Person, mode: st
             assert file.read_text() == "mine\n" and not (other.project / "new").exists(), path
 
     # The client says yes to everything.
-    run_client(use, person, mode=mode, answer=allow)
+    run_client(use, person, answer=allow)
     assert sorted(path.name for path in other.project.iterdir()) == ["file"]
 
 
@@ -158,14 +152,7 @@ def test_a_user_who_denies_is_not_asked_again_and_again(person: Person, mode: st
 
 def test_questions_come_one_at_a_time(person: Person) -> None:
     with raw_client(person) as client:
-        info = {"name": "raw", "version": "1"}
-        client.ask(
-            "first",
-            "initialize",
-            protocolVersion="2025-11-25",
-            capabilities={"elicitation": {}},
-            clientInfo=info,
-        )
+        client.initialize(elicitation={})
         params = {"name": "run_command", "arguments": {"command": "true", "network": True}}
         for number in range(50):
             client.send(id=number, method="tools/call", params=params)
@@ -206,35 +193,6 @@ def test_a_question_shows_what_runs_however_it_is_disguised(person: Person, mode
     (named,) = [line for line in lines if "Bank" in line]
     assert named.split()[:2] == ["Agent", "Bank"] and len(named) < 100
     assert not any(line.startswith("  Folder") and "/tmp" in line.split() for line in lines)
-
-
-HIDDEN = (
-    "\u200b\u2066\u2028\x85\ufeff\xad\U000e0041\u3164\u2800\u115f\xa0\u034f\ufe0f\u061c\x9b\x08"
-)
-
-
-def test_a_question_shows_characters_that_cannot_be_seen(person: Person) -> None:
-    """Neither the command nor the name of the client hides one."""
-    asked: list[str] = []
-
-    def answer(question: str) -> ElicitResult:
-        asked.append(question)
-        return deny(question)
-
-    for at in range(0, len(HIDDEN), 4):
-        part = HIDDEN[at : at + 4]
-
-        async def use_part(client: Client, part: str = part) -> None:
-            for hidden in part:
-                command = f"echo fine{hidden} # {hidden}rm -rf /"
-                await client.call_tool("run_command", {"command": command, "network": True})
-
-        run_client(use_part, person, answer=answer, name=f"nice{part}client")
-    assert len(asked) == len(HIDDEN)
-    for hidden, question in zip(HIDDEN, asked, strict=True):
-        assert hidden not in question, ascii(hidden)
-        # As ⟨U+200B⟩, or by its name.
-        assert "echo fine⟨" in question and "⟩rm -rf /" in question, question
 
 
 def test_a_state_of_another_call_answers_nothing(person: Person) -> None:

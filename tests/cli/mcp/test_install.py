@@ -16,7 +16,7 @@ from ollmsandbox.cli.mcp.install import read_formats
 from ollmsandbox.cli.mcp.settings_text import SettingsError, add_to_json, remove_from_json
 from ollmsandbox.sandbox.profile.profile import FolderTemplate
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 FORMATS = read_formats()
 # The settings of an agent that someone has used for a while, in its own form.
@@ -60,7 +60,7 @@ def entry_in(file: Path, client: str) -> Any:
 
 def test_the_agents_that_are_known() -> None:
     assert set(FORMATS) == {
-        *("claude", "codex", "gemini", "qwen", "kimi", "opencode", "cursor", "vscode", "zed"),
+        *("claude", "codex", "gemini", "qwen", "kimi", "opencode", "cursor", "vscode", "zed")
     }
 
 
