@@ -60,7 +60,7 @@ else
         exit
     fi
     lines=-1
-    [ "$size" -gt 67108864 ] || lines=$(wc -l <"$1")
+    [ "$size" -gt 67108864 ] || lines=$(grep -c '' <"$1")
     printf 'file %s %s\\n' "$size" $lines
     tail -n "+$2" "$1" | head -n "$3" | tail -c "+$5" | head -c "$4"
 fi
@@ -198,7 +198,7 @@ def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) 
                 line=given.first_line,
             )
         if given.first_line > 1 and size:
-            raise ToolError(N_("{name} has only {lines:,} lines."), name=name, lines=lines)
+            raise ToolError(N_("{name} ends with line {lines:,}."), name=name, lines=lines)
         return f"{name} is empty."
     shown: list[str] = []
     room = _MOST
@@ -209,13 +209,11 @@ def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) 
             break
         shown.append(cut)
     last = given.first_line + len(shown) - 1
-    # wc counts line ends, and the last line may have none.
-    total = max(lines, last) if lines >= 0 else -1
-    is_all = given.first_line == given.first_byte == 1 and last >= total >= 0
+    is_all = given.first_line == given.first_byte == 1 and last >= lines >= 0
     if is_all and len(data) < _LIMIT:
-        return f"{name} ({counted(total, 'line')}):\n" + "\n".join(shown)
-    of = f" of {total:,}" if total >= 0 else f"; the file has {size:,} bytes"
-    more = f" More with first_line={last + 1}." if total < 0 or last < total else ""
+        return f"{name} ({counted(lines, 'line')}):\n" + "\n".join(shown)
+    of = f" of {lines:,}" if lines >= 0 else f"; the file has {size:,} bytes"
+    more = f" More with first_line={last + 1}." if lines < 0 or last < lines else ""
     return f"{name} (lines {given.first_line:,} to {last:,}{of}).{more}\n" + "\n".join(shown)
 
 

@@ -45,12 +45,12 @@ def test_a_part_is_read_with_a_hint_how_to_continue(agent: Agent) -> None:
 
 
 def test_a_last_line_without_an_end_counts(agent: Agent) -> None:
-    write(agent.person, "a", "1\n2")
-    assert agent.read("a").text == "a (2 lines):\n     1\t1\n     2\t2"
-    write(agent.person, "a", "1\n2\n")
-    outcome = agent.read("a", first_line=50)
-    assert not outcome.ok
-    assert "only 2 lines" in outcome.text
+    for end in ("", "\n"):
+        write(agent.person, "a", f"1\n2{end}")
+        assert agent.read("a").text == "a (2 lines):\n     1\t1\n     2\t2"
+        outcome = agent.read("a", first_line=3)
+        assert not outcome.ok
+        assert "ends with line 2" in outcome.text
 
 
 def test_a_large_file_comes_in_parts(agent: Agent) -> None:
