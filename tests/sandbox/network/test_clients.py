@@ -90,7 +90,7 @@ CLIENTS = {
     "pip": "/usr/bin/python3 -m pip --isolated --disable-pip-version-check download "
     f"--no-deps --no-cache-dir --retries 0 --cert {BUNDLE} -d /tmp https://www.example.org/hello-1.0-py3-none-any.whl",
     "npm": f"npm install --cafile {BUNDLE} --no-audit --no-fund --no-update-notifier "
-    "--cache /tmp/npm --fetch-retries 0 https://www.example.org/hello-1.0.0.tgz",
+    "--cache /tmp/npm --fetch-retries 0 --allow-remote=all https://www.example.org/hello-1.0.0.tgz",
     "git": "git clone -q https://www.example.org/repository.git /tmp/got",
     "apt": "/usr/bin/python3 program",
     "urllib": "/usr/bin/python3 program",
