@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ from support.person import Person
 from ollmsandbox.database.tables import Run
 from ollmsandbox.project.change import State
 from ollmsandbox.project.reasons import Note, Reason
-from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
-from ollmsandbox.project.settle import settle
-from ollmsandbox.sandbox.overlay import Overlay, time_at
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.overlay import time_at
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.text.diff import LARGEST
 
 pytestmark = pytest.mark.ordinary
@@ -40,9 +37,7 @@ def edit(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("first", [write, delete])
-def test_an_edit_between_two_pending_runs_is_not_replaced(
-    person: Person, review: Review, first: object
-) -> None:
+def test_an_edit_between_two_runs_stays(person: Person, review: Review, first: object) -> None:
     file = person.project / "file"
     file.write_text("old")
     if first is write:
@@ -59,9 +54,7 @@ def test_an_edit_between_two_pending_runs_is_not_replaced(
     assert file.read_text() == "second"
 
 
-def test_a_run_in_auto_mode_does_not_approve_what_is_below_it(
-    person: Person, review: Review
-) -> None:
+def test_a_run_does_not_approve_what_is_below_it(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text("old")
     waiting = write(person, review, Mode.REVIEW, "first")
@@ -107,9 +100,7 @@ def test_large_files_are_applied_one_after_the_other(person: Person, review: Rev
         assert file.read_text() == left
 
 
-def test_without_the_later_version_the_earlier_one_is_visible_again(
-    person: Person, review: Review
-) -> None:
+def test_an_earlier_version_is_visible_again(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text("old")
     runs = [write(person, review, Mode.REVIEW, text) for text in ("first", "second", "third")]
@@ -124,46 +115,7 @@ def test_without_the_later_version_the_earlier_one_is_visible_again(
         assert file.read_text() == text
 
 
-def test_a_deletion_is_pending_again_without_its_replacement(
-    person: Person, review: Review
-) -> None:
-    file = person.project / "file"
-    file.write_text("old")
-    first = delete(person, review, Mode.REVIEW)
-    second = write(person, review, Mode.REVIEW, "second")
-    assert seen(person) == "second"
-    review.discard(second)
-    assert seen(person) is None
-    assert states_of(review, first) == [State.PENDING]
-    assert states(review.apply(first)) == {"file": State.APPLIED}
-    assert not file.exists()
-
-
-def test_a_pending_file_is_back_without_its_deletion(person: Person, review: Review) -> None:
-    (person.project / "file").write_text("old")
-    first = write(person, review, Mode.REVIEW, "first")
-    second = delete(person, review, Mode.REVIEW)
-    assert seen(person) is None
-    review.discard(second)
-    assert seen(person) == "first"
-    assert states_of(review, first) == [State.PENDING]
-
-
-def test_everything_is_discarded_including_what_is_pending_again(
-    person: Person, review: Review
-) -> None:
-    (person.project / "file").write_text("old")
-    first = write(person, review, Mode.REVIEW, "first")
-    write(person, review, Mode.REVIEW, "second")
-    reports = review.discard_all(first.project)
-    assert [states(report) for report in reports] == [{"file": State.DISCARDED}] * 2
-    assert seen(person) == "old"
-    assert review.waiting(first.project) == []
-
-
-def test_a_hook_that_a_later_run_changed_is_applied_as_it_was_seen(
-    person: Person, review: Review
-) -> None:
+def test_a_hook_is_applied_as_it_was_seen(person: Person, review: Review) -> None:
     (person.project / ".git/hooks").mkdir(parents=True)
     (person.project / ".git/HEAD").touch()
     hook = ".git/hooks/pre-commit"
@@ -177,27 +129,7 @@ def test_a_hook_that_a_later_run_changed_is_applied_as_it_was_seen(
     assert states_of(review, second) == [State.PENDING]
 
 
-@pytest.mark.parametrize("verb", ["apply", "undo", "redo"])
-def test_an_edit_is_reported_before_it_is_replaced_even_if_the_file_is_named(
-    person: Person, review: Review, verb: str
-) -> None:
-    file = person.project / "file"
-    file.write_text("old")
-    mode = Mode.REVIEW if verb == "apply" else Mode.AUTO
-    run = write(person, review, mode, "new")
-    if verb == "redo":
-        review.undo(run)
-    edit(file, "mine")
-    act, wanted = (review.undo, State.UNDONE) if verb == "undo" else (review.apply, State.APPLIED)
-    assert states(act(run, [str(file)])) == {"file": State.CONFLICT}
-    assert file.read_text() == "mine"
-    assert states(act(run, [str(file)])) == {"file": wanted}
-    assert file.read_text() == ("old" if verb == "undo" else "new")
-
-
-def test_a_discarded_file_in_a_discarded_folder_of_another_run_says_what_is_missing(
-    person: Person, review: Review
-) -> None:
+def test_a_file_in_a_discarded_folder_names_what_is_missing(person: Person, review: Review) -> None:
     first = write(person, review, Mode.REVIEW, "text", "folder/file")
     second = write(person, review, Mode.REVIEW, "text", "folder/other")
     review.discard(first)
@@ -209,9 +141,7 @@ def test_a_discarded_file_in_a_discarded_folder_of_another_run_says_what_is_miss
     assert item.state is State.APPLIED
 
 
-def test_what_cannot_be_without_a_discarded_change_is_discarded_along(
-    person: Person, review: Review
-) -> None:
+def test_what_cannot_be_alone_is_discarded_along(person: Person, review: Review) -> None:
     first, second = (
         write(person, review, Mode.REVIEW, text, "folder/file") for text in ("first", "second")
     )
@@ -228,9 +158,7 @@ def test_what_cannot_be_without_a_discarded_change_is_discarded_along(
     assert (seen(person, "folder/file"), seen(person, "other")) == (None, "other")
 
 
-def test_a_change_of_a_file_that_cannot_be_merged_is_discarded_along(
-    person: Person, review: Review
-) -> None:
+def test_what_cannot_be_merged_is_discarded_along(person: Person, review: Review) -> None:
     (person.project / "file").write_bytes(b"\0old")
     first, second = (write(person, review, Mode.REVIEW, f"\0{n}") for n in (1, 2))
     assert [one.run_id for one in review.also_discarded(first)] == [second.id]
@@ -239,9 +167,7 @@ def test_a_change_of_a_file_that_cannot_be_merged_is_discarded_along(
     assert seen(person) == "\0old"
 
 
-def test_a_later_change_of_other_lines_stays_when_an_earlier_one_is_discarded(
-    person: Person, review: Review
-) -> None:
+def test_a_later_change_of_other_lines_stays(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text("1\n2\n3\n4\n5\n")
     first = write(person, review, Mode.REVIEW, "ONE\n2\n3\n4\n5\n")
@@ -257,9 +183,7 @@ def test_a_later_change_of_other_lines_stays_when_an_earlier_one_is_discarded(
     assert file.read_text() == "1\n2\n3\n4\n5\n"
 
 
-def test_a_later_change_of_the_same_lines_is_a_conflict_that_names_the_discarded_run(
-    person: Person, review: Review
-) -> None:
+def test_a_conflict_names_the_discarded_run(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text("old\n")
     first = write(person, review, Mode.REVIEW, "first\n")
@@ -292,49 +216,3 @@ def test_only_the_lines_of_the_chosen_run_are_applied(person: Person, review: Re
     review.apply(first)
     review.undo(second)
     assert file.read_text() == "ONE\n2\n3\n4\n5\n"
-
-
-def test_of_two_parallel_versions_the_other_one_stays_a_conflict(
-    person: Person, review: Review
-) -> None:
-    file = person.project / "file"
-    file.write_text("old\n")
-    first, second = parallel(person, review, ("first\n", "second\n"))
-    assert states_of(review, first) == states_of(review, second) == [State.PENDING]
-    assert states(review.apply(second)) == {"file": State.APPLIED}
-    assert states(review.apply(first)) == {"file": State.CONFLICT}
-    assert file.read_text() == "second\n"
-    assert [run.id for run in review.waiting(first.project)] == [first.id]
-    review.undo(second)
-    assert states(review.apply(first)) == {"file": State.APPLIED}
-    assert file.read_text() == "first\n"
-
-
-def test_parallel_changes_of_different_lines_are_applied_one_by_one(
-    person: Person, review: Review
-) -> None:
-    file = person.project / "file"
-    file.write_text("1\n2\n3\n4\n5\n")
-    texts = ("ONE\n2\n3\n4\n5\n", "1\n2\n3\n4\nFIVE\n")
-    first, second = parallel(person, review, texts)
-    assert seen(person) == "ONE\n2\n3\n4\nFIVE\n"
-    assert review.also_applied(second) == []
-    assert states(review.apply(second)) == {"file": State.APPLIED}
-    assert file.read_text() == texts[1]
-    assert states(review.apply(first)) == {"file": State.APPLIED}
-    assert file.read_text() == "ONE\n2\n3\n4\nFIVE\n"
-
-
-def parallel(person: Person, review: Review, texts: Sequence[str]) -> list[Run]:
-    """Make a run in review mode for each text, none of which sees the others."""
-    overlays = []
-    for text in texts:
-        recorder = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
-        overlay = Overlay(person.paths.cache, recorder.roots(), about=recorder.about)
-        overlay.create(is_mounted=False)
-        Path(overlay.upper("overlay1"), "file").write_text(text)
-        overlays.append(overlay)
-    for overlay in overlays:
-        settle(person.paths, overlay)
-        overlay.cleanup()
-    return [review.manager.run(overlay.run_id) for overlay in overlays]

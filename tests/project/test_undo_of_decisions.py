@@ -54,30 +54,17 @@ def now(review: Review, run: Run) -> tuple[State, Reason | None]:
     return item.state, item.note.reason if item.note else None
 
 
-def assert_back_and_forth(review: Review, run: Run, file: Path) -> None:
-    """Undo a decision to the user's version, and make it again, twice."""
-    decided = file.read_text()
-    for _ in range(2):
-        assert now(review, run) == (State.APPLIED, None)
-        assert states(review.undo(run)) == [State.UNDONE]
-        assert file.read_text() == MINE
-        assert now(review, run) == (State.UNDONE, None)
-        assert states(review.apply(run)) == [State.APPLIED]
-        assert file.read_text() == decided
+def decide(review: Review, run: Run, file: Path, decision: str) -> str:
+    """Keep both versions of a conflict, or take the command's; return that text."""
+    if decision == "both":
+        report = review.keep_both(run)
+    else:
+        report = review.apply(run, [str(file)], anyway="anyway" in decision)
+    assert states(report) == [State.APPLIED]
+    return BOTH if decision == "both" else THEIRS
 
 
-def test_both_versions_are_undone_to_the_users_and_made_again(
-    person: Person, review: Review, file: Path
-) -> None:
-    run = conflict(person, review, file)
-    assert states(review.keep_both(run)) == [State.APPLIED]
-    assert file.read_text() == BOTH
-    assert_back_and_forth(review, run, file)
-
-
-def test_both_versions_of_a_file_that_the_user_deleted_are_reported_as_a_conflict(
-    person: Person, review: Review, file: Path
-) -> None:
+def test_both_versions_of_a_deleted_file(person: Person, review: Review, file: Path) -> None:
     run = conflict(person, review, file)
     file.unlink()
     assert states(review.keep_both(run)) == [State.CONFLICT]
@@ -85,36 +72,24 @@ def test_both_versions_of_a_file_that_the_user_deleted_are_reported_as_a_conflic
     assert not file.exists()
 
 
-@pytest.mark.parametrize("way", ["told twice", "anyway"])
-def test_the_commands_version_is_undone_to_the_users_and_made_again(
-    person: Person, review: Review, file: Path, way: str
-) -> None:
+@pytest.mark.parametrize("decision", ["both", "theirs", "theirs, anyway"])
+def test_a_decision_is_undone(person: Person, review: Review, file: Path, decision: str) -> None:
+    """Once more with an edit elsewhere, which stays."""
     run = conflict(person, review, file)
-    assert states(review.apply(run, [str(file)], anyway=way == "anyway")) == [State.APPLIED]
-    assert file.read_text() == THEIRS
-    assert_back_and_forth(review, run, file)
+    decided = decide(review, run, file, decision)
+    assert file.read_text() == decided
+    for extra in ("", EXTRA):
+        if extra:
+            file.write_text(decided + extra)
+        assert now(review, run) == (State.APPLIED, None)
+        assert states(review.undo(run)) == [State.UNDONE]
+        assert file.read_text() == MINE + extra
+        assert now(review, run) == (State.UNDONE, None)
+        assert states(review.apply(run)) == [State.APPLIED]
+        assert file.read_text() == decided + extra
 
 
-@pytest.mark.parametrize("decision", ["both", "theirs"])
-def test_an_edit_elsewhere_after_the_decision_stays(
-    person: Person, review: Review, file: Path, decision: str
-) -> None:
-    run = conflict(person, review, file)
-    if decision == "both":
-        review.keep_both(run)
-    else:
-        review.apply(run, [str(file)])
-    made = file.read_text()
-    file.write_text(made + EXTRA)
-    assert states(review.undo(run)) == [State.UNDONE]
-    assert file.read_text() == MINE + EXTRA
-    assert states(review.apply(run)) == [State.APPLIED]
-    assert file.read_text() == made + EXTRA
-
-
-def test_the_commands_version_of_a_file_that_the_user_deleted_is_undone_to_nothing(
-    person: Person, review: Review, file: Path
-) -> None:
+def test_a_deleted_file_is_forced_and_undone(person: Person, review: Review, file: Path) -> None:
     run = write(person, review, THEIRS)
     file.unlink()
     for state_then in (State.CONFLICT, State.APPLIED):
@@ -124,9 +99,7 @@ def test_the_commands_version_of_a_file_that_the_user_deleted_is_undone_to_nothi
     assert not file.exists()
 
 
-def test_a_deletion_of_what_the_user_edited_is_undone_to_the_users(
-    person: Person, review: Review, file: Path
-) -> None:
+def test_a_forced_deletion_is_undone(person: Person, review: Review, file: Path) -> None:
     run = review.manager.run(person.record("rm file", Mode.REVIEW).run_id)
     file.write_text(MINE)
     for state_then in (State.CONFLICT, State.APPLIED):
@@ -138,7 +111,7 @@ def test_a_deletion_of_what_the_user_edited_is_undone_to_the_users(
     assert not file.exists()
 
 
-def test_a_forced_undo_keeps_what_it_replaces(person: Person, review: Review, file: Path) -> None:
+def test_a_forced_undo_keeps_both_versions(person: Person, review: Review, file: Path) -> None:
     run = write(person, review, THEIRS)
     review.apply(run)
     file.write_text(MINE)
@@ -147,52 +120,34 @@ def test_a_forced_undo_keeps_what_it_replaces(person: Person, review: Review, fi
     assert file.read_text() == TEXT
     kept = [path for path in (person.paths.runs / run.id).rglob("*") if path.is_file()]
     assert MINE in [path.read_text() for path in kept]
+    review.apply(run, [str(file)])
+    assert file.read_text() == THEIRS
 
 
-def test_a_hunk_of_both_versions_is_undone_and_then_the_rest(
-    person: Person, review: Review, file: Path
-) -> None:
+@pytest.mark.parametrize("decision", ["both", "theirs"])
+def test_a_hunk_of_a_decision(person: Person, review: Review, file: Path, decision: str) -> None:
     run = write(person, review, THEIRS.replace("1\n", "ONE\n"))
     file.write_text(MINE)
     assert states(review.apply(run)) == [State.CONFLICT]
-    review.keep_both(run)
-    assert file.read_text() == BOTH.replace("1\n", "ONE\n")
+    decided = decide(review, run, file, decision)
+    assert file.read_text() == decided.replace("1\n", "ONE\n")
     hunks.undo_hunks(review.manager, run, row(review, run), parts(review, run)[:1])
-    assert file.read_text() == BOTH
-    assert states(review.undo(run)) == [State.UNDONE]
-    assert file.read_text() == MINE
-
-
-def test_a_hunk_of_a_forced_version_is_undone_and_then_the_rest(
-    person: Person, review: Review, file: Path
-) -> None:
-    run = write(person, review, THEIRS.replace("1\n", "ONE\n"))
-    file.write_text(MINE)
-    review.apply(run)
-    review.apply(run, [str(file)])
-    assert file.read_text() == THEIRS.replace("1\n", "ONE\n")
-    hunks.undo_hunks(review.manager, run, row(review, run), parts(review, run)[:1])
-    assert file.read_text() == THEIRS
+    assert file.read_text() == decided
     hunks.redo_hunks(review.manager, run, row(review, run), parts(review, run)[:1])
-    assert file.read_text() == THEIRS.replace("1\n", "ONE\n")
+    assert file.read_text() == decided.replace("1\n", "ONE\n")
     assert states(review.undo(run)) == [State.UNDONE]
     assert file.read_text() == MINE
 
 
 @pytest.mark.parametrize("decision", ["both", "theirs"])
-def test_an_applied_hunk_is_undone_with_the_decision_that_followed(
+def test_a_hunk_before_a_decision(
     person: Person, review: Review, file: Path, decision: str
 ) -> None:
     run = write(person, review, THEIRS.replace("1\n", "ONE\n"))
     hunks.apply_hunks(review.manager, run, row(review, run), parts(review, run)[:1])
     file.write_text(MINE.replace("1\n", "ONE\n"))
     assert states(review.apply(run)) == [State.CONFLICT]
-    if decision == "both":
-        assert states(review.keep_both(run)) == [State.APPLIED]
-        made = BOTH.replace("1\n", "ONE\n")
-    else:
-        assert states(review.apply(run, [str(file)])) == [State.APPLIED]
-        made = THEIRS.replace("1\n", "ONE\n")
+    made = decide(review, run, file, decision).replace("1\n", "ONE\n")
     assert file.read_text() == made
     assert states(review.undo(run)) == [State.UNDONE]
     assert file.read_text() == MINE
@@ -200,9 +155,7 @@ def test_an_applied_hunk_is_undone_with_the_decision_that_followed(
     assert file.read_text() == made
 
 
-def test_a_forced_version_can_be_undone_after_the_user_has_taken_out_its_lines(
-    person: Person, review: Review, file: Path
-) -> None:
+def test_a_forced_version_the_user_took_out(person: Person, review: Review, file: Path) -> None:
     """It replaced other lines of the user, too, which come back."""
     run = write(person, review, THEIRS)
     file.write_text(MINE + EXTRA)
@@ -216,47 +169,7 @@ def test_a_forced_version_can_be_undone_after_the_user_has_taken_out_its_lines(
     assert file.read_text() == MINE + EXTRA
 
 
-def test_discarding_the_rest_of_a_change_leaves_it_applied_in_part(
-    person: Person, review: Review, file: Path
-) -> None:
-    run = write(person, review, THEIRS.replace("1\n", "ONE\n"))
-    hunks.apply_hunks(review.manager, run, row(review, run), parts(review, run)[:1])
-    assert states(review.discard(run)) == [State.APPLIED]
-    assert now(review, run) == (State.APPLIED, Reason.PARTLY)
-    assert review.waiting(run.project) == []
-    assert file.read_text() == TEXT.replace("1\n", "ONE\n")
-    file.write_text(TEXT.replace("1\n", "ONE\n") + EXTRA)
-    assert states(review.undo(run)) == [State.UNDONE]
-    assert file.read_text() == TEXT + EXTRA
-    assert now(review, run) == (State.UNDONE, None)
-
-
-def test_the_command_line_says_that_only_a_part_is_applied(
-    person: Person, review: Review, file: Path
-) -> None:
-    run = write(person, review, THEIRS.replace("1\n", "ONE\n"))
-    hunks.apply_hunks(review.manager, run, row(review, run), parts(review, run)[:1])
-    assert person.cli("discard", run.id).returncode == 0
-    assert '"state": "partly"' in person.cli("changes", run.id, "--json").stdout
-    assert person.cli("undo", run.id).returncode == 0
-    assert file.read_text() == TEXT
-
-
-def test_discarding_a_change_whose_hunk_was_undone_again_discards_it(
-    person: Person, review: Review, file: Path
-) -> None:
-    run = write(person, review, THEIRS.replace("1\n", "ONE\n"))
-    first = parts(review, run)[:1]
-    hunks.apply_hunks(review.manager, run, row(review, run), first)
-    hunks.undo_hunks(review.manager, run, row(review, run), first)
-    assert states(review.discard(run)) == [State.DISCARDED]
-    assert now(review, run) == (State.DISCARDED, None)
-    assert file.read_text() == TEXT
-
-
-def test_keeping_mine_leaves_the_file_and_the_choice(
-    person: Person, review: Review, file: Path
-) -> None:
+def test_keeping_mine_leaves_the_choice(person: Person, review: Review, file: Path) -> None:
     run = conflict(person, review, file)
     assert states(review.discard(run)) == [State.DISCARDED]
     assert file.read_text() == MINE
