@@ -5,31 +5,23 @@ before."""
 from __future__ import annotations
 
 import os
-import re
 import zipfile
 from pathlib import Path
 
 import pytest
 from support.oracle import (
+    SAME_COMMITS,
     Aside,
     Ran,
     apply_what_waits,
     assert_nothing_is_left,
     assert_same,
+    comparable,
     run_plain,
     run_sandboxed,
-    snapshot,
 )
-from support.oracle_steps import Seen
 from support.person import Person
 
-# Commits that are the same each time they are made.
-_GIT = {
-    "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
-    "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z", "GIT_COMMITTER_NAME": "C",
-    "GIT_COMMITTER_EMAIL": "c@example.org", "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
-    "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true", "LC_ALL": "C.UTF-8",
-}  # fmt: skip
 _REPOSITORY = "git init -q -b main . && git add -A && git commit -q -m first"
 _BRANCHED = (
     f"{_REPOSITORY} && git checkout -q -b topic && echo topic >> src/b.txt && git commit -qam topic"
@@ -186,38 +178,17 @@ def _fill(project: Path) -> None:
         wheel.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))
 
 
-_NOT_COMPARED = re.compile(r"\.git/(.*/)?(index|info/(refs|packs|commit-graph)|pack-.*\.rev)$")
-
-
-def _comparable(person: Person) -> Seen:
-    """git's index holds the inode and the times of each file. What it says is compared instead.
-    What git makes again is left out of the project."""
-    seen = snapshot(person.project)
-    for path in [path for path in seen if _NOT_COMPARED.search(path)]:
-        del seen[path]
-    for path in [path for path in seen if path == ".git" or path.endswith("/.git")]:
-        around = f"{person.project}/{os.path.dirname(path)}"
-        said = (
-            run_plain(person, ["git", "--no-optional-locks", "-C", around, "ls-files", "-s"]),
-            run_plain(
-                person, ["git", "--no-optional-locks", "-C", around, "status", "--porcelain"]
-            ),
-        )
-        seen[f"{path}/index"] = ("index", 0, repr(said))
-    return seen
-
-
 # Every second one as root, the others as an ordinary user: together they try them all.
 @pytest.mark.parametrize("name", list(SCRIPTS)[os.getuid() == 0 :: 2])
 def test_a_tool_does_what_it_does_without_a_sandbox(person: Person, name: str) -> None:
-    person.environ.update(_GIT)
+    person.environ.update(SAME_COMMITS)
     _fill(person.project)
     aside = Aside(person)
     plain: list[Ran] = [run_plain(person, command) for command in SCRIPTS[name]]
-    expected = _comparable(person)
+    expected = comparable(person)
     aside.bring_back()
     inside = [run_sandboxed(person, command) for command in SCRIPTS[name]]
     apply_what_waits(person)
     assert inside == plain
-    assert_same(expected, _comparable(person))
+    assert_same(expected, comparable(person))
     assert_nothing_is_left(person)

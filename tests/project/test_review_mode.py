@@ -9,18 +9,19 @@ import os
 
 import pytest
 from support.oracle import (
+    SAME_COMMITS,
     Aside,
     apply_what_waits,
     assert_all,
     assert_nothing_is_left,
     assert_same,
+    comparable,
     run_inside,
     run_plain,
     run_sandboxed,
     snapshot,
     with_review,
 )
-from support.oracle_steps import Seen
 from support.person import Person
 
 from ollmsandbox import loop
@@ -30,13 +31,6 @@ from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
 
 pytestmark = pytest.mark.ordinary
-
-_GIT = {
-    "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
-    "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z", "GIT_COMMITTER_NAME": "C",
-    "GIT_COMMITTER_EMAIL": "c@example.org", "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
-    "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8",
-}  # fmt: skip
 
 _SESSION = (
     "mkdir -p src tests && printf 'int twice(int n) { return n + n; }\\n' > src/twice.c",
@@ -65,39 +59,28 @@ _SESSION = (
 
 @pytest.fixture
 def project(person: Person) -> Person:
-    person.environ.update(_GIT)
+    person.environ.update(SAME_COMMITS)
     (person.project / "README").write_text("read me\n")
     (person.project / "notes").mkdir()
     (person.project / "notes/kept").write_text("kept\n")
     return person
 
 
-def _comparable(person: Person) -> Seen:
-    """git's index holds the inodes and times of files: what it says is compared in its place."""
-    seen = snapshot(person.project)
-    del seen[".git/index"]
-    said = run_plain(person, "git --no-optional-locks ls-files -s; git --no-optional-locks status")
-    seen[".git/index"] = ("index", 0, repr(said))
-    return seen
-
-
 def test_a_session_of_many_commands_works_as_if_all_were_applied(project: Person) -> None:
     aside = Aside(project)
     plain = [run_plain(project, command) for command in _SESSION]
-    expected = _comparable(project)
+    expected = comparable(project)
     aside.bring_back()
     at_first = snapshot(project.project)
     for command, ran in zip(_SESSION, plain, strict=True):
         assert run_sandboxed(project, command, Mode.REVIEW) == ran, command
         assert_same(at_first, snapshot(project.project), command)
     apply_what_waits(project)
-    assert_same(expected, _comparable(project))
+    assert_same(expected, comparable(project))
     assert_nothing_is_left(project)
 
 
-def test_the_next_command_sees_applied_and_discarded_changes(
-    project: Person,
-) -> None:
+def test_the_next_command_sees_applied_and_discarded_changes(project: Person) -> None:
     first = "mkdir new; for n in 1 2 3; do echo $n > new/$n; done; rm -r notes; echo more >> README"
     run_sandboxed(project, first, Mode.REVIEW)
     here = os.path.realpath(project.project)
@@ -166,8 +149,7 @@ def test_a_recreated_folder_does_not_hide_what_is_applied_to_it(project: Person)
     assert_nothing_is_left(project)
 
 
-@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW])
-def test_two_concurrent_runs_are_both_recorded(project: Person, mode: Mode) -> None:
+def test_two_concurrent_runs_are_both_recorded(project: Person) -> None:
     # Each waits for the other.
     project.share_playground()
 
@@ -177,8 +159,7 @@ def test_two_concurrent_runs_are_both_recorded(project: Person, mode: Mode) -> N
 
     async def together() -> None:
         one, two = await asyncio.gather(
-            run_inside(project, command("one", "two"), mode),
-            run_inside(project, command("two", "one"), mode),
+            run_inside(project, command("one", "two")), run_inside(project, command("two", "one"))
         )
         assert (one.exit_code, two.exit_code) == (0, 0)
 
@@ -187,10 +168,7 @@ def test_two_concurrent_runs_are_both_recorded(project: Person, mode: Mode) -> N
     with_review(project, lambda _, runs: recorded.extend(run.id for run in runs))
     assert len(recorded) == 2
     made = {"one": "one\n", "two": "two\n", "both/one": "one\n", "both/two": "two\n"}
-    before = {"README": "read me\n", "notes/kept": "kept\n"}
-    assert _texts(project) == ({**before, **made} if mode is Mode.AUTO else before)
-    apply_what_waits(project)
-    assert _texts(project) == {**before, **made}
+    assert _texts(project) == {"README": "read me\n", "notes/kept": "kept\n", **made}
     assert_nothing_is_left(project)
 
 

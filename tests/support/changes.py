@@ -39,3 +39,11 @@ def seen(person: Person, name: str = "file") -> str | None:
     """Return what the next command sees."""
     found = find_in_layers(person.layers(), name)
     return None if found is None else read_seen(found).decode()
+
+
+def held(report: Report) -> set[str]:
+    """Return the paths of held changes. All others have to be applied."""
+    assert not report.errors
+    for item in report.changes:
+        assert item.state is (State.PENDING if item.is_held else State.APPLIED), item
+    return {item.change.path for item in report.changes if item.is_held}

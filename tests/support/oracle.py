@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,13 @@ from ollmsandbox.sandbox.spec import Mode, RunSpec
 Command = str | Sequence[str]
 Programs = Mapping[str, list[Step]]
 
+# Commits that are the same each time they are made.
+SAME_COMMITS = {
+    "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
+    "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z", "GIT_COMMITTER_NAME": "C",
+    "GIT_COMMITTER_EMAIL": "c@example.org", "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
+    "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true", "LC_ALL": "C.UTF-8",
+}  # fmt: skip
 _LENT = 0o6000
 _SOURCE = (Path(__file__).parent / "oracle_steps.py").read_text(encoding="utf-8")
 _PYTHON = os.path.realpath(sys.executable)
@@ -55,6 +63,23 @@ def snapshot(folder: Path) -> Seen:
         argv = ["unshare", "--user", "--map-root-user", *program("look", str(folder))]
         seen = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
         return {path: (kind, mode, content) for path, (kind, mode, content) in seen.items()}
+
+
+_NOT_COMPARED = re.compile(r"\.git/(.*/)?(index|info/(refs|packs|commit-graph)|pack-.*\.rev)$")
+
+
+def comparable(person: Person) -> Seen:
+    """Return everything in the project. git's index holds the inode and times of each file; what it
+    says is compared instead. What git makes again is left out."""
+    seen = snapshot(person.project)
+    for path in [path for path in seen if _NOT_COMPARED.search(path)]:
+        del seen[path]
+    for path in [path for path in seen if path == ".git" or path.endswith("/.git")]:
+        around = f"{person.project}/{os.path.dirname(path)}"
+        git = ["git", "--no-optional-locks", "-C", around]
+        said = [run_plain(person, [*git, *it]) for it in (["ls-files", "-s"], ["status", "-s"])]
+        seen[f"{path}/index"] = ("index", 0, repr(said))
+    return seen
 
 
 def differences(plain: Seen, sandboxed: Seen) -> list[str]:

@@ -177,9 +177,7 @@ def test_addresses_of_this_computer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_harmless_address("ssh://box2.example.net/x", FakeView())
 
 
-def test_names_of_this_computer_in_its_own_list(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_in_the_list_of_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text(
         "127.0.0.1 localhost Localhost4 # here\n192.0.2.7 far both\n::1 both\nodd odd\n#::1 no\n"
@@ -392,9 +390,7 @@ VALUES = st.tuples(st.just("\nkey = "), st.lists(PIECES, max_size=6).map("".join
 @example(text='[a "b"]\nk = "" x\n')
 @example(text="[a]\nk = x  \t# y\n")
 @example(text="[a]\nk = a  b \nk=\n")
-def test_what_is_understood_is_read_as_git_does(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
+def test_it_is_read_as_git_does(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     data = f"[core]\n{text}".encode()
     found = read_config(data)
     if found is None:

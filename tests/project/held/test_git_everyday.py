@@ -71,7 +71,10 @@ def origin(person: Person, repositories: Path, monkeypatch: pytest.MonkeyPatch) 
     return person.home / "origin.git"
 
 
-@pytest.fixture(params=["checkout", "worktree", "clone by the command"])
+PLACES = ("checkout", "worktree", "clone by the command")
+
+
+@pytest.fixture(params=PLACES)
 def place(person: Person, origin: Path, request: pytest.FixtureRequest) -> Path:
     """The folder to work in, on the branch main."""
     branches = "git branch -q topic origin/topic; git branch -q clash origin/clash"
@@ -143,7 +146,13 @@ EVERYDAY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EVERYDAY)
+# A clone in the project is a checkout like others, except where it is.
+IN_A_CLONE = ("commit", "branches", "stash", "a rebase that is ended", "gc at once", "fetch")
+CROSSING = [(place, name) for place in PLACES[:2] for name in EVERYDAY]
+CROSSING += [(PLACES[2], name) for name in IN_A_CLONE]
+
+
+@pytest.mark.parametrize(("place", "name"), CROSSING, indirect=["place"])
 def test_it_crosses(person: Person, place: Path, name: str) -> None:
     inside = os.path.relpath(place, person.project)
     command = EVERYDAY[name].replace("~/x", "/tmp/x").replace("\n", " ")
@@ -211,6 +220,7 @@ def test_a_clone_with_submodules(person: Person, origin: Path) -> None:
     assert git(person, person.project / "sub/lib", "git log --format=%s") == "lib\n"
 
 
+@pytest.mark.parametrize("place", PLACES[:2], indirect=True)
 @pytest.mark.parametrize("is_placed", [False, True])
 def test_a_kill_while_an_index_is_made(
     person: Person, origin: Path, place: Path, is_placed: bool

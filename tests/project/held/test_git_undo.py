@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from support.person import Person
 
-from ollmsandbox.project.change import State
 from ollmsandbox.project.reasons import Reason
-from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 
 MAKE = """
 git init -q -b main .; git config user.name x; git config user.email x@example.org
@@ -32,21 +32,16 @@ def outside(person: Person, command: str) -> str:
 
 
 def run(person: Person, command: str) -> str:
-    recorder = Recorder(RunSpec(str(person.project)), person.paths)
-    result = person.run(f"set -e; {command}", keeper=recorder)
-    assert result.exit_code == 0, result.stderr.text
-    assert recorder.report is not None
-    assert {item.state for item in recorder.report.changes} == {State.APPLIED}
-    return recorder.report.run_id
+    document = person.cli_run(f"set -e; {command}")
+    assert document["exit_code"] == 0, document["stderr"]
+    assert {change["state"] for change in document["changes"]} == {"applied"}
+    return str(document["run_id"])
 
 
 def undo(person: Person, run_id: str, *, with_later: bool = False) -> dict[str, Reason]:
     """Undo a run; return what is left of it, and why."""
-    review = Review(person.paths)
-    try:
+    with closing(Review(person.paths)) as review:
         report = review.undo(review.manager.run(run_id), with_later=with_later)
-    finally:
-        review.close()
     assert not report.errors
     return {i.change.path: i.note.reason for i in report.changes if i.note is not None}
 
@@ -102,7 +97,7 @@ def test_a_later_run_needs_the_earlier_ones_commit(project: Person) -> None:
     check(project)
 
 
-@pytest.mark.parametrize("looks", ["true", "git status", "git diff; git status; git log"])
+@pytest.mark.parametrize("looks", ["true", "git diff; git status; git log"])
 @pytest.mark.parametrize(
     "command",
     [
@@ -114,9 +109,7 @@ def test_a_later_run_needs_the_earlier_ones_commit(project: Person) -> None:
         "git init -q new; cd new; git -c user.name=x -c user.email=x@y commit -qm x --allow-empty",
     ],
 )
-def test_without_the_user_everything_is_as_it_was(
-    project: Person, command: str, looks: str
-) -> None:
+def test_without_the_user_all_is_as_it_was(project: Person, command: str, looks: str) -> None:
     before = objects(project)
     state = "git status --porcelain; git for-each-ref; git stash list"
     was = outside(project, state)
@@ -168,15 +161,9 @@ def test_later_changes_are_undone_with_it(project: Person) -> None:
 def test_a_pending_commit_needs_the_one_below(project: Person) -> None:
     first = run(project, COMMIT)
     command = "git checkout -q -b later; echo more >>other; git commit -qam third"
-    project.run(
-        command, keeper=Recorder(RunSpec(str(project.project), mode=Mode.REVIEW), project.paths)
-    )
+    project.record(command, Mode.REVIEW)
     undo(project, first)
-    review = Review(project.paths)
-    try:
-        review.apply_all(review.manager.run(first).project)
-    finally:
-        review.close()
+    project.cli("apply", "--all")
     check(project)
 
 
@@ -207,9 +194,5 @@ def test_what_a_finished_rebase_removed_is_not_applied_again(project: Person) ->
     outside(
         project, "seq 2 12 >file; git add file; GIT_EDITOR=true git rebase --continue >/dev/null"
     )
-    review = Review(project.paths)
-    try:
-        review.apply(review.manager.run(run_id))
-    finally:
-        review.close()
+    project.cli("apply", run_id)
     assert "rebase" not in outside(project, "git status")

@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support import changes
 from support.escape.copy_back import review, settle
 from support.person import Person
 
-from ollmsandbox.project.change import State
 from ollmsandbox.project.held.git import config
 from ollmsandbox.sandbox.spec import Mode
 
@@ -26,12 +26,8 @@ def git(person: Person, *words: str, folder: Path | None = None) -> str:
 
 def held(person: Person, command: str) -> set[str]:
     report = settle(person, f"set -e; {command}; touch finished")
-    assert not report.errors
-    for item in report.changes:
-        assert item.state is (State.PENDING if item.is_held else State.APPLIED), item
-    assert any(item.change.path == "finished" for item in report.changes)
     (person.project / "finished").unlink()
-    return {item.change.path for item in report.changes if item.is_held}
+    return changes.held(report)
 
 
 @pytest.fixture
@@ -79,15 +75,6 @@ def test_submodules(person: Person, origin: str) -> None:
         ".git/modules/lib/one/refs/remotes/x",
         ".git/modules/refs/remotes/origin",
     }
-
-
-def test_worktrees(person: Person) -> None:
-    git(person, "init", "-q", "-b", "main")
-    git(person, "commit", "-q", "--allow-empty", "-m", "x")
-    assert held(person, "git worktree add -q wt; echo x >wt/a") == set()
-    assert git(person, "status", "--short", folder=person.project / "wt") == "?? a\n"
-    assert held(person, "git worktree remove -f wt") == set()
-    assert not (person.project / "wt").exists()
 
 
 def test_hostile_settings_beside_those_of_git(person: Person, origin: str) -> None:
