@@ -264,9 +264,7 @@ def test_a_program_does_what_it_does_without_a_sandbox(stage: Making, batch: lis
 
 @examples(2)
 @given(batch=batches(st.integers(2, 4)))
-def test_runs_one_after_the_other_and_undone_and_done_again(
-    stage: Making, batch: list[Program]
-) -> None:
+def test_runs_in_a_row_undone_and_done_again(stage: Making, batch: list[Program]) -> None:
     here = stage(batch)
     for number in range(here.count):
         here.run(number, Mode.AUTO)
@@ -288,9 +286,7 @@ def test_runs_one_after_the_other_and_undone_and_done_again(
 
 @examples(2)
 @given(batch=batches(st.integers(1, 4)))
-def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
-    stage: Making, batch: list[Program]
-) -> None:
+def test_runs_in_review_applied_at_the_end(stage: Making, batch: list[Program]) -> None:
     here = stage(batch)
     for number in range(here.count):
         here.run(number, Mode.REVIEW)
@@ -323,9 +319,7 @@ def test_two_sessions_at_once_one_of_which_is_killed(
 
 @examples(2)
 @given(batch=batches(st.integers(1, 3), _HELD_NAMES))
-def test_held_changes_have_the_same_result_after_approval(
-    stage: Making, batch: list[Program]
-) -> None:
+def test_held_changes_after_approval(stage: Making, batch: list[Program]) -> None:
     here = stage(batch)
     for number in range(here.count):
         here.run(number, Mode.AUTO)

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
-from support.folder import records_for
+from support.folder import make, records_for
 from support.person import Person
 
 from ollmsandbox.database.tables import ChangeRow, FileRecord, Project, Run
@@ -17,14 +16,9 @@ from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.write_file import write_file
 from ollmsandbox.sandbox.spec import RunSpec
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 NOT_UTF_8 = os.fsdecode(b"/caf\xe9/\xff\n'\"")
-
-
-def make(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    return folder
 
 
 def make_run(project: Project, run_id: str, started_at: float = 0) -> Run:
@@ -85,9 +79,7 @@ def test_the_project_used_last_comes_first(manager: ProjectManager, person: Pers
     assert [project.id for project in manager.projects()] == [b.id, a.id, c.id]
 
 
-def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_again(
-    manager: ProjectManager, person: Person
-) -> None:
+def test_a_removed_project_is_opened_again(manager: ProjectManager, person: Person) -> None:
     project = manager.add_project(person.project)
     manager.approve_root(project, make(person.home / "linked"))
     records_for(manager, project, ["/a"])
@@ -105,34 +97,22 @@ def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_agai
 
 def test_an_agreement_is_kept_until_it_is_revoked(manager: ProjectManager, person: Person) -> None:
     project = manager.add_project(person.project)
-    outside = make(person.home / "outside")
-    (person.project / "link").symlink_to(outside)
-    manager.approve_root(project, person.project / "link")
-    manager.approve_root(project, outside)
-    assert manager.approved_roots(project) == [str(outside)]
-    manager.revoke(project, person.project / "link")
-    assert manager.approved_roots(project) == []
-
-
-def test_an_agreement_can_be_revoked_when_the_folder_is_gone_or_a_link(
-    manager: ProjectManager, person: Person
-) -> None:
-    project = manager.add_project(person.project)
-    gone, swapped = make(person.home / "gone"), make(person.home / "swapped")
-    manager.approve_root(project, gone)
-    manager.approve_root(project, swapped)
+    linked, gone, swapped = (make(person.home / name) for name in ("linked", "gone", "swapped"))
+    (person.project / "link").symlink_to(linked)
+    for folder in (person.project / "link", linked, gone, swapped):
+        manager.approve_root(project, folder)
+    assert set(manager.approved_roots(project)) == {str(linked), str(gone), str(swapped)}
+    # Also when the folder is gone or a link.
     gone.rmdir()
     swapped.rmdir()
     swapped.symlink_to("/usr")
-    manager.revoke(project, gone)
-    manager.revoke(project, swapped)
+    for folder in (person.project / "link", gone, swapped):
+        manager.revoke(project, folder)
     assert manager.approved_roots(project) == []
 
 
 @pytest.mark.parametrize("folder", ["/", "..", ".", "../.local/share", "../.cache/ollmchat/in"])
-def test_a_folder_that_is_too_wide_cannot_be_approved(
-    manager: ProjectManager, person: Person, folder: str
-) -> None:
+def test_no_wide_folder_is_approved(manager: ProjectManager, person: Person, folder: str) -> None:
     project = manager.add_project(person.project)
     make(person.paths.cache / "in")
     with pytest.raises(ProjectError, match="cannot be given access"):
@@ -142,9 +122,7 @@ def test_a_folder_that_is_too_wide_cannot_be_approved(
 # --- records -----------------------------------------------------------------------------------
 
 
-def test_records_are_made_once_and_any_path_is_kept(
-    manager: ProjectManager, person: Person
-) -> None:
+def test_records_of_any_path_are_made_once(manager: ProjectManager, person: Person) -> None:
     project = manager.add_project(person.project)
     first = records_for(manager, project, ["/a", NOT_UTF_8, "/a"])
     assert set(first) == {"/a", NOT_UTF_8}
@@ -155,14 +133,7 @@ def test_records_are_made_once_and_any_path_is_kept(
     assert records_for(manager, project, []) == {}
 
 
-def test_projects_have_records_of_their_own(manager: ProjectManager, person: Person) -> None:
-    one, two = manager.add_project(person.project), manager.add_project(person.home)
-    assert records_for(manager, one, ["/a"]) != records_for(manager, two, ["/a"])
-
-
-def test_a_number_is_known_before_its_record_is_made(
-    manager: ProjectManager, person: Person
-) -> None:
+def test_numbers_are_known_before_records(manager: ProjectManager, person: Person) -> None:
     project = manager.add_project(person.project)
     old = records_for(manager, project, ["/old"])["/old"]
     with manager.store.transaction():
@@ -213,9 +184,7 @@ def test_runs_come_newest_first(manager: ProjectManager, person: Person) -> None
     assert [run.id for run in manager.runs(None, 2)] == ["run-3", "run-2"]
 
 
-def test_the_last_run_is_one_that_changed_something(
-    manager: ProjectManager, person: Person
-) -> None:
+def test_the_last_run_changed_something(manager: ProjectManager, person: Person) -> None:
     project = manager.add_project(person.project)
     make_run(project, "run-0", started_at=0)
     assert manager.last_run(project) is None

@@ -9,15 +9,7 @@ from string import Formatter
 import pytest
 
 from ollmsandbox.project import reasons
-from ollmsandbox.project.change import (
-    Change,
-    Kind,
-    Recorded,
-    State,
-    Type,
-    pack_state,
-    unpack_state,
-)
+from ollmsandbox.project.change import Change, Kind, Recorded, State, Type, pack_state, unpack_state
 from ollmsandbox.project.reasons import Note, Reason
 
 pytestmark = pytest.mark.anybody

@@ -13,6 +13,8 @@ from ollmsandbox.database.tables import FoundLink
 from ollmsandbox.project.records import file_records
 from ollmsandbox.project.records.folder import Folder
 
+pytestmark = pytest.mark.ordinary
+
 
 def test_only_agreed_folders_are_roots(folder: Folder, person: Person) -> None:
     yes, no = make(person.home / "yes"), make(person.home / "no")
@@ -37,9 +39,7 @@ def test_nested_roots_are_merged(folder: Folder, person: Person) -> None:
     assert folder.build_roots() == roots
 
 
-def test_roots_that_vanished_are_left_out_until_they_are_back(
-    folder: Folder, person: Person
-) -> None:
+def test_roots_that_vanished_are_left_out(folder: Folder, person: Person) -> None:
     outside = make(person.home / "outside")
     folder.manager.approve_root(project_of(folder), outside)
     outside.rmdir()
@@ -51,9 +51,7 @@ def test_roots_that_vanished_are_left_out_until_they_are_back(
     assert folder.build_roots() == (folder.path, str(outside))
 
 
-def test_a_link_in_the_place_of_an_agreed_folder_opens_nothing(
-    folder: Folder, person: Person
-) -> None:
+def test_a_link_in_place_of_a_root_opens_nothing(folder: Folder, person: Person) -> None:
     secret = make(person.home / ".ssh")
     outside = make(person.home / "around/outside")
     folder.manager.approve_root(project_of(folder), outside)

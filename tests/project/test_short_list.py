@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import pytest
 from support.person import Person
@@ -22,7 +23,7 @@ from ollmsandbox.project.short_list import (
     short_list,
 )
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 HOOK = (Flag.LATER, Flag.HELD)
 
@@ -63,15 +64,10 @@ def ran(person: Person, command: str) -> ShortList:
     person.run_outside("git init -q; git config user.email a@b.c; git config user.name n")
     done = person.cli("run", "-c", command)
     assert done.returncode == 0, done.stderr
-    manager = ProjectManager(person.paths)
-    try:
-        project = manager.find_project(person.project)
-        assert project is not None
-        run = manager.last_run(project)
+    with closing(ProjectManager(person.paths)) as manager:
+        run = manager.last_run(manager.add_project(person.project))
         assert run is not None
         return short_list(read_changes(manager, run))
-    finally:
-        manager.close()
 
 
 @pytest.mark.parametrize("kind", [Kind.ADDED, Kind.DELETED])
@@ -95,11 +91,10 @@ def test_a_new_folder_with_one_file_is_shown_by_that_file() -> None:
     short = short_list([change("a/"), change("a/b/"), change("a/b/c"), change("empty/")])
     assert paths(short.lines) == ["a/b/c"]
     assert counts(short.lines) == {"empty": 0}
-
-
-def test_the_only_file_of_a_new_folder_is_flagged_if_it_is_executable() -> None:
     tool = change("bin/tool", flags=[Flag.EXECUTABLE])
     assert short_list([change("bin/"), tool]) == ShortList((), (tool,))
+    hook = change(".git/hooks/pre-commit", flags=HOOK, state=State.PENDING)
+    assert short_list([change(".git/hooks/"), hook]) == ShortList((), (hook,))
 
 
 def test_a_risky_file_in_a_new_folder_has_its_own_line() -> None:
@@ -111,12 +106,6 @@ def test_a_risky_file_in_a_new_folder_has_its_own_line() -> None:
     assert isinstance(line, FolderLine)
     assert (line.files, line.executables) == (10, 1)
     assert short.flagged == (risky,)
-
-
-def test_a_new_folder_with_nothing_but_risky_files_has_no_line() -> None:
-    hook = change(".git/hooks/pre-commit", flags=HOOK, state=State.PENDING)
-    short = short_list([change(".git/hooks/"), hook])
-    assert short == ShortList((), (hook,))
 
 
 def test_held_files_come_before_other_flagged_ones_and_after_everything_else() -> None:
@@ -198,7 +187,7 @@ def test_a_list_that_is_cut_further_keeps_flagged_lines_and_counts_the_others() 
     assert short_list(risky).cut(8).flagged == tuple(risky[:8])
 
 
-def test_a_commit_is_one_line(person: Person) -> None:
+def test_a_commit_is_one_line_and_what_is_packed_another(person: Person) -> None:
     short = ran(person, "echo 1 >file; git add file; git commit -q -m one")
     (git,) = git_lines(short)
     assert git.objects == 3
@@ -207,17 +196,10 @@ def test_a_commit_is_one_line(person: Person) -> None:
     assert paths(short.lines) == ["file"]
     assert len(short.lines) == 2
     assert not short.flagged
-
-
-def test_what_git_packs_is_told_apart_from_what_it_deletes(person: Person) -> None:
-    person.run_outside("git init -q; git config user.email a@b.c; git config user.name n")
-    person.run_outside("echo 1 >file; git add file; git commit -q -m one")
     short = ran(person, "git gc -q")
     deleted, kept = git_lines(short)
-    assert deleted.is_deleted
-    assert (deleted.objects, deleted.packs) == (3, 0)
-    assert not kept.is_deleted
-    assert (kept.objects, kept.packs) == (0, 1)
+    assert deleted.is_deleted and not kept.is_deleted
+    assert (deleted.objects, deleted.packs, kept.objects, kept.packs) == (3, 0, 0, 1)
     assert short.lines == (deleted, kept)
 
 
@@ -254,16 +236,12 @@ def test_a_hook_is_never_part_of_the_line_about_git() -> None:
     assert git.names == ("index",)
 
 
-def test_names_cannot_break_a_line() -> None:
+def test_names_cannot_break_a_line_or_push_a_mark_out_of_sight() -> None:
     items = [change("a\nb/"), change("a\nb/1"), change("a\nb/2"), change(".git/refs/x\n  y")]
     text = list(short_lines(short_list(items), "/p", lambda _: ()))
     assert len(text) == 2
     assert not any("\n" in line for line in text)
-
-
-def test_a_long_name_cannot_push_a_mark_out_of_sight() -> None:
-    name = "é" * 4000
-    items = [change(f"{name}/.envrc", flags=[Flag.OPENING]), change(".git/hooks/x", flags=HOOK)]
+    items = [change(f"{'é' * 4000}/.envrc", flags=[Flag.OPENING]), change("x", flags=HOOK)]
     text = list(short_lines(short_list(items), "/p", lambda _: ()))
     assert max(map(len, text)) < 300
     assert any("/.envrc" in line for line in text)

@@ -85,9 +85,7 @@ def test_files_of_any_size(tmp_path: Path, folder: int, size: int) -> None:
     assert not same_bytes("one", folder, "two", folder)
 
 
-def test_a_file_with_too_much_in_it_counts_as_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_too_much_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_MOST_COMPARED", 2 * BLOCK)
     upper, root = tmp_path / "upper", tmp_path / "root"
     for around in (upper, root):

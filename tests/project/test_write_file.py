@@ -14,12 +14,9 @@ from support.person import Person
 
 from ollmsandbox.database.tables import FileRecord
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.files.overlayfs import names_in_layers
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
-from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
-from ollmsandbox.project.swap import Swapper
 from ollmsandbox.project.versions import earlier_versions
 from ollmsandbox.sandbox.spec import Mode, RunSpec
 
@@ -85,16 +82,6 @@ def test_a_pending_change_is_the_current_version(person: Person, review: Review)
     assert (person.project / "file").read_text() == "waits more"
 
 
-def test_a_deletion_can_be_pending(person: Person) -> None:
-    (person.project / "folder").mkdir()
-    (person.project / "folder/file").write_text("text")
-    report = person.record("rm folder/file", Mode.REVIEW)
-    assert states(report) == [("folder/file", "deleted", "pending")]
-    assert seen(person, "folder/file") is None
-    assert names_in_layers(person.layers(), "folder") == []
-    assert (person.project / "folder/file").read_text() == "text"
-
-
 def test_a_git_hook_that_the_user_approved_is_applied(person: Person) -> None:
     (person.project / ".git/hooks").mkdir(parents=True)
     (person.project / ".git/HEAD").touch()
@@ -114,24 +101,6 @@ def test_only_files_of_the_project_can_be_written(person: Person, name: str) -> 
         write(person, name, "evil")
     assert (outside / "file").read_text() == "mine"
     assert not list(person.paths.cache.glob("overlay-*"))
-
-
-def test_an_interrupted_run_is_settled_at_the_next_start(person: Person) -> None:
-    (person.project / "file").write_text("first")
-
-    class Killed(BaseException):
-        pass
-
-    def kill(*_: object) -> object:
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Swapper, "do", kill)
-        write(person, "file", "second")
-    assert (person.project / "file").read_text() == "first"
-    [report] = finish_leftovers(person.paths)
-    assert states(report) == [("file", "modified", "applied")]
-    assert (person.project / "file").read_text() == "second"
 
 
 def test_every_kept_version_can_be_restored(person: Person, review: Review) -> None:
@@ -166,14 +135,3 @@ def test_a_deleted_file_comes_back_from_its_backup(person: Person, review: Revie
     assert backup.run_id == ""
     write_file.restore(person.paths, project.path, str(file), backup.version)
     assert file.read_text() == "precious"
-
-
-def test_a_deleted_unreadable_file_comes_back(person: Person, review: Review) -> None:
-    file = person.project / "closed"
-    file.write_text("text")
-    file.chmod(0o111)
-    report = person.record("rm -f closed")
-    review.undo(review.manager.run(report.run_id))
-    assert stat.S_IMODE(file.stat().st_mode) == 0o111
-    file.chmod(0o600)
-    assert file.read_text() == "text"

@@ -56,9 +56,7 @@ def test_a_record_goes_with_its_file(folder: Folder, person: Person) -> None:
     assert recorded(folder) == {"kept", "behind"}
 
 
-def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
-    folder: Folder, person: Person
-) -> None:
+def test_records_of_deleted_and_of_copied_files_stay(folder: Folder, person: Person) -> None:
     write(person.project, "deleted", "copied", "both", "neither")
     scan(folder)
     copy = str(person.home / "copy")
@@ -85,9 +83,7 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
 
 
 @pytest.mark.parametrize("does", ["scan", "clean-up"])
-def test_records_of_backups_that_someone_removed_are_cleaned_up(
-    person: Person, folder: Folder, does: str
-) -> None:
+def test_records_go_with_backups_that_are_gone(person: Person, folder: Folder, does: str) -> None:
     names = ("deleted", "lost", "kept", "older")
     write(person.project, *names, text="first")
     done = person.cli("run", "-c", "rm deleted; for f in lost kept older; do echo 2 >$f; done")
@@ -127,9 +123,7 @@ def test_a_changed_file_has_its_time_in_its_record(person: Person, folder: Folde
     assert record(folder, "file").last_modified == 1000
 
 
-def test_a_deleted_file_that_was_recreated_is_no_longer_deleted(
-    folder: Folder, person: Person
-) -> None:
+def test_a_recreated_file_is_no_longer_deleted(folder: Folder, person: Person) -> None:
     write(person.project, "back", "ignored", "gone", "now-a-folder")
     scan(folder)
     names = ["back", "ignored", "gone", "now-a-folder"]
@@ -191,9 +185,7 @@ def test_records_in_unreadable_folders_stay(
     assert recorded(folder) == {"a/b/c/file", "a/file"}
 
 
-def test_a_missing_project_is_reported_and_keeps_its_records(
-    folder: Folder, person: Person
-) -> None:
+def test_a_missing_project_keeps_its_records(folder: Folder, person: Person) -> None:
     write(person.project, "file")
     scan(folder)
     person.project.rename(person.home / "away")

@@ -15,10 +15,12 @@ from ollmsandbox.project.records import scan_cache
 from ollmsandbox.project.records.file_records import Scanner
 from ollmsandbox.project.records.folder import Folder
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
+
+TOO_FRESH = scan_cache._TOO_FRESH
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat folders that have just changed like others. Use `changed` after a change."""
     monkeypatch.setattr(scan_cache, "_TOO_FRESH", -3600.0)
@@ -46,39 +48,28 @@ def changed(*folders: Path) -> None:
         os.utime(folder, ns=(later, later))
 
 
-@pytest.mark.usefixtures("no_wait")
-def test_unchanged_folders_are_not_listed_again(
-    folder: Folder, person: Person, listed: list[int]
-) -> None:
-    write(person.project, "a", "b/c", "b/d/e", "b/d/ignored", "other/f")
+def test_only_changed_folders_are_listed(folder: Folder, person: Person, listed: list[int]) -> None:
+    write(person.project, "a", "b/c", "b/d/old", "b/d/kept", "b/d/ignored", "other/f")
     write(person.project, "b/.gitignore", text="ignored")
     scan(folder)
     assert len(listed) == 4
     listed.clear()
     scan(folder)
     assert not listed
-    assert recorded(folder) == {"a", "b/.gitignore", "b/c", "b/d/e", "other/f"}
-
-
-@pytest.mark.usefixtures("no_wait")
-def test_only_the_changed_folder_is_listed(
-    folder: Folder, person: Person, listed: list[int]
-) -> None:
-    write(person.project, "a", "b/c", "b/d/old", "b/d/kept", "other/f")
-    scan(folder)
-    listed.clear()
+    assert recorded(folder) == {"a", "b/.gitignore", "b/c", "b/d/old", "b/d/kept", "other/f"}
     inner = person.project / "b/d"
     (inner / "old").unlink()
     write(inner, "new")
     changed(inner)
     scan(folder)
     assert listed == [inner.stat().st_ino]
-    assert recorded(folder) == {"a", "b/c", "b/d/new", "b/d/kept", "other/f"}
+    assert recorded(folder) == {"a", "b/.gitignore", "b/c", "b/d/new", "b/d/kept", "other/f"}
 
 
 def test_a_folder_that_changed_just_before_is_listed_again(
-    folder: Folder, person: Person, listed: list[int]
+    folder: Folder, person: Person, listed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(scan_cache, "_TOO_FRESH", TOO_FRESH)
     write(person.project, "a", "b/c")
     scan(folder)
     listed.clear()
@@ -86,7 +77,6 @@ def test_a_folder_that_changed_just_before_is_listed_again(
     assert len(listed) == 2
 
 
-@pytest.mark.usefixtures("no_wait")
 def test_the_records_of_a_folder_that_is_gone_are_removed(folder: Folder, person: Person) -> None:
     write(person.project, "a/b/c", "kept")
     scan(folder)
@@ -97,7 +87,6 @@ def test_the_records_of_a_folder_that_is_gone_are_removed(folder: Folder, person
     assert recorded(folder) == {"kept"}
 
 
-@pytest.mark.usefixtures("no_wait")
 def test_another_folder_in_its_place_is_listed(folder: Folder, person: Person) -> None:
     write(person.project, "a/old", "b/new")
     scan(folder)
@@ -110,7 +99,6 @@ def test_another_folder_in_its_place_is_listed(folder: Folder, person: Person) -
     assert recorded(folder) == {"a/new", "b/old"}
 
 
-@pytest.mark.usefixtures("no_wait")
 @pytest.mark.parametrize("name", [".gitignore", "a/.gitignore", ".git/info/exclude"])
 def test_changed_ignore_rules_are_obeyed_below(folder: Folder, person: Person, name: str) -> None:
     write(person.project, "a/b/c/one", "a/b/c/two")
@@ -124,10 +112,7 @@ def test_changed_ignore_rules_are_obeyed_below(folder: Folder, person: Person, n
     assert recorded(folder) == files | {"a/b/c/one"}
 
 
-@pytest.mark.usefixtures("no_wait")
-def test_links_in_unchanged_folders_are_followed_again(
-    folder: Folder, person: Person, listed: list[int]
-) -> None:
+def test_links_are_followed_again(folder: Folder, person: Person, listed: list[int]) -> None:
     target = person.home / "elsewhere"
     write(person.project, "a/file")
     (person.project / "a/link").symlink_to(target)
@@ -142,7 +127,6 @@ def test_links_in_unchanged_folders_are_followed_again(
     assert not listed
 
 
-@pytest.mark.usefixtures("no_wait")
 def test_a_new_database_gets_all_records(folder: Folder, person: Person) -> None:
     write(person.project, "a", "b/c")
     scan(folder)
@@ -151,7 +135,6 @@ def test_a_new_database_gets_all_records(folder: Folder, person: Person) -> None
     assert recorded(folder) == {"a", "b/c"}
 
 
-@pytest.mark.usefixtures("no_wait")
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"version": 1}', "null"])
 def test_a_damaged_cache_only_costs_time(folder: Folder, person: Person, text: str) -> None:
     write(person.project, "a", "b/c")
@@ -164,7 +147,6 @@ def test_a_damaged_cache_only_costs_time(folder: Folder, person: Person, text: s
     assert recorded(folder) == {"a", "b/c", "b/d"}
 
 
-@pytest.mark.usefixtures("no_wait")
 def test_a_cancelled_scan_is_not_remembered(folder: Folder, person: Person) -> None:
     write(person.project, "a", "b/c")
     Scanner(folder.manager, folder.path, lambda: True).run()
@@ -172,10 +154,7 @@ def test_a_cancelled_scan_is_not_remembered(folder: Folder, person: Person) -> N
     assert recorded(folder) == {"a", "b/c"}
 
 
-@pytest.mark.usefixtures("no_wait")
-def test_a_record_without_a_file_in_an_unchanged_folder_is_removed(
-    folder: Folder, person: Person
-) -> None:
+def test_a_record_without_a_file_is_removed(folder: Folder, person: Person) -> None:
     write(person.project, "a/b", "other/c")
     scan(folder)
     never_made = os.path.join(folder.path, "a/never-made")
