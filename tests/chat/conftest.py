@@ -9,8 +9,6 @@ from ollmsandbox.chat.providers import client
 
 
 @pytest.fixture(autouse=True)
-def quick_retries(monkeypatch: pytest.MonkeyPatch) -> tuple[float, ...]:
-    """Try again at once, as often as ever. Returns the real delays."""
-    delays = client.RETRY_DELAYS
-    monkeypatch.setattr(client, "RETRY_DELAYS", (0.001,) * len(delays))
-    return delays
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once, as often as ever."""
+    monkeypatch.setattr(client, "RETRY_DELAYS", (0.001,) * len(client.RETRY_DELAYS))

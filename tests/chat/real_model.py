@@ -145,9 +145,7 @@ CHAINS = {
     ],
     "<|end|>": ["All", " done."],
     "<|sum up|>": ["Task:", " to", " write", " a file."],
-    "<|ponder|>": [
-        *("<think>", "\nHm,", " well.", "\n</think>\n\n", "Let me see.", "<tool_call>"),
-    ],
+    "<|ponder|>": [*("<think>", "\nHm,", " well.", "\n</think>\n\n", "Let me see.", "<tool_call>")],
     "<|tell|>": ["It was", " once", " and", " again", " and"],
 }
 

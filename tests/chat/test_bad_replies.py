@@ -59,56 +59,44 @@ def test_a_disconnect_keeps_the_text_so_far() -> None:
 
 
 def test_calls_of_an_answer_that_broke_off_are_not_carried_out() -> None:
-    done: list[int] = []
-    tool = FakeTool("echo", lambda *_: done.append(1))
-    conversation, _, ended = talk(
-        ScriptedModel(["Now I", call("echo"), ProviderError("Gone.")]), tool
-    )
+    tool = FakeTool("echo", echo)
+    model = ScriptedModel(["Now I", call("echo"), ProviderError("Gone.")])
+    conversation, _, ended = talk(model, tool)
     assert ended.end is TurnEnd.FAILED
-    assert not done
+    assert tool.count == 0
     assert not conversation.messages[-1].calls
 
 
-def test_after_a_failure_the_session_continues() -> None:
-    conversation, _, _ = talk(ScriptedModel([ProviderError("Gone.")], ["Back."]))
-    assert run(conversation.say("Still there?")).end is TurnEnd.DONE
-    assert conversation.messages[-1].text == "Back."
+class BrokenAtOnce(ScriptedModel):
+    async def context_length(self) -> int | None:
+        raise ZeroDivisionError("oops")
 
 
-def test_an_exception_in_a_provider_is_reported_and_the_session_continues() -> None:
-    class Broken(ScriptedModel):
-        async def context_length(self) -> int | None:
-            raise ZeroDivisionError("oops")
+class BrokenInTheMiddle(ScriptedModel):
+    async def reply(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncIterator[Piece]:
+        yield TextPiece("Half a sen")
+        raise ZeroDivisionError("oops")
 
-    async def main() -> tuple[TurnEnded, TurnEnded]:
+
+@pytest.mark.parametrize("broken", [BrokenAtOnce, BrokenInTheMiddle])
+def test_an_exception_in_a_provider_is_reported_and_the_session_continues(
+    broken: type[ScriptedModel],
+) -> None:
+    async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        conversation = Conversation(model=Broken())
-        first = await conversation.say("Hello")
+        conversation = Conversation(model=broken())
+        ended = await conversation.say("Hello")
+        assert ended.end is TurnEnd.FAILED
+        assert "oops" in ended.why
+        if broken is BrokenInTheMiddle:
+            last = conversation.messages[-1]
+            assert (last.text, last.partial) == ("Half a sen", True)
         conversation.use_model(ScriptedModel())
-        return first, await conversation.say("Hello")
+        assert (await conversation.say("Hello")).end is TurnEnd.DONE
 
-    first, second = run(main())
-    assert first.end is TurnEnd.FAILED
-    assert "oops" in first.why
-    assert second.end is TurnEnd.DONE
-
-
-def test_an_exception_in_the_middle_of_a_reply_keeps_the_text_so_far() -> None:
-    class Broken(ScriptedModel):
-        async def reply(
-            self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-        ) -> AsyncIterator[Piece]:
-            yield TextPiece("Half a sen")
-            raise ZeroDivisionError("oops")
-
-    async def main() -> Message:
-        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        conversation = Conversation(model=Broken())
-        assert (await conversation.say("Hello")).end is TurnEnd.FAILED
-        return conversation.messages[-1]
-
-    last = run(main())
-    assert (last.text, last.partial) == ("Half a sen", True)
+    run(main())
 
 
 def test_each_command_of_the_user_has_an_id_of_its_own() -> None:
@@ -144,12 +132,11 @@ def test_the_limit_of_turns() -> None:
 
 
 def test_the_limit_of_tokens_is_reached_before_more_is_done() -> None:
-    done: list[int] = []
-    tool = FakeTool("echo", lambda *_: done.append(1))
+    tool = FakeTool("echo", echo)
     model = ScriptedModel(*[(call("echo", str(n), n=n), Usage(60, 20)) for n in range(9)])
     _, listening, ended = talk(model, tool, limits=TurnLimits(tokens=200))
     assert ended.end is TurnEnd.TOKENS
-    assert len(done) == 2
+    assert tool.count == 2
     assert listening.of(TokensUsed)[0] == TokensUsed(60, 20, None)
 
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.scripted import FakeTool, Listening, ScriptedModel, call
+from support.scripted import ScriptedModel
 
 from ollmsandbox import loop
 from ollmsandbox.chat.context import EARLIER, FIRST_STEPS, ContextWindow
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import Notice
 from ollmsandbox.chat.messages import Message, Role, ServerFields, ToolCall
 from ollmsandbox.chat.providers.base import TooLongError
 from ollmsandbox.chat.turn_end import TurnEnd
@@ -27,10 +26,7 @@ def said(text: str) -> Message:
 
 def step(id: str, output: str, text: str = "") -> list[Message]:
     calls = (ToolCall(id, "run_command", {"command": "make"}),)
-    return [
-        Message(Role.ASSISTANT, text, calls=calls),
-        Message(Role.TOOL, output, call_id=id),
-    ]
+    return [Message(Role.ASSISTANT, text, calls=calls), Message(Role.TOOL, output, call_id=id)]
 
 
 def turn(number: int, output: str = "x" * 8000) -> list[Message]:
@@ -56,9 +52,7 @@ def test_a_conversation_that_fits_is_sent_unchanged() -> None:
     fitted = ContextWindow().fit(PROMPT, messages, (), 100_000)
     assert fitted.messages == (PROMPT, *messages)
     assert not fitted.notice
-
-
-def test_without_a_known_length_nothing_is_left_out() -> None:
+    # As is any other, if the length is unknown.
     messages = [*turn(1, "x" * 10_000_000), said("and now?")]
     assert len(ContextWindow().fit(PROMPT, messages, (), None).messages) == 1 + len(messages)
 
@@ -177,25 +171,8 @@ def test_the_servers_own_count_corrects_the_estimate() -> None:
     assert context.estimate(messages) > before / 2
 
 
-def test_a_model_is_sent_less_and_the_user_is_informed() -> None:
-    tool = FakeTool("long", lambda *_: "z" * 9000)
-    replies = [[call("long", str(n), n=n)] for n in range(6)]
-    model = ScriptedModel(*replies, length=8000)
-    conversation = Conversation(model=model, tools=[tool], prompt="Be kind.")
-    listening = Listening()
-    conversation.listen(listening)
-    assert loop.run(conversation.say("go")).end is TurnEnd.DONE
-    assert listening.of(Notice)
-    assert max(len(m.text) for m in conversation.messages) == 9000
-    assert sum(len(m.text) for m in model.seen[-1]) < 8000 * 4
-
-
 def test_a_server_that_says_it_is_too_long_is_sent_less() -> None:
-    model = ScriptedModel(
-        ["First."],
-        [TooLongError("Too long.")],
-        ["Now it fits."],
-    )
+    model = ScriptedModel(["First."], [TooLongError("Too long.")], ["Now it fits."])
     conversation = Conversation(model=model, prompt="Be kind.", messages=turn(1, "x" * 50_000))
     loop.run(conversation.say("one"))
     assert loop.run(conversation.say("two")).end is TurnEnd.DONE

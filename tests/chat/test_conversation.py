@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from support.scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
-from support.turn import check_pairs, echo, roles, run, talk
+from support.scripted import FakeTool, ScriptedModel, SlowModel, call
+from support.turn import begun, check_pairs, echo, has_words, roles, run, talk
 
 from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.conversation import Conversation
@@ -25,7 +25,7 @@ from ollmsandbox.chat.events import (
     TurnEnded,
 )
 from ollmsandbox.chat.messages import Role, ToolCall
-from ollmsandbox.chat.providers.base import CallPiece, TextPiece, ThinkingPiece
+from ollmsandbox.chat.providers.base import CallPiece, ThinkingPiece
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.change import Change, Kind, Recorded, Report, State, Type
@@ -37,12 +37,12 @@ STOPPED = stopped_outcome().text
 
 
 def test_an_answer_comes_in_pieces_and_ends_the_turn() -> None:
-    model = ScriptedModel([ThinkingPiece("hm"), "Good ", "day"])
+    model = ScriptedModel([ThinkingPiece("hm"), "Go", "od day ä€😀"])
     conversation, listening, ended = talk(model)
     assert ended == TurnEnded(TurnEnd.DONE)
-    assert [event.text for event in listening.of(TextGrew)] == ["Good ", "day"]
+    assert [event.text for event in listening.of(TextGrew)] == ["Go", "od day ä€😀"]
     assert [event.text for event in listening.of(ThinkingGrew)] == ["hm"]
-    assert conversation.messages[-1].text == "Good day"
+    assert conversation.messages[-1].text == "Good day ä€😀"
     assert conversation.messages[-1].thinking == "hm"
     assert [event.message.role for event in listening.of(MessageAdded)] == [
         Role.USER,
@@ -76,18 +76,6 @@ def test_a_call_is_carried_out_and_its_answer_goes_to_the_model() -> None:
     assert model.seen[1][-1].text == "echo: a"
     assert listening.of(CallBegan)[0].description == "echo {'text': 'a'}"
     assert listening.of(CallEnded)[0].outcome.ok
-
-
-def test_calls_that_can_write_run_one_after_the_other() -> None:
-    async def slow(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
-        await asyncio.sleep(0.01)
-        return "done"
-
-    tool = FakeTool("slow", slow)
-    model = ScriptedModel([call("slow", str(n)) for n in range(3)])
-    talk(model, tool)
-    assert tool.most_at_once == 1
-    assert [message.call_id for message in model.seen[1][-3:]] == ["0", "1", "2"]
 
 
 def test_calls_that_cannot_write_run_side_by_side_and_are_answered_in_order() -> None:
@@ -134,14 +122,9 @@ def test_an_impossible_call_is_an_error_for_the_model(bad: CallPiece) -> None:
     assert ended.end is TurnEnd.DONE
     assert model.seen[1][-1].role is Role.TOOL
     assert model.seen[1][-1].text.startswith("ERROR: ")
+    # It is told which tools there are.
+    assert "'nonsense'" not in model.seen[1][-1].text or "echo" in model.seen[1][-1].text
     assert not listening.of(CallEnded)[0].outcome.ok
-
-
-def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
-    model = ScriptedModel([call("nonsense")])
-    talk(model, FakeTool("echo", echo))
-    assert "'nonsense'" in model.seen[1][-1].text
-    assert "echo" in model.seen[1][-1].text
 
 
 def test_the_second_of_two_calls_with_one_id_is_an_error() -> None:
@@ -177,100 +160,60 @@ def test_a_tool_that_breaks_is_an_error_to_the_model_and_not_the_end() -> None:
     assert isinstance(problems[0]["exception"], ZeroDivisionError)
 
 
-def test_the_same_failing_call_over_and_over_is_refused() -> None:
-    times: list[int] = []
+def failing() -> FakeTool:
+    return FakeTool("failing", lambda *_: Outcome("no", ok=False))
 
-    def failing(_arguments: Mapping[str, object], _watcher: Watcher) -> Outcome:
-        times.append(1)
-        return Outcome("no", ok=False)
 
-    replies = [[call("failing", str(n), text="same")] for n in range(5)]
-    model = ScriptedModel(*replies)
-    _, _, ended = talk(model, FakeTool("failing", failing))
-    assert ended.end is TurnEnd.DONE
-    assert len(times) == 3
+def test_a_failing_call_is_refused_and_a_model_that_goes_on_with_it_is_stopped() -> None:
+    tool = failing()
+    model = ScriptedModel(*([call("failing", str(n))] for n in range(20)))
+    _, _, ended = talk(model, tool)
+    assert ended.end is TurnEnd.LOOP
+    assert len(model.seen) == 6
+    assert tool.count == 3
     assert "failed" in model.seen[-1][-1].text
 
 
-def test_a_model_that_goes_on_with_a_refused_call_is_stopped() -> None:
-    tool = FakeTool("failing", lambda *_: Outcome("no", ok=False))
-    model = ScriptedModel(*([call("failing", str(n))] for n in range(20)))
-    conversation, _, ended = talk(model, tool)
-    assert ended.end is TurnEnd.LOOP
-    assert len(model.seen) == 6
-    check_pairs(conversation.messages)
-
-
 def test_a_call_that_succeeds_with_the_same_result_over_and_over_is_refused() -> None:
-    times: list[int] = []
-
-    def same(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
-        times.append(1)
-        return "nothing new"
-
+    tool = FakeTool("same", lambda *_: "nothing new")
     # Two calls in turn are a loop, too.
-    replies = [[call("same", f"{n}", text=str(n % 2))] for n in range(30)]
-    model = ScriptedModel(*replies)
-    _, _, ended = talk(model, FakeTool("same", same))
+    model = ScriptedModel(*([call("same", f"{n}", text=str(n % 2))] for n in range(30)))
+    _, _, ended = talk(model, tool)
     assert ended.end is TurnEnd.LOOP
-    assert len(times) == 10
+    assert tool.count == 10
     assert "same result 5 times" in model.seen[-1][-1].text
 
 
 def test_a_call_with_another_result_each_time_is_no_loop() -> None:
-    times: list[int] = []
-
-    def counting(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
-        times.append(1)
-        return f"line {len(times)}"
-
-    replies = [[call("counting", str(n))] for n in range(12)]
-    _, _, ended = talk(ScriptedModel(*replies), FakeTool("counting", counting))
+    tool = FakeTool("counting", lambda *_: f"line {tool.count}")
+    _, _, ended = talk(ScriptedModel(*([call("counting", str(n))] for n in range(12))), tool)
     assert ended.end is TurnEnd.DONE
-    assert len(times) == 12
+    assert tool.count == 12
 
 
 def test_a_test_that_is_run_after_each_change_is_no_loop() -> None:
-    times: list[int] = []
-
-    def test(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
-        times.append(1)
-        return "1 failed"
-
     change = Change("/p", "a", Kind.MODIFIED, Type.FILE)
     edited = Outcome("ok", ok=True, report=Report("r", (Recorded(0, change, State.APPLIED),)))
     replies = [[call("test", f"t{n}"), call("edit", f"e{n}")] for n in range(12)]
-    _, _, ended = talk(
-        ScriptedModel(*replies), FakeTool("test", test), FakeTool("edit", lambda *_: edited)
-    )
+    test = FakeTool("test", lambda *_: "1 failed")
+    _, _, ended = talk(ScriptedModel(*replies), test, FakeTool("edit", lambda *_: edited))
     assert ended.end is TurnEnd.DONE
-    assert len(times) == 12
+    assert test.count == 12
 
 
 def test_a_refused_call_may_be_tried_again_after_a_message_of_the_user() -> None:
-    times: list[int] = []
-
-    def failing(_arguments: Mapping[str, object], _watcher: Watcher) -> Outcome:
-        times.append(1)
-        return Outcome("no", ok=False)
-
-    replies = [[call("failing", str(n))] for n in range(4)]
-    conversation, _, _ = talk(ScriptedModel(*replies), FakeTool("failing", failing))
+    tool = failing()
+    conversation, _, _ = talk(ScriptedModel(*([call("failing", str(n))] for n in range(4))), tool)
     conversation.use_model(ScriptedModel([call("failing", "again")]))
     run(conversation.say("Once more"))
-    assert len(times) == 4
+    assert tool.count == 4
 
 
 def test_a_failing_call_with_others_in_between_is_not_refused() -> None:
-    runs: list[int] = []
-
-    def failing(_arguments: Mapping[str, object], _watcher: Watcher) -> Outcome:
-        runs.append(1)
-        return Outcome("no", ok=False)
-
+    tool = failing()
     replies = [[call("failing", f"f{n}"), call("echo", f"e{n}")] for n in range(5)]
-    talk(ScriptedModel(*replies), FakeTool("failing", failing), FakeTool("echo", echo))
-    assert len(runs) == 5
+    talk(ScriptedModel(*replies), tool, FakeTool("echo", echo))
+    assert tool.count == 5
 
 
 def test_a_listener_that_fails_breaks_nothing() -> None:
@@ -312,10 +255,7 @@ def test_without_a_model_nothing_is_sent() -> None:
 def test_a_turn_during_another_is_refused() -> None:
     async def main() -> None:
         conversation = Conversation(model=SlowModel("Well, "))
-        listening = Listening()
-        conversation.listen(listening)
-        turn = asyncio.ensure_future(conversation.say("Hello"))
-        await listening.until(lambda: listening.of(TextGrew))
+        turn, _ = await begun(conversation, has_words)
         with pytest.raises(OllmSandboxError, match="still working"):
             await conversation.say("Again")
         await conversation.stop()
@@ -352,10 +292,7 @@ def test_the_calls_that_never_ran_are_answered_too_when_a_turn_is_stopped() -> N
         conversation = Conversation(
             model=ScriptedModel([call("forever", "a"), call("forever", "b")]), tools=[tool]
         )
-        listening = Listening()
-        conversation.listen(listening)
-        turn = asyncio.ensure_future(conversation.say("Hello"))
-        await listening.until(lambda: tool.running)
+        turn, listening = await begun(conversation, lambda _: tool.running)
         await conversation.stop()
         assert (await turn).end is TurnEnd.STOPPED
         assert tool.running == 0
@@ -375,10 +312,7 @@ def test_cancelling_the_task_of_a_turn_stops_it() -> None:
     async def main() -> None:
         model = SlowModel("Well, ")
         conversation = Conversation(model=model)
-        listening = Listening()
-        conversation.listen(listening)
-        turn = asyncio.ensure_future(conversation.say("Hello"))
-        await listening.until(lambda: listening.of(TextGrew))
+        turn, _ = await begun(conversation, has_words)
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
@@ -417,9 +351,3 @@ def test_a_model_that_ignores_cancelling_does_not_delay_a_stop() -> None:
         ]
 
     run(main())
-
-
-def test_nothing_is_left_out_of_a_message_made_of_pieces() -> None:
-    pieces = [TextPiece(character) for character in "ä€😀 done"]
-    conversation, _, _ = talk(ScriptedModel(pieces))
-    assert conversation.messages[-1].text == "ä€😀 done"

@@ -59,24 +59,18 @@ def both(request: pytest.FixtureRequest, person: Person) -> Person:
 
 
 def test_the_projects_notes_are_a_part_of_the_prompt(both: Person) -> None:
-    (both.project / "AGENTS.md").write_text("Use tabs.\r\nRun `make check`.\n")
+    [prompt] = prompts(both)
+    assert "notes for agents" not in prompt
+    assert names() == []
     (both.project / "CLAUDE.md").write_text("Use spaces.\n")
+    assert notes_in(prompts(both)[0]) == ["Use spaces."]
+    # This name comes first. A link inside the project is followed.
+    (both.project / "AGENTS.md").symlink_to("notes")
+    (both.project / "notes").write_text("Use tabs.\r\nRun `make check`.\n")
     [prompt] = prompts(both)
     assert notes_in(prompt) == ["Use tabs.", "Run `make check`."]
     assert "grant no permission" in prompt
     assert names() == ["AGENTS.md"]
-
-
-def test_the_other_name_is_read_where_the_first_is_missing(both: Person) -> None:
-    (both.project / "CLAUDE.md").write_text("Use spaces.\n")
-    [prompt] = prompts(both)
-    assert notes_in(prompt) == ["Use spaces."]
-
-
-def test_without_notes_nothing_is_said_about_them(both: Person) -> None:
-    [prompt] = prompts(both)
-    assert "notes for agents" not in prompt
-    assert names() == []
 
 
 def test_notes_of_a_folder_are_read_when_it_is_entered(person: Person) -> None:
@@ -102,9 +96,7 @@ def test_notes_of_a_folder_are_read_when_it_is_entered(person: Person) -> None:
     assert names() == ["AGENTS.md", "src/CLAUDE.md", "src/deep/AGENTS.md", "other/AGENTS.md"]
 
 
-def test_notes_of_a_folder_that_a_command_changes_to_are_read_and_after_a_restart(
-    person: Person,
-) -> None:
+def test_notes_of_folders_that_a_command_changes_to(person: Person) -> None:
     for name, text in (("a", "In a."), ("a/b", "In b."), ("c", "In c.")):
         (person.project / name).mkdir()
         (person.project / name / "AGENTS.md").write_text(text)
@@ -192,13 +184,6 @@ def test_a_link_out_of_the_project_is_not_followed(both: Person, kind: str) -> N
     found = prompts(both, [call("search", "1", path="sub", pattern="x")])
     assert not any("SECRET" in prompt for prompt in found)
     assert names() == []
-
-
-def test_a_link_inside_the_project_is_followed(both: Person) -> None:
-    (both.project / "CLAUDE.md").write_text("one file\n")
-    (both.project / "AGENTS.md").symlink_to("CLAUDE.md")
-    [prompt] = prompts(both)
-    assert notes_in(prompt) == ["one file"]
 
 
 def test_pipes_folders_and_binaries_are_passed_over(both: Person) -> None:

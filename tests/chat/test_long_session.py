@@ -35,12 +35,12 @@ from ollmsandbox.chat.events import MessageAdded, Notice
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.turn_end import TurnEnd
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 LENGTH = 16_000
 TASK = "Port the module cipher_4711 to Rust, and never touch the folder vendor."
 WORDS = ("cipher_4711", "vendor")
-STEPS = 300
+STEPS = 180
 
 
 @dataclass
@@ -102,7 +102,7 @@ class SmallServer:
 
 
 @pytest.mark.parametrize(("kind", "each"), [("openai", STEPS), ("ollama", 60)])
-def test_after_300_steps_a_small_model_still_knows_its_task(kind: str, each: int) -> None:
+def test_after_many_steps_a_small_model_still_knows_its_task(kind: str, each: int) -> None:
     server = SmallServer(kind, each)
     chance = random.Random(7)
 

@@ -9,22 +9,17 @@ from collections.abc import Mapping
 import pytest
 from support.agent import opened
 from support.person import Person
-from support.scripted import FOREVER, FakeTool, Listening, ScriptedModel, call
-from support.timing import PATIENCE
+from support.scripted import FOREVER, FakeTool, ScriptedModel, call
+from support.turn import begun
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import (
-    CallBegan,
-    CallEnded,
-    CallQueued,
-    CommandStarted,
-)
+from ollmsandbox.chat.events import CallBegan, CallEnded, CallQueued, CommandStarted
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Watcher
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 def test_commands_that_write_one_file_run_in_order(person: Person) -> None:
@@ -33,14 +28,17 @@ def test_commands_that_write_one_file_run_in_order(person: Person) -> None:
     async def main() -> None:
         # The first is slower: both at once would be a conflict, or in the wrong order.
         calls = [
-            call(id="1", command="sleep 0.5; echo first >> list"),
+            call(id="1", command="sleep 0.3; echo first >> list"),
             call(id="2", command="echo second >> list"),
             call("edit_file", "3", path="list", old_text="second\n", new_text="second\nthird\n"),
             call(id="4", command="echo fourth >> list"),
         ]
         async with opened(person, ScriptedModel(calls)) as scene:
             assert (await scene.conversation.say("go")).end is TurnEnd.DONE
-            assert all(ended.outcome.ok for ended in scene.listening.of(CallEnded))
+            for ended in scene.listening.of(CallEnded):
+                # Each has its own changes.
+                assert ended.outcome.ok and ended.outcome.report is not None
+                assert [item.change.path for item in ended.outcome.report.changes] == ["list"]
 
     loop.run(main())
     assert (person.project / "list").read_text() == "first\nsecond\nthird\nfourth\n"
@@ -68,24 +66,6 @@ def test_a_call_that_waits_for_its_turn_is_known_before_it_begins(person: Person
     loop.run(main())
 
 
-def test_calls_that_cannot_write_overlap() -> None:
-    async def sleep(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
-        # Each waits for the other: one after the other would never end.
-        await arrived.wait()
-        return "slept"
-
-    arrived = asyncio.Barrier(2)
-    tool = FakeTool("sleep", sleep, can_write=False)
-    model = ScriptedModel([call("sleep", "1"), call("sleep", "2")])
-
-    async def main() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await Conversation(model=model, tools=[tool]).say("go")
-
-    loop.run(main())
-    assert tool.most_at_once == 2
-
-
 def test_no_command_of_the_user_overlaps_a_turn() -> None:
     async def forever(_arguments: Mapping[str, object], _watcher: Watcher) -> None:
         await asyncio.sleep(FOREVER)
@@ -93,10 +73,7 @@ def test_no_command_of_the_user_overlaps_a_turn() -> None:
     async def main() -> None:
         tool = FakeTool("run_command", forever)
         conversation = Conversation(model=ScriptedModel([call()]), tools=[tool])
-        listening = Listening()
-        conversation.listen(listening)
-        turn = asyncio.ensure_future(conversation.say("go"))
-        await listening.until(lambda: tool.running)
+        turn, _ = await begun(conversation, lambda _: tool.running)
         with pytest.raises(OllmSandboxError, match="still working"):
             await conversation.run("true")
         await conversation.stop()
@@ -120,10 +97,7 @@ def test_a_command_of_the_user_waits_until_a_stopped_one_has_ended() -> None:
     async def main() -> None:
         tool = FakeTool("run_command", settle_slowly)
         conversation = Conversation(model=ScriptedModel([call(command="slow")]), tools=[tool])
-        listening = Listening()
-        conversation.listen(listening)
-        turn = asyncio.ensure_future(conversation.say("go"))
-        await listening.until(lambda: tool.running)
+        turn, listening = await begun(conversation, lambda _: tool.running)
         await conversation.stop()
         assert (await turn).end is TurnEnd.STOPPED
         own = asyncio.ensure_future(conversation.run("true"))

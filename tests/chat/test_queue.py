@@ -10,16 +10,16 @@ import pytest
 from support.agent import opened
 from support.person import Person
 from support.scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
-from support.turn import check_pairs, run
+from support.turn import begun, check_pairs, has_words, run
 
 from ollmsandbox.chat.conversation import Conversation, TurnLimits
-from ollmsandbox.chat.events import MessageAdded, QueueChanged, TextGrew
+from ollmsandbox.chat.events import MessageAdded, QueueChanged
 from ollmsandbox.chat.messages import QueuedMessage, Role
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Picture, Watcher
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 PICTURE = Picture("image/png", b"pixels", "shot.png")
 
@@ -36,7 +36,8 @@ def test_a_message_is_read_with_the_next_step() -> None:
     def interrupting(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
         conversation.queue("Use tabs.")
         conversation.queue("And be quick.")
-        assert waiting(conversation) == ["Use tabs.", "And be quick."]
+        conversation.queue("", [PICTURE])
+        assert waiting(conversation) == ["Use tabs.", "And be quick.", ""]
         return "done"
 
     model = ScriptedModel([call("work", "1")], ["Fine."])
@@ -49,41 +50,27 @@ def test_a_message_is_read_with_the_next_step() -> None:
         (Role.TOOL, "done"),
         (Role.USER, "Use tabs."),
         (Role.USER, "And be quick."),
+        (Role.USER, ""),
         (Role.ASSISTANT, "Fine."),
     ]
     check_pairs(conversation.messages)
-    # A server is sent one message of the user, not two in a row.
-    assert model.seen[1][-1].text == "Use tabs.\n\nAnd be quick."
+    # A server is sent one message of the user, not several in a row.
+    assert model.seen[1][-1].text.rstrip() == "Use tabs.\n\nAnd be quick."
+    assert model.seen[1][-1].pictures == (PICTURE,)
     assert [event.texts for event in listening.of(QueueChanged)] == [
         ("Use tabs.",),
         ("Use tabs.", "And be quick."),
+        ("Use tabs.", "And be quick.", "shot.png"),
         (),
     ]
-    assert len([e for e in listening.of(MessageAdded) if e.message.role is Role.USER]) == 3
-
-
-def test_the_model_gets_the_pictures_of_a_queued_message() -> None:
-    def interrupting(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
-        conversation.queue("", [PICTURE])
-        return "done"
-
-    model = ScriptedModel([call("work", "1")], ["Fine."])
-    conversation = Conversation(model=model, tools=[FakeTool("work", interrupting)])
-    listening = Listening()
-    conversation.listen(listening)
-    run(conversation.say("Go on"))
-    assert model.seen[1][-1].pictures == (PICTURE,)
-    assert listening.of(QueueChanged)[0].texts == ("shot.png",)
+    assert len([e for e in listening.of(MessageAdded) if e.message.role is Role.USER]) == 4
 
 
 def test_a_message_during_the_last_answer_continues_the_turn() -> None:
     async def talk() -> Conversation:
         model = ScriptedModel(["The ", wait, "end."], ["One more thing."])
         conversation = Conversation(model=model)
-        listening = Listening()
-        conversation.listen(listening)
-        turn = asyncio.ensure_future(conversation.say("Hello"))
-        await listening.until(lambda: listening.of(TextGrew))
+        turn, _ = await begun(conversation, has_words)
         conversation.queue("Wait!")
         wait.set()
         assert (await turn).end is TurnEnd.DONE
@@ -101,10 +88,7 @@ def test_a_message_during_the_last_answer_continues_the_turn() -> None:
 def test_a_stopped_turn_keeps_the_queue_for_the_user() -> None:
     async def talk() -> None:
         conversation = Conversation(model=SlowModel("Hm"))
-        listening = Listening()
-        conversation.listen(listening)
-        turn = asyncio.ensure_future(conversation.say("Hello"))
-        await listening.until(lambda: listening.of(TextGrew))
+        turn, _ = await begun(conversation, has_words)
         conversation.queue("Never mind", [PICTURE])
         await conversation.stop()
         assert (await turn).end is TurnEnd.STOPPED

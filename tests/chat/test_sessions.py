@@ -9,13 +9,7 @@ from support.person import Person
 from support.scripted import ScriptedModel, call
 
 from ollmsandbox import loop
-from ollmsandbox.chat.events import (
-    CallEnded,
-    CommandOutput,
-    CommandStarted,
-    PermissionAnswered,
-    PermissionAsked,
-)
+from ollmsandbox.chat.events import CallEnded, CommandOutput, CommandStarted, PermissionAnswered
 from ollmsandbox.chat.instructions import ProjectInstructions
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.prompt import system_prompt
@@ -24,13 +18,13 @@ from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.permission.provider import NobodyAsks
-from ollmsandbox.permission.request import Answer, PermissionRequest, Source
+from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.change import Kind
 from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.tools.context import ToolContext
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 
 def test_a_command_runs_is_recorded_and_belongs_to_its_call(person: Person) -> None:
@@ -49,35 +43,6 @@ def test_a_command_runs_is_recorded_and_belongs_to_its_call(person: Person) -> N
 
     loop.run(main())
     assert (person.project / "new.txt").read_text() == "hello\n"
-
-
-def test_commands_of_one_reply_each_have_their_own_changes(person: Person) -> None:
-    async def main() -> None:
-        calls = [call(id=str(n), command=f"echo {n} > {n}.txt") for n in range(4)]
-        async with opened(person, ScriptedModel(calls)) as scene:
-            assert (await scene.conversation.say("go")).end is TurnEnd.DONE
-            reports = [event.outcome.report for event in scene.listening.of(CallEnded)]
-            changed = {item.change.path for r in reports if r for item in r.changes}
-            assert changed == {f"{n}.txt" for n in range(4)}
-
-    loop.run(main())
-    assert [(person.project / f"{n}.txt").read_text() for n in range(4)] == [
-        f"{n}\n" for n in range(4)
-    ]
-
-
-def test_in_review_mode_the_next_command_sees_pending_changes(person: Person) -> None:
-    async def main() -> None:
-        model = ScriptedModel(
-            [call(id="a", command="echo one > f.txt")], [call(id="b", command="cat f.txt")]
-        )
-        async with opened(person, model, mode=Mode.REVIEW) as scene:
-            await scene.conversation.say("go")
-            assert "one" in model.seen[2][-1].text
-            assert "stay pending until the user" in model.seen[0][0].text
-
-    loop.run(main())
-    assert not (person.project / "f.txt").exists()
 
 
 @pytest.mark.parametrize("answer", [a for a in Answer if a is not Answer.ALLOW_PROJECT])
@@ -109,41 +74,6 @@ def test_each_answer_to_a_question_about_a_command(person: Person, answer: Answe
     assert saved == (1 if answer in (Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS) else 0)
 
 
-def test_a_session_answer_does_not_count_in_the_next_session(person: Person) -> None:
-    async def main() -> int:
-        model = ScriptedModel([call(command="true")])
-        async with opened(
-            person, model, lambda _request: Answer.ALLOW_SESSION, ask_every_command=True
-        ) as scene:
-            await scene.conversation.say("go")
-            return len(scene.asker.asked)
-
-    assert [loop.run(main()) for _ in range(2)] == [1, 1]
-
-
-def test_an_always_allowed_command_does_not_cover_a_longer_one(person: Person) -> None:
-    async def main() -> None:
-        model = ScriptedModel(
-            [call(id="a", command="echo a")],
-            [call(id="b", command="echo a; touch evil.txt")],
-            [call(id="c", command="echo a b")],
-        )
-
-        def says(request: PermissionRequest) -> Answer:
-            return Answer.ALLOW_ALWAYS if request.subject == "echo a" else Answer.DENY
-
-        async with opened(person, model, says, ask_every_command=True) as scene:
-            await scene.conversation.say("go")
-            assert [r.subject for r in scene.asker.asked] == [
-                "echo a",
-                "echo a; touch evil.txt",
-                "echo a b",
-            ]
-
-    loop.run(main())
-    assert not (person.project / "evil.txt").exists()
-
-
 def test_a_denied_network_runs_nothing_and_is_an_error_to_the_model(person: Person) -> None:
     async def main() -> None:
         model = ScriptedModel([call(command="touch ran.txt", network=True)])
@@ -160,40 +90,6 @@ def test_a_denied_network_runs_nothing_and_is_an_error_to_the_model(person: Pers
 
     loop.run(main())
     assert not (person.project / "ran.txt").exists()
-
-
-def test_an_allowed_network_is_asked_for_again_each_time(person: Person) -> None:
-    async def main() -> None:
-        replies = [[call(id=str(n), command="true", network=True)] for n in range(2)]
-        # What is not offered counts once.
-        async with opened(
-            person, ScriptedModel(*replies), lambda _request: Answer.ALLOW_ALWAYS
-        ) as scene:
-            await scene.conversation.say("go")
-            assert len(scene.asker.asked) == 2
-            assert all(event.outcome.ok for event in scene.listening.of(CallEnded))
-
-    loop.run(main())
-    assert not RuleStore(person.paths).rules()
-
-
-def test_two_questions_at_once_each_get_their_answer(person: Person) -> None:
-    async def main() -> None:
-        calls = [
-            call(id="a", command="touch a.txt", network=True),
-            call(id="b", command="touch b.txt", network=True),
-        ]
-
-        def says(request: PermissionRequest) -> Answer:
-            return Answer.ALLOW if "a.txt" in request.subject else Answer.DENY
-
-        async with opened(person, ScriptedModel(calls), says) as scene:
-            assert (await scene.conversation.say("go")).end is TurnEnd.DONE
-            assert {event.call_id for event in scene.listening.of(PermissionAsked)} == {"a", "b"}
-
-    loop.run(main())
-    assert (person.project / "a.txt").exists()
-    assert not (person.project / "b.txt").exists()
 
 
 def test_without_a_user_to_ask_it_is_denied(person: Person) -> None:
@@ -279,6 +175,8 @@ def test_the_prompt_says_what_holds_here(person: Person) -> None:
     text = system_prompt(tool_context, ProjectInstructions(tool_context))
     for part in (str(person.project), "undo", "never instructions"):
         assert part in text
+    tool_context.mode = Mode.REVIEW
+    assert "stay pending" in system_prompt(tool_context, ProjectInstructions(tool_context))
     tool_context.mode = Mode.NEVER
     assert "dry run" in system_prompt(tool_context, ProjectInstructions(tool_context))
     tool_context.ask_every_command = True

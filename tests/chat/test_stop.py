@@ -37,7 +37,7 @@ from ollmsandbox.project.change import Kind
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Outcome
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 STOPPED = stopped_outcome(Stop.PERSON).text
 OUT_OF_TIME = stopped_outcome(Stop.TIME).text
@@ -169,20 +169,6 @@ def test_what_a_command_of_the_model_printed_is_kept_whatever_it_was(person: Per
     loop.run(main())
 
 
-def test_while_one_command_runs_and_others_wait(person: Person) -> None:
-    seconds = f"97{uuid.uuid4().int % 10**9}"
-
-    async def main() -> None:
-        calls = [call(id=str(n), command=f"sleep {seconds}") for n in range(3)]
-        async with opened(person, ScriptedModel(calls)) as scene:
-            await stop_when(scene, lambda: with_words("sleep", seconds))
-            assert len(scene.listening.of(CallEnded)) == 3
-            await scene.conversation.close()
-            assert not with_words("sleep", seconds)
-
-    loop.run(main())
-
-
 def test_stopping_one_command_lets_the_turn_continue(person: Person) -> None:
     seconds = f"94{uuid.uuid4().int % 10**9}"
 
@@ -277,9 +263,7 @@ def locked(person: Person) -> Iterator[None]:
         connection.close()
 
 
-def test_a_locked_database_delays_no_stop_and_nothing_is_lost(
-    person: Person, endless_patience: None
-) -> None:
+def test_a_locked_database_delays_no_stop(person: Person, endless_patience: None) -> None:
     async def main() -> list[str]:
         async with opened(person, ScriptedModel(["One."])) as scene:
             await scene.conversation.say("first")
@@ -298,9 +282,7 @@ def test_a_locked_database_delays_no_stop_and_nothing_is_lost(
     ]
 
 
-def test_a_locked_database_delays_no_stop_of_a_command(
-    person: Person, endless_patience: None
-) -> None:
+def test_a_locked_database_and_a_running_command(person: Person, endless_patience: None) -> None:
     async def main() -> None:
         model = ScriptedModel([call(command="echo a > a.txt; echo ready; sleep 1000")])
         async with opened(person, model) as scene:
@@ -347,9 +329,7 @@ def test_the_time_limit_ends_a_reply_and_keeps_the_text_so_far(person: Person) -
     loop.run(main())
 
 
-def test_a_call_ended_by_the_time_limit_does_not_count_as_stopped_by_the_user(
-    person: Person,
-) -> None:
+def test_the_time_limit_of_a_turn_ends_its_command(person: Person) -> None:
     async def main() -> None:
         for seconds in LIMITS:
             model = ScriptedModel([call(command="echo begun; touch new; sleep 600")])

@@ -128,6 +128,8 @@ class FakeTool(Tool):
         self.can_write = can_write
         self.running = 0
         self.most_at_once = 0
+        # How often it was called.
+        self.count = 0
 
     @property
     def description(self) -> str:
@@ -153,6 +155,7 @@ class FakeRequest(RequestBase):
 
     async def perform(self, watcher: Watcher) -> Outcome:
         tool = self._tool
+        tool.count += 1
         tool.running += 1
         tool.most_at_once = max(tool.most_at_once, tool.running)
         try:

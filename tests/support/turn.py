@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from support.scripted import FakeTool, Listening, ScriptedModel
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import STANDARD_LIMITS, Conversation, TurnLimits
-from ollmsandbox.chat.events import TurnEnded
+from ollmsandbox.chat.events import TextGrew, TurnEnded
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.tools.base import Watcher
 
@@ -33,6 +34,21 @@ def talk(
     ended = run(conversation.say("Hello"))
     check_pairs(conversation.messages)
     return conversation, listening, ended
+
+
+async def begun(
+    conversation: Conversation, is_time: Callable[[Listening], object], text: str = "Hello"
+) -> tuple[asyncio.Future[TurnEnded], Listening]:
+    """Begin a turn; return it, and what is heard of it, once the condition is true."""
+    listening = Listening()
+    conversation.listen(listening)
+    turn = asyncio.ensure_future(conversation.say(text))
+    await listening.until(lambda: is_time(listening))
+    return turn, listening
+
+
+def has_words(listening: Listening) -> bool:
+    return bool(listening.of(TextGrew))
 
 
 def check_pairs(messages: list[Message]) -> None:

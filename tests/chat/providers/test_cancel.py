@@ -7,22 +7,13 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from support.provider import HELLO, ask, gather, openai, said, tls_server
-from support.servers.http import (
-    Replay,
-    Reply,
-    Stall,
-    delta,
-    events,
-    finish,
-    sse,
-    stream,
-)
+from support.provider import HELLO, gather, openai, said, tls_server
+from support.servers.http import Replay, Reply, Stall, delta, events, finish, sse, stream
 from support.timing import wait_for
 
 from ollmsandbox import loop
@@ -55,6 +46,15 @@ def assert_nothing_is_left(server: Replay, before: set[str]) -> None:
     wait_for(lambda: sockets() <= before)
 
 
+async def cancel_when(is_time: Callable[[], object], model: Model) -> None:
+    """Ask a model, and cancel that at a certain time."""
+    task = asyncio.create_task(gather(model))
+    await asyncio.to_thread(wait_for, is_time)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 STATES = {
     "before the head": Reply([Stall()], raw=True),
     "before the first piece": stream([Stall()]),
@@ -62,43 +62,19 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_cancelling_the_reader_closes_the_connection(state: str) -> None:
-    async def main() -> None:
-        task = asyncio.create_task(gather(openai(server.address)))
-        await asyncio.to_thread(wait_for, lambda: bool(server.seen))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    with Replay({CHAT: STATES[state]}) as server:
+@pytest.mark.parametrize("state", [*STATES, "on a secure line"])
+def test_cancelling_the_reader_closes_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    context = None
+    if state not in STATES:
+        context, certificate = tls_server(tmp_path)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    with Replay({CHAT: STATES.get(state, STATES["in the middle"])}, context) as server:
         before = sockets()
-        loop.run(main())
+        loop.run(cancel_when(lambda: server.seen, openai(server.address)))
         assert_nothing_is_left(server, before)
         assert len(server.seen) == 1
-
-
-def test_a_secure_line_is_cut_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context, certificate = tls_server(tmp_path)
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
-
-    async def main() -> None:
-        shown = asyncio.Event()
-
-        async def read() -> None:
-            async for _ in openai(server.address).reply(HELLO, ()):
-                shown.set()
-
-        task = asyncio.create_task(read())
-        await shown.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    with Replay({CHAT: STATES["in the middle"]}, context) as server:
-        before = sockets()
-        loop.run(main())
-        assert_nothing_is_left(server, before)
 
 
 def test_closing_the_iterator_cuts_the_line() -> None:
@@ -106,6 +82,19 @@ def test_closing_the_iterator_cuts_the_line() -> None:
         async with aclosing(openai(server.address).reply(HELLO, ())) as pieces:  # type: ignore[type-var]
             async for _ in pieces:
                 break
+
+    with Replay({CHAT: STATES["in the middle"]}) as server:
+        before = sockets()
+        loop.run(main())
+        assert_nothing_is_left(server, before)
+
+
+def test_an_unclosed_iterator_ends_with_the_loop() -> None:
+    kept: list[AsyncIterator[Piece]] = []
+
+    async def main() -> None:
+        kept.append(openai(server.address).reply(HELLO, ()))
+        await anext(kept[0])
 
     with Replay({CHAT: STATES["in the middle"]}) as server:
         before = sockets()
@@ -138,11 +127,7 @@ def test_a_reader_that_stops_reading_stops_the_server_and_can_still_be_cut() -> 
 def test_after_a_stop_the_next_answer_comes() -> None:
     async def main() -> str:
         model = openai(server.address)
-        task = asyncio.create_task(gather(model))
-        await asyncio.to_thread(wait_for, lambda: bool(server.seen))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_when(lambda: server.seen, model)
         return said(await gather(model))
 
     with Replay({CHAT: [STATES["in the middle"], sse(delta(content="b"), finish())]}) as server:
@@ -150,50 +135,19 @@ def test_after_a_stop_the_next_answer_comes() -> None:
 
 
 def test_stopping_during_the_pause_before_a_retry() -> None:
-    busy = Reply([b"{}"], 503, {"Retry-After": "20"})
-
-    async def main() -> None:
-        task = asyncio.create_task(gather(openai(server.address)))
-        await asyncio.to_thread(wait_for, lambda: bool(server.seen) and not threads())
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    with Replay({CHAT: busy}) as server:
-        loop.run(main())
+    with Replay({CHAT: Reply([b"{}"], 503, {"Retry-After": "20"})}) as server:
+        loop.run(cancel_when(lambda: server.seen and not threads(), openai(server.address)))
         assert len(server.seen) == 1
 
 
-def test_an_ordinary_end_leaves_nothing_behind() -> None:
-    with Replay({CHAT: sse(delta(content="a"), finish())}) as server:
-        before = sockets()
-        assert said(ask(openai(server.address))) == "a"
-        wait_for(lambda: not threads())
-        wait_for(lambda: sockets() <= before)
-
-
-def test_many_at_once() -> None:
-    def fine(number: int) -> Reply:
-        return sse(delta(content=str(number)), finish())
-
+def test_many_at_once_end_and_leave_nothing_behind() -> None:
     async def main() -> set[str]:
         models: list[Model] = [openai(server.address) for _ in range(20)]
         return {said(pieces) for pieces in await asyncio.gather(*map(gather, models))}
 
-    with Replay({CHAT: [fine(number) for number in range(20)]}) as server:
-        assert loop.run(main()) == {str(number) for number in range(20)}
-    wait_for(lambda: not threads())
-
-
-def test_an_unclosed_iterator_ends_with_the_loop() -> None:
-    kept: list[AsyncIterator[Piece]] = []
-
-    async def main() -> None:
-        pieces = openai(server.address).reply(HELLO, ())
-        kept.append(pieces)
-        await anext(pieces)
-
-    with Replay({CHAT: STATES["in the middle"]}) as server:
+    numbers = [str(number) for number in range(20)]
+    with Replay({CHAT: [sse(delta(content=number), finish()) for number in numbers]}) as server:
         before = sockets()
-        loop.run(main())
-        assert_nothing_is_left(server, before)
+        assert loop.run(main()) == set(numbers)
+        wait_for(lambda: not threads())
+        wait_for(lambda: sockets() <= before)

@@ -96,9 +96,7 @@ def test_putting_one_again_changes_it_in_its_place(person: Person) -> None:
     assert (changed.address, changed.room, changed.idle) == ("http://box:1", 8192, 20.5)
 
 
-def test_the_files_are_for_their_owner_and_the_key_is_not_among_the_settings(
-    person: Person,
-) -> None:
+def test_the_files_are_private_and_the_settings_have_no_key(person: Person) -> None:
     store = store_of(person)
     found = put(store, WORK, KEY)
     assert found.key is KeyStorage.FILE
@@ -132,8 +130,11 @@ def test_removing_a_connection_removes_its_key(person: Person) -> None:
     loop.run(store.remove(WORK.name))
     assert store.all() == []
     assert KEY not in (person.paths.config / "keys.yaml").read_text()
+    # The tour is always there.
     with pytest.raises(ProviderError, match="tour cannot be removed"):
         loop.run(store.remove("tour"))
+    server = store.server(store.find("tour"))
+    assert [model.name for model in loop.run(server.models())] == [NAME]
 
 
 @pytest.mark.parametrize("way", ["removed", "renamed"])
@@ -188,12 +189,6 @@ def test_a_broken_key_file_is_reported_without_its_content(person: Person) -> No
     assert KEY not in f"{caught.value!r} {caught.value.__cause__} {caught.value.__context__}"
 
 
-def test_the_tour_is_always_there(person: Person) -> None:
-    store = store_of(person)
-    server = store.server(store.find("tour"))
-    assert [model.name for model in loop.run(server.models())] == [NAME]
-
-
 @pytest.mark.parametrize("name", ["", " x", "tour", "a\nb", "a/b", "x" * 65, "-x"])
 def test_names_that_cannot_be(person: Person, name: str) -> None:
     with pytest.raises(ProviderError, match="is not a valid name"):
@@ -205,10 +200,7 @@ def test_names_that_cannot_be(person: Person, name: str) -> None:
     [
         ("default: [", "line "),
         ("connections:\n  a:\n    kind: olama\n    address: x", "line 3, key connections.a.kind"),
-        (
-            "connections:\n  a:\n    kind: ollama",
-            "key connections.a: the key address is",
-        ),
+        ("connections:\n  a:\n    kind: ollama", "key connections.a: the key address is"),
         ("connections:\n  a:\n    kind: openai\n    address: ftp://x", "line 4"),
         ("connections:\n  a: {kind: openai, address: x, secret: y}", "connections.a.secret"),
         ("connections:\n  a: {kind: openai, address: x, room: lots}", "connections.a.room"),
@@ -299,7 +291,10 @@ def test_addresses_are_understood_as_people_type_them(text: str, ollama: str, op
     ],
 )
 def test_an_invalid_address_is_refused(text: str) -> None:
-    assert_refused(text)
+    for root in (ollama_root, openai_root):
+        with pytest.raises(ProviderError) as caught:
+            root(text)
+        assert "pw" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -363,18 +358,14 @@ SET = Connection(
 )
 
 
-def test_all_settings_are_kept(person: Person) -> None:
-    put(store_of(person), SET)
-    assert store_of(person).find("set") == SET
-
-
 def test_settings_go_with_each_request(person: Person) -> None:
     used = {"choices": [], "usage": {"prompt_tokens": 1_000_000, "completion_tokens": 100_000}}
     refused = document({"error": {"message": "Use 'max_completion_tokens' instead."}}, 400)
     fine = sse(delta(content="ok"), finish(), used)
     with Replay({"/v1/chat/completions": [refused, fine]}) as server:
         store = store_of(person)
-        found = put(store, replace(SET, address=server.address))
+        found = put(store, replace(SET, address=f"{server.address}/v1"))
+        assert found == store_of(person).find("set") == replace(SET, address=found.address)
         model = store.server(found).model("m")
         assert loop.run(model.context_length()) == 16384
         assert model.longest_answer == 2048
@@ -408,13 +399,6 @@ def test_settings_go_with_each_request_to_ollama(person: Person) -> None:
 def test_a_header_that_is_none_is_refused(person: Person, header: tuple[str, str]) -> None:
     with pytest.raises(ProviderError, match="not a valid header"):
         put(store_of(person), replace(SET, headers=(header,)))
-
-
-def assert_refused(text: str) -> None:
-    for root in (ollama_root, openai_root):
-        with pytest.raises(ProviderError) as caught:
-            root(text)
-        assert "pw" not in str(caught.value)
 
 
 def test_this_machine_is_known_by_all_its_names() -> None:
@@ -480,3 +464,54 @@ def test_waiting_for_another_program_blocks_nothing_else(person: Person, what: s
     assert was_told == [True]
     names = [one.name for one in store.all()]
     assert names == (["home", "Work EU"] if what == "put" else [])
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+OFFICE = Connection("work", ServerKind.OPENAI, "https://ai.example/v1")
+
+
+@pytest.fixture
+def both(person: Person) -> ConnectionStore:
+    store = store_of(person)
+    for connection in (HOME, OFFICE):
+        put(store, connection, KEY)
+    return store
+
+
+@pytest.mark.parametrize("before", ["", "home"])
+def test_a_name_that_is_taken_is_refused(both: ConnectionStore, before: str) -> None:
+    other = Connection("work", ServerKind.OPENAI, "https://elsewhere.example/v1")
+    with pytest.raises(ProviderError, match="work already exists"):
+        loop.run(both.change(before, other))
+    assert [c.name for c in both.all()] == ["home", "work"]
+    assert both.find("work").address == OFFICE.address
+    # Another one is added.
+    loop.run(both.change("", replace(other, name="third"), key="sk-3"))
+    assert [c.name for c in both.all()] == ["home", "work", "third"]
+
+
+def test_a_renamed_one_keeps_its_key_and_its_place(both: ConnectionStore, person: Person) -> None:
+    fine = sse(delta(content="ok"), finish())
+    with Replay({"/v1/chat/completions": fine}) as server:
+        both.use("work", "big")
+        there = replace(both.find("work"), name="office", address=server.address)
+        changed = loop.run(both.change("work", there))
+        assert [c.name for c in both.all()] == ["home", "office"]
+        assert both.default() == changed
+        assert changed.model == "big"
+        assert said(ask(both.server(both.find("office")).model("m"))) == "ok"
+        assert [seen.headers.get("authorization") for seen in server.seen] == [f"Bearer {KEY}"]
+    # The old name has none any more.
+    assert "work:" not in (person.paths.config / "keys.yaml").read_text()
+    loop.run(both.change("office", replace(both.find("office"), name="work"), key="sk-new"))
+    kept = (person.paths.config / "keys.yaml").read_text()
+    assert "work: sk-new" in kept and "office:" not in kept
+
+
+def test_a_connection_removed_by_another_program_is_saved_again(both: ConnectionStore) -> None:
+    known = both.find("work")
+    loop.run(both.remove("work"))
+    changed = loop.run(both.change("work", replace(known, name="office")))
+    assert [c.name for c in both.all()] == ["home", "office"]
+    assert changed.key.value == "none"

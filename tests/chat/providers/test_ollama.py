@@ -200,13 +200,6 @@ def test_no_room_for_more_is_cut_off() -> None:
         assert ask(ollama(server.address))[-1] == FinishPiece(cut_off=True)
 
 
-def test_missing_and_wrong_fields_are_passed_over() -> None:
-    odd: list[object] = [{}, [], None, 3, {"message": 4}, {"message": {"content": None}}]
-    odd += [{"message": {"tool_calls": {}}}, {"done": "maybe"}, {"done": True}]
-    with replies(*odd) as server:
-        assert ask(ollama(server.address)) == [FinishPiece()]
-
-
 def test_a_server_that_is_not_ollama_is_reported() -> None:
     page = Reply([b"<html>Router</html>"], headers={"Content-Type": "text/html"})
     with Replay({"*": page}) as server:

@@ -10,6 +10,7 @@ from support.provider import HELLO, ask, called, fails, messages_sent, openai, s
 from support.servers.http import (
     Replay,
     Reply,
+    Stall,
     delta,
     document,
     events,
@@ -27,6 +28,7 @@ from ollmsandbox.chat.providers.base import (
     Piece,
     ProviderError,
     RetryPiece,
+    TextPiece,
     TooLongError,
     Usage,
 )
@@ -88,17 +90,35 @@ def test_comments_other_fields_and_odd_spacing_are_passed_over() -> None:
         assert said(ask(openai(server.address))) == "abc"
 
 
-def test_a_server_that_does_not_close_the_connection_does_not_delay_the_end() -> None:
-    from support.servers.http import Stall
-
-    with Replay({CHAT: stream([*events(delta(content="x"), finish()), Stall()])}) as server:
-        assert said(ask(openai(server.address))) == "x"
-
-
-def test_an_answer_without_chunks_streams_all_the_same() -> None:
-    reply = stream(events(delta(content="x"), finish()), chunked=False)
+@pytest.mark.parametrize(
+    ("reply", "pieces"),
+    [
+        pytest.param(
+            stream([*events(delta(content="x"), finish()), Stall()]),
+            [TextPiece("x"), FinishPiece()],
+            id="a server that does not close the connection",
+        ),
+        pytest.param(
+            stream(events(delta(content="x"), finish()), chunked=False),
+            [TextPiece("x"), FinishPiece()],
+            id="without chunks",
+        ),
+        pytest.param(
+            sse(delta(content="<thi"), finish()),
+            [TextPiece("<thi"), FinishPiece()],
+            id="what only looks like thoughts",
+        ),
+        pytest.param(
+            sse(delta(content="x"), finish("length")),
+            [TextPiece("x"), FinishPiece(cut_off=True)],
+            id="no room for more",
+        ),
+        pytest.param(sse(finish()), [FinishPiece()], id="an empty answer"),
+    ],
+)
+def test_the_pieces_of_an_answer(reply: Reply, pieces: list[Piece]) -> None:
     with Replay({CHAT: reply}) as server:
-        assert said(ask(openai(server.address))) == "x"
+        assert ask(openai(server.address)) == pieces
 
 
 def test_a_server_that_does_not_stream_is_understood() -> None:
@@ -243,39 +263,6 @@ def test_thoughts_in_tags_at_the_very_beginning_are_thoughts(size: int) -> None:
         pieces = ask(openai(server.address))
     assert thought(pieces) == "is 1 < 2? </thin no"
     assert said(pieces) == "Yes, <think> is a tag."
-
-
-def test_an_answer_that_only_looks_like_thoughts_is_whole() -> None:
-    with Replay({CHAT: sse(delta(content="<thi"), finish())}) as server:
-        assert said(ask(openai(server.address))) == "<thi"
-
-
-def test_an_answer_that_found_no_more_room_says_so() -> None:
-    with Replay({CHAT: sse(delta(content="x"), finish("length"))}) as server:
-        assert ask(openai(server.address))[-1] == FinishPiece(cut_off=True)
-
-
-def test_an_empty_answer_is_an_answer() -> None:
-    with Replay({CHAT: sse(finish())}) as server:
-        assert ask(openai(server.address)) == [FinishPiece()]
-
-
-def test_missing_and_wrong_fields_are_passed_over() -> None:
-    odd: list[object] = [
-        {},
-        [],
-        None,
-        7,
-        {"choices": None},
-        {"choices": [None]},
-        {"choices": [{"delta": None}]},
-        {"choices": [{"delta": {"content": 5, "tool_calls": "x"}}]},
-        {"choices": [{"delta": {"tool_calls": [None, {}, {"function": 3}]}}]},
-        {"choices": [{"delta": {"content": [{"type": "text", "text": "ok"}]}}]},
-        {"choices": [], "usage": {"prompt_tokens": "x", "completion_tokens": -4}},
-    ]
-    with Replay({CHAT: sse(*odd, finish())}) as server:
-        assert ask(openai(server.address))[-1] == FinishPiece()
 
 
 @pytest.mark.parametrize(

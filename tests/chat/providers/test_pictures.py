@@ -22,6 +22,8 @@ from ollmsandbox.chat.providers.ollama import to_ollama
 from ollmsandbox.chat.providers.openai import to_openai
 from ollmsandbox.tools.base import Picture
 
+pytestmark = pytest.mark.ordinary
+
 PNG = Picture("image/png", b"\x89PNG\r\n\x1a\n" + bytes(100))
 DATA = base64.b64encode(PNG.data).decode()
 CALLS = (ToolCall("1", "read_file", {"path": "a"}), ToolCall("2", "read_file", {"path": "b"}))
@@ -44,7 +46,6 @@ AFTER = [
 ]
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("after", AFTER)
 def test_strict_servers_accept_pictures(after: list[Message]) -> None:
     sent = to_openai(messages(*after))
@@ -59,7 +60,6 @@ def test_strict_servers_accept_pictures(after: list[Message]) -> None:
         assert "And?" in str(others[4]["content"])
 
 
-@pytest.mark.anybody
 def test_only_the_last_pictures_are_sent() -> None:
     pictures = [Picture("image/png", bytes([number])) for number in range(10)]
     said = [
@@ -74,7 +74,6 @@ def test_only_the_last_pictures_are_sent() -> None:
     assert sent == pictures[-4:]
 
 
-@pytest.mark.anybody
 def test_the_users_own_pictures_stay_in_their_message() -> None:
     mine = Picture("image/png", PNG.data, "mine.png")
     said = messages(
@@ -92,11 +91,14 @@ def test_the_users_own_pictures_stay_in_their_message() -> None:
     assert isinstance(content, list) and len(content) == 1
 
 
+# That a model has such a name says nothing.
+MODEL = "llama3.2-vision"
+
+
 def listing(**more: object) -> Reply:
-    return document({"data": [{"id": "m", "context_length": 9000, **more}]})
+    return document({"data": [{"id": MODEL, "context_length": 9000, **more}]})
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("entry", "sees"),
     [
@@ -109,37 +111,29 @@ def listing(**more: object) -> Reply:
         ({}, None),
     ],
 )
-@pytest.mark.parametrize("options", [None, ReplyOptions(context=5000), ReplyOptions(seeing=("m",))])
+@pytest.mark.parametrize(
+    "options", [None, ReplyOptions(context=5000), ReplyOptions(seeing=(MODEL,))]
+)
 def test_the_server_says_who_sees_or_else_the_user(
     entry: dict[str, Any], sees: bool | None, options: ReplyOptions | None
 ) -> None:
     with Replay({"/v1/models": listing(**entry)}) as server:
-        model = openai(server.address, options=options)
+        model = openai(server.address, MODEL, options=options)
         run(model.context_length())
     assert model.is_sight_known is (sees is not None)
-    by_user = options is not None and "m" in options.seeing
+    by_user = options is not None and MODEL in options.seeing
     assert model.sees_pictures is (by_user if sees is None else sees)
 
 
-@pytest.mark.anybody
-def test_a_name_alone_says_nothing() -> None:
-    with Replay({"/v1/models": listing()}) as server:
-        model = openai(server.address, "llama3.2-vision")
-        run(model.context_length())
-    assert not model.sees_pictures and not model.is_sight_known
-
-
-@pytest.mark.anybody
 @pytest.mark.parametrize("sees", [True, False])
 def test_llama_cpp_sees_if_it_was_started_so(sees: bool) -> None:
     props = document({"modalities": {"vision": sees, "audio": False}})
     with Replay({"/v1/models": listing(meta={}), "/props": props}) as server:
-        model = openai(server.address)
+        model = openai(server.address, MODEL)
         run(model.context_length())
     assert model.sees_pictures is sees and model.is_sight_known
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("sees", [True, False])
 def test_ollama_says_who_sees(sees: bool) -> None:
     shown = {"model_info": {}, "capabilities": ["tools", *(["vision"] if sees else [])]}
@@ -151,7 +145,6 @@ def test_ollama_says_who_sees(sees: bool) -> None:
         assert (DATA in server.seen[-1].body.decode()) is sees
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("status", [400, 500])
 def test_a_server_that_refuses_pictures_is_asked_again_without(status: int) -> None:
     refusal = document({"error": {"message": "image input is not supported"}}, status)

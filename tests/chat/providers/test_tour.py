@@ -19,6 +19,8 @@ from ollmsandbox.errors import ProjectError
 from ollmsandbox.sandbox.plan.folders import find_project
 from ollmsandbox.tools.run_command import RunCommand
 
+pytestmark = pytest.mark.ordinary
+
 EDIT = ToolSpec("edit_file", "Edits.")
 MODEL = TourModel(delay=0)
 # Returns the text of a result; None if the user denied the call.
@@ -77,11 +79,8 @@ def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
     return run
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("tools", [(TOOL,), (TOOL, EDIT)], ids=["sed", "edit_file"])
-def test_the_tour_fixes_the_bug_and_shows_the_sandbox(
-    person: Person, tools: tuple[ToolSpec, ...]
-) -> None:
+def test_the_tour_fixes_the_bug(person: Person, tools: tuple[ToolSpec, ...]) -> None:
     make_sample(person.project)
     session = Session(in_sandbox(person), *tools)
     session.play()
@@ -119,7 +118,6 @@ def sample_tool(*, network: str | None = "192.0.2.1  example.org", outside: str 
     return run
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("network", "words"),
     [
@@ -135,7 +133,6 @@ def test_the_tour_accepts_any_answer_about_the_network(network: str | None, word
     assert words in session.words()
 
 
-@pytest.mark.anybody
 def test_the_tour_mentions_a_missing_sandbox() -> None:
     session = Session(sample_tool(outside="It was written."))
     session.play()
@@ -155,7 +152,6 @@ def test_the_tour_promises_nothing_if_every_command_asks(person: Person) -> None
         assert promise not in words
 
 
-@pytest.mark.anybody
 def test_the_tour_continues_from_the_messages_alone() -> None:
     session = Session(sample_tool())
     session.step()
@@ -173,7 +169,6 @@ def test_the_tour_continues_from_the_messages_alone() -> None:
     assert called(ask(MODEL, session.messages, (TOOL,))) == called(once)
 
 
-@pytest.mark.anybody
 def test_the_tour_touches_no_other_project() -> None:
     session = Session(lambda call: "# My dear old project")
     session.play()

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from support.agent import opened
@@ -24,7 +24,7 @@ from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError, Sentence
 from ollmsandbox.project.projects import ProjectManager
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 _TALK = """
 import asyncio, sys
@@ -51,32 +51,35 @@ loop.run(main())
 """
 
 
-def last_session(person: Person) -> StoredSession | None:
-    manager = ProjectManager(person.paths)
-    try:
+def last_session(person: Person) -> StoredSession:
+    with closing(ProjectManager(person.paths)) as manager:
         history = History(manager)
-        found = history.sessions(limit=1)
-        return history.load(found[0].id) if found else None
-    finally:
-        manager.close()
+        [last] = history.sessions(limit=1)
+        return history.load(last.id)
 
 
 def entries(person: Person) -> int:
-    stored = last_session(person)
-    return len(stored.entries) if stored is not None else 0
+    try:
+        return len(last_session(person).entries)
+    except ValueError:  # there is no session yet
+        return 0
+
+
+def killed(person: Person, what: str, count: int) -> StoredSession:
+    """Kill a program with a conversation that has so many messages; return what it stored."""
+    arguments = [str(ROOT), str(ROOT / "tests"), str(person.home), what]
+    other = subprocess.Popen([sys.executable, "-c", _TALK, *arguments], env=person.environ)
+    try:
+        wait_for(lambda: entries(person) >= count or other.poll() is not None)
+    finally:
+        other.kill()
+        other.wait()
+    return last_session(person)
 
 
 @pytest.mark.parametrize("what", ["reply", "call"])
 def test_a_killed_program_leaves_its_messages(person: Person, what: str) -> None:
-    arguments = [str(ROOT), str(ROOT / "tests"), str(person.home), what]
-    other = subprocess.Popen([sys.executable, "-c", _TALK, *arguments], env=person.environ)
-    try:
-        wait_for(lambda: entries(person) >= 2 or other.poll() is not None)
-    finally:
-        other.send_signal(signal.SIGKILL)
-        other.wait()
-    stored = last_session(person)
-    assert stored is not None
+    stored = killed(person, what, 2)
     assert stored.messages[0].text == "Tell me"
     if what == "reply":
         assert stored.messages[1].text == "The first half of an answer"
@@ -88,16 +91,7 @@ def test_a_killed_program_leaves_its_messages(person: Person, what: str) -> None
 
 
 def test_a_killed_program_leaves_the_users_own_command(person: Person) -> None:
-    arguments = [str(ROOT), str(ROOT / "tests"), str(person.home), "own"]
-    other = subprocess.Popen([sys.executable, "-c", _TALK, *arguments], env=person.environ)
-    try:
-        wait_for(lambda: entries(person) or other.poll() is not None)
-    finally:
-        other.send_signal(signal.SIGKILL)
-        other.wait()
-    stored = last_session(person)
-    assert stored is not None
-    [entry] = stored.entries
+    [entry] = killed(person, "own", 1).entries
     assert entry.record is not None
     assert entry.record.own and entry.record.is_interrupted
     assert entry.record.description == "sleep 1000"
@@ -117,7 +111,6 @@ def test_why_a_turn_failed_is_stored_but_not_sent(person: Person) -> None:
     model = loop.run(main())
     assert [message.role for message in model.seen[1]] == [Role.SYSTEM, Role.USER]
     stored = last_session(person)
-    assert stored is not None
     notice = stored.entries[1].message
     assert (notice.role, notice.end) == (Role.NOTICE, TurnEnd.FAILED.name)
     # It can be translated when it is shown.
@@ -149,7 +142,6 @@ def test_a_stored_session_continues(person: Person) -> None:
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
     assert "seen" in model.seen[0][3].text
     stored = last_session(person)
-    assert stored is not None
     assert stored.info.id == session_id
     assert [entry.number for entry in stored.entries] == list(range(8))
     calls = [c.id for message in stored.messages for c in message.calls]
@@ -174,7 +166,6 @@ def test_a_command_of_the_user_is_sent_to_the_model_and_stored(person: Person) -
     assert "echo mine > mine.txt" in model.seen[0][1].text
     assert model.seen[0][1].text.endswith("What did I do?")
     stored = last_session(person)
-    assert stored is not None
     record = stored.entries[0].record
     assert record is not None
     assert record.own
@@ -188,7 +179,7 @@ def test_an_empty_session_leaves_nothing(person: Person) -> None:
             pass
 
     loop.run(main())
-    assert last_session(person) is None
+    assert entries(person) == 0
 
 
 def test_a_session_that_is_open_cannot_be_opened_again(person: Person) -> None:
@@ -206,61 +197,43 @@ def test_a_session_that_is_open_cannot_be_opened_again(person: Person) -> None:
     loop.run(main())
 
 
-def test_an_unwritable_database_is_reported_once_and_the_turn_continues(
+def refuse(*_: object) -> None:
+    raise OllmSandboxError("The disk is full.")
+
+
+def test_an_unwritable_database_is_reported(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> list[Notice]:
+    async def main() -> str:
         async with opened(person, ScriptedModel(["One."], ["Two."])) as scene:
-            history = scene.factory.history
-
-            def refuse(*_: object) -> None:
-                raise OllmSandboxError("The disk is full.")
-
-            monkeypatch.setattr(history, "write", refuse)
+            monkeypatch.setattr(History, "write", refuse)
             assert (await scene.conversation.say("first")).end is TurnEnd.DONE
             assert (await scene.conversation.say("second")).end is TurnEnd.DONE
             await scene.listening.until(lambda: scene.listening.of(Notice))
             monkeypatch.undo()
-            return scene.listening.of(Notice)
-
-    notices = loop.run(main())
-    assert len(notices) == 1
-    assert "The disk is full." in notices[0].text
-    stored = last_session(person)
-    assert stored is not None
-    assert [m.text for m in stored.messages] == ["first", "One.", "second", "Two."]
-
-
-def test_an_unwritable_database_is_reported_from_the_first_message_on(
-    person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The chosen model is stored before the first message."""
-
-    async def first() -> str:
-        async with opened(person, ScriptedModel(["One."])) as scene:
-            await scene.conversation.say("first")
+            [notice] = scene.listening.of(Notice)
+            assert "The disk is full." in notice.text
             return scene.conversation.session_id
 
-    async def main(session_id: str) -> list[Notice]:
-        def refuse(*_: object) -> None:
-            raise OllmSandboxError("The disk is full.")
-
+    async def again(session_id: str) -> None:
+        """The chosen model is stored before the first message."""
         monkeypatch.setattr(History, "note_model", refuse)
         async with opened(person, session_id=session_id) as scene:
-            scene.conversation.use_model(ScriptedModel(["Two."]))
+            scene.conversation.use_model(ScriptedModel(["Three."]))
             await scene.listening.until(lambda: scene.listening.of(Notice))
-            assert (await scene.conversation.say("second")).end is TurnEnd.DONE
+            assert (await scene.conversation.say("third")).end is TurnEnd.DONE
             assert not await scene.conversation.is_written()
             monkeypatch.undo()
-            return scene.listening.of(Notice)
+            [notice] = scene.listening.of(Notice)
+            assert "The disk is full." in notice.text
 
-    notices = loop.run(main(loop.run(first())))
-    assert ["The disk is full." in notice.text for notice in notices] == [True]
+    session_id = loop.run(main())
+    texts = [message.text for message in last_session(person).messages]
+    assert texts == ["first", "One.", "second", "Two."]
+    loop.run(again(session_id))
 
 
-def test_what_cannot_be_written_is_reported_and_the_rest_is_written(
-    person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rest_is_written_after_a_fault(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> list[str]:
         async with opened(person, ScriptedModel(["One."], ["Two."])) as scene:
             write = scene.factory.history.write
@@ -282,7 +255,7 @@ def test_what_cannot_be_written_is_reported_and_the_rest_is_written(
     assert loop.run(main()) == ["Hello", "Again", "Two."]
 
 
-def test_a_growing_answer_is_written_now_and_then_and_not_for_every_word(
+def test_a_growing_answer_is_written_at_times(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
