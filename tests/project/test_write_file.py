@@ -16,7 +16,9 @@ from ollmsandbox.database.tables import FileRecord
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project import write_file
 from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
+from ollmsandbox.project.swap import Swapper
 from ollmsandbox.project.versions import earlier_versions
 from ollmsandbox.sandbox.spec import Mode, RunSpec
 
@@ -101,6 +103,24 @@ def test_only_files_of_the_project_can_be_written(person: Person, name: str) -> 
         write(person, name, "evil")
     assert (outside / "file").read_text() == "mine"
     assert not list(person.paths.cache.glob("overlay-*"))
+
+
+def test_an_interrupted_run_is_settled_at_the_next_start(person: Person) -> None:
+    (person.project / "file").write_text("first")
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> object:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Swapper, "do", kill)
+        write(person, "file", "second")
+    assert (person.project / "file").read_text() == "first"
+    [report] = finish_leftovers(person.paths)
+    assert states(report) == [("file", "modified", "applied")]
+    assert (person.project / "file").read_text() == "second"
 
 
 def test_every_kept_version_can_be_restored(person: Person, review: Review) -> None:

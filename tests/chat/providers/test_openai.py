@@ -265,6 +265,17 @@ def test_thoughts_in_tags_at_the_very_beginning_are_thoughts(size: int) -> None:
     assert said(pieces) == "Yes, <think> is a tag."
 
 
+def test_missing_and_wrong_fields_are_passed_over() -> None:
+    wrong: list[object] = [None, {"delta": None}, {"delta": {"content": 5, "tool_calls": "x"}}]
+    wrong += [{"delta": {"tool_calls": [None, {}, {"function": 3}]}}]
+    wrong += [{"delta": {"content": [{"type": "text", "text": "ok"}]}}]
+    odd: list[object] = [{}, [], None, 7, {"choices": None}, *({"choices": [it]} for it in wrong)]
+    odd += [{"choices": [], "usage": {"prompt_tokens": "x", "completion_tokens": -4}}]
+    with Replay({CHAT: sse(*odd, finish())}) as server:
+        pieces = ask(openai(server.address))
+    assert (said(pieces), pieces[-1]) == ("ok", FinishPiece())
+
+
 @pytest.mark.parametrize(
     "event",
     [
