@@ -227,6 +227,18 @@ def press_key(
     return any(one.emit("key-pressed", key, 0, state) for one in found)
 
 
+def press_shortcut(widget: Gtk.Widget, key: str) -> bool:
+    """Press a shortcut of the widget; return whether it was handled."""
+    for controller in widget.observe_controllers():
+        for shortcut in controller if isinstance(controller, Gtk.ShortcutController) else ():
+            assert isinstance(shortcut, Gtk.Shortcut)
+            trigger, action = shortcut.get_trigger(), shortcut.get_action()
+            assert trigger is not None and action is not None
+            if trigger.to_string() == key:
+                return bool(action.activate(Gtk.ShortcutActionFlags(0), widget, None))
+    raise AssertionError(f"no {key}")
+
+
 def allow(card: ChatPermission, answer: Answer = Answer.ALLOW) -> None:
     """Click an answer as soon as it is sensitive and the card stands still."""
     button = card.button_for(answer)

@@ -171,6 +171,12 @@ def one_of(widget: Gtk.Widget, kind: type[W], text: str | None = None) -> W:
     return found[0]
 
 
+def popover_of(button: Gtk.MenuButton) -> Gtk.Popover:
+    popover = button.get_popover()
+    assert popover is not None
+    return popover
+
+
 def texts(widget: Gtk.Widget) -> list[str]:
     """Return all visible text: labels, text views, entries. The widget itself may not be on a
     screen."""

@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-from gi.repository import Gtk
+from gi.repository import Adw, Gtk
 from support.person import Person
-from support.screen import all_of, descendants, texts
+from support.screen import all_of, texts
 from support.timing import PATIENCE
 
 from ollmsandbox.chat.providers.tour.model import TourModel, TourServer
@@ -28,6 +28,7 @@ from ollmsandbox.ui.window.controller import WindowController
 from ollmsandbox.ui.window.window import Window
 
 T = TypeVar("T")
+W = TypeVar("W", bound=Gtk.Window)
 _numbers = count(1)
 # GLib complains of one that is freed without having run a loop of its own.
 _kept: list[Application] = []
@@ -99,6 +100,12 @@ def session_of(window: Window) -> OpenSession:
     return window.chat.session
 
 
+def say(window: Window, text: str) -> None:
+    """Send a message, or a command after an exclamation mark."""
+    window.chat.composer.text = text
+    window.chat.composer.send_button.emit("clicked")
+
+
 @contextmanager
 def _quick_tour() -> Iterator[None]:
     """Remove the delays and stops of the tour's scripted model, which are for users."""
@@ -164,6 +171,22 @@ def card_that(window: Window, condition: Callable[[ToolCard], object]) -> ToolCa
     return next(card for card in cards(window) if condition(card))
 
 
+def toplevels(kind: type[W]) -> list[W]:
+    """Return the windows of a kind that are on the screen."""
+    found = [one for one in Gtk.Window.list_toplevels() if isinstance(one, kind)]
+    return [one for one in found if one.get_mapped()]
+
+
+def dialogs() -> list[Adw.MessageDialog]:
+    return toplevels(Adw.MessageDialog)
+
+
+def dialog() -> Adw.MessageDialog:
+    """Wait for a question to the user."""
+    wait_until(dialogs)
+    return dialogs()[0]
+
+
 def allow_once(window: Window) -> ToolCard:
     """Wait for a question until it can be answered, and allow it: a click that comes too early is
     ignored."""
@@ -177,30 +200,3 @@ def allow_once(window: Window) -> ToolCard:
 
 def says(widget: Gtk.Widget, part: str) -> bool:
     return any(part in text for text in texts(widget))
-
-
-def accessible_name(widget: Gtk.Widget) -> str:
-    """Return the name that a screen reader would find, as far as GTK exposes it."""
-    label = texts(widget)
-    return (label[0] if label else "") or widget.get_tooltip_text() or ""
-
-
-__all__ = [
-    "accessible_name",
-    "allow_once",
-    "button",
-    "card_that",
-    "cards",
-    "descendants",
-    "finish",
-    "in_project",
-    "open_session",
-    "press",
-    "press_in_toast",
-    "program",
-    "running_loop",
-    "says",
-    "session_of",
-    "wait_until",
-    "window_of",
-]

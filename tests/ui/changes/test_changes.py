@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pane of changes: runs, files, hunks, and the actions on each."""
 
 from __future__ import annotations
 
@@ -7,133 +6,49 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
-from gi.repository import Adw, Gtk
+from gi.repository import Gtk
+from support.changes_pane import LONG, Pane, loaded
 from support.escape.kill import Leaver, LeftBehind
 from support.person import Person
-from support.screen import Screen, all_of, draw_frames, texts
-from support.window import button, buttons, finish, press, running_loop, says, wait_until
+from support.screen import all_of, draw_frames, popover_of, texts
+from support.window import button, buttons, dialog, dialogs, finish, press, says, wait_until
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.project.change import State
-from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.overlay import leftovers
 from ollmsandbox.sandbox.spec import Mode, RunSpec
 from ollmsandbox.ui.changes import view as changes_view
 from ollmsandbox.ui.changes.model import FileItem, RunItem
-from ollmsandbox.ui.changes.page import ChangePage
 from ollmsandbox.ui.changes.rows import FileRow, IgnoredRow, RunRow
 from ollmsandbox.ui.changes.text import busy_text
-from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.diff.view import DiffView
-from ollmsandbox.ui.settings import Settings
-
-_LONG = "".join(f"line {number}\n" for number in range(40))
 
 
-@dataclass
-class Pane:
-    view: ChangesView
-    manager: ProjectManager
-    window: Adw.Window
-    person: Person
-    told: list[str] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-
-    def show(self) -> None:
-        self.view.show_project(str(self.person.project))
-        # They are made before the page that they are on is to be seen.
-        wait_until(lambda: any(row.get_mapped() for row in all_of(self.view, RunRow)))
-
-    def open(self, name: str) -> ChangePage:
-        wait_until(lambda: self._place(name) is not None)
-        place = self._place(name)
-        assert place is not None
-        self.view.list_view.emit("activate", place)
-        wait_until(lambda: self.view.page is not None and self.view.page.place.get_child())
-        assert self.view.page is not None
-        return self.view.page
-
-    def _place(self, name: str) -> int | None:
-        for place, item in enumerate(self.view.items):
-            recorded = getattr(item, "recorded", None)
-            if recorded is not None and recorded.change.path == name:
-                return place
-        return None
-
-
-@pytest.fixture
-def pane(screen: Screen, person: Person) -> Iterator[Pane]:
-    with running_loop():
-        told: list[str] = []
-        counts: list[int] = []
-        manager = ProjectManager(person.paths)
-        view = ChangesView(manager, Settings(person.paths), told.append)
-        view.connect("count-changed", lambda _view, count: counts.append(count))
-        window = Adw.Window(content=view)
-        window.set_default_size(560, 700)
-        window.present()
-        yield Pane(view, manager, window, person, told, counts)
-        window.destroy()
-        wait_until(lambda: len(asyncio.all_tasks()) == 1)
-        manager.close()
-
-
-def run(person: Person, command: str, mode: Mode = Mode.AUTO, session: str = "") -> None:
-    project = str(person.project)
-    keeper = Recorder(
-        RunSpec(project, mode=mode, command=command, session_id=session, call_id="1"), person.paths
-    )
-    assert finish(person.bubble(keeper=keeper).exec(command)).exit_code == 0
-
-
-def loaded(page: ChangePage) -> DiffView:
-    """Return the compared texts once they are loaded."""
-    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
-    assert page.diff is not None
-    return page.diff
-
-
-def two_parts(pane: Pane, mode: Mode) -> tuple[Path, ChangePage, DiffView]:
-    """A text that was changed at two places, far from each other, and its page."""
-    file = pane.person.project / "text"
-    file.write_text(_LONG)
-    run(pane.person, "sed -i -e 's/line 3$/changed 3/' -e 's/line 33/changed 33/' text", mode)
-    pane.show()
-    page = pane.open("text")
-    return file, page, loaded(page)
-
-
-def test_an_empty_list_says_that_nothing_changed(pane: Pane) -> None:
-    pane.view.show_project(str(pane.person.project))
-    wait_until(lambda: says(pane.view, "No Changes Yet"))
-
-
-def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
-    run(pane.person, "echo 1 > first")
-    run(pane.person, "echo 2 > second; chmod +x second")
-    pane.show()
-    wait_until(lambda: [says(r, "second") for r in all_of(pane.view, RunRow)] == [True, False])
+def test_runs_are_listed_with_the_files_of_the_newest(pane: Pane) -> None:
+    pane.run("echo 1 > first")
+    pane.show_run("echo 2 > '<b>bold&'; chmod +x '<b>bold&'")
+    wait_until(lambda: [says(r, "bold") for r in all_of(pane.view, RunRow)] == [True, False])
     wait_until(lambda: all_of(pane.view, FileRow))
     (shown,) = all_of(pane.view, FileRow)
     assert says(shown, "New executable")
+    # Not as markup.
+    assert "<b>bold&" in texts(shown)
     assert pane.counts[-1] == 0
+    pane.open("<b>bold&")
 
 
 def test_a_list_that_is_filled_again_while_it_becomes_shorter_is_complete(pane: Pane) -> None:
-    run(pane.person, "for i in $(seq 300); do echo > file$i; done")
-    pane.show()
+    pane.show_run("for i in $(seq 300); do echo > file$i; done")
     wait_until(lambda: pane.view.count > 300)
-    run(pane.person, "echo > last")
+    pane.run("echo > last")
     pane.view.refresh()
     wait_until(lambda: pane.view.count < 220)
     pane.view.refresh()
@@ -141,9 +56,9 @@ def test_a_list_that_is_filled_again_while_it_becomes_shorter_is_complete(pane: 
 
 
 def test_a_session_shows_its_own_changes_and_the_whole_project_on_request(pane: Pane) -> None:
-    run(pane.person, "echo 1 > other", session="first")
-    run(pane.person, "echo 2 > held", Mode.REVIEW, session="first")
-    run(pane.person, "echo 3 > own", session="second")
+    pane.run("echo 1 > other", session="first")
+    pane.run("echo 2 > held", Mode.REVIEW, session="first")
+    pane.run("echo 3 > own", session="second")
     pane.view.show_project(str(pane.person.project), "second")
     # What is pending needs a decision in whichever session it was made.
     wait_until(lambda: _commands(pane) == ["echo 2 > held", "echo 3 > own"])
@@ -167,8 +82,8 @@ def test_a_run_is_titled_by_what_the_model_said(pane: Pane) -> None:
         )
     ):
         history.write("one", StoredMessage(number, message))
-    run(pane.person, "echo 1 > file", session="one")
-    run(pane.person, "echo 2 > file", session="another")
+    pane.run("echo 1 > file", session="one")
+    pane.run("echo 2 > file", session="another")
     pane.show()
     wait_until(lambda: len(all_of(pane.view, RunRow)) == 2)
     silent, spoken = all_of(pane.view, RunRow)
@@ -181,92 +96,30 @@ def test_deletions_come_first_and_what_git_writes_for_itself_last(pane: Pane) ->
     for name in ("b", "z"):
         (pane.person.project / name).write_text("old")
     pane.person.run_outside("git init -q .", cwd=pane.person.project, check=True)
-    run(pane.person, "echo 1 > a; echo new > b; rm z; git add a")
-    pane.show()
+    pane.show_run("echo 1 > a; echo new > b; rm z; git add a")
     wait_until(lambda: len(all_of(pane.view, FileRow)) == 5)
     rows = [item.recorded.change.path for item in pane.view.items if isinstance(item, FileItem)]
     assert rows[:4] == ["z", "a", "b", ".git/index"]
 
 
-def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
-    file = pane.person.project / "file"
-    file.write_text("old\n")
-    run(pane.person, "echo new > file")
-    pane.show()
-    press(pane.view, "Undo")
-    wait_until(lambda: file.read_text() == "old\n")
-    wait_until(lambda: says(pane.view, "undone"))
-    press(pane.view, "Redo")
-    wait_until(lambda: file.read_text() == "new\n")
-    # Each is confirmed.
-    wait_until(lambda: len(pane.told) == 2)
-
-
-def test_pending_changes_are_counted_applied_or_discarded(pane: Pane) -> None:
-    run(pane.person, "echo 1 > one; echo 2 > two", Mode.REVIEW)
-    pane.show()
-    assert says(pane.view, "2 pending files")
-    assert pane.counts[-1] == 2
-    page = pane.open("one")
-    press(page, "Apply")
-    wait_until(lambda: (pane.person.project / "one").exists())
-    assert not (pane.person.project / "two").exists()
-    press(page, "All Changes")
-    wait_until(lambda: says(pane.view, "1 pending file"))
-    page = pane.open("two")
-    press(page, "Discard")
-    wait_until(lambda: pane.counts[-1] == 0)
-    assert not (pane.person.project / "two").exists()
-
-
-def test_changes_of_several_runs_to_a_file_are_applied_in_order(pane: Pane) -> None:
-    for text in ("one", "two"):
-        run(pane.person, f"echo {text} > file", Mode.REVIEW)
-    pane.show()
-    assert says(pane.view, "2 pending files")
-    press(pane.view, "Apply All")
-    wait_until(lambda: pane.counts[-1] == 0)
-    assert (pane.person.project / "file").read_text() == "two\n"
-    assert len(pane.told) == 1
-
-
-@pytest.mark.parametrize("answer", ["confirm", "cancel"])
-def test_earlier_changes_are_shown_before_they_are_applied_along(pane: Pane, answer: str) -> None:
+def test_earlier_changes_are_shown_before_they_are_applied_along(pane: Pane) -> None:
     file = pane.person.project / "both"
-    run(pane.person, "echo 1 > both", Mode.REVIEW)
-    run(pane.person, "echo 2 > both", Mode.REVIEW)
-    pane.show()
+    pane.run("echo 1 > both", Mode.REVIEW)
+    pane.show_run("echo 2 > both", Mode.REVIEW)
     wait_until(lambda: buttons(pane.view).count("Apply") == 2)
-    applies = [one for one in all_of(pane.view, Gtk.Button) if texts(one)[:1] == ["Apply"]]
-    applies[0].emit("clicked")
-
-    def dialogs() -> list[Adw.MessageDialog]:
-        return [top for top in Gtk.Window.list_toplevels() if isinstance(top, Adw.MessageDialog)]
-
-    wait_until(lambda: bool(dialogs()))
-    [dialog] = dialogs()
-    assert dialog.get_body().endswith("\nboth")
-    assert not file.exists()
-    dialog.response(answer)
-    wait_until(lambda: not pane.view.progress.is_working)
-    assert file.exists() is (answer == "confirm")
-    if file.exists():
-        assert file.read_text() == "2\n"
-
-
-def test_a_text_is_shown_before_and_after(pane: Pane) -> None:
-    (pane.person.project / "text").write_text("kept\nold word\n")
-    run(pane.person, "sed -i s/old/new/ text")
-    pane.show()
-    page = pane.open("text")
-    loaded(page)
-    shown = "\n".join(texts(page))
-    assert "old word" in shown
-    assert "new word" in shown
+    for answer in ("cancel", "confirm"):
+        applies = [one for one in all_of(pane.view, Gtk.Button) if texts(one)[:1] == ["Apply"]]
+        applies[0].emit("clicked")
+        asked = dialog()
+        assert asked.get_body().endswith("\nboth")
+        assert not file.exists()
+        asked.response(answer)
+        wait_until(lambda: not dialogs() and not pane.view.progress.is_working)
+    assert file.read_text() == "2\n"
 
 
 def test_one_hunk_is_undone(pane: Pane) -> None:
-    file, page, shown = two_parts(pane, Mode.AUTO)
+    file, page, shown = pane.two_parts()
     undo = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Undo"]]
     assert len(undo) == 2
     assert undo[1].grab_focus()
@@ -281,14 +134,14 @@ def test_one_hunk_is_undone(pane: Pane) -> None:
     press(shown, "Redo")
     wait_until(lambda: "Redo" not in buttons(shown))
     assert "changed 33\n" in file.read_text()
-    run(pane.person, "sed -i 's/changed 33/something else/' text")
+    pane.run("sed -i 's/changed 33/something else/' text")
     pane.view.refresh()
     wait_until(lambda: says(page, "Edited since"))
     assert buttons(shown).count("Undo") == 1
 
 
 def test_one_pending_hunk_is_applied_and_can_be_undone(pane: Pane) -> None:
-    file, page, shown = two_parts(pane, Mode.REVIEW)
+    file, page, shown = pane.two_parts(Mode.REVIEW)
     apply = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Apply"]]
     assert apply[1].grab_focus()
     apply[1].emit("clicked")
@@ -306,7 +159,7 @@ def test_one_pending_hunk_is_applied_and_can_be_undone(pane: Pane) -> None:
 
 
 def test_one_pending_hunk_is_discarded_and_the_rest_is_applied(pane: Pane) -> None:
-    file, page, shown = two_parts(pane, Mode.REVIEW)
+    file, page, shown = pane.two_parts(Mode.REVIEW)
     shown.emit("section-action", 0, "discard")
     wait_until(lambda: says(page, "Discarded"))
     assert says(page, "changed 3\n")
@@ -324,7 +177,7 @@ def test_one_pending_hunk_is_discarded_and_the_rest_is_applied(pane: Pane) -> No
 def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
     file = pane.person.project / "file"
     file.write_text("before\n")
-    run(pane.person, "echo theirs > file", Mode.REVIEW)
+    pane.run("echo theirs > file", Mode.REVIEW)
     file.write_text("mine\n")
     pane.show()
     press(pane.view, "Apply")
@@ -368,10 +221,10 @@ def test_the_users_own_edit_is_the_choice_at_hand(pane: Pane) -> None:
 
 def test_hunks_beside_the_users_edit_are_applied(pane: Pane) -> None:
     file = pane.person.project / "text"
-    file.write_text(_LONG)
+    file.write_text(LONG)
     command = "sed -i -e 's/line 3$/theirs 3/' -e 's/line 33/theirs 33/' text"
-    run(pane.person, command, Mode.REVIEW)
-    file.write_text(_LONG.replace("line 3\n", "mine 3\n"))
+    pane.run(command, Mode.REVIEW)
+    file.write_text(LONG.replace("line 3\n", "mine 3\n"))
     pane.show()
     press(pane.view, "Apply")
     wait_until(lambda: says(pane.view, "1 conflict"))
@@ -387,10 +240,9 @@ def test_hunks_beside_the_users_edit_are_applied(pane: Pane) -> None:
 
 
 def test_a_held_file_is_not_suggested(pane: Pane) -> None:
-    run(pane.person, "echo 1 > plain", Mode.REVIEW)
-    pane.show()
+    pane.show_run("echo 1 > plain", Mode.REVIEW)
     wait_until(lambda: pane.view.apply_all.has_css_class("suggested-action"))
-    run(pane.person, "git init -q . 2>/dev/null; echo 1 > .git/hooks/pre-commit", Mode.REVIEW)
+    pane.run("git init -q . 2>/dev/null; echo 1 > .git/hooks/pre-commit", Mode.REVIEW)
     pane.view.refresh()
     wait_until(lambda: not pane.view.apply_all.has_css_class("suggested-action"))
     wait_until(lambda: len(all_of(pane.view, RunRow)) == 2)
@@ -404,21 +256,29 @@ def test_a_held_file_is_not_suggested(pane: Pane) -> None:
     assert not button(page, "Apply").has_css_class("suggested-action")
 
 
-def test_buttons_for_different_files_say_for_how_many_they_are(pane: Pane) -> None:
-    run(pane.person, "echo 1 > one; echo 2 > two; echo 3 > three", Mode.REVIEW)
-    pane.show()
+def test_files_are_decided_one_by_one_and_the_buttons_of_a_run_say_for_how_many_they_are(
+    pane: Pane,
+) -> None:
+    pane.show_run("echo 1 > one; echo 2 > two; echo 3 > three", Mode.REVIEW)
     wait_until(lambda: {"Apply", "Discard"} < set(buttons(pane.view)))
+    assert says(pane.view, "3 pending files") and pane.counts[-1] == 3
+    shown: list[bool] = []
+    pane.view.progress.connect("map", lambda bar: shown.append(bar.get_mapped()))
     page = pane.open("one")
     press(page, "Apply")
     wait_until((pane.person.project / "one").exists)
-    page.back_button.emit("clicked")
+    wait_until(lambda: not pane.view.progress.get_visible())
+    assert shown == [True]
+    press(page, "All Changes")
     wait_until(lambda: "Undo 1 File" in buttons(pane.view))
     assert {"Apply 2 Files", "Discard 2 Files"} < set(buttons(pane.view))
+    press(pane.open("two"), "Discard")
+    wait_until(lambda: pane.counts[-1] == 1)
+    assert os.listdir(pane.person.project) == ["one"]
 
 
 def test_applied_is_shown_only_where_something_is_not(pane: Pane) -> None:
-    run(pane.person, "mkdir src; echo 1 > src/one; echo 2 > src/two")
-    pane.show()
+    pane.show_run("mkdir src; echo 1 > src/one; echo 2 > src/two")
     wait_until(lambda: len(all_of(pane.view, FileRow)) == 2)
     row = all_of(pane.view, FileRow)[0]
     # One line: the folder is beside the name.
@@ -432,17 +292,19 @@ def test_applied_is_shown_only_where_something_is_not(pane: Pane) -> None:
     wait_until(lambda: says(pane.view, "Applied") and says(pane.view, "Undone"))
 
 
-def test_no_button_takes_the_place_of_its_opposite(pane: Pane) -> None:
+def test_a_run_is_undone_and_redone_and_no_button_takes_the_place_of_its_opposite(
+    pane: Pane,
+) -> None:
     file = pane.person.project / "file"
     file.write_text("old\n")
-    run(pane.person, "echo new > file")
-    pane.show()
+    pane.show_run("echo new > file")
     wait_until(lambda: pane.view._tasks.is_idle)
     draw_frames(pane.window)
     undo = button(pane.view, "Undo")
     at = _place(undo, pane.window)
     undo.emit("clicked")
     wait_until(lambda: "Redo" in buttons(pane.view) and pane.view._tasks.is_idle)
+    assert file.read_text() == "old\n" and says(pane.view, "undone")
     draw_frames(pane.window)
     assert not button(pane.view, "Undo").get_sensitive()
     assert _place(button(pane.view, "Undo"), pane.window) == at
@@ -451,6 +313,10 @@ def test_no_button_takes_the_place_of_its_opposite(pane: Pane) -> None:
     wait_until(lambda: buttons(page.verbs)[-2:] == ["Redo", "Undo"])
     assert not button(page.verbs, "Undo").get_sensitive()
     assert buttons(loaded(page))[:2] == ["Undo", "Redo"]
+    press(page.verbs, "Redo")
+    wait_until(lambda: file.read_text() == "new\n")
+    # Each is confirmed.
+    wait_until(lambda: len(pane.told) == 2)
 
 
 def test_of_two_versions_that_were_made_at_once_the_one_not_chosen_stays_a_conflict(
@@ -461,7 +327,7 @@ def test_of_two_versions_that_were_made_at_once_the_one_not_chosen_stays_a_confl
     recorder = Recorder(RunSpec(str(pane.person.project), mode=Mode.REVIEW), pane.person.paths)
     with contextlib.suppress(LeftBehind):
         finish(pane.person.bubble(keeper=Leaver(recorder)).exec("echo 2 > file"))
-    run(pane.person, "echo 1 > file", Mode.REVIEW)
+    pane.run("echo 1 > file", Mode.REVIEW)
     # The one that began first ends last.
     [overlay] = leftovers(pane.person.paths.cache, print)
     finish(recorder.settle(overlay))
@@ -485,13 +351,11 @@ def test_of_two_versions_that_were_made_at_once_the_one_not_chosen_stays_a_confl
 def test_an_earlier_version_comes_back(pane: Pane) -> None:
     file = pane.person.project / "file"
     file.write_text("first\n")
-    run(pane.person, "echo second > file")
-    run(pane.person, "echo third > file")
-    pane.show()
+    pane.run("echo second > file")
+    pane.show_run("echo third > file")
     page = pane.open("file")
     wait_until(lambda: page.versions_button.get_visible())
-    popover = page.versions_button.get_popover()
-    assert popover is not None
+    popover = popover_of(page.versions_button)
     popover.popup()
     restores = [text for text in texts(popover) if text.startswith("Until")]
     assert len(restores) == 2
@@ -500,20 +364,9 @@ def test_an_earlier_version_comes_back(pane: Pane) -> None:
     wait_until(lambda: file.read_text() == "first\n")
 
 
-def test_runs_are_found_by_command_and_by_path(pane: Pane) -> None:
-    run(pane.person, "echo 1 > apple")
-    run(pane.person, "echo 2 > pear")
-    pane.show()
-    pane.view.filter.set_text("pear")
-    wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
-    pane.view.filter.set_text("nothing like it")
-    wait_until(lambda: says(pane.view, "No Results Found"))
-
-
 def test_a_file_shows_the_number_of_added_and_removed_lines(pane: Pane) -> None:
     (pane.person.project / "file").write_text("one\ntwo\nthree\n")
-    run(pane.person, "printf 'one\\n2\\nthree\\nfour\\n' > file; echo 1 > new; printf '\\0' > raw")
-    pane.show()
+    pane.show_run("printf 'one\\n2\\nthree\\nfour\\n' > file; echo 1 > new; printf '\\0' > raw")
     wait_until(lambda: len(all_of(pane.view, FileRow)) == 3)
     rows = {row.item.recorded.change.path: row for row in all_of(pane.view, FileRow)}
     wait_until(lambda: says(rows["file"], "+2"))
@@ -524,8 +377,7 @@ def test_a_file_shows_the_number_of_added_and_removed_lines(pane: Pane) -> None:
 
 
 def test_lines_are_counted_for_what_is_in_sight_only(pane: Pane) -> None:
-    run(pane.person, "for i in $(seq 110 199); do echo 1 > f$i; done")
-    pane.show()
+    pane.show_run("for i in $(seq 110 199); do echo 1 > f$i; done")
     wait_until(lambda: len(pane.view.items) == 91)
 
     def is_counted(name: str) -> bool:
@@ -533,7 +385,7 @@ def test_lines_are_counted_for_what_is_in_sight_only(pane: Pane) -> None:
         return any(says(row, "+1") for row in rows)
 
     wait_until(lambda: is_counted("f110"))
-    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.wait_idle()
     assert not is_counted("f199")
     scrolled = pane.view.list_view.get_vadjustment()
     assert scrolled is not None
@@ -542,17 +394,16 @@ def test_lines_are_counted_for_what_is_in_sight_only(pane: Pane) -> None:
 
 
 def test_a_run_is_opened_and_closed_and_what_is_the_same_stays(pane: Pane) -> None:
-    run(pane.person, "touch a b c")
-    pane.show()
+    pane.show_run("touch a b c")
     wait_until(lambda: len(pane.view.items) == 4)
-    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.wait_idle()
     files = pane.view.items[1:]
     pane.view.refresh()
-    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.wait_idle()
     assert pane.view.items[1:] == files
     pane.view.list_view.emit("activate", 0)
     wait_until(lambda: len(pane.view.items) == 1)
-    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.wait_idle()
     pane.view.list_view.emit("activate", 0)
     wait_until(lambda: len(pane.view.items) == 4)
 
@@ -561,8 +412,8 @@ def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_focus(pane: Pan
     # As long as the page is in front that says so, no row is seen.
     pane.view.show_project(str(pane.person.project))
     wait_until(lambda: says(pane.view, "No Changes Yet"))
-    run(pane.person, "echo 1 > a")
-    run(pane.person, "echo 2 > b")
+    pane.run("echo 1 > a")
+    pane.run("echo 2 > b")
     newest, oldest = pane.manager.runs(None, -1)
     pane.view.filter.grab_focus()
     rows = pane.view.list_view.get_model()
@@ -581,10 +432,9 @@ def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_focus(pane: Pan
 
 
 def test_a_run_gets_the_focus_of_a_removed_row(pane: Pane) -> None:
-    run(pane.person, "echo 1 > a")
-    run(pane.person, "echo 2 > b")
-    pane.show()
-    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.run("echo 1 > a")
+    pane.show_run("echo 2 > b")
+    pane.wait_idle()
     # As in a pane that is about to be opened.
     pane.view.set_child_visible(False)
     pane.view.focus()
@@ -593,16 +443,15 @@ def test_a_run_gets_the_focus_of_a_removed_row(pane: Pane) -> None:
     rows.connect("items-changed", lambda *_changed: pane.view.set_child_visible(True))
     wanted = pane.manager.runs(None, -1)[1]
     pane.view.select_run(wanted.id)
-    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.wait_idle()
     wait_until(lambda: (row := _run_with_keyboard(pane)) and wanted.command in texts(row))
 
 
 def test_a_run_keeps_the_focus_while_the_rest_of_the_list_loads(
     pane: Pane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(pane.person, "echo 1 > a")
-    pane.show()
-    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.show_run("echo 1 > a")
+    pane.wait_idle()
     pane.view.filter.grab_focus()
     # It never comes.
     monkeypatch.setattr(changes_view, "_PAUSE", 3600)
@@ -611,13 +460,12 @@ def test_a_run_keeps_the_focus_while_the_rest_of_the_list_loads(
     row = _run_with_keyboard(pane)
     monkeypatch.setattr(changes_view, "_PAUSE", 0)
     pane.view.refresh()
-    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.wait_idle()
     assert row is not None and row.get_mapped()
 
 
 def test_a_discarded_change_is_applied_after_all(pane: Pane) -> None:
-    run(pane.person, "echo 1 > new", Mode.REVIEW)
-    pane.show()
+    pane.show_run("echo 1 > new", Mode.REVIEW)
     press(pane.view, "Discard")
     wait_until(lambda: says(pane.view, "discarded"))
     assert not (pane.person.project / "new").exists()
@@ -627,19 +475,11 @@ def test_a_discarded_change_is_applied_after_all(pane: Pane) -> None:
     wait_until(lambda: "Undo" in buttons(page))
 
 
-def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:
-    run(pane.person, "echo 1 > '<b>bold&'")
-    pane.show()
-    wait_until(lambda: all_of(pane.view, FileRow))
-    assert "<b>bold&" in texts(all_of(pane.view, FileRow)[0])
-    pane.open("<b>bold&")
-
-
 def test_older_runs_are_loaded_on_demand(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes_view, "_PIECE", 2)
-    run(pane.person, "echo 0 > waits", Mode.REVIEW)
+    pane.run("echo 0 > waits", Mode.REVIEW)
     for number in range(1, 6):
-        run(pane.person, f"echo {number} > file{number}")
+        pane.run(f"echo {number} > file{number}")
     pane.show()
     # What waits, however old it is, before the two newest.
     wait_until(lambda: _commands(pane) == ["echo 0 > waits", *_made(5, 4)])
@@ -653,31 +493,34 @@ def test_older_runs_are_loaded_on_demand(pane: Pane, monkeypatch: pytest.MonkeyP
     wait_until(lambda: not pane.view.older.get_visible())
 
 
-def test_pending_changes_are_counted_regardless_of_the_filter(pane: Pane) -> None:
-    run(pane.person, "echo 1 > apple", Mode.REVIEW)
-    run(pane.person, "echo 2 > pear", Mode.REVIEW)
+def test_pending_changes_are_counted_and_applied_in_order_regardless_of_the_filter(
+    pane: Pane,
+) -> None:
+    project = pane.person.project
+    for command in ("echo 1 > apple", "echo 2 > pear", "echo 3 > pear"):
+        pane.run(command, Mode.REVIEW)
     pane.show()
-    assert says(pane.view, "2 pending files")
-    pane.view.filter.set_text("pear")
+    assert says(pane.view, "3 pending files")
+    pane.view.filter.set_text("apple")
     wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
-    assert says(pane.view, "2 pending files")
+    assert says(pane.view, "3 pending files")
     pane.view.filter.set_text("nothing like it")
     wait_until(lambda: says(pane.view, "No Results Found"))
-    assert pane.counts[-1] == 2
+    assert pane.counts[-1] == 3
     press(pane.view, "Apply All")
     wait_until(lambda: pane.counts[-1] == 0)
-    assert (pane.person.project / "apple").exists()
+    assert (project / "apple").exists() and (project / "pear").read_text() == "3\n"
+    assert len(pane.told) == 1
 
 
 def test_an_open_file_follows_what_is_done_elsewhere(pane: Pane) -> None:
     file = pane.person.project / "text"
-    file.write_text(_LONG)
-    run(pane.person, "sed -i 's/line 33/changed 33/' text")
-    pane.show()
+    file.write_text(LONG)
+    pane.show_run("sed -i 's/line 33/changed 33/' text")
     page = pane.open("text")
     shown = loaded(page)
     pane.view.refresh()
-    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.wait_idle()
     # Nothing happened: it is where the user has scrolled to.
     assert page.diff is shown
     review = Review(pane.person.paths)
@@ -688,30 +531,17 @@ def test_an_open_file_follows_what_is_done_elsewhere(pane: Pane) -> None:
     assert "Redo" in buttons(page)
 
 
-def test_work_on_one_file_shows_progress(pane: Pane) -> None:
-    run(pane.person, "echo 1 > new", Mode.REVIEW)
-    pane.show()
-    page = pane.open("new")
-    shown: list[bool] = []
-    pane.view.progress.connect("map", lambda bar: shown.append(bar.get_mapped()))
-    press(page, "Apply")
-    wait_until((pane.person.project / "new").exists)
-    wait_until(lambda: not pane.view.progress.get_visible())
-    assert shown == [True]
-
-
 def test_nothing_is_begun_while_something_is_changed(pane: Pane) -> None:
     file = pane.person.project / "file"
     file.write_text("old\n")
-    run(pane.person, "echo new > file")
-    run(pane.person, "echo 1 > waits", Mode.REVIEW)
-    pane.show()
+    pane.run("echo new > file")
+    pane.show_run("echo 1 > waits", Mode.REVIEW)
     verbs = ("Undo", "Apply", "Apply All", "Discard All…")
     wait_until(lambda: set(verbs) <= set(buttons(pane.view)))
     with pane.view.progress.working():
         assert not [verb for verb in verbs if button(pane.view, verb).get_sensitive()]
         # Also what comes into the list meanwhile.
-        run(pane.person, "echo 2 > second")
+        pane.run("echo 2 > second")
         pane.view.refresh()
         wait_until(lambda: len(all_of(pane.view, RunRow)) == 3 and pane.view._tasks.is_idle)
         undo = [one for one in all_of(pane.view, Gtk.Button) if "Undo" in texts(one)]
@@ -782,8 +612,7 @@ def _open_ignored(pane: Pane) -> IgnoredRow:
 
 def test_ignored_files_are_one_quiet_line_that_opens(pane: Pane) -> None:
     _ignore(pane.person)
-    run(pane.person, f"{_BUILD}; echo 1 > file")
-    pane.show()
+    pane.show_run(f"{_BUILD}; echo 1 > file")
     wait_until(lambda: all_of(pane.view, IgnoredRow))
     [line] = all_of(pane.view, IgnoredRow)
     assert texts(line) == ["3 files that git ignores"]
@@ -799,7 +628,7 @@ def test_ignored_files_are_one_quiet_line_that_opens(pane: Pane) -> None:
 
 def test_ignored_files_are_undone_and_redone_as_one(pane: Pane) -> None:
     _ignore(pane.person)
-    run(pane.person, f"{_BUILD}; echo 1 > file")
+    pane.run(f"{_BUILD}; echo 1 > file")
     project = pane.person.project
     pane.show()
     press(_open_ignored(pane), "Undo")
@@ -814,7 +643,7 @@ def test_ignored_files_are_undone_and_redone_as_one(pane: Pane) -> None:
 
 def test_ignored_files_wait_in_review_mode_and_are_decided_as_one(pane: Pane) -> None:
     _ignore(pane.person)
-    run(pane.person, f"{_BUILD}; echo 1 > file", Mode.REVIEW)
+    pane.run(f"{_BUILD}; echo 1 > file", Mode.REVIEW)
     project = pane.person.project
     pane.show()
     wait_until(lambda: pane.view.pending.get_label() == "1 pending file")
@@ -829,8 +658,7 @@ def test_ignored_files_wait_in_review_mode_and_are_decided_as_one(pane: Pane) ->
 
 def test_applying_all_includes_ignored_files(pane: Pane) -> None:
     _ignore(pane.person)
-    run(pane.person, _BUILD, Mode.REVIEW)
-    pane.show()
+    pane.show_run(_BUILD, Mode.REVIEW)
     # They are no changes to be counted, but they wait.
     wait_until(lambda: pane.view.pending.get_label() == "3 files that git ignores")
     assert pane.view.pending_box.get_visible()
@@ -842,33 +670,27 @@ def test_applying_all_includes_ignored_files(pane: Pane) -> None:
 
 def test_a_run_of_ignored_files_alone_is_closed_and_acts_on_them(pane: Pane) -> None:
     _ignore(pane.person)
-    run(pane.person, _BUILD)
-    pane.show()
+    pane.show_run(_BUILD)
     [row] = all_of(pane.view, RunRow)
     assert "3 files that git ignores" in row.name
     assert not all_of(pane.view, FileRow)
-    press(row, "Undo")
-    wait_until(lambda: not (pane.person.project / "cache").exists())
-    row = all_of(pane.view, RunRow)[0]
-    row.arrow.emit("clicked")
-    wait_until(lambda: len(all_of(pane.view, FileRow)) == 3)
-    assert not all_of(pane.view, IgnoredRow)
-
-
-def test_the_first_run_with_other_files_opens_though_one_without_was_seen(pane: Pane) -> None:
-    _ignore(pane.person)
-    run(pane.person, _BUILD)
-    pane.show()
-    run(pane.person, "echo 1 > file")
+    # The first run with others opens, though one without was seen.
+    pane.run("echo 1 > file")
     pane.view.refresh()
     wait_until(lambda: [row.item.recorded.change.path for row in all_of(pane.view, FileRow)])
     assert says(pane.view, "file")
+    row = all_of(pane.view, RunRow)[1]
+    press(row, "Undo")
+    wait_until(lambda: not (pane.person.project / "cache").exists())
+    row = all_of(pane.view, RunRow)[1]
+    row.arrow.emit("clicked")
+    wait_until(lambda: len(all_of(pane.view, FileRow)) == 4)
+    assert not all_of(pane.view, IgnoredRow)
 
 
 def test_a_held_file_in_an_ignored_folder_is_not_applied_with_the_others(pane: Pane) -> None:
     _ignore(pane.person)
-    run(pane.person, f"{_BUILD}; echo 1 > file; echo 1 > cache/.envrc", Mode.REVIEW)
-    pane.show()
+    pane.show_run(f"{_BUILD}; echo 1 > file; echo 1 > cache/.envrc", Mode.REVIEW)
     press(_open_ignored(pane), "Apply")
     wait_until(lambda: (pane.person.project / "cache/b.o").exists())
     assert not (pane.person.project / "cache/.envrc").exists()

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The list model of runs and files, with thousands of rows at once."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-import pytest
 from gi.repository import GObject, Gtk
 from support.person import Person
 from support.screen import Screen, spin_until
@@ -23,8 +21,6 @@ from ollmsandbox.ui.changes.model import (
 )
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.settings import Settings
-
-pytestmark = pytest.mark.anybody
 
 _MANY = 5000
 
@@ -77,12 +73,18 @@ def grown(model: ChangeList) -> int:
     return pieces
 
 
-def test_all_that_is_open_comes_in_its_order(screen: Screen) -> None:
-    runs = [run("a", 3), run("b", 30), run("c", _MANY), run("d", 4)]
+def shown(runs: list[RunData], open_runs: Collection[str] = ()) -> tuple[ChangeList, Mirror]:
+    """Return a list that has grown to its end, and its mirror."""
     model = ChangeList()
     seen = Mirror(model)
-    model.show(runs, {"b", "c"})
+    model.show(runs, set(open_runs))
     grown(model)
+    return model, seen
+
+
+def test_all_that_is_open_comes_in_its_order() -> None:
+    runs = [run("a", 3), run("b", 30), run("c", _MANY), run("d", 4)]
+    model, seen = shown(runs, {"b", "c"})
     assert seen.names == expected(runs, {"b", "c"})
     assert model.get_n_items() == 4 + 30 + _MANY
     assert model.get_item(model.get_n_items()) is None
@@ -90,11 +92,8 @@ def test_all_that_is_open_comes_in_its_order(screen: Screen) -> None:
     assert model.place_of("e") is None
 
 
-def test_rows_come_and_go_a_few_at_a_time(screen: Screen) -> None:
-    model = ChangeList()
-    seen = Mirror(model)
-    model.show([run("a", _MANY), run("b", 1)], {"a"})
-    grown(model)
+def test_rows_come_and_go_a_few_at_a_time() -> None:
+    model, seen = shown([run("a", _MANY), run("b", 1)], {"a"})
     # All but one step are of so few that their rows are made in no time.
     assert sorted(seen.steps)[-2] <= 20
     seen.steps.clear()
@@ -144,12 +143,9 @@ def test_a_view_that_has_left_the_screen_asks_the_list_for_nothing(
     manager.close()
 
 
-def test_a_long_list_becomes_short_before_it_is_replaced(screen: Screen) -> None:
+def test_a_long_list_becomes_short_before_it_is_replaced() -> None:
     runs = [run("a", 30), run("b", _MANY), run("c", 2)]
-    model = ChangeList()
-    seen = Mirror(model)
-    model.show(runs, {"a", "b"})
-    grown(model)
+    model, seen = shown(runs, {"a", "b"})
     seen.steps.clear()
     while model.shrink():
         pass
@@ -158,7 +154,7 @@ def test_a_long_list_becomes_short_before_it_is_replaced(screen: Screen) -> None
     assert sorted(seen.steps)[-2] <= 20
 
 
-def test_runs_are_compared_with_their_changes(screen: Screen) -> None:
+def test_runs_are_compared_with_their_changes_and_their_ignored_files() -> None:
     runs = [run("a", 3), run("b", 2)]
     assert are_same(runs, [run("a", 3), run("b", 2)])
     assert not are_same(runs, [run("a", 3)])
@@ -166,15 +162,16 @@ def test_runs_are_compared_with_their_changes(screen: Screen) -> None:
     undone = tuple(item._replace(state=State.UNDONE) for item in runs[1].items)
     assert not are_same(runs, [runs[0], replace(runs[1], items=undone)])
     assert not are_same(runs, [runs[0], replace(runs[1], said="something")])
+    ignoring = [replace(one, ignored=runs[1].items) for one in runs]
+    assert are_same(ignoring, [replace(one) for one in ignoring])
+    assert not are_same(ignoring, [replace(one, ignored=undone) for one in runs])
+    assert not are_same(ignoring, runs)
 
 
-def test_ignored_files_come_last_and_open_on_their_own(screen: Screen) -> None:
+def test_ignored_files_come_last_and_open_on_their_own() -> None:
     ignored = run("x", 30).items
     runs = [replace(run("a", 2), ignored=ignored), run("b", 1)]
-    model = ChangeList()
-    seen = Mirror(model)
-    model.show(runs, {"a"})
-    grown(model)
+    model, seen = shown(runs, {"a"})
     assert seen.names == ["a open", "a/0", "a/1", "ignored closed", "b closed"]
     place = model.place_of_ignored("a")
     assert place == 3
@@ -189,20 +186,6 @@ def test_ignored_files_come_last_and_open_on_their_own(screen: Screen) -> None:
     model.fold(0)
     grown(model)
     assert seen.names == ["a closed", "b closed"]
-
-
-def test_a_run_of_ignored_files_alone_has_no_row_between(screen: Screen) -> None:
-    model = ChangeList()
-    seen = Mirror(model)
-    model.show([replace(run("a", 0), ignored=run("x", 2).items)], {"a"})
-    grown(model)
+    # Alone, they have no row between.
+    _model, seen = shown([replace(run("a", 0), ignored=ignored[:2])], {"a"})
     assert seen.names == ["a open", "x/0", "x/1"]
-
-
-def test_runs_are_compared_with_their_ignored_files(screen: Screen) -> None:
-    ignored = run("x", 2).items
-    undone = tuple(item._replace(state=State.UNDONE) for item in ignored)
-    before, after = (replace(run("a", 1), ignored=items) for items in (ignored, undone))
-    assert are_same([before], [replace(before)])
-    assert not are_same([before], [after])
-    assert not are_same([before], [run("a", 1)])

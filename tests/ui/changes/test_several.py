@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All files of a turn, one below the other."""
 
 from __future__ import annotations
 

@@ -1,63 +1,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The progress bar while changes are applied, undone or restored."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from gi.repository import Adw, Gtk
-from support.person import Person
+from gi.repository import Gtk
+from support.changes_pane import Pane, loaded
 from support.screen import Screen, all_of, texts
 from support.timing import PATIENCE
-from support.window import finish, press, running_loop, wait_until
+from support.window import press, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.change import State
-from ollmsandbox.project.projects import ProjectManager
-from ollmsandbox.project.recorder import Recorder
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.ui.changes import actions, versions
 from ollmsandbox.ui.changes import page as change_page
 from ollmsandbox.ui.changes.actions import act_on_hunks, look
 from ollmsandbox.ui.changes.page import ChangePage
-from ollmsandbox.ui.changes.view import ChangesView
-from ollmsandbox.ui.settings import Settings
 from ollmsandbox.ui.widgets.actions import ActionButton
 from ollmsandbox.ui.widgets.work_bar import WorkBar
-
-_LONG = "".join(f"line {number}\n" for number in range(40))
-
-
-@pytest.fixture
-def view(screen: Screen, person: Person) -> Iterator[ChangesView]:
-    with running_loop():
-        manager = ProjectManager(person.paths)
-        view = ChangesView(manager, Settings(person.paths), lambda _text: None)
-        window = Adw.Window(content=view)
-        window.set_default_size(560, 700)
-        window.present()
-        yield view
-        window.destroy()
-        wait_until(lambda: len(asyncio.all_tasks()) == 1)
-        manager.close()
-
-
-def changed(view: ChangesView, person: Person) -> ChangePage:
-    """The page of a file that a command changed at two places."""
-    (person.project / "text").write_text(_LONG)
-    command = "sed -i -e 's/line 3$/changed 3/' -e 's/line 33/changed 33/' text"
-    keeper = Recorder(RunSpec(str(person.project), command=command), person.paths)
-    finish(person.bubble(keeper=keeper).exec(command))
-    view.show_project(str(person.project))
-    wait_until(lambda: view.count > 1)
-    view.list_view.emit("activate", 1)
-    page = view.page
-    assert page is not None
-    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
-    return page
 
 
 class Slow:
@@ -75,58 +39,53 @@ class Slow:
 
 
 def test_work_on_one_hunk_shows_progress_and_is_not_started_twice(
-    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+    pane: Pane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = changed(view, person)
+    file, _page, diff = pane.two_parts()
     slow = Slow(act_on_hunks)
     monkeypatch.setattr(change_page, "act_on_hunks", slow)
-    assert page.diff is not None
-    undo = [one for one in all_of(page.diff, Gtk.Button) if texts(one) == ["Undo"]]
+    undo = [one for one in all_of(diff, Gtk.Button) if texts(one) == ["Undo"]]
     assert len(undo) == 2
     for button in (*undo, undo[1]):
         button.emit("clicked")
-    wait_until(lambda: slow.calls and view.progress.get_mapped())
+    wait_until(lambda: slow.calls and pane.view.progress.get_mapped())
     slow.may_go_on.set()
-    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
+    wait_until(lambda: not pane.view.progress.get_visible() and pane.view._tasks.is_idle)
     assert slow.calls == 1
-    text = (person.project / "text").read_text()
+    text = file.read_text()
     assert "line 3\n" in text and "changed 33\n" in text
 
 
 def test_leaving_the_page_does_not_interrupt_the_work(
-    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+    pane: Pane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(view._tasks, "_tell", told.append)
-    left = changed(view, person)
+    file, left, diff = pane.two_parts()
     slow = Slow(act_on_hunks)
     monkeypatch.setattr(change_page, "act_on_hunks", slow)
-    assert left.diff is not None
-    next(one for one in all_of(left.diff, Gtk.Button) if texts(one) == ["Undo"]).emit("clicked")
+    next(one for one in all_of(diff, Gtk.Button) if texts(one) == ["Undo"]).emit("clicked")
     wait_until(lambda: slow.calls)
-    view.leave_file()
-    assert view.progress.get_visible()
+    pane.view.leave_file()
+    assert pane.view.progress.get_visible()
     # The same file once more: nothing can be begun there before that is over.
-    view.list_view.emit("activate", 1)
-    page = view.page
-    assert page is not None and page is not left
-    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    page = pane.open("text")
+    assert page is not left
+    loaded(page)
     assert not any(one.is_sensitive() for one in buttons(page))
     slow.may_go_on.set()
-    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
-    assert view.page is page
-    assert len(told) == 1
-    assert "line 3\n" in (person.project / "text").read_text()
+    wait_until(lambda: not pane.view.progress.get_visible() and pane.view._tasks.is_idle)
+    assert pane.view.page is page
+    assert len(pane.told) == 1
+    assert "line 3\n" in file.read_text()
     # It says what became of it, and can be pressed again.
     wait_until(lambda: page.diff is not None and "Redo" in texts(page.diff))
     assert all(one.is_sensitive() for one in buttons(page))
 
 
 def test_an_older_look_that_comes_back_later_is_not_shown(
-    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+    pane: Pane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = changed(view, person)
-    wait_until(lambda: view._tasks.is_idle)
+    _file, page, _diff = pane.two_parts()
+    wait_until(lambda: pane.view._tasks.is_idle)
     may_come_back, looked = threading.Event(), threading.Event()
 
     def slow(*given: object) -> object:
@@ -136,13 +95,13 @@ def test_an_older_look_that_comes_back_later_is_not_shown(
         return found
 
     monkeypatch.setattr(change_page, "look", slow)
-    view.refresh()
+    pane.view.refresh()
     wait_until(looked.is_set)
     monkeypatch.setattr(change_page, "look", look)
     press(page.verbs, "Undo")
     wait_until(lambda: "Redo" in texts(page.verbs))
     may_come_back.set()
-    wait_until(lambda: view._tasks.is_idle)
+    wait_until(lambda: pane.view._tasks.is_idle)
     assert page.recorded.state is State.UNDONE
     assert "Redo" in texts(page.verbs)
 
@@ -173,7 +132,7 @@ def buttons(page: ChangePage) -> list[Gtk.Button]:
     ("by", "fails"), [("part", False), ("file", False), ("version", False), ("file", True)]
 )
 def test_nothing_else_can_be_pressed_while_something_is_changed(
-    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch, by: str, fails: bool
+    pane: Pane, monkeypatch: pytest.MonkeyPatch, by: str, fails: bool
 ) -> None:
     def fail(*_given: object, **_named: object) -> None:
         raise OllmSandboxError("It does not work today.")
@@ -185,7 +144,7 @@ def test_nothing_else_can_be_pressed_while_something_is_changed(
     }[by]
     slow = Slow(fail if fails else getattr(module, name))
     monkeypatch.setattr(module, name, slow)
-    page = changed(view, person)
+    _file, page, _diff = pane.two_parts()
     wait_until(lambda: page.versions_button.get_visible() and len(buttons(page)) == 4)
     assert all(one.is_sensitive() for one in buttons(page))
     pressed = buttons(page)[{"file": 0, "part": 1, "version": 3}[by]]
@@ -198,21 +157,18 @@ def test_nothing_else_can_be_pressed_while_something_is_changed(
         one.emit("clicked")
     wait_until(lambda: slow.calls)
     slow.may_go_on.set()
-    wait_until(lambda: view._tasks.is_idle and not view.progress.get_visible())
-    assert slow.calls == 1 and not view.progress.is_working
+    wait_until(lambda: pane.view._tasks.is_idle and not pane.view.progress.get_visible())
+    assert slow.calls == 1 and not pane.view.progress.is_working
     assert all(one.is_sensitive() for one in buttons(page))
 
 
 def test_all_is_discarded_where_it_was_asked_for(
-    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+    pane: Pane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = person.project.parent / "other"
+    view, other = pane.view, pane.person.home / "other"
     other.mkdir()
-    for project in (person.project, other):
-        keeper = Recorder(
-            RunSpec(str(project), command="echo x > new", mode=Mode.REVIEW), person.paths
-        )
-        finish(person.bubble(project=project, keeper=keeper).exec("echo x > new"))
+    for project in (pane.person.project, other):
+        pane.run("echo x > new", Mode.REVIEW, project=project)
     answers: list[asyncio.Future[bool]] = []
 
     async def confirm(*_given: object) -> bool:
@@ -220,7 +176,7 @@ def test_all_is_discarded_where_it_was_asked_for(
         return await answers[0]
 
     monkeypatch.setattr("ollmsandbox.ui.changes.view.confirm", confirm)
-    view.show_project(str(person.project))
+    view.show_project(str(pane.person.project))
     wait_until(lambda: view.count > 1)
     view.discard_all.emit("clicked")
     wait_until(lambda: answers)
@@ -229,6 +185,6 @@ def test_all_is_discarded_where_it_was_asked_for(
     answers[0].set_result(True)
     wait_until(lambda: view._tasks.is_idle)
     assert view._found.pending == 1
-    view.show_project(str(person.project))
+    view.show_project(str(pane.person.project))
     wait_until(lambda: view._tasks.is_idle)
     assert view._found.pending == 0
