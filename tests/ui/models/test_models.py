@@ -14,7 +14,7 @@ from support.person import Person
 from support.screen import Screen, texts
 from support.servers.http import Replay, Reply, delta, document, sse
 from support.servers.http import finish as finished
-from support.window import finish, press, running_loop, says, wait_until
+from support.window import finish, press, running_loop, says, toplevels, wait_until
 
 from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
@@ -33,8 +33,6 @@ from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
 from ollmsandbox.ui.settings import Settings
 from ollmsandbox.ui.widgets.tasks import Tasks
-
-pytestmark = pytest.mark.anybody
 
 TALK = {
     "/v1/chat/completions": sse(delta(content="ok"), finished()),
@@ -164,18 +162,8 @@ def test_the_last_chosen_model_is_saved(room: Room) -> None:
     assert room.store.find("mine").model == "model 7"
 
 
-def test_a_taken_name_is_refused_in_the_dialog(room: Room) -> None:
-    room.put(Connection("mine", ServerKind.OPENAI, "http://127.0.0.1:9/v1"), "sk-secret")
-    dialog = room.dialog(Connection("", ServerKind.OLLAMA, ""), is_new=True)
-    dialog.name.set_text("mine")
-    press(dialog, "Save")
-    wait_until(lambda: says(dialog, "already exists"))
-    assert dialog.save_button.get_sensitive()
-    assert room.store.find("mine").address == "http://127.0.0.1:9/v1"
-    dialog.close()
-
-
 def test_a_new_connection_is_named_after_its_server_unless_the_user_names_it(room: Room) -> None:
+    room.put(Connection("Mine", ServerKind.OPENAI, "http://127.0.0.1:9/v1"), "sk-secret")
     dialog = room.dialog(Connection("", ServerKind.OLLAMA, ""), is_new=True)
     dialog.kind.set_selected(1)
     assert dialog.name.get_text() == "llama.cpp"
@@ -184,6 +172,10 @@ def test_a_new_connection_is_named_after_its_server_unless_the_user_names_it(roo
     dialog.name.set_text("Mine")
     dialog.address.set_text("https://other.example/v1")
     assert dialog.name.get_text() == "Mine"
+    press(dialog, "Save")
+    wait_until(lambda: says(dialog, "already exists"))
+    assert dialog.save_button.get_sensitive()
+    assert room.store.find("Mine").address == "http://127.0.0.1:9/v1"
     dialog.close()
 
 
@@ -213,9 +205,10 @@ def test_sessions_follow_a_connection_to_its_new_name(room: Room, person: Person
         preferences.present()
         wait_until(lambda: says(preferences, "mine"))
         press(preferences.connections, "Edit mine")
-        wait_until(lambda: _dialogs() and _dialogs()[0].get_mapped())
-        _dialogs()[0].name.set_text("ours")
-        press(_dialogs()[0], "Save")
+        wait_until(lambda: toplevels(ConnectionDialog))
+        [dialog] = toplevels(ConnectionDialog)
+        dialog.name.set_text("ours")
+        press(dialog, "Save")
         wait_until(lambda: session.connection == "ours")
         wait_until(lambda: preferences.is_idle and room.tasks.is_idle)
         preferences.close()
@@ -225,6 +218,10 @@ def test_sessions_follow_a_connection_to_its_new_name(room: Room, person: Person
 
 
 def test_the_model_for_new_sessions_is_chosen_in_the_preferences(room: Room) -> None:
+    page = room.page()
+    wait_until(lambda: room.tasks.is_idle)
+    # There is no connection yet.
+    assert not page.model_row.get_visible()
     with Replay(TALK) as server:
         room.put(Connection("mine", ServerKind.OPENAI, server.address))
         page = room.page()
@@ -239,18 +236,8 @@ def test_the_model_for_new_sessions_is_chosen_in_the_preferences(room: Room) -> 
         wait_until(lambda: room.tasks.is_idle)
 
 
-def test_without_a_connection_no_model_can_be_chosen(room: Room) -> None:
-    page = room.page()
-    wait_until(lambda: room.tasks.is_idle)
-    assert not page.model_row.get_visible()
-
-
 def _has_model(session: OpenSession) -> bool:
     return session.conversation.model is not None
-
-
-def _dialogs() -> list[ConnectionDialog]:
-    return [one for one in Gtk.Window.list_toplevels() if isinstance(one, ConnectionDialog)]
 
 
 def test_the_list_opens_at_the_model_in_use(room: Room) -> None:

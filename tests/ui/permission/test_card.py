@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The permission card: what it shows, when it can be allowed, and attempts to deceive the user."""
 
 from __future__ import annotations
 
@@ -9,14 +8,9 @@ from dataclasses import replace
 import pytest
 from gi.repository import Gdk, Gtk
 from support.chat import allow, asked, press_key, scroll_to_end, with_network
-from support.screen import Screen, all_of, draw_frames, one_of, spin, spin_until, texts
+from support.screen import Screen, all_of, draw_frames, one_of, popover_of, spin, spin_until, texts
 
-from ollmsandbox.permission.request import (
-    REACH_HOST,
-    Answer,
-    Fact,
-    PermissionRequest,
-)
+from ollmsandbox.permission.request import REACH_HOST, Answer, Fact, PermissionRequest
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.permission.card import ChatPermission
@@ -27,16 +21,9 @@ from ollmsandbox.ui.permission.text import (
     spoken_question,
 )
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.usefixtures("quick")
 
 LONG = "\n".join(f"echo step {number}" for number in range(60))
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user thinks quickly, except where a test says otherwise."""
-    monkeypatch.setattr(permission_card, "_PAUSE", 0)
-    monkeypatch.setattr(permission_card, "_LOOK", 5)
 
 
 class Shown:
@@ -117,20 +104,25 @@ def test_a_host_can_be_allowed_for_the_session_if_that_is_offered(screen: Screen
     assert texts(shown.card.button_for(Answer.ALLOW_SESSION)) == [label]
 
 
-def test_a_one_time_request_has_two_answers(screen: Screen) -> None:
+def test_a_one_time_request_has_two_answers_and_escape_denies(screen: Screen) -> None:
     shown = Shown(screen, with_network())
+    # It fits, so nothing has to be scrolled.
     spin_until(shown.can_allow)
+    assert shown.card.notes.get_visible_child_name() == "lasting"
     assert names(shown.card) == ["Deny", "Allow Once"]
     assert shown.card.request.is_once_only
     assert duration_text(shown.card.request) in texts(shown.card)
+    shown.card.take_focus()
+    assert shown.window.get_focus() is shown.card.button_for(Answer.DENY)
+    assert press_key(shown.card, Gdk.KEY_Escape)
+    assert shown.answers == [Answer.DENY]
 
 
 def test_answers_that_last_are_behind_an_arrow_and_name_their_scope(screen: Screen) -> None:
     shown = Shown(screen, asked("make install"))
     assert names(shown.card) == ["Deny", "Allow Once"]
     menu = one_of(shown.card, Gtk.MenuButton)
-    popover = menu.get_popover()
-    assert popover is not None
+    popover = popover_of(menu)
     assert [text for one in all_of(popover, Gtk.Button) for text in texts(one)] == [
         "Allow This Command in This Session",
         "Always Allow This Command in This Project",
@@ -145,13 +137,12 @@ def test_answers_that_last_are_behind_an_arrow_and_name_their_scope(screen: Scre
 def test_a_command_that_no_rule_can_hold_cannot_be_allowed_for_long(screen: Screen) -> None:
     shown = Shown(screen, asked("make && make install"))
     spin_until(shown.can_allow)
-    popover = one_of(shown.card, Gtk.MenuButton).get_popover()
-    assert popover is not None
+    popover = popover_of(one_of(shown.card, Gtk.MenuButton))
     assert texts(one_of(popover, Gtk.Button)) == ["Always Deny This Command in This Project"]
     assert any("cannot always be allowed" in text for text in texts(shown.card))
 
 
-def test_a_command_whose_end_was_not_seen_can_only_be_denied_for_long(screen: Screen) -> None:
+def test_a_command_whose_end_was_not_seen_can_only_be_denied(screen: Screen) -> None:
     shown = Shown(screen, asked(LONG.replace("\n", " ").replace("&", "")))
     shown.wait_for_hint()
     lasting = (Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS)
@@ -159,6 +150,8 @@ def test_a_command_whose_end_was_not_seen_can_only_be_denied_for_long(screen: Sc
     assert [shown.card.button_for(a).get_sensitive() for a in known] == [
         not answer.allows for answer in known
     ]
+    shown.click(Answer.DENY)
+    assert shown.answers == [Answer.DENY]
 
 
 @pytest.mark.parametrize("answer", asked("make install").answers)
@@ -180,25 +173,7 @@ def test_the_letter_of_a_button_answers(screen: Screen) -> None:
     assert shown.answers == [Answer.ALLOW]
 
 
-def test_escape_denies(screen: Screen) -> None:
-    shown = Shown(screen, asked("make install"))
-    assert press_key(shown.card, Gdk.KEY_Escape)
-    assert shown.answers == [Answer.DENY]
-
-
-def test_deny_has_the_focus(screen: Screen) -> None:
-    shown = Shown(screen, asked("make install"))
-    shown.card.take_focus()
-    assert shown.window.get_focus() is shown.card.button_for(Answer.DENY)
-
-
 # --- all of it was seen --------------------------------------------------------------------------
-
-
-def test_a_command_that_fits_can_be_allowed_without_scrolling(screen: Screen) -> None:
-    shown = Shown(screen, with_network("pip download requests"))
-    spin_until(shown.can_allow)
-    assert shown.card.notes.get_visible_child_name() == "lasting"
 
 
 def test_a_long_command_is_allowed_only_after_its_end_was_seen(screen: Screen) -> None:
@@ -212,25 +187,14 @@ def test_a_long_command_is_allowed_only_after_its_end_was_seen(screen: Screen) -
     spin_until(lambda: not button.has_css_class("keyboard-activating"))
     assert not shown.can_allow()
     assert not shown.answers
-    scroll_to_end(shown.card.subject_frame)
-    spin_until(shown.can_allow)
-    shown.click(Answer.ALLOW)
-    assert shown.answers == [Answer.ALLOW]
-
-
-def test_a_long_command_can_be_denied_at_once(screen: Screen) -> None:
-    shown = Shown(screen, with_network(LONG))
-    shown.click(Answer.DENY)
-    assert shown.answers == [Answer.DENY]
-
-
-def test_half_of_a_long_command_is_not_enough(screen: Screen) -> None:
-    shown = Shown(screen, with_network(LONG))
-    shown.wait_for_hint()
     adjustment = shown.card.subject_frame.get_vadjustment()
     adjustment.set_value(adjustment.get_upper() / 2)
     draw_frames(shown.card, 3)
     assert not shown.can_allow()
+    scroll_to_end(shown.card.subject_frame)
+    spin_until(shown.can_allow)
+    shown.click(Answer.ALLOW)
+    assert shown.answers == [Answer.ALLOW]
 
 
 def test_a_very_long_command_does_not_block_the_window(
@@ -393,15 +357,12 @@ def test_markup_is_shown_as_plain_text(screen: Screen) -> None:
     assert not any(label.get_use_markup() for label in all_of(shown.card, Gtk.Label))
 
 
-def test_a_second_command_behind_many_newlines_is_not_hidden(screen: Screen) -> None:
+def test_a_second_command_behind_many_newlines_or_blanks_is_not_hidden(screen: Screen) -> None:
     shown = Shown(screen, with_network("ls" + "\n" * 400 + "rm -rf ~"))
     assert shown.subject.splitlines() == ["ls⟨400 newlines⟩", "rm -rf ~"]
     shown = Shown(screen, with_network("ls" + "\n " * 400 + "\nrm -rf ~"))
     shown.wait_for_hint()
     assert not shown.can_allow()
-
-
-def test_a_second_command_behind_many_blanks_is_not_hidden(screen: Screen) -> None:
     shown = Shown(screen, with_network("ls" + " " * 5000 + "; rm -rf ~"))
     assert shown.subject == "ls⟨5000 spaces⟩; rm -rf ~"
 
@@ -434,7 +395,7 @@ def test_a_very_long_line_is_there_to_its_end(screen: Screen) -> None:
     spin_until(shown.can_allow)
 
 
-def test_no_hyphen_is_put_into_a_command_or_a_path(screen: Screen) -> None:
+def test_a_command_or_a_path_gets_no_hyphen_and_does_not_make_the_card_wide(screen: Screen) -> None:
     shown = Shown(screen, with_network("x" * 300, facts=(Fact("in", "/" + "y" * 300),)), width=360)
     buffer = shown.card.subject.get_buffer()
     last = buffer.get_end_iter()
@@ -445,10 +406,6 @@ def test_no_hyphen_is_put_into_a_command_or_a_path(screen: Screen) -> None:
     attributes = fact.get_attributes()
     assert attributes is not None
     assert "insert-hyphens" in attributes.to_string()
-
-
-def test_a_path_in_a_fact_does_not_make_the_card_wide(screen: Screen) -> None:
-    shown = Shown(screen, with_network("x" * 300, facts=(Fact("in", "/" + "y" * 300),)), width=360)
     draw_frames(shown.window)
     assert shown.card.measure(Gtk.Orientation.HORIZONTAL, -1)[0] <= 336
     assert shown.card.get_width() == 360

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions while the pane of changes covers the chat, and moving between several questions."""
 
 from __future__ import annotations
 
@@ -8,44 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from gi.repository import Gio, GLib
+from gi.repository import GLib
 from support.person import Person
 from support.screen import Screen
 from support.scripted import ScriptedModel, call
 from support.window import card_that, controller_of, finish, in_project, wait_until
 
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.ui.application import Application
-from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.card import ChatPermission
 from ollmsandbox.ui.permission.visibility import is_covered
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
-pytestmark = pytest.mark.anybody
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission_card, "_PAUSE", 0)
-    monkeypatch.setattr(permission_card, "_LOOK", 5)
-
-
-@pytest.fixture(autouse=True)
-def announced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the questions. No other class shows them here."""
-    names: list[str] = []
-
-    def note(_application: Application, name: str, _notification: Gio.Notification) -> None:
-        names.append(name)
-
-    monkeypatch.setattr(Application, "send_notification", note)
-    return names
-
-
-def test_notifications_carry_the_name_of_the_program(screen: Screen, person: Person) -> None:
-    with in_project(person):
-        assert GLib.get_application_name() == "OLLM Sandbox"
+pytestmark = pytest.mark.usefixtures("quick", "announced")
 
 
 @contextmanager
@@ -124,6 +98,7 @@ def test_a_question_under_the_changes_is_announced(
             request = session.asking()[0].request
             assert request is not None
             wait_until(lambda: announced == [request.id])
+        assert GLib.get_application_name() == "OLLM Sandbox"
 
 
 @pytest.mark.parametrize("by_key", [False, True])
